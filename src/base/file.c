@@ -1,0 +1,223 @@
+/* Whole-file reads and atomic writes. Errors carry the path, the offset where it matters, and the system's own
+ * text. */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+static enum status read_stream(FILE *file, const char *path, size_t count, struct bytes *out) {
+    unsigned char *data = malloc(count + 1);
+    if (!data) return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", path, count);
+    size_t got = fread(data, 1, count, file);
+    if (got != count) {
+        free(data);
+        return fail(STATUS_DATA, "%s: read stopped at byte %zu of %zu: %s", path, got, count,
+                    ferror(file) ? strerror(errno) : "the file became shorter");
+    }
+    data[count] = 0;
+    *out = (struct bytes){data, count};
+    return STATUS_OK;
+}
+
+enum status file_read(const char *path, size_t limit, struct bytes *out) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
+    struct stat info;
+    enum status status;
+    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
+        status = fail(STATUS_DATA, "%s: not a regular file", path);
+    else if ((size_t)info.st_size > limit)
+        status = fail(STATUS_DATA, "%s: %lld bytes, more than the %zu this kind of file may have", path,
+                      (long long)info.st_size, limit);
+    else
+        status = read_stream(file, path, (size_t)info.st_size, out);
+    fclose(file);
+    return status;
+}
+
+void bytes_free(struct bytes *bytes) {
+    free(bytes->data);
+    *bytes = (struct bytes){0};
+}
+
+/* Grows `out` by doubling up to `limit` while inflating; the last byte is kept for the terminating zero. */
+static enum status inflate_all(z_stream *stream, const char *name, size_t limit, struct bytes *out) {
+    size_t capacity = 0, used = 0;
+    unsigned char *data = NULL;
+    int code = Z_OK;
+    while (code == Z_OK) {
+        if (used > limit) {
+            free(data);
+            return fail(STATUS_DATA, "%s: unpacks to more than the %zu bytes this kind of file may have",
+                        name, limit);
+        }
+        data = mem_grow(data, &capacity, used + 65536, 1);
+        stream->next_out = data + used;
+        stream->avail_out = (uInt)(capacity - used - 1 > 1u << 30 ? 1u << 30 : capacity - used - 1);
+        uInt before = stream->avail_out;
+        code = inflate(stream, Z_NO_FLUSH);
+        used += before - stream->avail_out;
+        if (code == Z_STREAM_END && stream->avail_in > 0) /* another member follows */
+            code = inflateReset(stream);
+    }
+    if (code != Z_STREAM_END || used > limit) {
+        free(data);
+        return fail(STATUS_DATA, "%s: gzip data is %s at unpacked byte %zu", name,
+                    code == Z_BUF_ERROR ? "truncated" : "corrupt", used);
+    }
+    data[used] = 0;
+    *out = (struct bytes){data, used};
+    return STATUS_OK;
+}
+
+enum status bytes_gunzip(const char *name, const unsigned char *packed, size_t count, size_t limit,
+                         struct bytes *out) {
+    z_stream stream = {.next_in = (unsigned char *)packed, .avail_in = (uInt)count};
+    if (count > UINT32_MAX || inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK)
+        return fail(STATUS_MEMORY, "%s: gunzip cannot start on %zu bytes", name, count);
+    enum status status = inflate_all(&stream, name, limit, out);
+    inflateEnd(&stream);
+    return status;
+}
+
+enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *out) {
+    struct bytes raw;
+    TRY(file_read(path, limit, &raw));
+    if (raw.count < 2 || raw.data[0] != 0x1F || raw.data[1] != 0x8B) {
+        *out = raw;
+        return STATUS_OK;
+    }
+    enum status status = bytes_gunzip(path, raw.data, raw.count, limit, out);
+    bytes_free(&raw);
+    return status;
+}
+
+enum status file_begin(const char *path, struct file_writer *out) {
+    struct file_writer writer = {.path = mem_text(path),
+                                 .temporary = mem_format("%s.tmp.%d", path, (int)getpid())};
+    writer.stream = fopen(writer.temporary, "wb");
+    if (!writer.stream) {
+        enum status status = fail(STATUS_DATA, "%s: cannot write: %s", path, strerror(errno));
+        file_abandon(&writer);
+        return status;
+    }
+    *out = writer;
+    return STATUS_OK;
+}
+
+enum status file_write(struct file_writer *writer, const void *data, size_t bytes) {
+    if (fwrite(data, 1, bytes, writer->stream) == bytes) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: write failed: %s", writer->path, strerror(errno));
+}
+
+static char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mem_text(".");
+    return slash == path ? mem_text("/") : mem_format("%.*s", (int)(slash - path), path);
+}
+
+enum status file_commit(struct file_writer *writer) {
+    const char *what = NULL;
+    if (fflush(writer->stream) != 0)
+        what = "write failed";
+    else if (fsync(fileno(writer->stream)) != 0)
+        what = "fsync failed";
+    int code = errno;
+    if (fclose(writer->stream) != 0 && !what) what = "close failed", code = errno;
+    writer->stream = NULL;
+    if (!what && rename(writer->temporary, writer->path) != 0) what = "rename failed", code = errno;
+    if (what) {
+        enum status status = fail(STATUS_DATA, "%s: %s: %s\n  nothing was changed", writer->path, what,
+                                  strerror(code));
+        file_abandon(writer);
+        return status;
+    }
+    char *folder = folder_of(writer->path);
+    enum status status = folder_sync(folder);
+    free(folder);
+    free(writer->path);
+    free(writer->temporary);
+    *writer = (struct file_writer){0};
+    return status;
+}
+
+void file_abandon(struct file_writer *writer) {
+    if (writer->stream) fclose(writer->stream);
+    if (writer->temporary) unlink(writer->temporary);
+    free(writer->path);
+    free(writer->temporary);
+    *writer = (struct file_writer){0};
+}
+
+enum status file_write_text(const char *path, const char *text) {
+    struct file_writer writer;
+    TRY(file_begin(path, &writer));
+    enum status status = file_write(&writer, text, strlen(text));
+    if (status == STATUS_OK) return file_commit(&writer);
+    file_abandon(&writer);
+    return status;
+}
+
+bool file_exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+enum status folder_make(const char *path) {
+    char *copy = mem_text(path);
+    enum status status = STATUS_OK;
+    for (char *cursor = copy + 1; status == STATUS_OK; cursor++) {
+        if (*cursor != '/' && *cursor != 0) continue;
+        char kept = *cursor;
+        *cursor = 0;
+        struct stat info;
+        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
+            status = fail(STATUS_DATA, "%s: cannot create folder: %s", copy, strerror(errno));
+        *cursor = kept;
+        if (!kept) break;
+    }
+    free(copy);
+    return status;
+}
+
+enum status folder_sync(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail(STATUS_DATA, "%s: cannot open folder: %s", path, strerror(errno));
+    int code = fsync(fd) == 0 || errno == EINVAL ? 0 : errno; /* EINVAL: the file system has no such thing */
+    close(fd);
+    return code ? fail(STATUS_DATA, "%s: fsync of the folder failed: %s", path, strerror(code)) : STATUS_OK;
+}
+
+enum status folder_remove(const char *path) {
+    DIR *folder = opendir(path);
+    if (!folder)
+        return errno == ENOENT || unlink(path) == 0
+                   ? STATUS_OK
+                   : fail(STATUS_DATA, "%s: cannot remove: %s", path, strerror(errno));
+    enum status status = STATUS_OK;
+    struct dirent *entry;
+    while (status == STATUS_OK && (entry = readdir(folder))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        char *child = mem_format("%s/%s", path, entry->d_name);
+        struct stat info;
+        if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode))
+            status = folder_remove(child);
+        else if (unlink(child) != 0)
+            status = fail(STATUS_DATA, "%s: cannot remove: %s", child, strerror(errno));
+        free(child);
+    }
+    closedir(folder);
+    if (status == STATUS_OK && rmdir(path) != 0)
+        status = fail(STATUS_DATA, "%s: cannot remove: %s", path, strerror(errno));
+    return status;
+}

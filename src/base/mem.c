@@ -1,0 +1,135 @@
+/* Allocation, regions, arenas, and what the kernel says about our size. */
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static void die_out_of_memory(size_t bytes) {
+    fail(STATUS_MEMORY, "out of memory: %zu bytes were refused by the system", bytes);
+    _exit(status_exit_code(STATUS_MEMORY));
+}
+
+void *mem_new(size_t bytes) {
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory) die_out_of_memory(bytes);
+    return memory;
+}
+
+void *mem_array(size_t count, size_t bytes) {
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total)) die_out_of_memory(SIZE_MAX);
+    return mem_new(total);
+}
+
+void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes) {
+    if (need <= *capacity) return array;
+    size_t wanted = *capacity ? *capacity * 2 : 8;
+    if (wanted < need) wanted = need;
+    void *grown = realloc(array, wanted * element_bytes);
+    if (!grown) die_out_of_memory(wanted * element_bytes);
+    memset((char *)grown + *capacity * element_bytes, 0, (wanted - *capacity) * element_bytes);
+    *capacity = wanted;
+    return grown;
+}
+
+char *mem_text(const char *text) {
+    size_t length = strlen(text) + 1;
+    return memcpy(mem_new(length), text, length);
+}
+
+char *mem_format(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = NULL;
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0) die_out_of_memory(0);
+    return text;
+}
+
+enum status region_map(size_t bytes, const char *what, struct region *out) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t rounded = (bytes + page - 1) / page * page;
+    if (rounded == 0) rounded = page;
+    void *base = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return fail(STATUS_MEMORY, "out of memory: %zu bytes for %s were refused by the system", bytes,
+                    what);
+    *out = (struct region){base, rounded};
+    return STATUS_OK;
+}
+
+void region_free(struct region *region) {
+    if (region->base) munmap(region->base, region->bytes);
+    *region = (struct region){0};
+}
+
+enum { ARENA_BLOCK_BYTES = 64 * 1024, ARENA_ALIGN = 16 };
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, size;
+    _Alignas(ARENA_ALIGN) char data[];
+};
+
+void *arena_new(struct arena *arena, size_t bytes) {
+    bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    struct arena_block *block = arena->blocks;
+    if (!block || block->size - block->used < bytes) {
+        size_t size = bytes > ARENA_BLOCK_BYTES ? bytes : ARENA_BLOCK_BYTES;
+        block = mem_new(sizeof *block + size);
+        block->size = size;
+        block->next = arena->blocks;
+        arena->blocks = block;
+    }
+    void *piece = block->data + block->used;
+    block->used += bytes;
+    return piece;
+}
+
+char *arena_text(struct arena *arena, const char *text) {
+    size_t length = strlen(text) + 1;
+    return memcpy(arena_new(arena, length), text, length);
+}
+
+void arena_free(struct arena *arena) {
+    while (arena->blocks) {
+        struct arena_block *next = arena->blocks->next;
+        free(arena->blocks);
+        arena->blocks = next;
+    }
+}
+
+static size_t proc_status_kib(const char *key) {
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file) return 0;
+    char line[256];
+    size_t kib = 0, length = strlen(key);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, length) == 0 && sscanf(line + length, " %zu", &kib) == 1) break;
+    }
+    fclose(file);
+    return kib;
+}
+
+size_t mem_resident_bytes(void) {
+    return proc_status_kib("VmRSS:") * 1024;
+}
+
+size_t mem_peak_bytes(void) {
+    return proc_status_kib("VmHWM:") * 1024;
+}
+
+void mem_reset_peak(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return; /* then the peak includes what came before, and over-reports */
+    fputs("5", file);
+    fclose(file);
+}

@@ -1,0 +1,45 @@
+/* Memory. Small objects come from mem_new (never NULL: the process ends with exit code 5 when the system has
+ * none left). Large, planned memory is a region: mapped, zeroed, page aligned, refused with a status. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Local. Zeroed memory; the caller owns it and gives it back with free(). */
+void *mem_new(size_t bytes);
+#define MEM_NEW(type) ((type *)mem_new(sizeof(type)))
+#define MEM_ARRAY(type, count) ((type *)mem_array((size_t)(count), sizeof(type)))
+void *mem_array(size_t count, size_t bytes);
+
+/* Local. Grows an array to hold at least `need` elements (doubling); returns the new array, old one dead. */
+void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes);
+
+/* Local. A private copy of a string; the caller frees it. */
+char *mem_text(const char *text);
+char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Local. A region of zeroed memory, at least page aligned. region_free accepts NULL and zeroes the struct. */
+struct region {
+    void *base;
+    size_t bytes;
+};
+enum status region_map(size_t bytes, const char *what, struct region *out);
+void region_free(struct region *region);
+
+/* Local. An arena hands out zeroed pieces that live until arena_free; for plan-time objects. */
+struct arena {
+    struct arena_block *blocks;
+};
+void *arena_new(struct arena *arena, size_t bytes);
+char *arena_text(struct arena *arena, const char *text);
+void arena_free(struct arena *arena);
+
+/* Local. Resident size of this process now, and its peak since the last reset (0 when unknown). */
+size_t mem_resident_bytes(void);
+size_t mem_peak_bytes(void);
+void mem_reset_peak(void);
+
+#endif

@@ -1,0 +1,101 @@
+/* Element types and shapes. */
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *safetensors;
+    size_t bytes;
+} dtypes[] = {
+#define DTYPE(name, NAME, bytes, safetensors) [DTYPE_##NAME] = {#name, safetensors, bytes},
+#include "tensor/dtype.def"
+#undef DTYPE
+};
+
+size_t dtype_bytes(enum dtype dtype) {
+    return dtypes[dtype].bytes;
+}
+
+const char *dtype_name(enum dtype dtype) {
+    return dtypes[dtype].name;
+}
+
+const char *dtype_safetensors_name(enum dtype dtype) {
+    return dtypes[dtype].safetensors;
+}
+
+bool dtype_from_safetensors(const char *name, enum dtype *out) {
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        if (strcmp(dtypes[i].safetensors, name) != 0) continue;
+        *out = (enum dtype)i;
+        return true;
+    }
+    return false;
+}
+
+int64_t shape_count(const struct shape *shape) {
+    return shape_span(shape, 0, shape->rank);
+}
+
+bool shape_equal(const struct shape *a, const struct shape *b) {
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+int64_t shape_span(const struct shape *shape, int from, int to) {
+    int64_t count = 1;
+    for (int i = from; i < to; i++) count *= shape->dim[i];
+    return count;
+}
+
+const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT_BYTES]) {
+    int used = snprintf(text, SHAPE_TEXT_BYTES, "[");
+    for (int i = 0; i < shape->rank; i++)
+        used += snprintf(text + used, (size_t)(SHAPE_TEXT_BYTES - used), "%s%lld", i ? "," : "",
+                         (long long)shape->dim[i]);
+    snprintf(text + used, (size_t)(SHAPE_TEXT_BYTES - used), "]");
+    return text;
+}
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+float bf16_to_f32(uint16_t value) {
+    return float_of((uint32_t)value << 16);
+}
+
+uint16_t bf16_from_f32(float value) {
+    uint32_t bits = bits_of(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40); /* keep NaN a NaN */
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+float f16_to_f32(uint16_t value) {
+    uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 31, fraction = value & 1023;
+    if (exponent == 31) return float_of(sign | 0x7F800000u | fraction << 13);
+    if (exponent == 0) {
+        float small = (float)fraction * 0x1p-24f;
+        return sign ? -small : small;
+    }
+    return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+uint16_t f16_from_f32(float value) {
+    uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7FFFFFFFu;
+    if (rest > 0x7F800000u) return (uint16_t)(sign | 0x7E00u);
+    if (rest >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* rounds to infinity */
+    if (rest < 0x38800000u) { /* subnormal: let the float adder round to a multiple of 2^-24 */
+        float magnitude = float_of(rest) + 0x1p-1f;
+        return (uint16_t)(sign | (bits_of(magnitude) - bits_of(0x1p-1f)));
+    }
+    return (uint16_t)(sign | ((rest + 0xFFFu + (rest >> 13 & 1) - 0x38000000u) >> 13));
+}

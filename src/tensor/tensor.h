@@ -1,0 +1,51 @@
+/* What a tensor is, apart from its bytes: element type and shape. Logical order is always row major with the
+ * slowest dimension first (images are [B,C,H,W]); how a backend lays the bytes out is a struct layout. */
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype {
+#define DTYPE(name, NAME, bytes, safetensors) DTYPE_##NAME,
+#include "tensor/dtype.def"
+#undef DTYPE
+    DTYPE_COUNT
+};
+
+/* Local. Bytes of one element; short name ("f32"); name in safetensors files ("F32"). */
+size_t dtype_bytes(enum dtype dtype);
+const char *dtype_name(enum dtype dtype);
+const char *dtype_safetensors_name(enum dtype dtype);
+/* Local. False when no type has that safetensors name. */
+bool dtype_from_safetensors(const char *name, enum dtype *out);
+
+enum { SHAPE_MAX_RANK = 5 };
+
+struct shape {
+    int rank; /* 0 is a scalar */
+    int64_t dim[SHAPE_MAX_RANK];
+};
+
+/* SHAPE(2, 3) is the shape [2,3]. */
+#define SHAPE(...)                                                                                 \
+    ((struct shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define SHAPE_SCALAR ((struct shape){0, {0}})
+
+/* Local. Elements; equality; product of dimensions [from, to). */
+int64_t shape_count(const struct shape *shape);
+bool shape_equal(const struct shape *a, const struct shape *b);
+int64_t shape_span(const struct shape *shape, int from, int to);
+
+/* Local. "[64,3,32,32]" into `text`; returns `text`. */
+enum { SHAPE_TEXT_BYTES = 128 };
+const char *shape_text(const struct shape *shape, char text[SHAPE_TEXT_BYTES]);
+
+/* Local. Conversions of the 16-bit types, round to nearest even. */
+float bf16_to_f32(uint16_t value);
+uint16_t bf16_from_f32(float value);
+float f16_to_f32(uint16_t value);
+uint16_t f16_from_f32(float value);
+
+#endif
