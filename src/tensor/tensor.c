@@ -34,6 +34,14 @@ bool dtype_from_safetensors(const char *name, enum dtype *out) {
     return false;
 }
 
+size_t tensor_type_bytes(const struct tensor_type *type) {
+    return (size_t)shape_count(&type->shape) * dtype_bytes(type->dtype);
+}
+
+bool tensor_type_equal(const struct tensor_type *a, const struct tensor_type *b) {
+    return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape);
+}
+
 int64_t shape_count(const struct shape *shape) {
     return shape_span(shape, 0, shape->rank);
 }

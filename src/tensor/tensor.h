@@ -33,6 +33,16 @@ struct shape {
     ((struct shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define SHAPE_SCALAR ((struct shape){0, {0}})
 
+/* Element type and shape together: what an operation needs to know of a tensor before it exists. */
+struct tensor_type {
+    enum dtype dtype;
+    struct shape shape;
+};
+
+/* Local. Bytes of a tensor of this type in plain (row major, unpadded) order. */
+size_t tensor_type_bytes(const struct tensor_type *type);
+bool tensor_type_equal(const struct tensor_type *a, const struct tensor_type *b);
+
 /* Local. Elements; equality; product of dimensions [from, to). */
 int64_t shape_count(const struct shape *shape);
 bool shape_equal(const struct shape *a, const struct shape *b);
