@@ -1,12 +1,156 @@
-# Stretto: one non-recursive Makefile. `make run` and `make test` are the front door.
-CC ?= gcc
-B := build
+# Stretto: one Makefile, not recursive. `make help` lists the targets; `make run` and `make test` are the front door.
+#
+# Nothing here calls a compiler while the Makefile is read: on a bare machine there is none yet. scripts/deps finds
+# (and for run and test installs) the packages, then scripts/configure writes $(B)/config.mk, which make includes.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 CFLAGS ?= -O2 -g
-STD := -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -Wall -Wextra -Werror -ffp-contract=off -fopenmp -MMD -MP
-SRC := $(shell find src -name '*.c')
-OBJ := $(SRC:%.c=$(B)/%.o)
-$(B)/%.o: %.c
+PREFIX ?= /usr/local
+SAN ?=
+V ?=
+
+.DEFAULT_GOAL := all
+comma := ,
+B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
+
+# The version is said once, in the public header.
+version_of = $(shell sed -n 's/^.define STRETTO_VERSION_$(1) \([0-9]*\)/\1/p' include/stretto.h)
+MAJOR := $(call version_of,MAJOR)
+VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
+
+# --- which targets need what ---------------------------------------------------------------------------------------
+# Goals that build nothing need no packages; run and test install what is missing, the others only say it.
+PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
+INSTALLING_GOALS := run test test-torch bench-torch
+GOALS := $(or $(MAKECMDGOALS),all)
+DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
+DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test)
+
+$(B)/deps-%.ok: scripts/deps
 	@mkdir -p $(@D)
-	$(CC) $(STD) $(CFLAGS) -c $< -o $@
-objects: $(OBJ)
--include $(OBJ:.o=.d)
+	@CC='$(CC)' scripts/deps $(DEPS_ACTION) $*
+	@touch $@
+
+ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
+include $(B)/config.mk
+endif
+$(B)/config.mk: scripts/configure $(DEPS:%=$(B)/deps-%.ok)
+	@CC='$(CC)' scripts/configure > $@.new
+	@mv $@.new $@
+
+# --- flags ---------------------------------------------------------------------------------------------------------
+# -ffp-contract=off and no -march=native: the same bits on every machine of one instruction set.
+STD_FLAGS := -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -Wall -Wextra -Werror -ffp-contract=off -fopenmp \
+             -fPIC -fvisibility=hidden
+SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+ALL_CFLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) $(CFLAGS) $(SAN_FLAGS)
+ALL_LDFLAGS = -fopenmp $(LDFLAGS) $(SAN_FLAGS)
+LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lpthread -lm
+
+# Objects depend on this file; it is rewritten only when the compiler or a flag changes.
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@$(CC) --version | head -n 1 > $@.new
+	@echo '$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)' >> $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+FORCE:
+
+# --- library and program -------------------------------------------------------------------------------------------
+# oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
+OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
+MAIN := $(wildcard src/cli/main.c)
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
+MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
+SHARED := $(B)/libstretto.so.$(VERSION)
+
+all: $(if $(MAIN),$(B)/stretto) $(B)/libstretto.a $(B)/libstretto.so.$(MAJOR)
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/%.o: %.S $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,AS,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# x.S embeds the files of the folder x/ beside it; .incbin leaves no trace in the dependency files.
+$(foreach s,$(filter %.S,$(SRC)),$(eval $(B)/$(s:.S=.o): $(wildcard $(s:.S=)/*)))
+
+$(B)/libstretto.a: $(OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
+
+$(SHARED): $(OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libstretto.so.$(MAJOR) $(ALL_LDFLAGS) $(OBJ) $(LIBS) -o $@
+
+$(B)/libstretto.so.$(MAJOR): $(SHARED)
+	$(Q)ln -sf $(<F) $@
+	$(Q)ln -sf $(@F) $(B)/libstretto.so
+
+$(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(MAIN_OBJ) $(B)/libstretto.a $(LIBS) -o $@
+
+# --- the two commands ----------------------------------------------------------------------------------------------
+run: all
+	$(B)/stretto train
+
+# Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
+test: all $(B)/unit-tests
+	@B=$(B) SAN=$(SAN) CC='$(CC)' scripts/test-all $(TESTS)
+
+# --- tests ---------------------------------------------------------------------------------------------------------
+UNIT_SRC := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o)
+
+unit-tests: $(B)/unit-tests
+$(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(UNIT_OBJ) $(B)/libstretto.a $(LIBS) -lcriterion -o $@
+
+# --- installing ----------------------------------------------------------------------------------------------------
+D := $(DESTDIR)$(PREFIX)
+
+install: all
+	install -d $(D)/bin $(D)/lib/pkgconfig $(D)/include
+	$(if $(MAIN),install -m 755 $(B)/stretto $(D)/bin/)
+	install -m 644 $(B)/libstretto.a $(D)/lib/
+	install -m 755 $(SHARED) $(D)/lib/
+	ln -sf libstretto.so.$(VERSION) $(D)/lib/libstretto.so.$(MAJOR)
+	ln -sf libstretto.so.$(MAJOR) $(D)/lib/libstretto.so
+	install -m 644 include/stretto.h $(D)/include/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
+	    > $(D)/lib/pkgconfig/stretto.pc
+
+uninstall:
+	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+
+# --- looking after the tree ----------------------------------------------------------------------------------------
+C_FILES = $(shell find src include tests bench examples \( -name '*.c' -o -name '*.h' \) 2>/dev/null)
+
+layers:
+	@scripts/layers
+
+format:
+	clang-format -i $(C_FILES)
+
+clean:
+	rm -rf build build-*
+
+help:
+	@scripts/help
+
+.PHONY: all run test unit-tests install uninstall layers format clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
+-include $(OBJ:.o=.d) $(MAIN_OBJ:.o=.d) $(UNIT_OBJ:.o=.d)
+endif

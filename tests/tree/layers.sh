@@ -1,0 +1,2 @@
+# Every include points upwards.
+cd "$ROOT" && scripts/layers
