@@ -109,7 +109,8 @@ test: all $(B)/unit-tests
 
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
-UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o)
+# Sanitizer builds have a runner of their own: tests/plain_runner.c says why.
+UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(if $(SAN),$(B)/tests/plain_runner.o)
 
 unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
@@ -136,8 +137,8 @@ uninstall:
 # --- looking after the tree ----------------------------------------------------------------------------------------
 C_FILES = $(shell find src include tests bench examples \( -name '*.c' -o -name '*.h' \) 2>/dev/null)
 
-layers:
-	@scripts/layers
+layers lint docs-check help:
+	@scripts/$@
 
 format:
 	clang-format -i $(C_FILES)
@@ -145,10 +146,7 @@ format:
 clean:
 	rm -rf build build-*
 
-help:
-	@scripts/help
-
-.PHONY: all run test unit-tests install uninstall layers format clean help FORCE
+.PHONY: all run test unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

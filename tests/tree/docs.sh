@@ -1,0 +1,6 @@
+# The documents speak of files that exist; and the check can fail.
+set -e
+echo 'see `src/nothing.c` and [this](missing.md)' >bad.md
+if "$ROOT/scripts/docs-check" . >out; then echo "did not fail"; exit 1; fi
+grep -q 'no src/nothing.c' out && grep -q 'missing.md leads nowhere' out
+"$ROOT/scripts/docs-check" "$ROOT"

@@ -1,0 +1,2 @@
+# The measurable part of the house style.
+cd "$ROOT" && scripts/style
