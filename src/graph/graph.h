@@ -57,7 +57,7 @@ struct node {
 
 /* Which parameters weight decay skips is told by class. */
 enum param_class { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM };
-enum init_kind { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_TRUNC_NORMAL };
+enum init_kind { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_NORMAL_PADDED, INIT_TRUNC_NORMAL };
 
 struct param {
     const char *name; /* as in the ecosystem's state dicts */

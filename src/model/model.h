@@ -35,4 +35,7 @@ const struct model *model_all(int *count);
 /* Local. Builds the forward graph with losses; the caller owns it. Misfits (image too small ...) are logged: STATUS_USAGE. */
 enum status model_build(const struct model *model, const struct model_config *config, struct graph **out);
 
+/* Local. Initial values of parameter `index` in plain order, keyed by seed, name and element; the caller owns `out`. */
+void model_init_param(const struct graph *graph, int index, uint64_t seed, float *out);
+
 #endif

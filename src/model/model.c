@@ -1,0 +1,74 @@
+/* The table of models and what is common to building any of them. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+#define MODEL(name, builder, ...)                                                                  \
+    void builder(struct graph *graph, const struct model_config *config, const struct model *model);
+#include "model/model.def"
+#undef MODEL
+
+/* Recipes of the families. */
+#define SGD(rate) .optimizer = "sgd", .lr = rate, .weight_decay = 1e-4
+#define ADAMW .optimizer = "adamw", .lr = 1e-3, .weight_decay = 0.01, .clip = 1.0
+
+static const struct model models[] = {
+#define MODEL(NAME, builder, reads, recipe, DEPTH, WIDTH, HEADS, HIDDEN, HELP)                     \
+    {.name = NAME,                                                                                 \
+     .help = HELP,                                                                                 \
+     .input = reads,                                                                               \
+     recipe,                                                                                       \
+     .build = builder,                                                                             \
+     .depth = DEPTH,                                                                               \
+     .width = WIDTH,                                                                               \
+     .heads = HEADS,                                                                               \
+     .hidden = HIDDEN},
+#include "model/model.def"
+#undef MODEL
+};
+enum { MODEL_COUNT = sizeof(models) / sizeof(models[0]) };
+
+const struct model *model_find(const char *name) {
+    for (int i = 0; i < MODEL_COUNT; i++)
+        if (strcmp(models[i].name, name) == 0) return &models[i];
+    return NULL;
+}
+
+const struct model *model_all(int *count) {
+    *count = MODEL_COUNT;
+    return models;
+}
+
+static void fill(int64_t *field, int64_t usual) {
+    if (*field == 0) *field = usual;
+}
+
+/* What was left at 0 takes the usual: images as CIFAR-10's, tokens as BERT's first phase. */
+static struct model_config filled(const struct model_config *config) {
+    struct model_config full = *config;
+    fill(&full.channels, 3);
+    fill(&full.height, 32);
+    fill(&full.width, full.height);
+    fill(&full.classes, 10);
+    fill(&full.sequence, 128);
+    fill(&full.predictions, 20);
+    fill(&full.vocabulary, 30522);
+    return full;
+}
+
+enum status model_build(const struct model *model, const struct model_config *config,
+                        struct graph **out) {
+    CHECK(config->batch > 0, "a micro-batch of %ld samples", (long)config->batch);
+    struct model_config full = filled(config);
+    struct graph *graph = graph_new(config->batch, config->training);
+    model->build(graph, &full, model);
+    enum status status = graph->status;
+    if (status != STATUS_OK) {
+        graph_free(&graph);
+        return status;
+    }
+    *out = graph;
+    return STATUS_OK;
+}
