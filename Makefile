@@ -29,16 +29,17 @@ INSTALLING_GOALS := run test test-torch bench-torch
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test)
+DEPS_OK := $(B)/deps-$(subst $() ,-,$(strip $(DEPS))).ok
 
-$(B)/deps-%.ok: scripts/deps
+$(DEPS_OK): scripts/deps
 	@mkdir -p $(@D)
-	@CC='$(CC)' scripts/deps $(DEPS_ACTION) $*
+	@scripts/deps $(DEPS_ACTION) $(DEPS)
 	@touch $@
 
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
 include $(B)/config.mk
 endif
-$(B)/config.mk: scripts/configure $(DEPS:%=$(B)/deps-%.ok)
+$(B)/config.mk: scripts/configure $(DEPS_OK)
 	@CC='$(CC)' scripts/configure > $@.new
 	@mv $@.new $@
 
@@ -117,6 +118,10 @@ $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(UNIT_OBJ) $(B)/libstretto.a $(LIBS) -lcriterion -o $@
 
+# The front door on bare Debian systems, for the committed tree.
+test-debian:
+	@B=$(B) scripts/test-debian $(DEBIAN)
+
 # --- installing ----------------------------------------------------------------------------------------------------
 D := $(DESTDIR)$(PREFIX)
 
@@ -146,9 +151,8 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test test-debian unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
-.SECONDARY:
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
 -include $(OBJ:.o=.d) $(MAIN_OBJ:.o=.d) $(UNIT_OBJ:.o=.d)
 endif
