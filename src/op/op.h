@@ -21,7 +21,7 @@ enum op {
     OP_COUNT
 };
 
-enum { OP_MAX_IN = 8, OP_MAX_OUT = 4, LABEL_IGNORE = -100 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
 
 enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_TANH };
 

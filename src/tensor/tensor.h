@@ -14,6 +14,9 @@ enum dtype {
     DTYPE_COUNT
 };
 
+/* A label that no loss counts. Here because data writes it and op reads it. */
+enum { LABEL_IGNORE = -100 };
+
 /* Local. Bytes of one element; short name ("f32"); name in safetensors files ("F32"). */
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);

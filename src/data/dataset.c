@@ -1,0 +1,121 @@
+/* The registration table of data sets, and the thin wrapper around it: finds the row a spec names,
+ * checks what an implementation filled in, checks arguments of reads. */
+#include "data/dataset.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+extern const struct dataset_ops dataset_digits, dataset_mnist, dataset_cifar10, dataset_synthetic;
+
+/* One row per data set; the first is the default of --data. */
+static const struct dataset_ops *const table[] = {
+    &dataset_digits, &dataset_mnist, &dataset_cifar10, &dataset_synthetic,
+};
+
+enum { TABLE_COUNT = sizeof table / sizeof table[0] };
+
+const struct dataset_ops *dataset_at(int index) {
+    return index >= 0 && index < TABLE_COUNT ? table[index] : NULL;
+}
+
+static const struct dataset_ops *find(const char *spec, size_t length) {
+    for (int i = 0; i < TABLE_COUNT; i++)
+        if (strlen(table[i]->name) == length && strncmp(table[i]->name, spec, length) == 0)
+            return table[i];
+    return NULL;
+}
+
+static enum status fail_unknown(const char *spec) {
+    char known[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < TABLE_COUNT && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s%s%s", i ? ", " : "",
+                                 table[i]->name, table[i]->argument ? ":" : "",
+                                 table[i]->argument ? table[i]->argument : "");
+    return fail(STATUS_USAGE, "unknown data set '%s'\n  known: %s", spec, known);
+}
+
+static enum status find_checked(const char *spec, const struct dataset_ops **ops,
+                                const char **argument) {
+    const char *colon = strchr(spec, ':');
+    *ops = find(spec, colon ? (size_t)(colon - spec) : strlen(spec));
+    *argument = colon ? colon + 1 : NULL;
+    if (!*ops) return fail_unknown(spec);
+    if (!(*ops)->open)
+        return fail(STATUS_USAGE,
+                    "data set '%s': this build was made without %s\n  install it and build again",
+                    spec, (*ops)->needs);
+    if (*argument && !(*ops)->argument)
+        return fail(STATUS_USAGE, "data set '%s': %s takes no argument", spec, (*ops)->name);
+    bool required = (*ops)->argument && (*ops)->argument[0] != '[';
+    if (required && (!*argument || !**argument))
+        return fail(STATUS_USAGE, "data set '%s': the argument is missing\n  write it as %s:%s",
+                    spec, (*ops)->name, (*ops)->argument);
+    return STATUS_OK;
+}
+
+/* Said once here, so that an implementation only meets folders that exist. */
+static enum status check_folder(const struct dataset_ops *ops, const char *argument) {
+    struct stat info;
+    if (!ops->argument || strcmp(ops->argument, "DIR") != 0) return STATUS_OK;
+    if (stat(argument, &info) != 0)
+        return fail(STATUS_DATA, "%s: cannot open the folder of data set %s: %s", argument,
+                    ops->name, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs", argument, ops->name);
+    return STATUS_OK;
+}
+
+enum status dataset_open(const char *spec, const struct dataset_config *config,
+                         struct dataset **out) {
+    const struct dataset_ops *ops;
+    const char *argument;
+    TRY(find_checked(spec, &ops, &argument));
+    TRY(check_folder(ops, argument));
+    struct dataset *dataset = MEM_NEW(struct dataset);
+    enum status status = ops->open(argument, config, dataset);
+    if (status != STATUS_OK) {
+        free(dataset);
+        return status;
+    }
+    CHECK(dataset->count[SPLIT_TRAIN] > 0 && dataset->count[SPLIT_TEST] > 0, "%s opened empty",
+          spec);
+    CHECK(dataset->field_count > 0 && dataset->field_count <= DATASET_MAX_FIELDS, "%s: %d fields",
+          spec, dataset->field_count);
+    dataset->ops = ops;
+    dataset->spec = mem_text(spec);
+    *out = dataset;
+    return STATUS_OK;
+}
+
+void dataset_free(struct dataset **dataset) {
+    if (!*dataset) return;
+    if ((*dataset)->ops->close) (*dataset)->ops->close(*dataset);
+    free((*dataset)->spec);
+    free(*dataset);
+    *dataset = NULL;
+}
+
+enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
+                         uint64_t key, void *const out[]) {
+    CHECK(index >= 0 && index < dataset->count[split], "sample %lld of %lld", (long long)index,
+          (long long)dataset->count[split]);
+    return dataset->ops->read(dataset, split, index, key, out);
+}
+
+size_t dataset_field_bytes(const struct dataset *dataset, int field) {
+    const struct field *f = &dataset->field[field];
+    return (size_t)shape_count(&f->shape) * dtype_bytes(f->dtype);
+}
+
+int dataset_field(const struct dataset *dataset, const char *name) {
+    for (int f = 0; f < dataset->field_count; f++)
+        if (strcmp(dataset->field[f].name, name) == 0) return f;
+    return -1;
+}

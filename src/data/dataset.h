@@ -1,0 +1,90 @@
+/* Data sets: what a sample is made of, and how one is read.
+ *
+ * A data set is opened from a spec, "name" or "name:argument" (digits, mnist:DIR,
+ * synthetic:classes=100). Both splits are read whole and checked then, so that reading a sample
+ * later neither fails on a bad file nor depends on one that is replaced meanwhile. A new data set
+ * is one file and one row in dataset.c. */
+#ifndef DATA_DATASET_H
+#define DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tensor/tensor.h"
+
+enum split { SPLIT_TRAIN, SPLIT_TEST, SPLIT_COUNT };
+
+enum { DATASET_MAX_FIELDS = 8 };
+
+/* One part of a sample. Images: "image" f32 [C,H,W], "label" i32 []. Token rows (wiki):
+ * "input_ids", "segment_ids", "input_mask" i32 [T], "masked_positions", "masked_labels" i32 [K],
+ * "next_sentence" i32 []; unused predictions have position 0 and label LABEL_IGNORE. */
+struct field {
+    const char *name;
+    enum dtype dtype;
+    struct shape shape; /* of one sample */
+    bool is_label;
+    int64_t limit; /* integer values are in [0, limit), or LABEL_IGNORE in labels; 0 for fields of
+                      reals */
+};
+
+struct dataset_config {
+    int64_t image_size; /* images are resized to this side; 0: the data's own */
+    int64_t seq;        /* tokens a row; 0: the data's own */
+};
+
+/* Read-only once open; owned by whoever opened it. */
+struct dataset {
+    const struct dataset_ops *ops;
+    char *spec;
+    int field_count;
+    struct field field[DATASET_MAX_FIELDS];
+    int64_t count[SPLIT_COUNT]; /* samples, at least 1 each */
+    int64_t classes;            /* values of "label", or of "next_sentence" */
+    int64_t vocab;              /* token ids; 0 for images */
+    const float *mean, *std;    /* per channel, applied to pixels in [0,1]; NULL: not normalised */
+    const char *const *names;   /* of the classes; NULL: they have none */
+    uint64_t content_hash; /* of samples and transforms: equal on two ranks when the data are */
+    size_t bytes;          /* memory held while open */
+    void *state;           /* the implementation's own, owned */
+};
+
+/* An implementation. `open` gets the text after the colon (NULL when there is none) and fills
+ * everything in `out` but ops and spec; on failure it leaves nothing behind. `read` may be called
+ * from many threads. */
+struct dataset_ops {
+    const char *name;
+    const char *argument; /* for help: "DIR", "[key=value,...]"; NULL: takes none */
+    const char *help;
+    const char
+        *needs; /* not built in: the library this build was made without; then open is NULL */
+    enum status (*open)(const char *argument, const struct dataset_config *config,
+                        struct dataset *out);
+    enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,
+                        uint64_t key, void *const out[]);
+    void (*close)(struct dataset *dataset);
+};
+
+/* Local. The index-th data set of the registration table, NULL past the end; for help and
+ * completion. */
+const struct dataset_ops *dataset_at(int index);
+
+/* Local, blocking (reads the files). STATUS_USAGE for an unknown or incomplete spec, STATUS_DATA
+ * for bad files. The caller owns *out and closes it with dataset_free. */
+enum status dataset_open(const char *spec, const struct dataset_config *config,
+                         struct dataset **out);
+void dataset_free(struct dataset **dataset);
+
+/* Local, thread safe. Writes sample `index` of `split`: field f goes to out[f], the caller's memory
+ * of dataset_field_bytes. `key` drives the random training transforms: the same key gives the same
+ * bytes; 0 applies none, which is how evaluation reads. */
+enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
+                         uint64_t key, void *const out[]);
+
+/* Local. Bytes of one sample's field; index of the field of that name, -1 when there is none. */
+size_t dataset_field_bytes(const struct dataset *dataset, int field);
+int dataset_field(const struct dataset *dataset, const char *name);
+
+#endif

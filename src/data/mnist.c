@@ -1,0 +1,72 @@
+/* mnist:DIR: the four IDX files of MNIST under their original names, each gzipped (with or without
+ * .gz at the end) or not. Sets of the same form, such as Fashion-MNIST, are read too, as long as
+ * they have ten classes. */
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/idx.h"
+
+static const float mean[] = {0.1307f}, std[] = {0.3081f};
+static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+static const struct image_recipe recipe = {.classes = 10, .names = names, .mean = mean, .std = std};
+
+static const size_t file_limit = (size_t)4 << 30;
+
+/* The path of DIR/name or DIR/name.gz, whichever is there. The caller frees *path, also on failure.
+ */
+static enum status find_and_read(const char *folder, const char *name, char **path,
+                                 struct bytes *out) {
+    *path = mem_format("%s/%s", folder, name);
+    if (!file_exists(*path)) {
+        free(*path);
+        *path = mem_format("%s/%s.gz", folder, name);
+        if (!file_exists(*path))
+            return fail(
+                STATUS_DATA,
+                "%s: neither %s nor %s.gz is there\n  a folder with the four IDX files is needed",
+                folder, name, name);
+    }
+    return file_read_maybe_gzip(*path, file_limit, out);
+}
+
+static enum status split_open(const char *folder, enum split split, struct image_set *out) {
+    bool train = split == SPLIT_TRAIN;
+    char *image_path = NULL, *label_path = NULL;
+    struct bytes image = {0}, label = {0};
+    enum status status;
+    TRY_GOTO(find_and_read(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte",
+                           &image_path, &image),
+             done);
+    TRY_GOTO(find_and_read(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
+                           &label_path, &label),
+             done);
+    status = idx_images(image_path, image, label_path, label, recipe.classes, out);
+done:
+    free(image_path);
+    free(label_path);
+    bytes_free(&image);
+    bytes_free(&label);
+    return status;
+}
+
+static enum status mnist_open(const char *argument, const struct dataset_config *config,
+                              struct dataset *out) {
+    struct image_set set[SPLIT_COUNT] = {0};
+    enum status status = split_open(argument, SPLIT_TRAIN, &set[SPLIT_TRAIN]);
+    if (status == STATUS_OK) status = split_open(argument, SPLIT_TEST, &set[SPLIT_TEST]);
+    if (status == STATUS_OK) status = image_dataset(argument, &recipe, set, config, out);
+    if (status != STATUS_OK) image_sets_free(set);
+    return status;
+}
+
+extern const struct dataset_ops dataset_mnist;
+const struct dataset_ops dataset_mnist = {
+    .name = "mnist",
+    .argument = "DIR",
+    .help = "MNIST's four IDX files, gzipped or not",
+    .open = mnist_open,
+    .read = image_read,
+    .close = image_close,
+};

@@ -1,0 +1,21 @@
+/* The layout of pre-training rows: said once for files and for synthetic rows. */
+#include "data/token.h"
+
+void token_fields(int64_t seq, int64_t predictions, int64_t vocab, struct dataset *out) {
+    const struct field fields[] = {
+        {"input_ids", DTYPE_I32, SHAPE(seq), false, vocab},
+        {"segment_ids", DTYPE_I32, SHAPE(seq), false, 2},
+        {"input_mask", DTYPE_I32, SHAPE(seq), false, 2},
+        {"masked_positions", DTYPE_I32, SHAPE(predictions), false, seq},
+        {"masked_labels", DTYPE_I32, SHAPE(predictions), true, vocab},
+        {"next_sentence", DTYPE_I32, SHAPE_SCALAR, true, 2},
+    };
+    out->field_count = sizeof fields / sizeof fields[0];
+    for (int f = 0; f < out->field_count; f++) out->field[f] = fields[f];
+    out->vocab = vocab;
+    out->classes = 2;
+}
+
+struct token_row token_row(void *const out[]) {
+    return (struct token_row){out[0], out[1], out[2], out[3], out[4], out[5]};
+}

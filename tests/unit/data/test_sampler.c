@@ -1,0 +1,141 @@
+/* The sampler against vectors of torch.utils.data.DistributedSampler and torch.randperm, and the
+ * deal of steps. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "data/sampler.h"
+
+static void expect_entries(const int64_t *got, const int64_t *want, int64_t count,
+                           const char *what) {
+    for (int64_t i = 0; i < count; i++)
+        cr_assert(got[i] == want[i], "%s: entry %lld is %lld, not %lld", what, (long long)i,
+                  (long long)got[i], (long long)want[i]);
+}
+
+Test(data_sampler, permutation_is_torchs) {
+    static const struct {
+        int64_t n;
+        uint64_t seed;
+        int64_t want[10];
+    } rows[] = {
+        {10, 0, {4, 1, 7, 5, 3, 9, 0, 8, 6, 2}},
+        {10, 1, {5, 6, 1, 2, 0, 8, 9, 3, 7, 4}},
+        {10, 42, {2, 6, 1, 8, 4, 5, 0, 9, 3, 7}},
+        {5, 2, {3, 4, 1, 0, 2}},
+        {1, 7, {0}},
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        int64_t got[10];
+        sampler_permutation(rows[r].n, rows[r].seed, got);
+        expect_entries(got, rows[r].want, rows[r].n, "permutation");
+    }
+}
+
+struct torch_row {
+    int64_t n;
+    int replicas, rank;
+    int64_t epoch;
+    bool shuffle, drop_last;
+    int64_t count, want[4];
+};
+
+static const struct torch_row torch_rows[] = {
+    {10, 4, 0, 0, true, false, 3, {4, 3, 6}},  {10, 4, 1, 0, true, false, 3, {1, 9, 2}},
+    {10, 4, 2, 0, true, false, 3, {7, 0, 4}},  {10, 4, 3, 0, true, false, 3, {5, 8, 1}},
+    {10, 4, 0, 1, true, false, 3, {5, 0, 7}},  {10, 4, 1, 1, true, false, 3, {6, 8, 4}},
+    {10, 4, 2, 1, true, false, 3, {1, 9, 5}},  {10, 4, 3, 1, true, false, 3, {2, 3, 6}},
+    {10, 4, 0, 0, true, true, 2, {4, 3}},      {10, 4, 1, 0, true, true, 2, {1, 9}},
+    {10, 4, 2, 0, true, true, 2, {7, 0}},      {10, 4, 3, 0, true, true, 2, {5, 8}},
+    {10, 4, 0, 0, false, false, 3, {0, 4, 8}}, {10, 4, 1, 0, false, false, 3, {1, 5, 9}},
+    {10, 4, 2, 5, false, false, 3, {2, 6, 0}}, {10, 4, 3, 5, false, false, 3, {3, 7, 1}},
+    {3, 8, 0, 0, false, false, 1, {0}},        {3, 8, 2, 0, false, false, 1, {2}},
+    {3, 8, 3, 0, false, false, 1, {0}},        {3, 8, 7, 0, false, false, 1, {1}},
+    {3, 8, 0, 0, false, true, 0, {0}},         {8, 4, 1, 0, false, true, 2, {1, 5}},
+};
+
+Test(data_sampler, torch_vectors) {
+    for (size_t r = 0; r < sizeof torch_rows / sizeof torch_rows[0]; r++) {
+        const struct torch_row *row = &torch_rows[r];
+        int64_t got[4];
+        cr_assert_eq(sampler_torch_count(row->n, row->replicas, row->drop_last), row->count,
+                     "row %zu", r);
+        sampler_torch(row->n, row->replicas, row->rank, 0, row->epoch, row->shuffle, row->drop_last,
+                      got);
+        expect_entries(got, row->want, row->count, "torch");
+    }
+}
+
+Test(data_sampler, one_micro_batch_is_torchs_loader) {
+    struct sampler sampler = {
+        .samples = 103, .batch = 24, .replicas = 4, .micro_batches = 1, .seed = 9, .shuffle = true};
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        int64_t order[104], torch[26], got[6];
+        sampler_order(&sampler, epoch, order);
+        for (int g = 0; g < 4; g++) {
+            sampler_torch(103, 4, g, 9, epoch, true, false, torch);
+            int64_t at = 0;
+            for (int64_t step = 0; step < sampler_steps(&sampler); step++) {
+                int64_t count = sampler_deal(&sampler, order, step, g, got);
+                expect_entries(got, torch + at, count, "deal");
+                at += count;
+            }
+            cr_assert_eq(at, 26);
+        }
+    }
+}
+
+/* Over many shapes: a step's micro-batches hold its positions, each once, sizes within one of
+ * another. */
+static void check_epoch(const struct sampler *sampler) {
+    int64_t positions = sampler_positions(sampler), order[64], got[64], seen[64] = {0}, total = 0;
+    int micro_batches = sampler->replicas * sampler->micro_batches;
+    sampler_order(sampler, 1, order);
+    for (int64_t step = 0; step < sampler_steps(sampler); step++) {
+        int64_t least = 64, most = 0, sum = 0;
+        for (int g = 0; g < micro_batches; g++) {
+            int64_t count = sampler_deal(sampler, order, step, g, got);
+            for (int64_t i = 0; i < count; i++) {
+                cr_assert_eq(got[i], order[step * sampler->batch + g + i * micro_batches]);
+                seen[got[i]]++;
+            }
+            least = count < least ? count : least;
+            most = count > most ? count : most;
+            sum += count;
+        }
+        cr_assert_leq(most - least, 1);
+        cr_assert_leq(most, sampler_micro_most(sampler));
+        cr_assert_eq(sum, sampler_step_samples(sampler, step));
+        total += sum;
+    }
+    if (!sampler->drop_last) cr_assert_eq(total, positions);
+    for (int64_t i = 0; i < sampler->samples; i++) {
+        if (sampler->exactly_once) cr_assert_eq(seen[i], 1);
+        if (!sampler->exactly_once && !sampler->drop_last) cr_assert_geq(seen[i], 1);
+        if (sampler->drop_last) cr_assert_leq(seen[i], 1);
+    }
+}
+
+Test(data_sampler, deal_covers_every_position_once) {
+    int shapes = 0;
+    for (int64_t n = 1; n <= 40; n += 3)
+        for (int64_t batch = 1; batch <= 20; batch += 3)
+            for (int replicas = 1; replicas <= 4; replicas++)
+                for (int micro = 1; micro <= 4; micro += 3)
+                    for (int kind = 0; kind < 3; kind++, shapes++)
+                        check_epoch(&(struct sampler){n, batch, replicas, micro, 3, true, kind == 1,
+                                                      kind == 2});
+    cr_assert_gt(shapes, 1000);
+}
+
+Test(data_sampler, drop_last_leaves_the_short_step_out) {
+    struct sampler sampler = {
+        .samples = 30, .batch = 8, .replicas = 2, .micro_batches = 2, .drop_last = true};
+    cr_assert_eq(sampler_steps(&sampler), 3);
+    sampler.drop_last = false;
+    cr_assert_eq(sampler_steps(&sampler), 4);
+    cr_assert_eq(sampler_micro_samples(&sampler, 3, 0), 2);
+    cr_assert_eq(sampler_micro_samples(&sampler, 3, 2), 1);
+    sampler.samples = 2;
+    cr_assert_eq(sampler_micro_samples(&sampler, 0, 1), 1);
+    cr_assert_eq(sampler_micro_samples(&sampler, 0, 2), 0, "an empty micro-batch is possible");
+}
