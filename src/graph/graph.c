@@ -1,0 +1,70 @@
+/* The two lists of a graph, and questions asked of them. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct graph *graph_new(int64_t batch, bool training) {
+    struct graph *graph = MEM_NEW(struct graph);
+    graph->batch = batch;
+    graph->training = training;
+    return graph;
+}
+
+void graph_free(struct graph **graph) {
+    if (!*graph) return;
+    for (int i = 0; i < (*graph)->node_count; i++) kernel_free(&(*graph)->nodes[i].kernel);
+    free((*graph)->values);
+    free((*graph)->nodes);
+    free((*graph)->params);
+    free((*graph)->uses);
+    free((*graph)->buffers);
+    arena_free(&(*graph)->arena);
+    free(*graph);
+    *graph = NULL;
+}
+
+struct op_call graph_call(const struct graph *graph, const struct node *node) {
+    struct op_call call = {.op = node->op, .attrs = node->attrs, .in_count = node->in_count,
+                           .out_count = node->out_count};
+    for (int i = 0; i < node->in_count; i++) call.in[i] = graph->values[node->in[i]].type;
+    for (int i = 0; i < node->out_count; i++) call.out[i] = graph->values[node->out[i]].type;
+    return call;
+}
+
+int graph_input_find(const struct graph *graph, const char *name) {
+    for (int i = 0; i < graph->input_count; i++) {
+        if (strcmp(graph->values[graph->inputs[i]].name, name) == 0) return graph->inputs[i];
+    }
+    return NO_VALUE;
+}
+
+struct op_cost graph_cost(const struct graph *graph, enum phase phase) {
+    struct op_cost sum = {0};
+    for (int i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].phase != phase) continue;
+        struct op_call call = graph_call(graph, &graph->nodes[i]);
+        struct op_cost cost = op_cost(&call);
+        sum.flops += cost.flops;
+        sum.bytes += cost.bytes;
+    }
+    return sum;
+}
+
+int64_t graph_param_elements(const struct graph *graph) {
+    int64_t count = 0;
+    for (int i = 0; i < graph->param_count; i++)
+        count += shape_count(&graph->values[graph->params[i].value].type.shape);
+    return count;
+}
+
+size_t graph_scratch_bytes(const struct graph *graph) {
+    size_t most = 0;
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct kernel *kernel = graph->nodes[i].kernel;
+        if (kernel && kernel->scratch_bytes > most) most = kernel->scratch_bytes;
+    }
+    return most;
+}
