@@ -1,0 +1,103 @@
+/* One device: every micro-batch of every replica, one after the other.
+ *
+ * With --deal RxM it replays on one device the split and the order of sums of R replicas of M micro-batches, which is what
+ * other strategies are compared with. Only replica 0 touches running statistics, as it would be there. */
+#include "program/program.h"
+#include "program/tree.h"
+
+struct builder {
+    const struct schedule_config *config;
+    struct program *program;
+};
+
+static struct instr *add(struct builder *builder, enum instr_op op) {
+    return program_add(builder->program, 0, LIST_BODY, op);
+}
+
+static bool has_samples(const struct builder *builder, int micro) {
+    return !builder->config->samples || builder->config->samples[micro] > 0;
+}
+
+static void run_micro(struct builder *builder, int micro, int grad, bool fresh) {
+    add(builder, INSTR_LOAD)->micro = micro;
+    struct instr *forward = add(builder, INSTR_F);
+    forward->micro = micro;
+    if (micro >= builder->config->micro_batches) forward->flags = INSTR_PURE;
+    struct instr *backward = add(builder, INSTR_B);
+    backward->micro = micro;
+    backward->grad = (int16_t)grad;
+    if (fresh) backward->flags = INSTR_NEW;
+}
+
+static void tie(struct builder *builder, int grad) {
+    add(builder, INSTR_TIE)->grad = (int16_t)grad;
+}
+
+/* Micro-batches of a replica in index order, then the tree over replicas. */
+static int build_replica(struct builder *builder, struct sum_tree *tree) {
+    int count = builder->config->micro_batches;
+    for (int r = 0; r < builder->config->replicas; r++) {
+        int grad = -1;
+        for (int m = r * count; m < (r + 1) * count; m++) {
+            if (!has_samples(builder, m)) continue;
+            bool fresh = grad < 0;
+            if (fresh) grad = tree_take(tree);
+            run_micro(builder, m, grad, fresh);
+        }
+        if (grad < 0) continue;
+        tie(builder, grad);
+        tree_push(tree, grad);
+    }
+    return tree_finish(tree);
+}
+
+static void leaf(struct builder *builder, struct sum_tree *tree, int micro) {
+    if (!has_samples(builder, micro)) return;
+    int grad = tree_take(tree);
+    run_micro(builder, micro, grad, true);
+    tie(builder, grad);
+    tree_push(tree, grad);
+}
+
+/* The tree over all micro-batches: the same however they are spread over replicas. */
+static int build_tree(struct builder *builder, struct sum_tree *tree) {
+    int total = builder->config->replicas * builder->config->micro_batches;
+    for (int g = 0; g < total; g++) leaf(builder, tree, g);
+    return tree_finish(tree);
+}
+
+/* For each micro-batch index the tree over replicas, these in index order: a scatter per micro-batch. */
+static int build_replicas_first(struct builder *builder, struct sum_tree *tree) {
+    int count = builder->config->micro_batches, total = -1;
+    for (int m = 0; m < count; m++) {
+        for (int r = 0; r < builder->config->replicas; r++) leaf(builder, tree, r * count + m);
+        int sum = tree_finish(tree);
+        if (sum < 0) continue;
+        if (total < 0) {
+            total = sum;
+            continue;
+        }
+        struct instr *instr = add(builder, INSTR_SUM);
+        instr->grad = (int16_t)total;
+        instr->other = (int16_t)sum;
+        tree->busy[sum] = false;
+    }
+    return total;
+}
+
+static enum status single_build(const struct schedule_config *config, struct program **out) {
+    static int (*const orders[])(struct builder *, struct sum_tree *) = {
+        [SUM_REPLICA] = build_replica, [SUM_TREE] = build_tree, [SUM_REPLICAS_FIRST] = build_replicas_first};
+    struct builder builder = {
+        .config = config, .program = program_new(1, 1, config->replicas, config->micro_batches, config->sum)};
+    struct sum_tree tree = {.program = builder.program};
+    add(&builder, INSTR_COUNT);
+    int grad = orders[config->sum](&builder, &tree);
+    add(&builder, INSTR_NORM)->grad = (int16_t)grad;
+    add(&builder, INSTR_STEP)->grad = (int16_t)grad;
+    *out = builder.program;
+    return STATUS_OK;
+}
+
+const struct schedule schedule_single = {
+    .name = "single", .help = "one device, micro-batches one after the other", .build = single_build};

@@ -1,0 +1,36 @@
+/* See tree.h. */
+#include "program/tree.h"
+
+#include "base/log.h"
+
+int tree_take(struct sum_tree *tree) {
+    int buffer = 0;
+    while (tree->busy[buffer]) buffer++;
+    CHECK(buffer <= TREE_MAX_DEPTH, "more than %d gradient buffers", TREE_MAX_DEPTH);
+    tree->busy[buffer] = true;
+    if (buffer + 1 > tree->program->grads) tree->program->grads = buffer + 1;
+    return buffer;
+}
+
+static void merge_last_two(struct sum_tree *tree) {
+    int into = tree->buffer[tree->depth - 2], from = tree->buffer[tree->depth - 1];
+    struct instr *sum = program_add(tree->program, tree->rank, LIST_BODY, INSTR_SUM);
+    sum->grad = (int16_t)into;
+    sum->other = (int16_t)from;
+    tree->busy[from] = false;
+    tree->depth--;
+    tree->level[tree->depth - 1]++;
+}
+
+void tree_push(struct sum_tree *tree, int buffer) {
+    tree->buffer[tree->depth] = buffer;
+    tree->level[tree->depth++] = 0;
+    while (tree->depth > 1 && tree->level[tree->depth - 1] == tree->level[tree->depth - 2]) merge_last_two(tree);
+}
+
+int tree_finish(struct sum_tree *tree) {
+    if (tree->depth == 0) return -1;
+    while (tree->depth > 1) merge_last_two(tree);
+    tree->depth = 0;
+    return tree->buffer[0];
+}
