@@ -25,15 +25,16 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
-INSTALLING_GOALS := run test test-torch bench-torch
+INSTALLING_GOALS := run test fuzz
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
-DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test)
-DEPS_OK := $(B)/deps-$(subst $() ,-,$(strip $(DEPS))).ok
+DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
+        $(if $(findstring clang,$(CC)),clang)
+DEPS_OK := $(B)/deps-$(subst $() ,-,$(sort $(DEPS))).ok
 
 $(DEPS_OK): scripts/deps
 	@mkdir -p $(@D)
-	@scripts/deps $(DEPS_ACTION) $(DEPS)
+	@scripts/deps $(DEPS_ACTION) $(sort $(DEPS))
 	@touch $@
 
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
@@ -53,10 +54,10 @@ ALL_LDFLAGS = -fopenmp $(LDFLAGS) $(SAN_FLAGS)
 LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lpthread -lm
 
 # Objects depend on this file; it is rewritten only when the compiler or a flag changes.
-$(B)/flags: FORCE
+$(B)/flags: FLAGS_TEXT = $(CC) $(shell $(CC) --version | head -n 1) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)
+%/flags: FORCE
 	@mkdir -p $(@D)
-	@$(CC) --version | head -n 1 > $@.new
-	@echo '$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)' >> $@.new
+	@echo '$(FLAGS_TEXT)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
 
@@ -100,14 +101,6 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(MAIN_OBJ) $(B)/libstretto.a $(LIBS) -o $@
 
-# --- the two commands ----------------------------------------------------------------------------------------------
-run: all
-	$(B)/stretto train
-
-# Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests
-	@B=$(B) SAN=$(SAN) CC='$(CC)' scripts/test-all $(TESTS)
-
 # --- tests ---------------------------------------------------------------------------------------------------------
 UNIT_SRC := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 # Sanitizer builds have a runner of their own: tests/plain_runner.c says why.
@@ -117,6 +110,50 @@ unit-tests: $(B)/unit-tests
 $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(UNIT_OBJ) $(B)/libstretto.a $(LIBS) -lcriterion -o $@
+
+# A fuzz target is a file tests/fuzz/fuzz_NAME.c with seeds in corpus/NAME. It is linked twice: with a driver of our own
+# that any compiler builds ($(B)/fuzz/NAME), and, where clang has it, with libFuzzer and sanitizers (build-fuzz/NAME).
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_DRIVERS = $(FUZZ:%=$(B)/fuzz/%)
+FUZZ_OBJ = $(B)/tests/fuzz/driver.o $(FUZZ:%=$(B)/tests/fuzz/fuzz_%.o)
+FUZZ_SECONDS ?= 600
+
+$(FUZZ_DRIVERS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/driver.o $(B)/libstretto.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+F := build-fuzz
+FUZZ_LIB_OBJ = $(OBJ:$(B)/%=$(F)/%)
+FUZZ_FLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) -O1 -g -fno-sanitize-recover=all -fsanitize=address,undefined
+$(F)/flags: FLAGS_TEXT = clang $(shell clang --version | head -n 1) $(FUZZ_FLAGS)
+$(F)/%.o: %.c $(F)/flags
+	@mkdir -p $(@D)
+	$(call say,CLANG,$<)
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+
+$(F)/%.o: %.S $(F)/flags
+	@mkdir -p $(@D)
+	$(Q)clang $(STD_FLAGS) -c $< -o $@
+
+$(F)/libstretto.a: $(FUZZ_LIB_OBJ)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(FUZZ:%=$(F)/%): $(F)/%: $(F)/tests/fuzz/fuzz_%.o $(F)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer $^ $(LIBS) -o $@
+
+# A long run: FUZZ_SECONDS for each of FUZZ (all of them).
+fuzz: $(FUZZ:%=$(F)/%)
+	@scripts/fuzz $(FUZZ_SECONDS) $(FUZZ)
+
+# --- the two commands ----------------------------------------------------------------------------------------------
+run: all
+	$(B)/stretto train
+
+# Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
+test: all $(B)/unit-tests $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
 
 # The front door on bare Debian systems, for the committed tree.
 test-debian:
@@ -151,8 +188,9 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test test-debian unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
+.PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(OBJ:.o=.d) $(MAIN_OBJ:.o=.d) $(UNIT_OBJ:.o=.d)
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif
