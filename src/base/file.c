@@ -128,7 +128,7 @@ static char *folder_of(const char *path) {
 
 enum status file_commit(struct file_writer *writer) {
     const char *what = NULL;
-    if (fflush(writer->stream) != 0)
+    if (ferror(writer->stream) || fflush(writer->stream) != 0) /* the former: an earlier fprintf */
         what = "write failed";
     else if (fsync(fileno(writer->stream)) != 0)
         what = "fsync failed";
