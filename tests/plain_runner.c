@@ -20,6 +20,7 @@
 #include "base/clock.h"
 
 extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
+extern struct criterion_suite *__start_cr_sts[], *__stop_cr_sts[];
 
 /* What a test tells the runner; in a shared mapping. */
 struct verdict {
@@ -70,7 +71,19 @@ void criterion_skip_test(const char *format, ...) {
     longjmp(test_end, 1);
 }
 
+/* What TestSuite() says about the suite of this test, NULL when nothing. */
+static const struct criterion_test_extra_data *my_suite(void) {
+    for (struct criterion_suite **next = __start_cr_sts; next < __stop_cr_sts; next++) {
+        if (*next && (*next)->data && !strcmp((*next)->name, my_test->category))
+            return (*next)->data;
+    }
+    return NULL;
+}
+
 void criterion_internal_test_setup(void) {
+    const struct criterion_test_extra_data *suite = my_suite();
+    if (setjmp(test_end) != 0) return;
+    if (suite && suite->init) suite->init();
     if (my_test->data->init) my_test->data->init();
 }
 
@@ -79,7 +92,10 @@ void criterion_internal_test_main(void (*body)(void)) {
 }
 
 void criterion_internal_test_teardown(void) {
+    const struct criterion_test_extra_data *suite = my_suite();
+    if (setjmp(test_end) != 0) return;
     if (my_test->data->fini) my_test->data->fini();
+    if (suite && suite->fini) suite->fini();
 }
 
 static void run_here(const struct job *job, unsigned limit_s) {
