@@ -1,0 +1,170 @@
+/* metrics.jsonl and its twin in TensorBoard. Each line leaves in one write, so that a reader that
+ * follows the file never sees half a line unless the machine itself stops. */
+#include "record/metrics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "record/emit.h"
+#include "record/tensorboard.h"
+
+struct metrics {
+    FILE *stream;
+    char *path;
+    struct tensorboard *board;
+};
+
+struct column {
+    const char *key, *train_tag, *eval_tag;
+    size_t offset; /* of its double in struct metrics_row */
+    unsigned kinds;
+    bool shown;
+};
+
+enum { TRAIN = METRICS_TRAIN, EVAL = METRICS_EVAL };
+
+static const struct column columns[] = {
+#define METRIC(field, kinds, shown, meaning)                                                       \
+    {#field, "train/" #field, "eval/" #field, offsetof(struct metrics_row, field), kinds, shown},
+#include "record/metrics.def"
+#undef METRIC
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static double value_of(const struct metrics_row *row, const struct column *column) {
+    double value;
+    memcpy(&value, (const char *)row + column->offset, sizeof value);
+    return value;
+}
+
+struct metrics_row metrics_row_new(enum metrics_kind kind, int64_t step, int64_t epoch) {
+    struct metrics_row row = {.kind = kind, .step = step, .epoch = epoch, .wall_s = clock_wall_s()};
+#define METRIC(field, kinds, shown, meaning) row.field = NAN;
+#include "record/metrics.def"
+#undef METRIC
+    return row;
+}
+
+void metrics_emit(FILE *stream, const struct metrics_row *row) {
+    fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"wall_s\":",
+            row->kind == METRICS_EVAL ? "eval" : "train", (long long)row->step,
+            (long long)row->epoch);
+    emit_number(stream, row->wall_s);
+    for (int i = 0; i < COLUMNS; i++) {
+        if (!(columns[i].kinds & row->kind)) continue;
+        fprintf(stream, ",\"%s\":", columns[i].key);
+        emit_number(stream, value_of(row, &columns[i]));
+    }
+    fputs("}\n", stream);
+}
+
+/* Whether a line is a row of ours, and of which step. */
+static bool row_step(const char *line, size_t length, int64_t *step) {
+    if (length == 0 || line[length - 1] != '\n') return false;
+    json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *value = json_object_get(root, "step");
+    bool good = json_is_integer(value);
+    if (good) *step = json_integer_value(value);
+    json_decref(root);
+    return good;
+}
+
+/* Copies the rows up to step `last`; lines that are no rows (cut short by a crash) are left out and
+ * said. */
+static enum status copy_rows(FILE *from, const char *path, int64_t last, struct file_writer *to) {
+    char *line = NULL;
+    size_t room = 0, bad = 0;
+    int64_t step;
+    enum status status = STATUS_OK;
+    for (ssize_t length; status == STATUS_OK && (length = getline(&line, &room, from)) >= 0;) {
+        if (!row_step(line, (size_t)length, &step))
+            bad++;
+        else if (step <= last)
+            status = file_write(to, line, (size_t)length);
+    }
+    if (status == STATUS_OK && ferror(from))
+        status = fail(STATUS_DATA, "%s: read failed: %s", path, strerror(errno));
+    if (status == STATUS_OK && bad > 0)
+        log_warning("%s: %zu damaged %s left out", path, bad, bad == 1 ? "line" : "lines");
+    free(line);
+    return status;
+}
+
+static enum status cut_rows(const char *path, int64_t last) {
+    FILE *from = fopen(path, "rbe");
+    if (!from && errno == ENOENT) return STATUS_OK;
+    if (!from) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
+    struct file_writer to;
+    enum status status = file_begin(path, &to);
+    if (status == STATUS_OK) {
+        status = copy_rows(from, path, last, &to);
+        if (status == STATUS_OK)
+            status = file_commit(&to);
+        else
+            file_abandon(&to);
+    }
+    fclose(from);
+    return status;
+}
+
+static enum status write_failed(const struct metrics *metrics) {
+    return fail(STATUS_DATA, "%s: write failed: %s", metrics->path, strerror(errno));
+}
+
+enum status metrics_open(const char *folder, int64_t resumed, struct metrics **out) {
+    struct metrics *metrics = MEM_NEW(struct metrics);
+    metrics->path = mem_format("%s/metrics.jsonl", folder);
+    enum status status = resumed >= 0 ? cut_rows(metrics->path, resumed) : STATUS_OK;
+    if (status == STATUS_OK) {
+        metrics->stream = fopen(metrics->path, resumed >= 0 ? "abe" : "wbe");
+        if (!metrics->stream)
+            status = fail(STATUS_DATA, "%s: cannot write: %s", metrics->path, strerror(errno));
+    }
+    if (status == STATUS_OK)
+        status = tensorboard_open(folder, resumed >= 0 ? resumed + 1 : 0, &metrics->board);
+    if (status == STATUS_OK)
+        *out = metrics;
+    else
+        metrics_close(&metrics);
+    return status;
+}
+
+enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+    metrics_emit(metrics->stream, row);
+    if (fflush(metrics->stream) != 0) return write_failed(metrics);
+    for (int i = 0; i < COLUMNS; i++) {
+        double value = value_of(row, &columns[i]);
+        if (!columns[i].shown || !(columns[i].kinds & row->kind) || !isfinite(value)) continue;
+        const char *tag = row->kind == METRICS_EVAL ? columns[i].eval_tag : columns[i].train_tag;
+        TRY(tensorboard_scalar(metrics->board, row->wall_s, row->step, tag, (float)value));
+    }
+    return STATUS_OK;
+}
+
+enum status metrics_sync(struct metrics *metrics) {
+    TRY(tensorboard_flush(metrics->board));
+    if (fflush(metrics->stream) != 0 || fsync(fileno(metrics->stream)) != 0)
+        return write_failed(metrics);
+    return STATUS_OK;
+}
+
+enum status metrics_close(struct metrics **metrics) {
+    if (!*metrics) return STATUS_OK;
+    enum status status = tensorboard_close(&(*metrics)->board);
+    if ((*metrics)->stream && fclose((*metrics)->stream) != 0 && status == STATUS_OK)
+        status = write_failed(*metrics);
+    free((*metrics)->path);
+    free(*metrics);
+    *metrics = NULL;
+    return status;
+}

@@ -1,0 +1,52 @@
+/* What ran when: instruction events of the last steps, written as trace.json for Perfetto or
+ * chrome://tracing.
+ *
+ * Recording must not disturb what it measures: all memory is taken at the start, a record is a copy
+ * into a ring under a lock that nobody holds for longer than that. A ring that turns out too small
+ * loses events; how many of the steps that are written is counted, and said in the file and to the
+ * user. */
+#ifndef RECORD_TRACE_H
+#define RECORD_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct trace_event {
+    const char *name, *category; /* must live until trace_write */
+    int64_t begin_ns, end_ns;    /* clock_ns() */
+    int64_t step;                /* from 0 up */
+    int32_t queue;               /* row of queue_names */
+    int32_t stage, micro_batch;  /* -1: does not apply */
+};
+
+struct trace_config {
+    int rank;
+    int64_t first_step,
+        last_step; /* keep exactly these steps (--trace A-B); last_step < 0: the newest ones */
+    int64_t newest_steps;           /* how many those are; 0: TRACE_STEPS */
+    size_t events_per_step;         /* expected; the ring holds this many for each kept step */
+    const char *const *queue_names; /* [queue_count], live until trace_write */
+    int queue_count;
+};
+enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20 };
+
+struct trace;
+
+/* Local. Takes all memory (trace_bytes of it), at most TRACE_EVENT_LIMIT events. The caller frees.
+ */
+enum status trace_open(const struct trace_config *config, struct trace **out);
+size_t trace_bytes(const struct trace_config *config);
+/* Local, does not block but for another recorder, allocates nothing. Any thread. Accepts a NULL
+ * trace. */
+void trace_record(struct trace *trace, const struct trace_event *event);
+/* Local. Events that were lost from the steps that would be written now. */
+uint64_t trace_dropped(struct trace *trace);
+/* Local, blocking. Writes the events of all `traces` (one a rank) into one file, atomically; notes
+ * it when some were lost. Nobody records meanwhile. */
+enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
+/* Local. Accepts NULL. */
+void trace_free(struct trace **trace);
+
+#endif

@@ -1,0 +1,153 @@
+/* metrics.jsonl: exact numbers, null where nothing was measured, and resuming. */
+#include "folder.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "record/emit.h"
+#include "record/metrics.h"
+
+TestSuite(record_metrics, .init = make_folder, .fini = remove_folder);
+
+static const char *number(double value) {
+    static char text[64];
+    FILE *stream = fmemopen(text, sizeof text, "w");
+    emit_number(stream, value);
+    fclose(stream);
+    return text;
+}
+
+Test(record_metrics, numbers_are_short_and_exact) {
+    cr_assert_str_eq(number(0.1), "0.1");
+    cr_assert_str_eq(number(3), "3");
+    cr_assert_str_eq(number(NAN), "null");
+    cr_assert_str_eq(number(-INFINITY), "null");
+    static const double hard[] = {1.0 / 3,
+                                  DBL_MAX,
+                                  DBL_MIN,
+                                  DBL_TRUE_MIN,
+                                  0x1.fffffffffffffp-1,
+                                  (double)0.1f,
+                                  1e23,
+                                  -2.2250738585072011e-308};
+    for (size_t i = 0; i < sizeof hard / sizeof hard[0]; i++)
+        cr_assert_eq(strtod(number(hard[i]), NULL), hard[i], "%a", hard[i]);
+}
+
+Test(record_metrics, texts_are_escaped) {
+    char text[64] = "";
+    FILE *stream = fmemopen(text, sizeof text, "w");
+    emit_text(stream, "a\"\\\n\x01é");
+    fclose(stream);
+    cr_assert_str_eq(text, "\"a\\\"\\\\\\u000a\\u0001é\"");
+}
+
+static struct metrics_row train_row(int64_t step) {
+    struct metrics_row row = metrics_row_new(METRICS_TRAIN, step, 1);
+    row.wall_s = 100 + (double)step;
+    row.loss = 1.0 / (double)step;
+    row.lr = 0.1;
+    return row;
+}
+
+static char *text_of_file(void) {
+    char *path = mem_format("%s/metrics.jsonl", folder);
+    struct bytes file;
+    cr_assert_eq(file_read(path, 1 << 20, &file), STATUS_OK);
+    free(path);
+    return (char *)file.data;
+}
+
+Test(record_metrics, keys_in_order) {
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(folder, METRICS_FRESH, &metrics), STATUS_OK);
+    struct metrics_row train = train_row(2), eval = metrics_row_new(METRICS_EVAL, 2, 1);
+    train.grad_norm = INFINITY;
+    eval.wall_s = 103.5;
+    eval.loss = 0.25;
+    eval.acc1 = 0.975;
+    cr_assert_eq(metrics_write(metrics, &train), STATUS_OK);
+    cr_assert_eq(metrics_write(metrics, &eval), STATUS_OK);
+    cr_assert_eq(metrics_sync(metrics), STATUS_OK);
+    char *text = text_of_file();
+    cr_assert_str_eq(text,
+                     "{\"kind\":\"train\",\"step\":2,\"epoch\":1,\"wall_s\":102,\"loss\":0.5,"
+                     "\"lr\":0.1,\"grad_norm\":null,\"samples_per_s\":null,"
+                     "\"step_ms\":null,\"data_ms\":null}\n"
+                     "{\"kind\":\"eval\",\"step\":2,\"epoch\":1,\"wall_s\":103.5,\"loss\":0.25,"
+                     "\"acc1\":0.975,\"acc5\":null,\"eval_ms\":null}\n");
+    free(text);
+    cr_assert_eq(metrics_close(&metrics), STATUS_OK);
+    cr_assert_null(metrics);
+    cr_assert_eq(metrics_close(&metrics), STATUS_OK);
+}
+
+static void write_steps(int64_t resumed, int64_t first, int64_t last) {
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(folder, resumed, &metrics), STATUS_OK);
+    for (int64_t step = first; step <= last; step++) {
+        struct metrics_row row = train_row(step);
+        cr_assert_eq(metrics_write(metrics, &row), STATUS_OK);
+    }
+    cr_assert_eq(metrics_close(&metrics), STATUS_OK);
+}
+
+Test(record_metrics, resumed_file_is_as_if_never_stopped) {
+    write_steps(METRICS_FRESH, 1, 9);
+    char *whole = text_of_file();
+    write_steps(METRICS_FRESH, 1, 7);
+    write_steps(5, 6, 9);
+    char *resumed = text_of_file();
+    cr_assert_str_eq(resumed, whole);
+    free(whole);
+    free(resumed);
+}
+
+Test(record_metrics, fresh_replaces) {
+    write_steps(METRICS_FRESH, 1, 9);
+    write_steps(METRICS_FRESH, 1, 1);
+    char *text = text_of_file();
+    cr_assert_eq(strchr(text, '\n')[1], 0);
+    free(text);
+}
+
+Test(record_metrics, resume_without_a_file_starts_one) {
+    write_steps(5, 6, 6);
+    char *text = text_of_file();
+    cr_assert(strstr(text, "\"step\":6"));
+    free(text);
+}
+
+Test(record_metrics, line_cut_by_a_crash_is_left_out) {
+    write_steps(METRICS_FRESH, 1, 3);
+    char *whole = text_of_file(), *path = mem_format("%s/metrics.jsonl", folder), said[512];
+    char *cut = mem_format("%.*s", (int)strlen(whole) - 9, whole);
+    cr_assert_eq(file_write_text(path, cut), STATUS_OK);
+    log_capture(said, sizeof said);
+    write_steps(3, 4, 3);
+    cr_assert(strstr(said, "1 damaged line"), "%s", said);
+    char *text = text_of_file();
+    cr_assert_eq(strncmp(whole, text, strlen(text)), 0);
+    cr_assert(strstr(text, "\"step\":2"));
+    cr_assert_null(strstr(text, "\"step\":3"));
+    free(whole), free(cut), free(text), free(path);
+}
+
+Test(record_metrics, full_disk_is_an_error) {
+    char *path = mem_format("%s/metrics.jsonl", folder), said[512];
+    cr_assert_eq(symlink("/dev/full", path), 0);
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(folder, METRICS_FRESH, &metrics), STATUS_OK);
+    struct metrics_row row = train_row(1);
+    log_capture(said, sizeof said);
+    cr_assert_eq(metrics_write(metrics, &row), STATUS_DATA);
+    cr_assert(strstr(said, "metrics.jsonl: write failed"), "%s", said);
+    metrics_close(&metrics);
+    free(path);
+}

@@ -1,0 +1,178 @@
+/* The trace ring: what is kept, what is lost and counted, and that the file is good JSON. */
+#include "folder.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "record/trace.h"
+
+TestSuite(record_trace, .init = make_folder, .fini = remove_folder);
+
+static const char *const queues[] = {"compute", "communication"};
+
+static struct trace *open_trace(int64_t first, int64_t last, int64_t steps, size_t per_step) {
+    struct trace_config config = {.rank = 3,
+                                  .first_step = first,
+                                  .last_step = last,
+                                  .newest_steps = steps,
+                                  .events_per_step = per_step,
+                                  .queue_names = queues,
+                                  .queue_count = 2};
+    struct trace *trace;
+    cr_assert_eq(trace_open(&config, &trace), STATUS_OK);
+    return trace;
+}
+
+/* Each step has `count` events of 500 ns, a microsecond apart. */
+static void record_steps(struct trace *trace, int64_t first, int64_t last, int count) {
+    for (int64_t step = first; step <= last; step++)
+        for (int i = 0; i < count; i++) {
+            int64_t begin = 5000000 + (step * count + i) * 1000;
+            trace_record(trace, &(struct trace_event){"F", "compute", begin, begin + 500, step,
+                                                      i % 2, i ? 0 : -1, i ? i : -1});
+        }
+}
+
+static json_t *written(struct trace **traces, int count) {
+    char *path = mem_format("%s/trace.json", folder);
+    cr_assert_eq(trace_write(path, traces, count), STATUS_OK);
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root, "%s", error.text);
+    free(path);
+    return root;
+}
+
+/* Counts the X events of a step (or of all: -1). */
+static int count_events(json_t *root, int64_t step) {
+    size_t i;
+    json_t *event;
+    int count = 0;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        if (strcmp(json_string_value(json_object_get(event, "ph")), "X") != 0) continue;
+        json_t *args = json_object_get(event, "args");
+        int64_t of = json_integer_value(json_object_get(args, "step"));
+        count += step < 0 || of == step;
+    }
+    return count;
+}
+
+static int64_t dropped_in(json_t *root) {
+    return json_integer_value(
+        json_object_get(json_object_get(root, "otherData"), "dropped_events"));
+}
+
+Test(record_trace, file_has_the_fields_viewers_need) {
+    struct trace *trace = open_trace(0, -1, 0, 4);
+    record_steps(trace, 1, 1, 2);
+    json_t *root = written(&trace, 1), *events = json_object_get(root, "traceEvents");
+    cr_assert_eq(json_array_size(events), 5); /* process, two queues, two events */
+    const char *ph, *name, *cat;
+    double ts, dur;
+    int pid, tid, step, stage, micro_batch;
+    cr_assert_eq(json_unpack(json_array_get(events, 4),
+                             "{s:s,s:s,s:s,s:F,s:F,s:i,s:i,s:{s:i,s:i,s:i}}", "ph", &ph, "name",
+                             &name, "cat", &cat, "ts", &ts, "dur", &dur, "pid", &pid, "tid", &tid,
+                             "args", "step", &step, "stage", &stage, "micro_batch", &micro_batch),
+                 0);
+    cr_assert_str_eq(ph, "X");
+    cr_assert_str_eq(name, "F");
+    cr_assert_str_eq(cat, "compute");
+    cr_assert(ts == 1 && dur == 0.5 && pid == 3 && tid == 1 && step == 1);
+    cr_assert(stage == 0 && micro_batch == 1);
+    json_t *first = json_object_get(json_array_get(events, 3), "args");
+    cr_assert_null(json_object_get(first, "micro_batch"));
+    cr_assert_eq(json_unpack(json_array_get(events, 2), "{s:s,s:{s:s}}", "name", &name, "args",
+                             "name", &cat),
+                 0);
+    cr_assert_str_eq(name, "thread_name");
+    cr_assert_str_eq(cat, "communication");
+    json_decref(root);
+    trace_free(&trace);
+    trace_free(&trace);
+}
+
+Test(record_trace, keeps_the_last_20_steps) {
+    struct trace *trace = open_trace(0, -1, 0, 4);
+    record_steps(trace, 0, 99, 4);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 80);
+    for (int64_t step = 80; step < 100; step++) cr_assert_eq(count_events(root, step), 4);
+    cr_assert_eq(dropped_in(root), 0);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, smaller_steps_than_planned_do_not_keep_older_ones) {
+    struct trace *trace = open_trace(0, -1, 5, 100);
+    record_steps(trace, 0, 99, 3);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 15);
+    cr_assert_eq(count_events(root, 94), 0);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, too_small_a_ring_counts_what_it_lost) {
+    char said[512];
+    struct trace *trace = open_trace(0, -1, 5, 4);
+    record_steps(trace, 0, 49, 10);
+    log_capture(said, sizeof said);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 20);
+    cr_assert_eq(dropped_in(root), 5 * 10 - 20);
+    cr_assert(strstr(said, "30 events"), "%s", said);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, range_keeps_its_steps_only) {
+    struct trace *trace = open_trace(10, 12, 0, 4);
+    record_steps(trace, 0, 49, 4);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 12);
+    for (int64_t step = 10; step <= 12; step++) cr_assert_eq(count_events(root, step), 4);
+    cr_assert_eq(dropped_in(root), 0);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, full_range_counts_what_it_lost) {
+    char said[512];
+    struct trace *trace = open_trace(10, 12, 0, 4);
+    record_steps(trace, 0, 49, 5);
+    log_capture(said, sizeof said);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 12);
+    cr_assert_eq(dropped_in(root), 3);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, empty_trace_is_good_json) {
+    struct trace *trace = open_trace(0, -1, 0, 4);
+    json_t *root = written(&trace, 1);
+    cr_assert_eq(count_events(root, -1), 0);
+    json_decref(root);
+    root = written(NULL, 0);
+    cr_assert_eq(json_array_size(json_object_get(root, "traceEvents")), 0);
+    json_decref(root);
+    trace_free(&trace);
+}
+
+Test(record_trace, several_threads_and_ranks) {
+    struct trace *traces[2] = {open_trace(0, -1, 4, 1000), open_trace(0, -1, 4, 1000)};
+#pragma omp parallel for num_threads(4)
+    for (int i = 0; i < 4; i++) record_steps(traces[i % 2], 1, 4, 500);
+    json_t *root = written(traces, 2);
+    cr_assert_eq(count_events(root, -1), 2 * 4 * 1000);
+    cr_assert_eq(dropped_in(root), 0);
+    json_decref(root);
+    trace_free(&traces[0]);
+    trace_free(&traces[1]);
+    trace_record(NULL, &(struct trace_event){0});
+}
