@@ -1,0 +1,122 @@
+/* The table as data, and single options: defaults, setting, asking. */
+#include "base/option.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/option_value.h"
+#include "base/text.h"
+
+const struct option_row option_rows[OPTION_COUNT] = {
+#define OPTION(group_id, c_field, type_id, text, short_name, value, holder, bounds, command_bits,  \
+               about)                                                                              \
+    {                                                                                              \
+        .group = OPTION_GROUP_##group_id,                                                          \
+        .type = OPTION_TYPE_##type_id,                                                             \
+        .name = text,                                                                              \
+        .letter = short_name,                                                                      \
+        .initial = value,                                                                          \
+        .placeholder = holder,                                                                     \
+        .limits = bounds,                                                                          \
+        .help = about,                                                                             \
+        .commands = command_bits,                                                                  \
+        .field = offsetof(struct options, c_field),                                                \
+        .bytes = sizeof((struct options *)0)->c_field,                                             \
+    },
+#include "base/options.def"
+};
+
+const struct option_command_row option_commands[COMMAND_COUNT] = {
+#define COMMAND(ID, text, fewest, largest, words, about)                                           \
+    {.name = text, .arguments = words, .summary = about, .least = fewest, .most = largest},
+#include "base/options.def"
+};
+
+const struct option_group_row option_groups[OPTION_GROUP_COUNT] = {
+#define GROUP(ID, text, heading) {.name = text, .title = heading},
+#include "base/options.def"
+};
+
+void options_init(enum option_command command, struct options *out) {
+    memset(out, 0, sizeof *out);
+    out->command = command;
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const char *initial = option_rows[id].initial;
+        if (!*initial || *initial == '(') continue;
+        enum status status = option_set(out, id, initial, option_rows[id].name, OPTION_DEFAULT);
+        CHECK(status == STATUS_OK, "default of option %s", option_rows[id].name);
+    }
+}
+
+void options_free(struct options *options) {
+    arena_free(&options->arena);
+    memset(options, 0, sizeof *options);
+}
+
+static bool collect_word(const char *word, size_t length, void *context) {
+    struct text_table *list = context;
+    text_table_cell(list, "%.*s", (int)length, word);
+    return false;
+}
+
+static enum status refuse(const struct option_row *row, const char *text, const char *where) {
+    char quoted[TEXT_QUOTED_BYTES];
+    struct text_table words = {0};
+    option_value_words(row, collect_word, &words);
+    const char *near = text_nearest(text, words.cell, (int)words.count);
+    char *allowed = option_value_allowed(row);
+    enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %s", where,
+                              text_quoted(text, quoted), near ? "; did you mean " : "",
+                              near ? near : "", near ? "?" : "", allowed);
+    free(allowed);
+    text_table_free(&words);
+    return status;
+}
+
+enum status option_set(struct options *options, enum option_id id, const char *text,
+                       const char *where, enum option_source source) {
+    const struct option_row *row = &option_rows[id];
+    if (!option_value_parse(row, text, &options->arena, (char *)options + row->field))
+        return refuse(row, text, where);
+    options->source[id] = source;
+    return STATUS_OK;
+}
+
+bool option_is_set(const struct options *options, enum option_id id) {
+    return options->source[id] != OPTION_UNSET;
+}
+
+bool option_is_given(const struct options *options, enum option_id id) {
+    return options->source[id] >= OPTION_FROM_FILE;
+}
+
+void option_resolve(struct options *options, enum option_id id) {
+    options->source[id] = OPTION_RESOLVED;
+}
+
+bool option_find(const char *name, enum option_id *out) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (strcmp(option_rows[id].name, name) != 0) continue;
+        *out = id;
+        return true;
+    }
+    return false;
+}
+
+const char *option_nearest(const char *name, unsigned commands) {
+    const char *list[OPTION_COUNT];
+    int count = 0;
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (option_rows[id].commands & commands) list[count++] = option_rows[id].name;
+    }
+    return text_nearest(name, list, count);
+}
+
+char *option_text(const struct options *options, enum option_id id) {
+    return option_value_format(&option_rows[id], (const char *)options + option_rows[id].field);
+}
+
+char *option_allowed(enum option_id id) {
+    return option_value_allowed(&option_rows[id]);
+}

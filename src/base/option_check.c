@@ -1,0 +1,170 @@
+/* What options must satisfy together: the batch equation, pairs that exclude one another, and
+ * options that would have no effect. Nothing a user named is bent to fit: it is refused. */
+#include "base/option.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum { BATCH_LIMIT = 1 << 24 };
+
+static enum status batch_contradicts(const struct option_batch *b) {
+    return fail(STATUS_USAGE,
+                "batch %" PRId64 " contradicts %" PRId64 " replica(s) x %" PRId64
+                " micro-batch(es) x micro-batch size %" PRId64 " = %" PRId64
+                "\n  leave one of the three numbers out, or make them agree",
+                b->batch, b->replicas, b->micro_batches, b->micro_batch_size,
+                b->replicas * b->micro_batches * b->micro_batch_size);
+}
+
+static enum status batch_does_not_divide(const struct option_batch *b, int64_t group,
+                                         const char *factor, int64_t value) {
+    int64_t below = b->batch / group * group;
+    char hint[64];
+    if (below)
+        snprintf(hint, sizeof hint, "%" PRId64 " and %" PRId64, below, below + group);
+    else
+        snprintf(hint, sizeof hint, "%" PRId64, group);
+    return fail(STATUS_USAGE,
+                "batch %" PRId64 " is not divisible by %" PRId64 " replica(s) x %s %" PRId64
+                " = %" PRId64 "\n  the nearest that works: %s",
+                b->batch, b->replicas, factor, value, group, hint);
+}
+
+static enum status batch_product(struct option_batch *b) {
+    int64_t product;
+    if (__builtin_mul_overflow(b->replicas, b->micro_batches, &product) ||
+        __builtin_mul_overflow(product, b->micro_batch_size, &product) || product > BATCH_LIMIT)
+        return fail(STATUS_USAGE,
+                    "%" PRId64 " replica(s) x %" PRId64
+                    " micro-batch(es) x micro-batch size %" PRId64
+                    " is more than the largest batch, %d",
+                    b->replicas, b->micro_batches, b->micro_batch_size, BATCH_LIMIT);
+    if (b->batch && b->batch != product) return batch_contradicts(b);
+    b->batch = product;
+    return STATUS_OK;
+}
+
+/* batch / replicas / known, exactly. */
+static enum status batch_quotient(const struct option_batch *b, int64_t known, const char *factor,
+                                  int64_t *out) {
+    int64_t group;
+    if (__builtin_mul_overflow(b->replicas, known, &group) || group > BATCH_LIMIT)
+        return fail(STATUS_USAGE,
+                    "%" PRId64 " replica(s) x %s %" PRId64 " is more than the largest batch, %d",
+                    b->replicas, factor, known, BATCH_LIMIT);
+    if (b->batch % group) return batch_does_not_divide(b, group, factor, known);
+    *out = b->batch / group;
+    return STATUS_OK;
+}
+
+enum status options_check_batch(const struct option_batch *given,
+                                const struct option_batch *fallback, struct option_batch *out) {
+    struct option_batch b = *given;
+    if (!b.replicas) b.replicas = 1;
+    if (!b.batch && !(b.micro_batches && b.micro_batch_size)) b.batch = fallback->batch;
+    if (!b.micro_batches && !b.micro_batch_size) b.micro_batches = fallback->micro_batches;
+    if (!b.micro_batch_size)
+        TRY(batch_quotient(&b, b.micro_batches, "micro-batches", &b.micro_batch_size));
+    else if (!b.micro_batches)
+        TRY(batch_quotient(&b, b.micro_batch_size, "micro-batch size", &b.micro_batches));
+    TRY(batch_product(&b));
+    *out = b;
+    return STATUS_OK;
+}
+
+static int64_t given_or_zero(const struct options *options, enum option_id id, int64_t value) {
+    return option_is_given(options, id) ? value : 0;
+}
+
+static void derive(struct options *options, enum option_id id, int64_t *field, int64_t value) {
+    if (option_is_given(options, id)) return;
+    if (*field != value || options->source[id] == OPTION_UNSET)
+        options->source[id] = OPTION_DERIVED;
+    *field = value;
+}
+
+static enum status check_batch(struct options *options) {
+    const struct option_batch fallback = {.batch = options->batch,
+                                          .micro_batches = options->micro_batches};
+    struct option_batch given = {
+        .batch = given_or_zero(options, OPTION_batch, options->batch),
+        .replicas = options->local_ranks,
+        .micro_batches = given_or_zero(options, OPTION_micro_batches, options->micro_batches),
+        .micro_batch_size =
+            given_or_zero(options, OPTION_micro_batch_size, options->micro_batch_size),
+    };
+    if (option_is_set(options, OPTION_deal)) {
+        if (given.micro_batches && given.micro_batches != options->deal.micro_batches)
+            return fail(STATUS_USAGE,
+                        "--deal %" PRId64 "x%" PRId64 " means %" PRId64
+                        " micro-batches a replica, but --micro-batches is %" PRId64,
+                        options->deal.replicas, options->deal.micro_batches,
+                        options->deal.micro_batches, given.micro_batches);
+        given.replicas = options->deal.replicas;
+        given.micro_batches = options->deal.micro_batches;
+    }
+    struct option_batch solved;
+    TRY(options_check_batch(&given, &fallback, &solved));
+    derive(options, OPTION_batch, &options->batch, solved.batch);
+    derive(options, OPTION_micro_batches, &options->micro_batches, solved.micro_batches);
+    derive(options, OPTION_micro_batch_size, &options->micro_batch_size, solved.micro_batch_size);
+    return STATUS_OK;
+}
+
+/* Options that act only with certain choices: named on the command line without them, they are
+ * refused. In a file they may stand, since config.yml lists every option. */
+static const struct {
+    enum option_id id, choice;
+    const char *words;
+} needs[] = {
+    {OPTION_lr_step, OPTION_lr_policy, "step"},     {OPTION_lr_gamma, OPTION_lr_policy, "step"},
+    {OPTION_momentum, OPTION_optimizer, "sgd"},     {OPTION_nesterov, OPTION_optimizer, "sgd"},
+    {OPTION_beta1, OPTION_optimizer, "adam|adamw"}, {OPTION_beta2, OPTION_optimizer, "adam|adamw"},
+    {OPTION_eps, OPTION_optimizer, "adam|adamw"},
+};
+
+static bool words_hold(const char *words, const char *word) {
+    for (size_t length; *words; words += length + (words[length] == '|')) {
+        length = strcspn(words, "|");
+        if (strlen(word) == length && strncmp(words, word, length) == 0) return true;
+    }
+    return false;
+}
+
+static enum status check_needs(const struct options *options) {
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
+        const struct option_row *choice = &option_rows[needs[i].choice];
+        if (options->source[needs[i].id] != OPTION_FROM_COMMAND_LINE ||
+            !option_is_set(options, needs[i].choice))
+            continue;
+        const char *value = *(const char *const *)((const char *)options + choice->field);
+        if (!words_hold(needs[i].words, value))
+            return fail(STATUS_USAGE, "--%s has no effect with --%s %s\n  it acts with: %s",
+                        option_rows[needs[i].id].name, choice->name, value, needs[i].words);
+    }
+    return STATUS_OK;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+enum status options_check(struct options *options) {
+    if (options->resume && options->overwrite)
+        return fail(STATUS_USAGE,
+                    "--resume and --overwrite exclude one another\n"
+                    "  --resume goes on with the run in --out, --overwrite discards it");
+    if (options->nesterov && options->momentum == 0)
+        return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
+    if (options->draw && !ends_with(options->draw, ".html") && !ends_with(options->draw, ".svg"))
+        return fail(STATUS_USAGE, "--draw %s: the name must end in .html or .svg", options->draw);
+    TRY(check_needs(options));
+    if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
+        options->epochs = 0;
+        options->source[OPTION_epochs] = OPTION_UNSET;
+    }
+    return check_batch(options);
+}

@@ -1,0 +1,221 @@
+/* Text for people. Nothing here knows what the words mean. */
+#include "base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_WORD = 64 }; /* longer words are not compared: they are no slips of the finger */
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+int text_distance(const char *a, const char *b) {
+    int rows = (int)strnlen(a, LONGEST_WORD + 1), columns = (int)strnlen(b, LONGEST_WORD + 1);
+    if (rows > LONGEST_WORD || columns > LONGEST_WORD) return LONGEST_WORD;
+    int cost[LONGEST_WORD + 1][LONGEST_WORD + 1];
+    for (int i = 0; i <= rows; i++) cost[i][0] = i;
+    for (int j = 0; j <= columns; j++) cost[0][j] = j;
+    for (int i = 1; i <= rows; i++) {
+        for (int j = 1; j <= columns; j++) {
+            int best = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = least(best, least(cost[i - 1][j], cost[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = least(best, cost[i - 2][j - 2] + 1);
+            cost[i][j] = best;
+        }
+    }
+    return cost[rows][columns];
+}
+
+/* A word cut short ("micro-batch-s") or run on is near, too, however many letters are missing. */
+static bool begins_with(const char *longer, const char *shorter) {
+    size_t length = strlen(shorter);
+    return length >= 3 && strncmp(longer, shorter, length) == 0;
+}
+
+const char *text_nearest(const char *word, const char *const *list, int count) {
+    const char *best = NULL;
+    int best_distance =
+        (int)strnlen(word, LONGEST_WORD) / 3 + 2; /* one slip in three letters, and one free */
+    if (best_distance > (int)strlen(word)) best_distance = (int)strlen(word);
+    for (int i = 0; i < count; i++) {
+        int distance = text_distance(word, list[i]);
+        if (distance >= best_distance) continue;
+        best = list[i];
+        best_distance = distance;
+    }
+    for (int i = 0; !best && i < count; i++) {
+        if (begins_with(list[i], word) || begins_with(word, list[i])) best = list[i];
+    }
+    return best;
+}
+
+const char *text_size(int64_t bytes, char text[TEXT_BYTES]) {
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (bytes > -1024 && bytes < 1024) {
+        snprintf(text, TEXT_BYTES, "%lld B", (long long)bytes);
+        return text;
+    }
+    double value = (double)bytes / 1024;
+    int unit = 0;
+    while (fabs(value) >= 1023.95 && unit < 5)
+        value /= 1024, unit++; /* 1023.95 would print as 1024.0 */
+    snprintf(text, TEXT_BYTES, fabs(value) < 99.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+const char *text_duration(double seconds, char text[TEXT_BYTES]) {
+    double size = fabs(seconds);
+    if (!isfinite(seconds))
+        snprintf(text, TEXT_BYTES, "-");
+    else if (size == 0)
+        snprintf(text, TEXT_BYTES, "0 s");
+    else if (size < 0.9995e-3)
+        snprintf(text, TEXT_BYTES, "%.3g us", seconds * 1e6);
+    else if (size < 0.9995)
+        snprintf(text, TEXT_BYTES, "%.3g ms", seconds * 1e3);
+    else if (size < 59.95)
+        snprintf(text, TEXT_BYTES, "%.3g s", seconds);
+    else if (size < 3599.5) {
+        long whole = lround(seconds);
+        snprintf(text, TEXT_BYTES, "%ld min %02ld s", whole / 60, labs(whole % 60));
+    } else if (size < 100 * 3600.0) {
+        long minutes = lround(seconds / 60);
+        snprintf(text, TEXT_BYTES, "%ld h %02ld min", minutes / 60, labs(minutes % 60));
+    } else
+        snprintf(text, TEXT_BYTES, "%.1f days", seconds / 86400);
+    return text;
+}
+
+const char *text_real(double value, char text[TEXT_BYTES]) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, TEXT_BYTES, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    return text;
+}
+
+/* Length of the UTF-8 sequence at `at`, its code point in `out`; 0 when it is broken (overlong
+ * forms, surrogates and numbers above 10FFFF included). */
+static int utf8_decode(const char *at, uint32_t *out) {
+    const unsigned char *byte = (const unsigned char *)at;
+    int length = byte[0] < 0x80   ? 1
+                 : byte[0] < 0xC2 ? 0
+                 : byte[0] < 0xE0 ? 2
+                 : byte[0] < 0xF0 ? 3
+                                  : 4;
+    if (length == 0 || byte[0] > 0xF4) return 0;
+    uint32_t code = length == 1 ? byte[0] : byte[0] & (0xFFu >> (length + 1));
+    for (int i = 1; i < length; i++) {
+        if ((byte[i] & 0xC0) != 0x80) return 0; /* a terminating zero stops here, too */
+        code = code << 6 | (byte[i] & 0x3F);
+    }
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < smallest[length] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return 0;
+    *out = code;
+    return length;
+}
+
+static bool is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
+           code == 0xFEFF || (code & 0xFFFE) == 0xFFFE;
+}
+
+bool text_is_clean(const char *text) {
+    uint32_t code = 0;
+    for (int length; *text; text += length) {
+        length = utf8_decode(text, &code);
+        if (length == 0 || is_control(code)) return false;
+    }
+    return true;
+}
+
+const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
+    size_t used = 0, room = TEXT_QUOTED_BYTES - 6; /* for the end: ...'\0 */
+    text[used++] = '\'';
+    while (*value && used + 4 < room) {
+        uint32_t code = 0;
+        int length = utf8_decode(value, &code);
+        if (length == 0 || is_control(code)) {
+            used += (size_t)snprintf(text + used, 5, "\\x%02x", (unsigned char)*value);
+            value++;
+            continue;
+        }
+        memcpy(text + used, value, (size_t)length);
+        used += (size_t)length;
+        value += length;
+    }
+    snprintf(text + used, TEXT_QUOTED_BYTES - used, *value ? "...'" : "'");
+    return text;
+}
+
+int text_width(const char *text) {
+    int width = 0;
+    for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+void text_wrap(FILE *out, const char *words, int indent, int width) {
+    int column = indent;
+    while (*words) {
+        int length = (int)strcspn(words, " ");
+        int columns = 0;
+        for (int i = 0; i < length; i++) columns += ((unsigned char)words[i] & 0xC0) != 0x80;
+        if (column > indent && column + 1 + columns > width) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', out);
+            column++;
+        }
+        fprintf(out, "%.*s", length, words);
+        column += columns;
+        words += length;
+        words += strspn(words, " ");
+    }
+    fputc('\n', out);
+}
+
+void text_table_cell(struct text_table *table, const char *format, ...) {
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    table->cell = mem_grow(table->cell, &table->capacity, table->count + 1, sizeof *table->cell);
+    table->cell[table->count++] = arena_text(&table->arena, length < 0 ? "" : text);
+    if (length >= 0) free(text);
+}
+
+static int column_width(const struct text_table *table, size_t column, size_t columns) {
+    int width = 0;
+    for (size_t i = column; i < table->count; i += columns) {
+        int cell = text_width(table->cell[i]);
+        if (cell > width) width = cell;
+    }
+    return width;
+}
+
+void text_table_print(const struct text_table *table, int indent, FILE *out) {
+    size_t columns = strlen(table->align);
+    for (size_t i = 0; i < table->count; i++) {
+        size_t column = i % columns;
+        int gap = column_width(table, column, columns) - text_width(table->cell[i]);
+        bool last = column + 1 == columns || i + 1 == table->count;
+        fprintf(out, "%*s", column == 0 ? indent : 2, "");
+        if (table->align[column] == 'r')
+            fprintf(out, "%*s%s", gap, "", table->cell[i]);
+        else
+            fprintf(out, "%s%*s", table->cell[i], last ? 0 : gap, "");
+        if (last) fputc('\n', out);
+    }
+}
+
+void text_table_free(struct text_table *table) {
+    arena_free(&table->arena);
+    free(table->cell);
+    *table = (struct text_table){0};
+}

@@ -1,0 +1,49 @@
+/* Text for people: suggestions, quantities with units, quoted values, aligned tables. All local. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+
+/* Insertions, deletions, replacements and swaps of neighbours that turn one word into the other. */
+int text_distance(const char *a, const char *b);
+/* The word of the list nearest to `word`, or NULL when none is near enough to suggest. */
+const char *text_nearest(const char *word, const char *const *list, int count);
+
+/* "1.5 GiB", "817 B"; "1 h 05 min", "3.2 s", "4.1 ms"; returns `text`. */
+enum { TEXT_BYTES = 32 };
+const char *text_size(int64_t bytes, char text[TEXT_BYTES]);
+const char *text_duration(double seconds, char text[TEXT_BYTES]);
+/* The shortest decimal that reads back to the same double; returns `text`. */
+const char *text_real(double value, char text[TEXT_BYTES]);
+
+/* A value from outside, fit for a message: in quotes, control and broken bytes escaped, cut when
+ * long. */
+enum { TEXT_QUOTED_BYTES = 96 };
+const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
+/* Whether all of it is valid UTF-8 without control characters. */
+bool text_is_clean(const char *text);
+/* Columns a terminal needs, counting one for each code point. */
+int text_width(const char *text);
+/* Prints words, broken so that no line passes column `width`; the cursor is at column `indent`
+ * already and later lines are indented to it. Ends with a newline. */
+void text_wrap(FILE *out, const char *words, int indent, int width);
+
+/* A table with aligned columns. `align` has a letter per column: l or r. Cells are copied, row by
+ * row. */
+struct text_table {
+    const char *align;
+    struct arena arena;
+    const char **cell;
+    size_t count, capacity;
+};
+void text_table_cell(struct text_table *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void text_table_print(const struct text_table *table, int indent, FILE *out);
+void text_table_free(struct text_table *table);
+
+#endif

@@ -1,0 +1,100 @@
+/* The table of subcommands, and the way from arguments to an exit code. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "stretto.h"
+
+const struct command cli_commands[] = {
+    {COMMAND_COMPLETION, completion_run},
+    {COMMAND_HELP, help_run},
+};
+const int cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
+
+static int stop_signal;
+
+static const struct option_command_row *row_of(const struct command *command) {
+    return &option_commands[__builtin_ctz(command->id)];
+}
+
+const struct command *cli_find(const char *name) {
+    for (int i = 0; i < cli_command_count; i++) {
+        if (strcmp(row_of(&cli_commands[i])->name, name) == 0) return &cli_commands[i];
+    }
+    return NULL;
+}
+
+enum status cli_unknown_command(const char *name) {
+    const char **list = MEM_ARRAY(const char *, cli_command_count);
+    for (int i = 0; i < cli_command_count; i++) list[i] = row_of(&cli_commands[i])->name;
+    const char *near = text_nearest(name, list, cli_command_count);
+    char quoted[TEXT_QUOTED_BYTES];
+    text_quoted(name, quoted);
+    free(list);
+    if (near) return fail(STATUS_USAGE, "%s: unknown command; did you mean %s?", quoted, near);
+    return fail(STATUS_USAGE, "%s: unknown command\n  all of them: stretto --help", quoted);
+}
+
+void cli_print_help(FILE *out) {
+    struct text_table table = {.align = "ll"};
+    for (int i = 0; i < cli_command_count; i++) {
+        const struct option_command_row *row = row_of(&cli_commands[i]);
+        text_table_cell(&table, "%s%s%s", row->name, *row->arguments ? " " : "", row->arguments);
+        text_table_cell(&table, "%s", row->summary);
+    }
+    fputs("Stretto trains neural networks with data-parallel, pipelined, sharded and asynchronous "
+          "strategies.\n\nusage: stretto COMMAND [options]\n\n",
+          out);
+    text_table_print(&table, 2, out);
+    fputs("\nThe options of a command: stretto COMMAND --help. The version: stretto --version.\n",
+          out);
+    text_table_free(&table);
+}
+
+void cli_stopped_by(int signal) {
+    stop_signal = signal;
+}
+
+static int exit_code(enum status status) {
+    return status == STATUS_STOPPED && stop_signal ? 128 + stop_signal : status_exit_code(status);
+}
+
+/* A full disk or a closed pipe shows only when the last bytes leave. */
+static enum status flush_output(enum status status) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    enum status worse = fail(STATUS_DATA, "standard output: write failed: %s", strerror(errno));
+    return status == STATUS_OK ? worse : status;
+}
+
+static enum status run(const struct command *command, int argc, char **argv) {
+    struct options options;
+    TRY(options_parse(command->id, argc, argv, &options));
+    enum status status = STATUS_OK;
+    if (options.help)
+        options_print_help(command->id, stdout);
+    else
+        status = command->run(&options);
+    options_free(&options);
+    return status;
+}
+
+int cli_main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : NULL;
+    enum status status = STATUS_OK;
+    if (!name) {
+        cli_print_help(stderr);
+        status = STATUS_USAGE;
+    } else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        cli_print_help(stdout);
+    else if (strcmp(name, "--version") == 0)
+        printf("stretto %s\n", stretto_version());
+    else {
+        const struct command *command = cli_find(name);
+        status = command ? run(command, argc - 2, argv + 2) : cli_unknown_command(name);
+    }
+    return exit_code(flush_output(status));
+}

@@ -1,0 +1,20 @@
+/* stretto completion bash. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+enum status completion_run(const struct options *options) {
+    char quoted[TEXT_QUOTED_BYTES];
+    if (strcmp(options->argument[0], "bash") != 0)
+        return fail(STATUS_USAGE, "completion: %s is not a known shell\n  allowed: bash",
+                    text_quoted(options->argument[0], quoted));
+    unsigned *commands = MEM_ARRAY(unsigned, cli_command_count);
+    for (int i = 0; i < cli_command_count; i++) commands[i] = (unsigned)cli_commands[i].id;
+    options_print_completion(commands, cli_command_count, stdout);
+    free(commands);
+    return STATUS_OK;
+}

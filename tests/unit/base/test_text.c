@@ -1,0 +1,177 @@
+/* Suggestions, quantities, quoting, tables. */
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+Test(base_text, distance) {
+    static const struct {
+        const char *a, *b;
+        int distance;
+    } cases[] = {
+        {"", "", 0},          {"lr", "lr", 0},         {"lr", "rl", 1},     {"batch", "bacth", 1},
+        {"batch", "btch", 1}, {"batch", "batches", 2}, {"seed", "step", 2}, {"abc", "", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_expect_eq(text_distance(cases[i].a, cases[i].b), cases[i].distance, "%s %s", cases[i].a,
+                     cases[i].b);
+        cr_expect_eq(text_distance(cases[i].b, cases[i].a), cases[i].distance, "%s %s", cases[i].b,
+                     cases[i].a);
+    }
+}
+
+Test(base_text, nearest) {
+    static const char *const list[] = {"batch", "micro-batches", "micro-batch-size", "seed", "lr"};
+    static const struct {
+        const char *word, *nearest; /* NULL: none is near */
+    } cases[] = {
+        {"bacth", "batch"},
+        {"micro-batchs", "micro-batches"},
+        {"sed", "seed"},
+        {"l", NULL},
+        {"micro-batch-siz", "micro-batch-size"},
+        {"batch-norm-of-all", "batch"},
+        {"xyzzy", NULL},
+        {"", NULL},
+        {"q", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *got = text_nearest(cases[i].word, list, 5);
+        if (cases[i].nearest)
+            cr_expect(got && strcmp(got, cases[i].nearest) == 0, "%s: %s", cases[i].word,
+                      got ? got : "none");
+        else
+            cr_expect_null(got, "%s: %s", cases[i].word, got);
+    }
+    char very_long[1000];
+    memset(very_long, 'x', sizeof very_long);
+    very_long[999] = 0;
+    cr_expect_null(text_nearest(very_long, list, 5));
+}
+
+Test(base_text, sizes) {
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1536, "1.5 KiB"},
+        {1048575, "1.0 MiB"},
+        {1610612736, "1.5 GiB"},
+        {107374182400, "100 GiB"},
+        {INT64_MAX, "8.0 EiB"},
+        {-2048, "-2.0 KiB"},
+    };
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_expect_str_eq(text_size(cases[i].bytes, text), cases[i].text);
+}
+
+Test(base_text, durations) {
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {
+        {0, "0 s"},
+        {1e-6, "1 us"},
+        {0.0041, "4.1 ms"},
+        {1, "1 s"},
+        {59.94, "59.9 s"},
+        {59.99, "1 min 00 s"},
+        {61, "1 min 01 s"},
+        {3900, "1 h 05 min"},
+        {7199.9, "2 h 00 min"},
+        {864000, "10.0 days"},
+    };
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_expect_str_eq(text_duration(cases[i].seconds, text), cases[i].text);
+}
+
+Test(base_text, reals_read_back) {
+    static const double cases[] = {
+        0, 0.1, 1e-8, 1.0 / 3, 5e-324, 1.7976931348623157e308, -2.5, 123456789.125};
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_expect_eq(strtod(text_real(cases[i], text), NULL), cases[i], "%s", text);
+    cr_expect_str_eq(text_real(0.1, text), "0.1");
+}
+
+Test(base_text, quoted_is_safe_to_print) {
+    static const struct {
+        const char *value, *text;
+    } cases[] = {
+        {"abc", "'abc'"},
+        {"a\nb", "'a\\x0ab'"},
+        {"\x1b[31m", "'\\x1b[31m'"},
+        {"\xff", "'\\xff'"},
+        {"gr\xc3\xbcn", "'gr\xc3\xbcn'"},
+    };
+    char text[TEXT_QUOTED_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        cr_expect_str_eq(text_quoted(cases[i].value, text), cases[i].text);
+    char *big = mem_new(5000);
+    memset(big, '\n', 4999);
+    text_quoted(big, text);
+    cr_expect_lt(strlen(text), (size_t)TEXT_QUOTED_BYTES);
+    cr_expect_str_eq(text + strlen(text) - 4, "...'");
+    free(big);
+}
+
+Test(base_text, clean) {
+    static const char *const good[] = {"", "plain", "gr\xc3\xbcn", "\xe4\xbd\xa0",
+                                       "\xf0\x9f\x98\x80"};
+    static const char *const bad[] = {"\n",
+                                      "\x7f",
+                                      "\xc2\x85",
+                                      "\xc0\x80",
+                                      "\xe2\x80\xa8",
+                                      "\xed\xa0\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xef\xbb\xbf",
+                                      "\xc3",
+                                      "\xe4\xbd",
+                                      "\xff",
+                                      "a\tb"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        cr_expect(text_is_clean(good[i]), "good %zu", i);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        cr_expect_not(text_is_clean(bad[i]), "bad %zu", i);
+}
+
+static char *printed(void (*print)(FILE *)) {
+    char *text = NULL;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+    print(out);
+    fclose(out);
+    return text;
+}
+
+static void print_table(FILE *out) {
+    struct text_table table = {.align = "lrl"};
+    static const char *const cells[] = {"gr\xc3\xbcn", "1", "x", "a", "100", "yy"};
+    for (int i = 0; i < 6; i++) text_table_cell(&table, "%s", cells[i]);
+    text_table_print(&table, 1, out);
+    text_table_free(&table);
+}
+
+Test(base_text, table_aligns_code_points) {
+    char *text = printed(print_table);
+    cr_expect_str_eq(text, " gr\xc3\xbcn    1  x\n a     100  yy\n");
+    free(text);
+}
+
+static void print_wrapped(FILE *out) {
+    text_wrap(out, "aa bb cc averyveryverylongword d", 2, 8);
+}
+
+Test(base_text, wrap) {
+    char *text = printed(print_wrapped);
+    cr_expect_str_eq(text, "aa bb\n  cc\n  averyveryverylongword\n  d\n");
+    free(text);
+}
