@@ -70,75 +70,74 @@ Test(base_option_parse, help_wins_over_missing_arguments) {
     options_free(&options);
 }
 
+static const struct {
+    enum option_command command;
+    const char *line;
+    enum status status;
+    const char *part[2];
+} refused[] = {
+    {COMMAND_TRAIN, "--bacth 3", STATUS_USAGE, {"'--bacth'", "did you mean --batch?"}},
+    {COMMAND_TRAIN, "--micro_batches=2", STATUS_USAGE, {"unknown option", ""}},
+    {COMMAND_TRAIN, "--zzzzzzzzz", STATUS_USAGE, {"unknown option", "stretto train --help"}},
+    {COMMAND_TRAIN, "-x", STATUS_USAGE, {"'-x'", "unknown option"}},
+    {COMMAND_TRAIN, "-hx", STATUS_USAGE, {"'-hx'", "unknown option"}},
+    {COMMAND_TRAIN, "--stages 2", STATUS_USAGE, {"'--stages'", "unknown option"}},
+    {COMMAND_TRAIN, "--lr", STATUS_USAGE, {"--lr needs a value", "a number"}},
+    {COMMAND_TRAIN, "--lr --batch 3", STATUS_USAGE, {"--lr needs a value", ""}},
+    {COMMAND_TRAIN, "--lr -1", STATUS_USAGE, {"--lr: '-1' is not allowed", "at least 0"}},
+    {COMMAND_TRAIN, "--lr=", STATUS_USAGE, {"--lr: '' is not allowed", ""}},
+    {COMMAND_TRAIN, "-n 2", STATUS_USAGE, {"-n: '2' is not allowed", "only 1"}},
+    {COMMAND_TRAIN, "--drop-last=maybe", STATUS_USAGE, {"--drop-last: 'maybe'", "on or off"}},
+    {COMMAND_TRAIN, "--strategy gpipe", STATUS_USAGE, {"--strategy: 'gpipe'", "single"}},
+    {COMMAND_TRAIN, "--show graph", STATUS_USAGE, {"--show is not an option of train", "explain"}},
+    {COMMAND_TRAIN, "extra", STATUS_USAGE, {"'extra'", "unexpected argument"}},
+    {COMMAND_TRAIN, "--drop-last no", STATUS_USAGE, {"'no'", "unexpected argument"}},
+    {COMMAND_COMPARE, "a", STATUS_USAGE, {"compare needs", "A.safetensors B.safetensors"}},
+    {COMMAND_COMPARE, "a b c", STATUS_USAGE, {"'c'", "unexpected argument"}},
+    {COMMAND_TRAIN,
+     "--config /nonexistent/x.yml",
+     STATUS_DATA,
+     {"/nonexistent/x.yml", "No such file"}},
+    {COMMAND_TRAIN, "--config /", STATUS_DATA, {"/:", "regular file"}},
+    {COMMAND_TRAIN, "--resume --overwrite", STATUS_USAGE, {"--resume and --overwrite", ""}},
+    {COMMAND_TRAIN, "--nesterov --momentum 0", STATUS_USAGE, {"--nesterov", "--momentum"}},
+    {COMMAND_TRAIN,
+     "--lr-step 5",
+     STATUS_USAGE,
+     {"--lr-step has no effect with --lr-policy cosine", "step"}},
+    {COMMAND_TRAIN,
+     "--optimizer adam --momentum 0.5",
+     STATUS_USAGE,
+     {"--momentum has no effect", "sgd"}},
+    {COMMAND_TRAIN,
+     "--optimizer sgd --beta1 0.5",
+     STATUS_USAGE,
+     {"--beta1 has no effect", "adam|adamw"}},
+    {COMMAND_TRAIN,
+     "--batch 60 --micro-batches 4 --micro-batch-size 16",
+     STATUS_USAGE,
+     {"60", "= 64"}},
+    {COMMAND_TRAIN, "--batch 64 --deal 3x1", STATUS_USAGE, {"batch 64", "63 and 66"}},
+    {COMMAND_TRAIN,
+     "--deal 2x2 --micro-batches 4",
+     STATUS_USAGE,
+     {"--deal 2x2", "--micro-batches is 4"}},
+    {COMMAND_EXPLAIN, "--draw plan.png", STATUS_USAGE, {"--draw plan.png", ".svg"}},
+};
+
 Test(base_option_parse, refused) {
-    static const struct {
-        enum option_command command;
-        const char *line;
-        enum status status;
-        const char *part[2];
-    } cases[] = {
-        {COMMAND_TRAIN, "--bacth 3", STATUS_USAGE, {"'--bacth'", "did you mean --batch?"}},
-        {COMMAND_TRAIN, "--micro_batches=2", STATUS_USAGE, {"unknown option", ""}},
-        {COMMAND_TRAIN, "--zzzzzzzzz", STATUS_USAGE, {"unknown option", "stretto train --help"}},
-        {COMMAND_TRAIN, "-x", STATUS_USAGE, {"'-x'", "unknown option"}},
-        {COMMAND_TRAIN, "-hx", STATUS_USAGE, {"'-hx'", "unknown option"}},
-        {COMMAND_TRAIN, "--stages 2", STATUS_USAGE, {"'--stages'", "unknown option"}},
-        {COMMAND_TRAIN, "--lr", STATUS_USAGE, {"--lr needs a value", "a number"}},
-        {COMMAND_TRAIN, "--lr --batch 3", STATUS_USAGE, {"--lr needs a value", ""}},
-        {COMMAND_TRAIN, "--lr -1", STATUS_USAGE, {"--lr: '-1' is not allowed", "at least 0"}},
-        {COMMAND_TRAIN, "--lr=", STATUS_USAGE, {"--lr: '' is not allowed", ""}},
-        {COMMAND_TRAIN, "-n 2", STATUS_USAGE, {"-n: '2' is not allowed", "only 1"}},
-        {COMMAND_TRAIN, "--drop-last=maybe", STATUS_USAGE, {"--drop-last: 'maybe'", "on or off"}},
-        {COMMAND_TRAIN, "--strategy gpipe", STATUS_USAGE, {"--strategy: 'gpipe'", "single"}},
-        {COMMAND_TRAIN,
-         "--show graph",
-         STATUS_USAGE,
-         {"--show is not an option of train", "explain"}},
-        {COMMAND_TRAIN, "extra", STATUS_USAGE, {"'extra'", "unexpected argument"}},
-        {COMMAND_TRAIN, "--drop-last no", STATUS_USAGE, {"'no'", "unexpected argument"}},
-        {COMMAND_COMPARE, "a", STATUS_USAGE, {"compare needs", "A.safetensors B.safetensors"}},
-        {COMMAND_COMPARE, "a b c", STATUS_USAGE, {"'c'", "unexpected argument"}},
-        {COMMAND_TRAIN,
-         "--config /nonexistent/x.yml",
-         STATUS_DATA,
-         {"/nonexistent/x.yml", "No such file"}},
-        {COMMAND_TRAIN, "--config /", STATUS_DATA, {"/:", "regular file"}},
-        {COMMAND_TRAIN, "--resume --overwrite", STATUS_USAGE, {"--resume and --overwrite", ""}},
-        {COMMAND_TRAIN, "--nesterov --momentum 0", STATUS_USAGE, {"--nesterov", "--momentum"}},
-        {COMMAND_TRAIN,
-         "--lr-step 5",
-         STATUS_USAGE,
-         {"--lr-step has no effect with --lr-policy cosine", "step"}},
-        {COMMAND_TRAIN,
-         "--optimizer adam --momentum 0.5",
-         STATUS_USAGE,
-         {"--momentum has no effect", "sgd"}},
-        {COMMAND_TRAIN,
-         "--optimizer sgd --beta1 0.5",
-         STATUS_USAGE,
-         {"--beta1 has no effect", "adam|adamw"}},
-        {COMMAND_TRAIN,
-         "--batch 60 --micro-batches 4 --micro-batch-size 16",
-         STATUS_USAGE,
-         {"60", "= 64"}},
-        {COMMAND_TRAIN, "--batch 64 --deal 3x1", STATUS_USAGE, {"batch 64", "63 and 66"}},
-        {COMMAND_TRAIN,
-         "--deal 2x2 --micro-batches 4",
-         STATUS_USAGE,
-         {"--deal 2x2", "--micro-batches is 4"}},
-        {COMMAND_EXPLAIN, "--draw plan.png", STATUS_USAGE, {"--draw plan.png", ".svg"}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         struct options options = {.batch = -7};
-        enum status status = parse(cases[i].command, cases[i].line, &options);
-        cr_expect_eq(status, cases[i].status, "%s: status %d: %s", cases[i].line, status, message);
-        cr_expect_eq(options.batch, -7, "%s: outputs are written on success only", cases[i].line);
+        enum status status = parse(refused[i].command, refused[i].line, &options);
+        cr_expect_eq(status, refused[i].status, "%s: status %d: %s", refused[i].line, status,
+                     message);
+        cr_expect_eq(options.batch, -7, "%s: outputs are written on success only", refused[i].line);
         for (int part = 0; part < 2; part++)
-            cr_expect(strstr(message, cases[i].part[part]), "%s: '%s' not in: %s", cases[i].line,
-                      cases[i].part[part], message);
+            cr_expect(strstr(message, refused[i].part[part]), "%s: '%s' not in: %s",
+                      refused[i].line, refused[i].part[part], message);
         int lines = 0;
         for (const char *c = message; *c; c++) lines += *c == '\n';
-        cr_expect(lines >= 1 && lines <= 3, "%s: %s", cases[i].line, message);
+        cr_expect(lines >= 1 && lines <= 3, "%s: %s", refused[i].line, message);
     }
 }
 

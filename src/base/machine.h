@@ -1,0 +1,34 @@
+/* What this process may use of the machine: cores and memory, under affinity masks and cgroup
+ * limits (v1 and v2), which containers and batch systems set and which the plain totals ignore. All
+ * local; reads /proc and /sys.
+ *
+ * `root` is put before /proc and /sys: "" but for tests. What cannot be read counts as no limit. */
+#ifndef BASE_MACHINE_H
+#define BASE_MACHINE_H
+
+#include <stdint.h>
+
+struct machine_cores {
+    int online;   /* of the machine */
+    int affinity; /* this process may be scheduled on */
+    double quota; /* of the cgroups, in cores; 0: none */
+    int usable;   /* the smallest of them, at least 1: how many threads make sense */
+};
+struct machine_cores machine_cores(const char *root);
+
+struct machine_memory {
+    int64_t total_bytes;     /* of the machine; 0: unknown */
+    int64_t available_bytes; /* without swapping, over the whole machine */
+    int64_t limit_bytes;     /* of the cgroups; 0: none */
+    int64_t usable_bytes;    /* the smaller of what is available and what is left below the limit */
+};
+struct machine_memory machine_memory(const char *root);
+
+/* "AMD EPYC 7763" into `text`, "unknown" where the kernel does not say; returns `text`. */
+enum { MACHINE_TEXT_BYTES = 128 };
+const char *machine_cpu_name(const char *root, char text[MACHINE_TEXT_BYTES]);
+
+/* Bytes of the data or unified cache of `level` that core 0 sees; 0: none or unknown. */
+int64_t machine_cache_bytes(const char *root, int level);
+
+#endif
