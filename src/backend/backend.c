@@ -1,0 +1,127 @@
+/* The registry of backends, the checks in front of their tables, and copies between plain host
+ * memory and whatever layout a device keeps a tensor in. Those copies go through the backend's own
+ * REORDER kernel, so no one else needs to know how a layout is arranged. */
+#include "backend/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define BACKEND(name) extern const struct backend backend_##name;
+#include "backend/backend.def"
+#undef BACKEND
+
+static const struct backend *const all[] = {
+#define BACKEND(name) &backend_##name,
+#include "backend/backend.def"
+#undef BACKEND
+    NULL,
+};
+
+const struct backend *const *backend_all(void) {
+    return all;
+}
+
+const struct backend *backend_find(const char *name) {
+    for (int i = 0; all[i]; i++)
+        if (strcmp(all[i]->name, name) == 0) return all[i];
+    return NULL;
+}
+
+static enum status fail_unknown(const char *name) {
+    char known[256] = "";
+    for (int i = 0, used = 0; all[i] && used < (int)sizeof known; i++)
+        used += snprintf(known + used, sizeof known - (size_t)used, "%s%s", i ? ", " : "",
+                         all[i]->name);
+    return fail(STATUS_USAGE, "device \"%s\" is not known\nthis build has: %s", name, known);
+}
+
+enum status device_open(const char *backend, int index, int threads, struct device **out) {
+    const struct backend *table = backend_find(backend);
+    if (!table) return fail_unknown(backend);
+    if (index < 0 || threads < 1)
+        return fail(STATUS_USAGE, "device %s:%d with %d threads: at least 0 and 1 are needed",
+                    backend, index, threads);
+    return table->open(index, threads, out);
+}
+
+void device_close(struct device **device) {
+    if (*device) (*device)->backend->close(*device);
+    *device = NULL;
+}
+
+enum status kernel_create(struct device *device, const struct op_call *call,
+                          const struct layout *const in[], struct kernel **out) {
+    for (int i = 0; i < call->in_count; i++)
+        CHECK(!in[i] || tensor_type_equal(&in[i]->type, &call->in[i]),
+              "input %d of %s has a layout of another type", i, op_def(call->op)->name);
+    if (!device->backend->supports(device, call)) {
+        char text[OP_TEXT_BYTES];
+        return fail(STATUS_USAGE, "device %s:%d cannot run %s %s", device->backend->name,
+                    device->index, op_def(call->op)->name, op_attrs_text(call, text));
+    }
+    return device->backend->kernel_create(device, call, in, out);
+}
+
+void kernel_free(struct kernel **kernel) {
+    if (*kernel) (*kernel)->device->backend->kernel_free(*kernel);
+    *kernel = NULL;
+}
+
+/* --- plain copies --- */
+
+/* Runs a REORDER of device memory, with scratch memory of its own. */
+static enum status reorder(struct device *device, const struct layout *from,
+                           const struct layout *to, const void *source, void *target) {
+    const struct backend *backend = device->backend;
+    struct op_call call = {.op = OP_REORDER, .in_count = 1, .out_count = 1};
+    struct kernel *kernel = NULL;
+    void *scratch = NULL;
+    call.attrs.reorder.to = to;
+    call.in[0] = from->type;
+    call.out[0] = to->type;
+    TRY(kernel_create(device, &call, &from, &kernel));
+    size_t bytes = kernel->scratch_bytes;
+    enum status status = STATUS_OK;
+    if (bytes) TRY_GOTO(backend->memory_new(device, bytes, "a copy's scratch", &scratch), done);
+    CHECK(kernel->in[0] == from && kernel->out[0] == to, "reorder between other layouts");
+    kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL);
+    backend->stream_wait(NULL);
+done:
+    if (scratch) backend->memory_free(device, scratch, bytes);
+    kernel_free(&kernel);
+    return status;
+}
+
+enum status layout_to_plain(struct device *device, const struct layout *layout, const void *from,
+                            void *host) {
+    const struct backend *backend = device->backend;
+    const struct layout *plain = backend->plain(device, &layout->type);
+    void *between = NULL;
+    if (layout->plain) {
+        backend->copy_out(device, host, from, layout->bytes);
+        return STATUS_OK;
+    }
+    TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
+    enum status status = reorder(device, layout, plain, from, between);
+    if (status == STATUS_OK) backend->copy_out(device, host, between, plain->bytes);
+    backend->memory_free(device, between, plain->bytes);
+    return status;
+}
+
+enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host,
+                              void *to) {
+    const struct backend *backend = device->backend;
+    const struct layout *plain = backend->plain(device, &layout->type);
+    void *between = NULL;
+    if (layout->plain) {
+        backend->copy_in(device, to, host, layout->bytes);
+        return STATUS_OK;
+    }
+    TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
+    backend->copy_in(device, between, host, plain->bytes);
+    enum status status = reorder(device, plain, layout, between, to);
+    backend->memory_free(device, between, plain->bytes);
+    return status;
+}

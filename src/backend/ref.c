@@ -1,0 +1,199 @@
+/* The reference backend: plain layouts, the reference kernels of src/op, host memory, and streams
+ * that are done when the call returns. It is the definition of correct, and the template for a new
+ * backend: every slot is filled in the simplest way that keeps its contract. */
+#include "backend/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+struct ref_layout {
+    struct layout base;
+    struct ref_layout *next;
+};
+
+struct ref_device {
+    struct device base;
+    struct ref_layout *layouts; /* interned; owned */
+};
+
+struct ref_kernel {
+    struct kernel base;
+    struct op_call call;
+};
+
+/* Work is done when kernel_run returns, so there is nothing to remember. */
+struct stream {
+    struct device *device;
+};
+struct event {
+    struct device *device;
+};
+
+extern const struct backend backend_ref;
+
+/* --- device --- */
+
+static enum status ref_open(int index, int threads, struct device **out) {
+    if (index != 0)
+        return fail(STATUS_USAGE, "device ref:%d does not exist\nthere is ref:0 only", index);
+    struct ref_device *device = MEM_NEW(struct ref_device);
+    device->base = (struct device){.backend = &backend_ref, .index = index, .threads = threads};
+    *out = &device->base;
+    return STATUS_OK;
+}
+
+static void ref_close(struct device *device) {
+    struct ref_device *self = (struct ref_device *)device;
+    while (self->layouts) {
+        struct ref_layout *next = self->layouts->next;
+        free(self->layouts);
+        self->layouts = next;
+    }
+    free(self);
+}
+
+static void ref_describe(struct device *device, char *text, size_t bytes) {
+    (void)device;
+    snprintf(text, bytes, "reference kernels in plain C, one thread");
+}
+
+static bool ref_supports(struct device *device, const struct op_call *call) {
+    (void)device;
+    return op_def(call->op)->run != NULL;
+}
+
+/* About what scalar loops do: one flop and four bytes in a nanosecond. */
+static double ref_cost_ns(struct device *device, const struct op_call *call) {
+    (void)device;
+    struct op_cost cost = op_cost(call);
+    double by_flops = cost.flops, by_bytes = cost.bytes / 4;
+    return by_flops > by_bytes ? by_flops : by_bytes;
+}
+
+/* --- layouts and kernels --- */
+
+static const struct layout *ref_plain(struct device *device, const struct tensor_type *type) {
+    struct ref_device *self = (struct ref_device *)device;
+    for (struct ref_layout *l = self->layouts; l; l = l->next)
+        if (tensor_type_equal(&l->base.type, type)) return &l->base;
+    struct ref_layout *layout = MEM_NEW(struct ref_layout);
+    layout->base = (struct layout){
+        .type = *type, .bytes = tensor_type_bytes(type), .plain = true, .text = "plain"};
+    layout->next = self->layouts;
+    self->layouts = layout;
+    return &layout->base;
+}
+
+/* Whatever layouts the inputs have, plain ones are wanted and given; here there are no others. */
+static enum status ref_kernel_create(struct device *device, const struct op_call *call,
+                                     const struct layout *const in[], struct kernel **out) {
+    (void)in;
+    const struct op_def *def = op_def(call->op);
+    struct ref_kernel *kernel = MEM_NEW(struct ref_kernel);
+    kernel->call = *call;
+    kernel->base = (struct kernel){.device = device, .name = "ref"};
+    if (def->scratch_bytes) kernel->base.scratch_bytes = def->scratch_bytes(call);
+    for (int i = 0; i < call->in_count; i++) kernel->base.in[i] = ref_plain(device, &call->in[i]);
+    for (int i = 0; i < call->out_count; i++)
+        kernel->base.out[i] = ref_plain(device, &call->out[i]);
+    *out = &kernel->base;
+    return STATUS_OK;
+}
+
+static void ref_kernel_free(struct kernel *kernel) {
+    free(kernel);
+}
+
+static void ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                           void *scratch, struct stream *stream) {
+    (void)stream;
+    const struct op_call *call = &((struct ref_kernel *)kernel)->call;
+    op_def(call->op)->run(call, in, out, scratch);
+}
+
+/* --- memory --- */
+
+static enum status ref_memory_new(struct device *device, size_t bytes, const char *what,
+                                  void **out) {
+    (void)device;
+    struct region region;
+    TRY(region_map(bytes, what, &region));
+    *out = region.base;
+    return STATUS_OK;
+}
+
+static void ref_memory_free(struct device *device, void *memory, size_t bytes) {
+    (void)device;
+    struct region region = {memory, bytes ? bytes : 1}; /* whole pages go, as they came */
+    region_free(&region);
+}
+
+static void ref_copy(struct device *device, void *to, const void *from, size_t bytes) {
+    (void)device;
+    memcpy(to, from, bytes);
+}
+
+/* --- streams and events --- */
+
+static enum status ref_stream_new(struct device *device, struct stream **out) {
+    *out = MEM_NEW(struct stream);
+    (*out)->device = device;
+    return STATUS_OK;
+}
+
+static void ref_stream_free(struct device *device, struct stream *stream) {
+    (void)device;
+    free(stream);
+}
+
+static void ref_stream_wait(struct stream *stream) {
+    (void)stream;
+}
+
+static enum status ref_event_new(struct device *device, struct event **out) {
+    *out = MEM_NEW(struct event);
+    (*out)->device = device;
+    return STATUS_OK;
+}
+
+static void ref_event_free(struct device *device, struct event *event) {
+    (void)device;
+    free(event);
+}
+
+static void ref_event_record(struct event *event, struct stream *stream) {
+    (void)event, (void)stream;
+}
+
+static void ref_stream_wait_event(struct stream *stream, struct event *event) {
+    (void)stream, (void)event;
+}
+
+const struct backend backend_ref = {
+    .name = "ref",
+    .help = "plain C, slow, the definition of correct",
+    .open = ref_open,
+    .close = ref_close,
+    .describe = ref_describe,
+    .supports = ref_supports,
+    .cost_ns = ref_cost_ns,
+    .plain = ref_plain,
+    .kernel_create = ref_kernel_create,
+    .kernel_free = ref_kernel_free,
+    .kernel_run = ref_kernel_run,
+    .memory_new = ref_memory_new,
+    .memory_free = ref_memory_free,
+    .copy_in = ref_copy,
+    .copy_out = ref_copy,
+    .stream_new = ref_stream_new,
+    .stream_free = ref_stream_free,
+    .stream_wait = ref_stream_wait,
+    .event_new = ref_event_new,
+    .event_free = ref_event_free,
+    .event_record = ref_event_record,
+    .stream_wait_event = ref_stream_wait_event,
+};

@@ -1,0 +1,169 @@
+/* Elementwise functions and dropout. The gradients of relu and tanh are made from their output,
+ * those of gelu from its input; all may overwrite their first operand.
+ *
+ * Dropout asks for each element of each sample a random number keyed by (sample's key, place in the
+ * graph, element), so what is dropped depends neither on the batch a sample sits in nor on who
+ * computes. It is linear, so the same operation on the gradient is its backward: no mask is kept.
+ */
+#include "op/rule.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+
+static enum status unary_infer(struct op_call *call, char *why, size_t why_bytes) {
+    static const struct op_operand operands[] = {{"x", DTYPE_F32, 0, SHAPE_MAX_RANK}};
+    TRY(op_operands(call, operands, 1, 1, why, why_bytes));
+    op_out(call, DTYPE_F32, &call->in[0].shape);
+    return STATUS_OK;
+}
+
+static enum status unary_bwd_infer(struct op_call *call, char *why, size_t why_bytes) {
+    static const struct op_operand operands[] = {
+        {"dy", DTYPE_F32, 0, SHAPE_MAX_RANK}, {"the saved tensor", DTYPE_F32, 0, SHAPE_MAX_RANK}};
+    TRY(op_operands(call, operands, 2, 2, why, why_bytes));
+    TRY(op_wants(call, 0, "dy", &call->in[1].shape, "the saved tensor", why, why_bytes));
+    op_out(call, DTYPE_F32, &call->in[0].shape);
+    return STATUS_OK;
+}
+
+/* An error function or tanh is counted as ten operations. */
+static struct op_cost transcendental_cost(const struct op_call *call) {
+    return op_cost_of(call, 10 * (double)shape_count(&call->out[0].shape));
+}
+
+static void grad_with(struct op_grad *grad, enum op op, int saved) {
+    if (!op_grad_begin(grad) || !grad->need[0]) return;
+    grad->d_in[0] = op_emit(grad, op, NULL, OP_HALF_I, 2, (int[]){grad->d_out[0], saved});
+}
+
+static void map(const struct op_call *call, void *const in[], void *const out[],
+                double (*function)(double)) {
+    const float *x = in[0];
+    float *y = out[0];
+    int64_t count = shape_count(&call->in[0].shape);
+    for (int64_t i = 0; i < count; i++) y[i] = (float)function(x[i]);
+}
+
+/* dx = dy * slope(saved) */
+static void map_bwd(const struct op_call *call, void *const in[], void *const out[],
+                    double (*slope)(double)) {
+    const float *dy = in[0], *saved = in[1];
+    float *dx = out[0];
+    int64_t count = shape_count(&call->in[0].shape);
+    for (int64_t i = 0; i < count; i++) dx[i] = (float)(dy[i] * slope(saved[i]));
+}
+
+/* --- the functions and their slopes --- */
+
+static const double sqrt_half = 0.70710678118654752440;        /* 1 / sqrt(2) */
+static const double sqrt_two_over_pi = 0.79788456080286535588; /* of gelu's tanh approximation */
+static const double inverse_sqrt_two_pi = 0.39894228040143267794;
+static const double gelu_cubic = 0.044715;
+
+static double relu(double x) {
+    return op_activate(ACTIVATION_RELU, x);
+}
+
+static double relu_slope(double y) {
+    return y > 0;
+}
+
+static double tanh_slope(double y) {
+    return 1 - y * y;
+}
+
+static double gelu(double x) {
+    return x * 0.5 * (1 + erf(x * sqrt_half));
+}
+
+static double gelu_slope(double x) {
+    return 0.5 * (1 + erf(x * sqrt_half)) + x * inverse_sqrt_two_pi * exp(-0.5 * x * x);
+}
+
+static double gelu_tanh(double x) {
+    return 0.5 * x * (1 + tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x)));
+}
+
+static double gelu_tanh_slope(double x) {
+    double t = tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x));
+    double inner = sqrt_two_over_pi * (1 + 3 * gelu_cubic * x * x);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+}
+
+/* An operation of the family: its kernel, its slope's kernel, and what its gradient needs saved (in
+ * or out). */
+#define ELEMENTWISE(name, NAME, cost_function, function, slope, saved)                             \
+    static void name##_grad(struct op_grad *grad) {                                                \
+        grad_with(grad, OP_##NAME##_BWD, grad->saved[0]);                                          \
+    }                                                                                              \
+    static void name##_run(const struct op_call *call, void *const in[], void *const out[],        \
+                           void *scratch) {                                                        \
+        (void)scratch;                                                                             \
+        map(call, in, out, function);                                                              \
+    }                                                                                              \
+    static void name##_bwd_run(const struct op_call *call, void *const in[], void *const out[],    \
+                               void *scratch) {                                                    \
+        (void)scratch;                                                                             \
+        map_bwd(call, in, out, slope);                                                             \
+    }                                                                                              \
+    const struct op_def op_##name = {#name,       OP_IN_PLACE, unary_infer, cost_function,         \
+                                     name##_grad, name##_run,  NULL};                              \
+    const struct op_def op_##name##_bwd = {                                                        \
+        #name "_bwd", OP_IN_PLACE, unary_bwd_infer, cost_function, NULL, name##_bwd_run, NULL};
+
+ELEMENTWISE(relu, RELU, op_cost_elementwise, relu, relu_slope, out)
+ELEMENTWISE(gelu, GELU, transcendental_cost, gelu, gelu_slope, in)
+ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, gelu_tanh, gelu_tanh_slope, in)
+ELEMENTWISE(tanh, TANH, transcendental_cost, tanh, tanh_slope, out)
+
+/* --- dropout --- */
+
+static enum status dropout_infer(struct op_call *call, char *why, size_t why_bytes) {
+    static const struct op_operand operands[] = {{"x", DTYPE_F32, 1, SHAPE_MAX_RANK},
+                                                 {"key", DTYPE_I64, 1, 1}};
+    TRY(op_operands(call, operands, 2, 2, why, why_bytes));
+    float p = call->attrs.dropout.probability;
+    if (!(p >= 0 && p < 1)) MISFIT("probability is %g; [0,1) is needed", (double)p);
+    const struct shape *x = &call->in[0].shape;
+    TRY(op_wants(call, 1, "key", &SHAPE(x->dim[0]), "x's batch", why, why_bytes));
+    op_out(call, DTYPE_F32, x);
+    return STATUS_OK;
+}
+
+/* The generator's rounds are most of it. */
+static struct op_cost dropout_cost(const struct op_call *call) {
+    return op_cost_of(call, 20 * (double)shape_count(&call->out[0].shape));
+}
+
+static void dropout_grad(struct op_grad *grad) {
+    if (!op_grad_begin(grad) || !grad->need[0]) return;
+    grad->d_in[0] = op_emit(grad, OP_DROPOUT, &grad->call->attrs, OP_HALF_I, 2,
+                            (int[]){grad->d_out[0], grad->in[1]});
+}
+
+static void dropout_run(const struct op_call *call, void *const in[], void *const out[],
+                        void *scratch) {
+    (void)scratch;
+    const float *x = in[0];
+    const uint64_t *key = in[1];
+    float *y = out[0], p = call->attrs.dropout.probability, scale = 1 / (1 - p);
+    const struct shape *shape = &call->in[0].shape;
+    int64_t sample = shape_span(shape, 1, shape->rank);
+    for (int64_t b = 0; b < shape->dim[0]; b++) {
+        uint64_t stream = rng_key(key[b], call->attrs.dropout.place);
+        for (int64_t i = 0; i < sample; i++) {
+            bool keep = rng_uniform(stream, (uint64_t)i) >= p;
+            y[b * sample + i] = keep ? x[b * sample + i] * scale : 0;
+        }
+    }
+}
+
+const struct op_def op_dropout = {
+    .name = "dropout",
+    .flags = OP_IN_PLACE,
+    .infer = dropout_infer,
+    .cost = dropout_cost,
+    .grad = dropout_grad,
+    .run = dropout_run,
+};

@@ -1,0 +1,186 @@
+/* The table of operations, and what all shape rules and gradient rules share (rule.h).
+ *
+ * op_infer works on a copy, so that a rule may append outputs as it goes and a call that failed is
+ * left as it was. */
+#include "op/rule.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/log.h"
+
+#define OP(NAME, name, doc) extern const struct op_def op_##name;
+#include "op/op.def"
+#undef OP
+
+static const struct op_def *const defs[OP_COUNT] = {
+#define OP(NAME, name, doc) [OP_##NAME] = &op_##name,
+#include "op/op.def"
+#undef OP
+};
+
+static const char *const docs[OP_COUNT] = {
+#define OP(NAME, name, doc) [OP_##NAME] = doc,
+#include "op/op.def"
+#undef OP
+};
+
+const struct op_def *op_def(enum op op) {
+    CHECK((unsigned)op < OP_COUNT, "operation %d is not in op.def", (int)op);
+    return defs[op];
+}
+
+const char *op_doc(enum op op) {
+    CHECK((unsigned)op < OP_COUNT, "operation %d is not in op.def", (int)op);
+    return docs[op];
+}
+
+struct op_cost op_cost(const struct op_call *call) {
+    const struct op_def *def = op_def(call->op);
+    return def->cost ? def->cost(call) : op_cost_of(call, 0);
+}
+
+static enum status check_dimensions(const struct op_call *call, char *why, size_t why_bytes) {
+    if (call->in_count < 0 || call->in_count > OP_MAX_IN)
+        MISFIT("%d inputs; 0 to %d are possible", call->in_count, OP_MAX_IN);
+    for (int i = 0; i < call->in_count; i++) {
+        const struct shape *shape = &call->in[i].shape;
+        if (shape->rank < 0 || shape->rank > SHAPE_MAX_RANK)
+            MISFIT("input %d has rank %d; 0 to %d are possible", i, shape->rank, SHAPE_MAX_RANK);
+        for (int d = 0; d < shape->rank; d++)
+            if (shape->dim[d] < 1) MISFIT("input %d is %s: empty", i, TEXT(*shape));
+    }
+    return STATUS_OK;
+}
+
+enum status op_infer(struct op_call *call, char *why, size_t why_bytes) {
+    struct op_call copy = *call;
+    copy.out_count = 0;
+    TRY(check_dimensions(&copy, why, why_bytes));
+    TRY(op_def(copy.op)->infer(&copy, why, why_bytes));
+    *call = copy;
+    return STATUS_OK;
+}
+
+enum status op_misfit(char *why, size_t why_bytes, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, why_bytes, format, args);
+    va_end(args);
+    return STATUS_USAGE;
+}
+
+enum status op_operands(const struct op_call *call, const struct op_operand *operands, int required,
+                        int count, char *why, size_t why_bytes) {
+    if (call->in_count < required || call->in_count > count) {
+        if (required == count) MISFIT("%d inputs; %d are needed", call->in_count, required);
+        MISFIT("%d inputs; %d to %d are needed", call->in_count, required, count);
+    }
+    for (int i = 0; i < call->in_count; i++) {
+        const struct op_operand *o = &operands[i];
+        const struct tensor_type *have = &call->in[i];
+        if (have->dtype != o->dtype)
+            MISFIT("%s is of type %s; %s is needed", o->name, dtype_name(have->dtype),
+                   dtype_name(o->dtype));
+        if (have->shape.rank >= o->rank_min && have->shape.rank <= o->rank_max) continue;
+        if (o->rank_min == o->rank_max)
+            MISFIT("%s is %s; rank %d is needed", o->name, TEXT(have->shape), o->rank_min);
+        MISFIT("%s is %s; rank %d to %d is needed", o->name, TEXT(have->shape), o->rank_min,
+               o->rank_max);
+    }
+    return STATUS_OK;
+}
+
+enum status op_wants(const struct op_call *call, int index, const char *name,
+                     const struct shape *shape, const char *reason, char *why, size_t why_bytes) {
+    if (shape_equal(&call->in[index].shape, shape)) return STATUS_OK;
+    MISFIT("%s is %s; %s needs %s", name, TEXT(call->in[index].shape), reason, TEXT(*shape));
+}
+
+void op_out(struct op_call *call, enum dtype dtype, const struct shape *shape) {
+    CHECK(call->out_count < OP_MAX_OUT, "%s has too many outputs", op_def(call->op)->name);
+    struct shape clean = {.rank = shape->rank}; /* dimensions beyond the rank are zero */
+    for (int d = 0; d < shape->rank; d++) clean.dim[d] = shape->dim[d];
+    call->out[call->out_count++] = (struct tensor_type){dtype, clean};
+}
+
+struct shape op_shape_rows(const struct shape *shape) {
+    struct shape rows = *shape;
+    rows.dim[--rows.rank] = 0;
+    return rows;
+}
+
+struct shape op_shape_last(const struct shape *shape, int64_t last) {
+    struct shape out = *shape;
+    out.dim[out.rank - 1] = last;
+    return out;
+}
+
+int64_t op_columns(const struct shape *shape) {
+    return shape->rank ? shape->dim[shape->rank - 1] : 1;
+}
+
+int64_t op_rows(const struct shape *shape) {
+    return shape_count(shape) / op_columns(shape);
+}
+
+double op_bytes(const struct op_call *call) {
+    double bytes = 0;
+    for (int i = 0; i < call->in_count; i++) bytes += (double)tensor_type_bytes(&call->in[i]);
+    for (int i = 0; i < call->out_count; i++) bytes += (double)tensor_type_bytes(&call->out[i]);
+    return bytes;
+}
+
+struct op_cost op_cost_of(const struct op_call *call, double flops) {
+    return (struct op_cost){.flops = flops, .bytes = op_bytes(call)};
+}
+
+struct op_cost op_cost_elementwise(const struct op_call *call) {
+    return op_cost_of(call, (double)shape_count(&call->out[0].shape));
+}
+
+bool op_grad_begin(struct op_grad *grad) {
+    for (int i = 0; i < grad->call->in_count; i++) grad->d_in[i] = -1;
+    return grad->d_out[0] >= 0;
+}
+
+int op_emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
+            int in_count, const int *in) {
+    static const struct op_attrs none;
+    int out[OP_MAX_OUT] = {-1, -1, -1, -1};
+    grad->emit(grad, op, attrs ? attrs : &none, half, in_count, in, out);
+    return out[0];
+}
+
+int op_grad_activation(struct op_grad *grad) {
+    int in[] = {grad->d_out[0], grad->out[0]};
+    switch (grad->call->attrs.activation) {
+    case ACTIVATION_NONE: return grad->d_out[0];
+    case ACTIVATION_RELU: return op_emit(grad, OP_RELU_BWD, NULL, OP_HALF_I, 2, in);
+    case ACTIVATION_TANH: return op_emit(grad, OP_TANH_BWD, NULL, OP_HALF_I, 2, in);
+    }
+    CHECK(0, "activation %d has no gradient", (int)grad->call->attrs.activation);
+}
+
+struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *like) {
+    struct op_attrs attrs = call->attrs;
+    attrs.activation = ACTIVATION_NONE;
+    attrs.has_bias = false;
+    attrs.like = *like;
+    return attrs;
+}
+
+float op_activate(enum activation activation, double value) {
+    switch (activation) {
+    case ACTIVATION_NONE: break;
+    case ACTIVATION_RELU: return value < 0 ? 0.0f : (float)value; /* NaN stays NaN */
+    case ACTIVATION_TANH: return (float)tanh(value);
+    }
+    return (float)value;
+}
+
+enum status op_activation_known(const struct op_call *call, char *why, size_t why_bytes) {
+    if ((unsigned)call->attrs.activation <= ACTIVATION_TANH) return STATUS_OK;
+    MISFIT("activation %d is none of none, relu, tanh", (int)call->attrs.activation);
+}
