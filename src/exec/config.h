@@ -1,0 +1,34 @@
+/* Everything a run is told, resolved: no defaults left open. Filled by the command line (cli/resolve.c) or by a caller of the
+ * library; read by plan and executor. */
+#ifndef EXEC_CONFIG_H
+#define EXEC_CONFIG_H
+
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "program/program.h"
+
+struct run_config {
+    const struct model *model;
+    const struct dataset *dataset; /* the caller's; outlives the run */
+    struct model_config shape;     /* batch and training are set per graph by the plan */
+
+    const char *schedule; /* "single" */
+    int replicas, micro_batches; /* of the deal: R x M */
+    int64_t batch;               /* samples a step, a multiple of R * M */
+    enum sum_order sum;
+    bool drop_last;
+
+    const struct optim_rule *optimizer;
+    struct optim_config optim;
+    bool decay_bias, decay_norm; /* whether weight decay reaches these classes */
+    double clip;                 /* of the gradients' norm; 0: none */
+    struct lr_config lr;         /* total_steps is the run's length in steps */
+
+    const char *device;
+    int threads;
+    uint64_t seed;
+    int workers;
+};
+
+#endif

@@ -1,0 +1,202 @@
+/* Planning: see plan.h. The order of work is the order of design.md part 3. */
+#include "exec/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/sampler.h"
+#include "exec/store.h"
+
+/* Evaluation needs no gradients, so small micro-batches would only make it slow. */
+enum { EVAL_BATCH = 64 };
+
+static enum status make_graph(struct plan *plan, int64_t samples, bool training, struct graph **out) {
+    struct model_config shape = plan->config.shape;
+    shape.batch = samples;
+    shape.training = training;
+    struct graph *graph = NULL;
+    TRY(model_build(plan->config.model, &shape, &graph));
+    enum status status = STATUS_OK;
+    const struct layout **layouts = NULL;
+    graph_fuse(graph);
+    if (training) TRY_GOTO(graph_gradient(graph), failed);
+    if (plan->micro_count > 0) {
+        const struct graph *main = plan->micro[0].graph;
+        layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
+        for (int i = 0; i < main->param_count; i++) layouts[i] = main->values[main->params[i].value].layout;
+    }
+    TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
+    free(layouts);
+    *out = graph;
+    return STATUS_OK;
+failed:
+    free(layouts);
+    graph_free(&graph);
+    return status;
+}
+
+static bool program_has(const struct program *program, enum instr_op op, unsigned without_flags) {
+    const struct instr_list *body = program ? &program->rank[0].list[LIST_BODY] : NULL;
+    for (int i = 0; body && i < body->count; i++) {
+        if (body->items[i].op == op && !(body->items[i].flags & without_flags)) return true;
+    }
+    return false;
+}
+
+static struct placement_config placement_of(const struct plan *plan) {
+    bool split = program_has(plan->program, INSTR_W, 0) || program_has(plan->last_program, INSTR_W, 0);
+    bool adds = false;
+    const enum instr_op makers[] = {INSTR_B, INSTR_W};
+    for (int i = 0; i < 2; i++)
+        adds |= program_has(plan->program, makers[i], INSTR_NEW) || program_has(plan->last_program, makers[i], INSTR_NEW);
+    return (struct placement_config){.split = split, .gradients_outside = !adds};
+}
+
+static enum status add_micro(struct plan *plan, int64_t samples, bool training) {
+    if (samples == 0 || plan_micro(plan, samples, training)) return STATUS_OK;
+    CHECK(plan->micro_count < PLAN_MAX_MICRO, "more than %d sizes of micro-batches", PLAN_MAX_MICRO);
+    struct micro_plan *micro = &plan->micro[plan->micro_count];
+    TRY(make_graph(plan, samples, training, &micro->graph));
+    micro->samples = samples;
+    micro->training = training;
+    struct placement_config placement = placement_of(plan);
+    micro->placement = graph_place(micro->graph, &placement);
+    plan->micro_count++;
+    return STATUS_OK;
+}
+
+const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
+    for (int i = 0; i < plan->micro_count; i++) {
+        if (plan->micro[i].samples == samples && plan->micro[i].training == training) return &plan->micro[i];
+    }
+    return NULL;
+}
+
+/* The loaders' view of the run, and how the short last step of an epoch is dealt. */
+static void plan_samples(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    int64_t total = (int64_t)config->replicas * config->micro_batches;
+    plan->train_loader = (struct loader_config){.split = SPLIT_TRAIN,
+                                                .batch = config->batch,
+                                                .replicas = config->replicas,
+                                                .micro_batches = config->micro_batches,
+                                                .seed = config->seed,
+                                                .drop_last = config->drop_last,
+                                                .workers = config->workers};
+    plan->steps_per_epoch = loader_steps(config->dataset, &plan->train_loader);
+    int64_t test = config->dataset->count[SPLIT_TEST], micro = config->batch / total;
+    plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    if (plan->eval_batch > test) plan->eval_batch = test;
+    plan->eval_loader = (struct loader_config){
+        .split = SPLIT_TEST, .evaluate = true, .batch = plan->eval_batch, .workers = 1, .depth = 2};
+    struct sampler sampler = {.samples = config->dataset->count[SPLIT_TRAIN],
+                              .batch = config->batch,
+                              .replicas = config->replicas,
+                              .micro_batches = config->micro_batches,
+                              .drop_last = config->drop_last};
+    int64_t last = plan->steps_per_epoch - 1;
+    if (last < 0 || sampler_step_samples(&sampler, last) == config->batch) return;
+    plan->last_samples = MEM_ARRAY(int64_t, total);
+    for (int64_t g = 0; g < total; g++) plan->last_samples[g] = sampler_micro_samples(&sampler, last, (int)g);
+}
+
+static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
+    const struct run_config *config = &plan->config;
+    struct schedule_config schedule = {
+        .stages = 1, .replicas = config->replicas, .micro_batches = config->micro_batches, .sum = config->sum};
+    if (text)
+        TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
+    else
+        TRY(schedule_build(config->schedule, &schedule, &plan->program));
+    const struct program *program = plan->program;
+    if (program->ranks != 1 || program->stages != 1 || program->replicas != config->replicas ||
+        program->micro_batches != config->micro_batches)
+        return fail(STATUS_USAGE,
+                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d micro-batch(es); this run has 1, 1, %d x %d",
+                    name, program->ranks, program->stages, program->replicas, program->micro_batches, config->replicas,
+                    config->micro_batches);
+    TRY(program_verify(program, NULL));
+    if (plan->last_samples) {
+        schedule.samples = plan->last_samples;
+        TRY(schedule_build(config->schedule, &schedule, &plan->last_program));
+        TRY(program_verify(plan->last_program, plan->last_samples));
+    }
+    plan->grads = program->grads;
+    plan->slots = program->slots;
+    if (plan->last_program && plan->last_program->grads > plan->grads) plan->grads = plan->last_program->grads;
+    return STATUS_OK;
+}
+
+static enum status plan_graphs(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    int64_t total = (int64_t)config->replicas * config->micro_batches;
+    TRY(add_micro(plan, config->batch / total, true));
+    for (int64_t g = 0; plan->last_samples && g < total; g++) TRY(add_micro(plan, plan->last_samples[g], true));
+    TRY(add_micro(plan, plan->eval_batch, false));
+    return add_micro(plan, config->dataset->count[SPLIT_TEST] % plan->eval_batch, false);
+}
+
+static void plan_bill(struct plan *plan) {
+    const struct graph *graph = plan->micro[0].graph;
+    struct memory_bill *bill = &plan->bill;
+    struct store_size size = store_size(graph);
+    bill->params = size.param_elements * sizeof(float);
+    bill->gradients = size.gradient_elements * sizeof(float) * (size_t)plan->grads;
+    bill->state = bill->params * (size_t)plan->config.optimizer->state_count;
+    bill->buffers = size.buffer_bytes;
+    for (int i = 0; i < plan->micro_count; i++) {
+        const struct micro_plan *micro = &plan->micro[i];
+        size_t slots = micro->training ? (size_t)plan->slots : 1;
+        size_t activations = micro->placement.bytes * slots, scratch = graph_scratch_bytes(micro->graph);
+        if (activations > bill->activations) bill->activations = activations;
+        if (scratch > bill->scratch) bill->scratch = scratch;
+    }
+    bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
+                   loader_bytes(plan->config.dataset, &plan->eval_loader);
+}
+
+enum status plan_new(const struct run_config *config, const char *program_name, const struct bytes *program_text,
+                     struct plan **out) {
+    struct plan *plan = MEM_NEW(struct plan);
+    enum status status;
+    plan->config = *config;
+    TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
+    plan_samples(plan);
+    TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
+    TRY_GOTO(plan_graphs(plan), failed);
+    plan_bill(plan);
+    *out = plan;
+    return STATUS_OK;
+failed:
+    plan_free(&plan);
+    return status;
+}
+
+void plan_free(struct plan **plan) {
+    if (!*plan) return;
+    for (int i = 0; i < (*plan)->micro_count; i++) {
+        placement_free(&(*plan)->micro[i].placement);
+        graph_free(&(*plan)->micro[i].graph);
+    }
+    program_free(&(*plan)->program);
+    program_free(&(*plan)->last_program);
+    device_close(&(*plan)->device);
+    free((*plan)->last_samples);
+    free(*plan);
+    *plan = NULL;
+}
+
+size_t plan_bytes(const struct plan *plan) {
+    const struct memory_bill *bill = &plan->bill;
+    return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations + bill->scratch +
+           bill->loader;
+}
+
+double plan_step_flops(const struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    const struct graph *graph = plan->micro[0].graph;
+    double micro = graph_cost(graph, PHASE_FORWARD).flops + graph_cost(graph, PHASE_BACKWARD).flops;
+    return micro * config->replicas * config->micro_batches;
+}

@@ -1,0 +1,57 @@
+/* The plan of a run: graphs, placements and programs, known and printable before any tensor memory exists.
+ *
+ * A step's micro-batches have one size, those of an epoch's short last step at most two others, evaluation one or two more:
+ * each distinct size is a micro_plan, a lowered graph with its placement. All share one set of parameters, whose layouts the
+ * main training graph chooses, and one arena, since only one of them runs at a time. */
+#ifndef EXEC_PLAN_H
+#define EXEC_PLAN_H
+
+#include "base/file.h"
+#include "data/loader.h"
+#include "exec/config.h"
+#include "graph/memory.h"
+#include "program/program.h"
+
+struct micro_plan {
+    int64_t samples;
+    bool training;
+    struct graph *graph;
+    struct placement placement;
+};
+
+/* Predicted bytes of a rank, by purpose. */
+struct memory_bill {
+    size_t params, gradients, state, buffers, activations, scratch, loader;
+};
+
+enum { PLAN_MAX_MICRO = 5 };
+
+struct plan {
+    struct run_config config;
+    struct device *device;
+    struct program *program, *last_program; /* a step; the short last step of an epoch, or NULL */
+    int64_t *last_samples;                  /* per micro-batch of the short last step */
+    struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
+    int micro_count;
+    int64_t eval_batch;
+    int64_t steps_per_epoch;
+    struct loader_config train_loader, eval_loader;
+    struct memory_bill bill;
+    int grads, slots; /* the most any program of the run needs */
+};
+
+/* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named by `program_name`) replaces
+ * the schedule's own body. The caller owns the plan. */
+enum status plan_new(const struct run_config *config, const char *program_name, const struct bytes *program_text,
+                     struct plan **out);
+void plan_free(struct plan **plan);
+
+/* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
+const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
+
+size_t plan_bytes(const struct plan *plan);
+
+/* Local. Floating-point operations of one training step. */
+double plan_step_flops(const struct plan *plan);
+
+#endif
