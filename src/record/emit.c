@@ -2,7 +2,8 @@
 #include "record/emit.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "base/text.h"
 
 void emit_text(FILE *stream, const char *text) {
     if (!text) {
@@ -26,10 +27,6 @@ void emit_number(FILE *stream, double value) {
         fputs("null", stream);
         return;
     }
-    char text[40];
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice */
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    fputs(text, stream);
+    char text[TEXT_BYTES];
+    fputs(text_real(value, text), stream);
 }

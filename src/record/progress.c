@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 static const int64_t redraw_ns = 100000000;
 enum { PARTS = 6, PART_BYTES = 64, BAR_MIN = 10, BAR_MAX = 30, LINE_BYTES = 512 };
@@ -39,23 +40,6 @@ static void clear(void) {
     fflush(progress->config.stream);
 }
 
-const char *progress_duration(double seconds, char text[PROGRESS_DURATION_BYTES]) {
-    if (!(seconds >= 0 && seconds < 1e9)) {
-        snprintf(text, PROGRESS_DURATION_BYTES, "?");
-        return text;
-    }
-    long s = lround(seconds);
-    if (s < 60)
-        snprintf(text, PROGRESS_DURATION_BYTES, "%lds", s);
-    else if (s < 3600)
-        snprintf(text, PROGRESS_DURATION_BYTES, "%ldm%02lds", s / 60, s % 60);
-    else if (s < 86400)
-        snprintf(text, PROGRESS_DURATION_BYTES, "%ldh%02ldm", s / 3600, s / 60 % 60);
-    else
-        snprintf(text, PROGRESS_DURATION_BYTES, "%ldd%02ldh", s / 86400, s / 3600 % 24);
-    return text;
-}
-
 static double seconds_left(const struct progress *progress, const struct metrics_row *row) {
     const struct progress_config *config = &progress->config;
     int64_t done = row->step - config->first_step, left = config->total_steps - row->step;
@@ -68,7 +52,7 @@ static double seconds_left(const struct progress *progress, const struct metrics
 static void step_parts(const struct progress *progress, const struct metrics_row *row,
                        char parts[PARTS][PART_BYTES]) {
     const struct progress_config *config = &progress->config;
-    char left[PROGRESS_DURATION_BYTES];
+    char left[TEXT_BYTES];
     memset(parts, 0, PARTS * PART_BYTES);
     if (config->total_steps > 0)
         snprintf(parts[0], PART_BYTES, "step %lld/%lld", (long long)row->step,
@@ -78,7 +62,7 @@ static void step_parts(const struct progress *progress, const struct metrics_row
     snprintf(parts[1], PART_BYTES, "loss %.4f", row->loss);
     if (config->total_steps > 0)
         snprintf(parts[2], PART_BYTES, "left %s",
-                 progress_duration(seconds_left(progress, row), left));
+                 text_duration(round(seconds_left(progress, row)), left));
     if (isfinite(row->samples_per_s))
         snprintf(parts[3], PART_BYTES, "%.*f samples/s", row->samples_per_s < 100,
                  row->samples_per_s);

@@ -36,8 +36,4 @@ void progress_eval(struct progress *progress, const struct metrics_row *row);
 /* Leaves the screen in order; accepts NULL. */
 void progress_close(struct progress **progress);
 
-/* "8s", "1m20s", "2h05m", "3d04h" into `text`; returns `text`. */
-enum { PROGRESS_DURATION_BYTES = 24 };
-const char *progress_duration(double seconds, char text[PROGRESS_DURATION_BYTES]);
-
 #endif

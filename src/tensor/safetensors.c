@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data are little-endian");
 
@@ -54,17 +55,6 @@ int safetensors_type_row(const char *type) {
 
 int safetensors_type_bits(int row) {
     return types[row].bits;
-}
-
-const char *safetensors_show(const char *name, char text[SAFETENSORS_SHOW_BYTES]) {
-    size_t length = strlen(name), room = SAFETENSORS_SHOW_BYTES - 4;
-    size_t kept = length <= room ? length : room;
-    while (kept < length && kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80)
-        kept--; /* not in the middle of a UTF-8 character */
-    for (size_t i = 0; i < kept; i++)
-        text[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7F ? '?' : name[i];
-    snprintf(text + kept, 4, "%s", kept < length ? "..." : "");
-    return text;
 }
 
 const char *safetensors_shape_text(const struct safetensors_entry *entry,
@@ -104,8 +94,8 @@ static enum status read_at(const struct safetensors *file, uint64_t offset, void
 
 /* Every complaint about one tensor names file and tensor alike. */
 #define TENSOR_FAIL(file, name, format, ...)                                                       \
-    fail(STATUS_DATA, "%s: tensor \"%s\": " format, (file)->path,                                  \
-         safetensors_show(name, (char[SAFETENSORS_SHOW_BYTES]){0}), __VA_ARGS__)
+    fail(STATUS_DATA, "%s: tensor %s: " format, (file)->path,                                      \
+         text_quoted(name, (char[TEXT_QUOTED_BYTES]){0}), __VA_ARGS__)
 
 static enum status parse_shape(struct safetensors *file, const json_t *shape,
                                struct safetensors_entry *entry) {
@@ -182,8 +172,8 @@ static enum status parse_entry(struct safetensors *file, const char *name, const
     const char *type = json_string_value(json_object_get(value, "dtype"));
     int row = type ? safetensors_type_row(type) : -1;
     if (row < 0)
-        return TENSOR_FAIL(file, name, "dtype \"%s\" is not one that safetensors defines",
-                           type ? safetensors_show(type, (char[SAFETENSORS_SHOW_BYTES]){0}) : "");
+        return TENSOR_FAIL(file, name, "dtype %s is not one that safetensors defines",
+                           type ? text_quoted(type, (char[TEXT_QUOTED_BYTES]){0}) : "(missing)");
     entry->type = types[row].name;
     entry->bits = types[row].bits;
     TRY(parse_shape(file, json_object_get(value, "shape"), entry));
@@ -202,8 +192,8 @@ static enum status parse_metadata(struct safetensors *file, json_t *metadata) {
     json_t *value;
     json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
-            return fail(STATUS_DATA, "%s: __metadata__ \"%s\" is not a string", file->path,
-                        safetensors_show(key, (char[SAFETENSORS_SHOW_BYTES]){0}));
+            return fail(STATUS_DATA, "%s: __metadata__ %s is not a string", file->path,
+                        text_quoted(key, (char[TEXT_QUOTED_BYTES]){0}));
         file->metadata[file->metadata_count++] = (struct safetensors_pair){
             arena_text(&file->arena, key), arena_text(&file->arena, json_string_value(value))};
     }
@@ -273,7 +263,7 @@ static enum status parse_header(struct safetensors *file, const char *header, si
     json_t *root = json_loadb(header, count, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return fail(STATUS_DATA, "%s: header, byte %d: %s", file->path, 8 + error.position,
-                    safetensors_show(error.text, (char[SAFETENSORS_SHOW_BYTES]){0}));
+                    text_quoted(error.text, (char[TEXT_QUOTED_BYTES]){0}));
     enum status status = parse_tensors(file, root);
     json_decref(root);
     return status;

@@ -55,9 +55,6 @@ enum status safetensors_read(const struct safetensors *file, size_t index, void 
 enum status safetensors_read_part(const struct safetensors *file, size_t index, uint64_t offset,
                                   void *buffer, size_t bytes);
 
-/* A name fit for a message: control characters replaced, cut when long. Returns `text`. */
-enum { SAFETENSORS_SHOW_BYTES = 96 };
-const char *safetensors_show(const char *name, char text[SAFETENSORS_SHOW_BYTES]);
 /* "[64,3,3,3]" of any rank, cut when long. Returns `text`. */
 const char *safetensors_shape_text(const struct safetensors_entry *entry,
                                    char text[SHAPE_TEXT_BYTES]);
