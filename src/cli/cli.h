@@ -32,6 +32,7 @@ void cli_stopped_by(int signal);
 int cli_main(int argc, char **argv);
 
 /* The commands. */
+enum status compare_run(const struct options *options);
 enum status completion_run(const struct options *options);
 enum status help_run(const struct options *options);
 

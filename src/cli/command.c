@@ -10,6 +10,7 @@
 #include "stretto.h"
 
 const struct command cli_commands[] = {
+    {COMMAND_COMPARE, compare_run},
     {COMMAND_COMPLETION, completion_run},
     {COMMAND_HELP, help_run},
 };
