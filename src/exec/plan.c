@@ -51,7 +51,7 @@ static struct placement_config placement_of(const struct plan *plan) {
     const enum instr_op makers[] = {INSTR_B, INSTR_W};
     for (int i = 0; i < 2; i++)
         adds |= program_has(plan->program, makers[i], INSTR_NEW) || program_has(plan->last_program, makers[i], INSTR_NEW);
-    return (struct placement_config){.split = split, .gradients_outside = !adds};
+    return (struct placement_config){.split = split, .gradients_outside = !adds && !split};
 }
 
 static enum status add_micro(struct plan *plan, int64_t samples, bool training) {

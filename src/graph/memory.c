@@ -62,7 +62,8 @@ static void find_lifetimes(struct placer *placer) {
         }
         for (int k = 0; k < node->in_count; k++) reach(&last[graph->values[node->in[k]].root], time);
     }
-    /* The executor reads these between the passes. */
+    /* The executor reads these between the passes, or after them. */
+    for (int u = 0; placer->config->split && u < graph->use_count; u++) last[graph->uses[u].gradient] = graph->node_count;
     for (int i = 0; i < graph->loss_count; i++) {
         last[graph->losses[i].sum] = graph->node_count;
         if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = graph->node_count;

@@ -1,0 +1,254 @@
+/* Setting up and driving the executor: see exec.h. */
+#include "exec/exec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/state.h"
+
+static enum status find_input(const struct plan *plan, const struct graph *graph, const char *name,
+                              struct input_binding *out) {
+    int field = dataset_field(plan->config.dataset, name);
+    if (field >= 0) {
+        *out = (struct input_binding){INPUT_FIELD, field};
+        return STATUS_OK;
+    }
+    if (strcmp(name, "sample_key") == 0) {
+        *out = (struct input_binding){INPUT_KEY, 0};
+        return STATUS_OK;
+    }
+    for (int i = 0; i < graph->loss_count; i++) {
+        if (graph->losses[i].seed == NO_VALUE || strcmp(graph->values[graph->losses[i].seed].name, name) != 0) continue;
+        *out = (struct input_binding){INPUT_SEED, i};
+        return STATUS_OK;
+    }
+    return fail(STATUS_USAGE, "model %s needs an input \"%s\" that data %s does not have", plan->config.model->name, name,
+                plan->config.dataset->spec);
+}
+
+/* A field must have the type the graph was built for, batch dimension apart. */
+static enum status check_field(const struct plan *plan, const struct value *value, int field_index) {
+    const struct field *field = &plan->config.dataset->field[field_index];
+    const struct shape *want = &value->type.shape;
+    char have_text[SHAPE_TEXT_BYTES], want_text[SHAPE_TEXT_BYTES];
+    bool same = field->dtype == value->type.dtype && field->shape.rank + 1 == want->rank &&
+                memcmp(field->shape.dim, want->dim + 1, (size_t)field->shape.rank * sizeof(int64_t)) == 0;
+    if (same) return STATUS_OK;
+    return fail(STATUS_USAGE, "model %s reads \"%s\" as %s per batch, data %s gives %s per sample", plan->config.model->name,
+                value->name, shape_text(want, want_text), plan->config.dataset->spec,
+                shape_text(&field->shape, have_text));
+}
+
+static enum status bind_names(const struct plan *plan, struct runnable *runnable) {
+    const struct graph *graph = runnable->plan->graph;
+    for (int i = 0; i < graph->input_count; i++) {
+        const struct value *value = &graph->values[graph->inputs[i]];
+        TRY(find_input(plan, graph, value->name, &runnable->input[i]));
+        if (runnable->input[i].source == INPUT_FIELD) TRY(check_field(plan, value, runnable->input[i].index));
+    }
+    for (int i = 0; i < graph->loss_count; i++)
+        runnable->label_field[i] = dataset_field(plan->config.dataset, graph->losses[i].label);
+    return STATUS_OK;
+}
+
+/* Addresses that never change: locals in the arena, parameters, buffers, loss seeds. */
+static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
+    const struct graph *graph = runnable->plan->graph;
+    const struct placement *placement = &runnable->plan->placement;
+    void **address = runnable->slot[slot].address;
+    char *base = exec->arena + (size_t)slot * placement->bytes;
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *root = &graph->values[graph->values[v].root];
+        if (root->kind == VALUE_PARAM)
+            address[v] = exec->store->param + exec->store->params[root->index].begin;
+        else if (root->kind == VALUE_BUFFER)
+            address[v] = exec->store->buffer + exec->store->buffers[root->index].begin;
+        else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
+            address[v] = base + placement->offset[v];
+    }
+}
+
+void bind_inputs(struct exec *exec, struct runnable *runnable, int slot, const struct micro_batch *samples) {
+    const struct graph *graph = runnable->plan->graph;
+    void **address = runnable->slot[slot].address;
+    void *source[GRAPH_MAX_INPUTS];
+    for (int i = 0; i < graph->input_count; i++) {
+        const struct input_binding *input = &runnable->input[i];
+        if (input->source == INPUT_FIELD) source[i] = samples->field[input->index];
+        if (input->source == INPUT_KEY) source[i] = (void *)samples->sample_key;
+        if (input->source == INPUT_SEED) source[i] = &exec->seed[input->index];
+    }
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *root = &graph->values[graph->values[v].root];
+        if (root->kind == VALUE_INPUT) address[v] = source[root->index];
+    }
+}
+
+static enum status make_runnables(struct exec *exec) {
+    for (int i = 0; i < exec->plan->micro_count; i++) {
+        struct runnable *runnable = &exec->runnable[i];
+        runnable->plan = &exec->plan->micro[i];
+        TRY(bind_names(exec->plan, runnable));
+        runnable->slot = MEM_ARRAY(struct binding, exec->plan->slots);
+        int slots = runnable->plan->training ? exec->plan->slots : 1;
+        for (int s = 0; s < slots; s++) {
+            runnable->slot[s].address = MEM_ARRAY(void *, runnable->plan->graph->value_count);
+            bind_fixed(exec, runnable, s);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status open_loaders(struct exec *exec) {
+    struct loader_config config = exec->plan->train_loader;
+    config.end_step = exec->plan->config.lr.total_steps;
+    if (config.end_step > 0) TRY(loader_open(exec->plan->config.dataset, &config, &exec->train));
+    return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
+}
+
+static enum status set_up(struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    const struct run_config *config = &plan->config;
+    const bool decay[] = {[PARAM_WEIGHT] = true, [PARAM_BIAS] = config->decay_bias, [PARAM_NORM] = config->decay_norm};
+    const struct backend *backend = plan->device->backend;
+    TRY(store_new(plan->micro[0].graph, plan->device, plan->grads, config->optimizer, decay, &exec->store));
+    TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
+    TRY(backend->memory_new(plan->device, plan->bill.activations, "activations", (void **)&exec->arena));
+    TRY(backend->memory_new(plan->device, plan->bill.scratch, "scratch", (void **)&exec->scratch));
+    TRY(make_runnables(exec));
+    return open_loaders(exec);
+}
+
+enum status exec_new(const struct plan *plan, const struct exec_observer *observer, struct exec **out) {
+    struct exec *exec = MEM_NEW(struct exec);
+    exec->plan = plan;
+    if (observer) exec->observer = *observer;
+    exec->slot = MEM_ARRAY(struct slot, plan->slots);
+    enum status status = set_up(exec);
+    if (status == STATUS_OK)
+        *out = exec;
+    else
+        exec_free(&exec);
+    return status;
+}
+
+void exec_free(struct exec **pointer) {
+    struct exec *exec = *pointer;
+    if (!exec) return;
+    const struct plan *plan = exec->plan;
+    loader_free(&exec->train);
+    loader_free(&exec->eval);
+    for (int i = 0; i < PLAN_MAX_MICRO; i++) {
+        for (int s = 0; exec->runnable[i].slot && s < plan->slots; s++) free(exec->runnable[i].slot[s].address);
+        free(exec->runnable[i].slot);
+    }
+    if (exec->arena) plan->device->backend->memory_free(plan->device, exec->arena, plan->bill.activations);
+    if (exec->scratch) plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
+    store_free(&exec->store);
+    free(exec->slot);
+    free(exec);
+    *pointer = NULL;
+}
+
+struct store *exec_store(struct exec *exec) {
+    return exec->store;
+}
+
+const struct plan *exec_plan(const struct exec *exec) {
+    return exec->plan;
+}
+
+int64_t exec_next_step(const struct exec *exec) {
+    return exec->step;
+}
+
+void exec_seek(struct exec *exec, int64_t step) {
+    exec->step = step;
+    if (exec->train) loader_seek(exec->train, step / exec->plan->steps_per_epoch, step % exec->plan->steps_per_epoch);
+}
+
+static const struct program *program_of_step(const struct exec *exec, int64_t step) {
+    const struct plan *plan = exec->plan;
+    bool last = step % plan->steps_per_epoch == plan->steps_per_epoch - 1;
+    return last && plan->last_program ? plan->last_program : plan->program;
+}
+
+/* Instructions are timed by kind; the observer sees each. */
+static enum status run_instr(struct exec *exec, const struct instr *instr) {
+    int64_t begin = clock_ns();
+    TRY(handle_instr(exec, instr));
+    int64_t end = clock_ns(), spent = end - begin;
+    switch ((enum instr_op)instr->op) {
+    case INSTR_COUNT:
+    case INSTR_LOAD: exec->times.data_ns += spent; break;
+    case INSTR_F: exec->times.forward_ns += spent; break;
+    case INSTR_B:
+    case INSTR_I:
+    case INSTR_W: exec->times.backward_ns += spent; break;
+    default: exec->times.optimizer_ns += spent;
+    }
+    if (exec->observer.instr) exec->observer.instr(exec->observer.context, instr, exec->step, begin, end);
+    return STATUS_OK;
+}
+
+static void fill_result(struct exec *exec, struct step_result *out) {
+    const struct tally *tally = &exec->tally;
+    int64_t per_epoch = exec->plan->steps_per_epoch;
+    *out = (struct step_result){.step = exec->step,
+                                .epoch = exec->step / per_epoch,
+                                .step_in_epoch = exec->step % per_epoch,
+                                .samples = exec->batch->step_samples,
+                                .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
+                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
+                                .lr = exec->lr,
+                                .grad_norm = exec->grad_norm,
+                                .times = exec->times};
+}
+
+enum status exec_step(struct exec *exec, struct step_result *out) {
+    const struct instr_list *body = &program_of_step(exec, exec->step)->rank[0].list[LIST_BODY];
+    int64_t begin = clock_ns();
+    exec->tally = (struct tally){0};
+    exec->times = (struct exec_times){0};
+    enum status status = STATUS_OK;
+    for (int i = 0; i < body->count && status == STATUS_OK; i++) status = run_instr(exec, &body->items[i]);
+    exec->times.total_ns = clock_ns() - begin;
+    if (status == STATUS_OK) fill_result(exec, out);
+    if (exec->batch) loader_release(exec->train);
+    exec->batch = NULL;
+    if (status == STATUS_OK) exec->step++;
+    return status;
+}
+
+enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
+    int64_t begin = clock_ns();
+    struct tally tally = {0};
+    struct eval_result result = {0};
+    int losses = exec->plan->micro[0].graph->loss_count;
+    loader_seek(exec->eval, 0, 0);
+    for (;;) {
+        const struct step_batch *batch;
+        TRY(loader_next(exec->eval, &batch));
+        if (!batch) break;
+        const struct micro_batch *samples = &batch->micro[0];
+        const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, false);
+        CHECK(micro, "no evaluation graph for %lld samples", (long long)samples->samples);
+        struct runnable *runnable = &exec->runnable[micro - exec->plan->micro];
+        bind_inputs(exec, runnable, 0, samples);
+        run_pass(exec, runnable, 0, &(struct pass_config){.pass = PASS_FORWARD, .grad = -1});
+        tally_add(runnable, 0, samples, &tally);
+        result.samples += samples->samples;
+        loader_release(exec->eval);
+    }
+    result.loss = tally_loss(&tally, losses);
+    result.acc1 = tally.ranked > 0 ? tally.right1 / tally.ranked : NAN;
+    result.acc5 = tally.ranked > 0 ? tally.right5 / tally.ranked : NAN;
+    result.ns = clock_ns() - begin;
+    *out = result;
+    return STATUS_OK;
+}

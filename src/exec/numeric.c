@@ -1,0 +1,86 @@
+/* When something is not finite: find out where it began.
+ *
+ * Parameters have not moved yet when this is called (STEP comes after), so the step can be run again, one node at a time, and the
+ * first output that is not finite names the culprit. Slow, and only on the way out. */
+#include <math.h>
+
+#include "base/log.h"
+#include "exec/state.h"
+
+struct hunt {
+    const struct exec *exec;
+    const struct graph *graph;
+    int node; /* found, or -1 */
+};
+
+static bool all_finite(const float *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) return false;
+    }
+    return true;
+}
+
+static bool node_is_bad(void *context, const struct runnable *runnable, int slot, int n) {
+    struct hunt *hunt = context;
+    const struct graph *graph = runnable->plan->graph;
+    const struct node *node = &graph->nodes[n];
+    for (int i = 0; i < node->out_count; i++) {
+        const struct value *value = &graph->values[node->out[i]];
+        if (value->type.dtype != DTYPE_F32 || !value->layout) continue;
+        const struct store *store = hunt->exec->store;
+        const void *data = value->use >= 0 ? store->grad[0] + store->use_begin[value->use]
+                                           : runnable->slot[slot].address[node->out[i]];
+        if (all_finite(data, value->layout->bytes / sizeof(float))) continue;
+        hunt->graph = graph;
+        hunt->node = n;
+        return true;
+    }
+    return false;
+}
+
+static const char *bad_param(const struct exec *exec) {
+    const struct store *store = exec->store;
+    for (int p = 0; p < store->param_count; p++) {
+        const struct store_item *item = &store->params[p];
+        if (!all_finite(store->param + item->begin, (size_t)item->count)) return item->name;
+    }
+    return NULL;
+}
+
+/* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of it. */
+static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
+    const struct micro_batch *samples = &exec->batch->micro[micro];
+    if (samples->samples == 0) return -1;
+    const struct micro_plan *plan = plan_micro(exec->plan, samples->samples, true);
+    struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
+    bind_inputs(exec, runnable, 0, samples);
+    hunt->node = -1;
+    struct pass_config pass = {.pass = PASS_FORWARD, .grad = -1, .pure = true, .after = node_is_bad, .context = hunt};
+    run_pass(exec, runnable, 0, &pass);
+    if (hunt->node >= 0) return hunt->node;
+    pass.pass = PASS_BACKWARD;
+    pass.grad = 0;
+    pass.fresh = true;
+    run_pass(exec, runnable, 0, &pass);
+    return hunt->node;
+}
+
+enum status numeric_failure(struct exec *exec, const char *what, double value) {
+    long long step = (long long)exec->step;
+    const char *param = bad_param(exec);
+    if (param)
+        return fail(STATUS_NUMERIC,
+                    "step %lld: %s is %g: parameter %s is not finite since the update before\n  a lower --lr or --clip may help",
+                    step, what, value, param);
+    struct hunt hunt = {.exec = exec, .node = -1};
+    for (int m = 0; m < exec->batch->micro_count; m++) {
+        if (hunt_micro(exec, m, &hunt) < 0) continue;
+        const struct node *node = &hunt.graph->nodes[hunt.node];
+        return fail(STATUS_NUMERIC,
+                    "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on micro-batch %d\n  a lower --lr or --clip may help",
+                    step, what, value, hunt.graph->values[node->out[0]].name, op_def(node->op)->name,
+                    node->phase == PHASE_FORWARD ? "forward" : "backward", m);
+    }
+    return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n  a lower --lr or --clip may help",
+                step, what, value);
+}

@@ -1,0 +1,91 @@
+/* Running the nodes of a graph, and reading what a forward pass counted. */
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "exec/state.h"
+
+static bool in_pass(const struct node *node, const struct pass_config *config) {
+    switch (config->pass) {
+    case PASS_FORWARD: return !(config->pure && op_def(node->op)->flags & OP_SIDE_EFFECT);
+    case PASS_BACKWARD: return true;
+    case PASS_INPUT_HALF: return node->half == OP_HALF_I;
+    case PASS_WEIGHT_HALF: return node->half == OP_HALF_W;
+    }
+    return false;
+}
+
+/* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a temporary and are added,
+ * since no kernel accumulates. */
+static void run_node(struct exec *exec, const struct graph *graph, const struct node *node, void **address,
+                     const struct pass_config *config) {
+    void *in[OP_MAX_IN], *out[OP_MAX_OUT];
+    float *target[OP_MAX_OUT] = {0};
+    for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
+    for (int i = 0; i < node->out_count; i++) {
+        const struct value *value = &graph->values[node->out[i]];
+        out[i] = address[node->out[i]];
+        if (value->use < 0 || config->grad < 0) continue;
+        target[i] = exec->store->grad[config->grad] + exec->store->use_begin[value->use];
+        if (config->fresh) out[i] = target[i];
+    }
+    if (node->kernel) kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    for (int i = 0; i < node->out_count; i++) {
+        if (!target[i] || config->fresh) continue;
+        const struct layout *layout = graph->values[node->out[i]].layout;
+        store_add(target[i], out[i], (int64_t)(layout->bytes / sizeof(float)));
+    }
+}
+
+/* Operations of the I half may make weight gradients too (batch norm): when the halves run apart, these wait in the slot until W
+ * names the buffer they go to. */
+static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
+                                    const struct pass_config *config) {
+    for (int u = 0; u < graph->use_count; u++) {
+        int value = graph->uses[u].gradient;
+        if (graph->nodes[graph->values[value].producer].half != OP_HALF_I) continue;
+        float *target = exec->store->grad[config->grad] + exec->store->use_begin[u];
+        size_t bytes = graph->values[value].layout->bytes;
+        if (config->fresh)
+            memcpy(target, address[value], bytes);
+        else
+            store_add(target, address[value], (int64_t)(bytes / sizeof(float)));
+    }
+}
+
+void run_pass(struct exec *exec, struct runnable *runnable, int slot, const struct pass_config *config) {
+    const struct graph *graph = runnable->plan->graph;
+    void **address = runnable->slot[slot].address;
+    bool forward = config->pass == PASS_FORWARD;
+    int begin = forward ? 0 : graph->forward_count, end = forward ? graph->forward_count : graph->node_count;
+    for (int n = begin; n < end; n++) {
+        if (!in_pass(&graph->nodes[n], config)) continue;
+        run_node(exec, graph, &graph->nodes[n], address, config);
+        if (config->after && config->after(config->context, runnable, slot, n)) return;
+    }
+    if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
+}
+
+void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples, struct tally *tally) {
+    const struct graph *graph = runnable->plan->graph;
+    for (int i = 0; i < graph->loss_count; i++) {
+        const struct loss *loss = &graph->losses[i];
+        double sum, counts[3];
+        memcpy(&sum, runnable->slot[slot].address[loss->sum], sizeof sum);
+        tally->loss[i] += sum;
+        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
+        if (loss->top_k == NO_VALUE) continue;
+        memcpy(counts, runnable->slot[slot].address[loss->top_k], sizeof counts);
+        tally->right1 += counts[0];
+        tally->right5 += counts[1];
+        tally->ranked += counts[2];
+    }
+}
+
+double tally_loss(const struct tally *tally, int losses) {
+    double sum = 0;
+    for (int i = 0; i < losses; i++) {
+        if (tally->labels[i] > 0) sum += tally->loss[i] / tally->labels[i];
+    }
+    return sum;
+}

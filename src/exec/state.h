@@ -1,0 +1,80 @@
+/* The executor's state; private to src/exec. */
+#ifndef EXEC_STATE_H
+#define EXEC_STATE_H
+
+#include "exec/exec.h"
+
+/* Where the bytes of an input come from. */
+enum input_source { INPUT_FIELD, INPUT_KEY, INPUT_SEED };
+
+struct input_binding {
+    enum input_source source;
+    int index; /* of the field or the loss */
+};
+
+/* Addresses of every value of a micro_plan in one slot. */
+struct binding {
+    void **address;
+};
+
+/* A micro_plan with everything needed to run it. */
+struct runnable {
+    const struct micro_plan *plan;
+    struct input_binding input[GRAPH_MAX_INPUTS];
+    int label_field[GRAPH_MAX_LOSSES]; /* of the data set, per loss */
+    struct binding *slot;              /* per activation slot */
+};
+
+struct slot {
+    struct runnable *runnable; /* of the micro-batch it holds */
+    int micro;
+};
+
+/* Sums over the micro-batches of a step or an evaluation. */
+struct tally {
+    double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
+    double right1, right5, ranked;
+};
+
+struct exec {
+    const struct plan *plan;
+    struct exec_observer observer;
+    struct store *store;
+    struct runnable runnable[PLAN_MAX_MICRO];
+    struct slot *slot;
+    char *arena, *scratch;
+    struct loader *train, *eval;
+    const struct step_batch *batch; /* of the step under way, NULL between steps */
+    int64_t step;
+    float seed[GRAPH_MAX_LOSSES];
+    struct tally tally;
+    double grad_norm, lr;
+    struct exec_times times;
+};
+
+/* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
+void bind_inputs(struct exec *exec, struct runnable *runnable, int slot, const struct micro_batch *samples);
+
+/* Local. Runs the nodes of a pass. `grad` < 0 where no gradients are made. */
+enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_INPUT_HALF, PASS_WEIGHT_HALF };
+struct pass_config {
+    enum pass pass;
+    int grad;
+    bool fresh, pure;
+    /* Called after each node when not NULL; a true answer ends the pass. */
+    bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
+    void *context;
+};
+void run_pass(struct exec *exec, struct runnable *runnable, int slot, const struct pass_config *config);
+
+/* Local. Adds the losses and counts of the forward pass in a slot. */
+void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples, struct tally *tally);
+double tally_loss(const struct tally *tally, int losses);
+
+/* Local. Runs an instruction. */
+enum status handle_instr(struct exec *exec, const struct instr *instr);
+
+/* Local. Logs which value was the first to be not finite in the step under way; returns STATUS_NUMERIC. */
+enum status numeric_failure(struct exec *exec, const char *what, double value);
+
+#endif
