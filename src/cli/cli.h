@@ -33,6 +33,7 @@ int cli_main(int argc, char **argv);
 
 /* The commands. */
 enum status compare_run(const struct options *options);
+enum status doctor_run(const struct options *options);
 enum status completion_run(const struct options *options);
 enum status help_run(const struct options *options);
 

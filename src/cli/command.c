@@ -11,6 +11,7 @@
 
 const struct command cli_commands[] = {
     {COMMAND_COMPARE, compare_run},
+    {COMMAND_DOCTOR, doctor_run},
     {COMMAND_COMPLETION, completion_run},
     {COMMAND_HELP, help_run},
 };

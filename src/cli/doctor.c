@@ -1,0 +1,84 @@
+/* stretto doctor: what this machine offers, what Stretto would use of it, and what would stop a
+ * run. */
+#include "cli/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+
+static const char *const level_names[] = {"ok", "warn", "bad"};
+
+static void print_text(const struct check *checks, const struct finding *findings, int count,
+                       FILE *out) {
+    struct text_table table = {.align = "lll"};
+    char *drawn = NULL;
+    size_t length = 0;
+    for (int i = 0; i < count; i++) {
+        text_table_cell(&table, "%s", level_names[findings[i].level]);
+        text_table_cell(&table, "%s", checks[i].name);
+        text_table_cell(&table, "%s", findings[i].value);
+    }
+    FILE *stream =
+        open_memstream(&drawn, &length); /* one table, so that columns align over sections */
+    CHECK(stream, "a stream in memory");
+    text_table_print(&table, 2, stream);
+    fclose(stream);
+    char *rest = drawn;
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || strcmp(checks[i].section, checks[i - 1].section) != 0)
+            fprintf(out, "%s%s\n", i ? "\n" : "", checks[i].section);
+        fprintf(out, "%s\n", strsep(&rest, "\n"));
+        if (findings[i].hint[0]) fprintf(out, "        -> %s\n", findings[i].hint);
+    }
+    free(drawn);
+    text_table_free(&table);
+}
+
+static void print_verdict(const int counts[3], FILE *out) {
+    fprintf(out, "\n%d ok, %d warnings, %d bad: %s\n", counts[DOCTOR_OK], counts[DOCTOR_WARN],
+            counts[DOCTOR_BAD], counts[DOCTOR_BAD] ? "a run would stop" : "Stretto can run here");
+}
+
+static void print_json(const struct check *checks, const struct finding *findings, int count,
+                       enum doctor_level worst, FILE *out) {
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s?}", "section", checks[i].section,
+                                        "name", checks[i].name, "level",
+                                        level_names[findings[i].level], "value", findings[i].value,
+                                        "hint", findings[i].hint[0] ? findings[i].hint : NULL));
+    json_t *object = json_pack("{s:s, s:o}", "level", level_names[worst], "checks", list);
+    CHECK(object, "values that are not UTF-8");
+    json_dumpf(object, out, JSON_INDENT(2));
+    fputc('\n', out);
+    json_decref(object);
+}
+
+enum status doctor_report(const struct check *checks, int count, bool json, FILE *out) {
+    struct finding *findings = MEM_ARRAY(struct finding, count);
+    enum doctor_level worst = DOCTOR_OK;
+    int counts[3] = {0};
+    for (int i = 0; i < count; i++) {
+        checks[i].look(&checks[i], &findings[i]);
+        counts[findings[i].level]++;
+        if (findings[i].level > worst) worst = findings[i].level;
+    }
+    if (json)
+        print_json(checks, findings, count, worst, out);
+    else {
+        print_text(checks, findings, count, out);
+        print_verdict(counts, out);
+    }
+    free(findings);
+    return worst == DOCTOR_BAD ? STATUS_NO : STATUS_OK;
+}
+
+enum status doctor_run(const struct options *options) {
+    return doctor_report(doctor_checks, doctor_check_count, options->json, stdout);
+}

@@ -1,0 +1,35 @@
+/* The parts of `stretto doctor`: rows of checks, and who prints them. Private to cli/doctor*.c and
+ * its test. */
+#ifndef CLI_DOCTOR_H
+#define CLI_DOCTOR_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+enum doctor_level { DOCTOR_OK, DOCTOR_WARN, DOCTOR_BAD };
+
+struct finding {
+    enum doctor_level level; /* BAD: a run would stop */
+    char value[256];
+    char hint[256]; /* what to do, or why this value is used; "" for nothing */
+};
+
+struct check {
+    const char *section, *name;
+    /* Local. Looks at one thing; `out` is zeroed before. */
+    void (*look)(const struct check *check, struct finding *out);
+    const void *data; /* the row's own */
+};
+extern const struct check doctor_checks[];
+extern const int doctor_check_count;
+
+/* Local. Runs the checks and prints them. STATUS_NO when one of them is BAD. */
+enum status doctor_report(const struct check *checks, int count, bool json, FILE *out);
+
+/* Local, blocking (a child process a try). The best instruction set that works, by oneDNN's names.
+ */
+void doctor_look_isa(const struct check *check, struct finding *out);
+
+#endif

@@ -1,0 +1,11 @@
+# doctor answers with its exit code: 0, or 1 where something would stop a run.
+set -u
+"$STRETTO" doctor >out || { code=$?; cat out; [ $code = 1 ] && exit 77; exit 1; }
+grep -q 'Stretto can run here' out || { cat out; exit 1; }
+"$STRETTO" doctor --json | grep -q '"level": "ok"' || exit 1
+[ "$(nproc)" -gt 1 ] || { echo "one core: OMP_THREAD_LIMIT cannot be too small"; exit 77; }
+OMP_THREAD_LIMIT=1 "$STRETTO" doctor >out
+code=$?
+cat out
+[ $code = 1 ] || { echo "exit $code, not 1"; exit 1; }
+grep -q 'a run would stop' out

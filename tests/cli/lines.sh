@@ -1,0 +1,57 @@
+# Whole command lines: exit code, and a part of what is printed. A row: code | out or err | part | arguments.
+# Messages are at most three lines; the other stream stays empty.
+set -u
+failed=0
+
+check() {
+    code=$1 stream=$2 part=$3
+    shift 3
+    "$STRETTO" "$@" >out 2>err
+    got=$?
+    other=err
+    [ "$stream" = err ] && other=out
+    [ "$got" = "$code" ] || { echo "stretto $*: exit $got, not $code"; failed=1; }
+    grep -qF -- "$part" "$stream" || { echo "stretto $*: no '$part' in:"; cat "$stream"; failed=1; }
+    [ ! -s "$other" ] || { echo "stretto $*: unexpected in $other:"; cat "$other"; failed=1; }
+    [ "$stream" = out ] || [ "$(wc -l <err)" -le 3 ] || [ $# = 0 ] || { echo "stretto $*: long message"; failed=1; }
+}
+
+check 2 err 'usage: stretto COMMAND'
+while IFS='|' read -r code stream part line; do
+    case $code in '' | '#'*) continue ;; esac
+    # shellcheck disable=SC2086
+    check "$code" "$stream" "$part" $line
+done <<'END'
+0|out|usage: stretto COMMAND|--help
+0|out|usage: stretto COMMAND|-h
+0|out|usage: stretto COMMAND|help
+0|out|stretto 0.|--version
+0|out|usage: stretto compare [options] A.safetensors B.safetensors|compare --help
+0|out|usage: stretto doctor|help doctor
+0|out|usage: stretto doctor|doctor --help
+0|out|usage: stretto help|help --help
+0|out|complete -o filenames|completion bash
+0|out|--micro-batch-size|help --markdown
+2|err|did you mean doctor?|docter
+2|err|did you mean doctor?|help docter
+2|err|unknown command|zzz
+2|err|unknown command|--frobnicate
+2|err|unexpected argument|help doctor help
+2|err|completion needs: bash|completion
+2|err|not a known shell|completion fish
+2|err|did you mean --json?|doctor --jsno
+2|err|--json: 'x' is not allowed|doctor --json=x
+2|err|not an option of doctor|doctor --lr 1
+2|err|unexpected argument|doctor please
+2|err|compare needs: A.safetensors B.safetensors|compare a
+3|err|nowhere-a: cannot open|compare nowhere-a nowhere-b
+END
+
+# A device that takes no byte: the answer was not delivered, so it is no success.
+if [ -w /dev/full ]; then
+    "$STRETTO" help >/dev/full 2>err
+    code=$?
+    [ $code = 3 ] || { echo "a full standard output: exit $code, not 3"; failed=1; }
+    grep -q 'standard output' err || { echo "a full standard output goes unnoticed"; failed=1; }
+fi
+exit $failed
