@@ -25,7 +25,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
-INSTALLING_GOALS := run test fuzz
+INSTALLING_GOALS := run test fuzz test-torch bench-torch
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -159,6 +159,18 @@ test: all $(B)/unit-tests $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZ
 test-debian:
 	@B=$(B) scripts/test-debian $(DEBIAN)
 
+# Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
+VENV ?= .venv-torch
+
+test-torch: all
+	@scripts/venv $(VENV)
+	@B=$(B) scripts/test-torch $(VENV)/bin/python
+
+# BENCH='--threads 2 --variants eager,channels-last' and so on: bench/torch/bench_torch.py --help
+bench-torch: all
+	@scripts/venv $(VENV)
+	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
+
 # --- installing ----------------------------------------------------------------------------------------------------
 D := $(DESTDIR)$(PREFIX)
 
@@ -188,7 +200,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-torch bench-torch unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -1,0 +1,79 @@
+"""The two networks of the comparison, as PyTorch users write them, and one training step of each."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def resnet18_cifar(classes):
+    """torchvision's resnet18 for small images: a 3x3 stem with stride 1 and no max pool."""
+    from torchvision.models import resnet18
+
+    model = resnet18(num_classes=classes)
+    model.conv1 = nn.Conv2d(3, 64, 3, stride=1, padding=1, bias=False)
+    model.maxpool = nn.Identity()
+    return model
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(y.transpose(1, 2).reshape(b, t, c))
+
+
+class Block(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, eps=1e-6)
+        self.attn = Attention(dim, heads)
+        self.norm2 = nn.LayerNorm(dim, eps=1e-6)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class VisionTransformer(nn.Module):
+    """timm's layout: a class token, learned positions, the norm before each half of a block."""
+
+    def __init__(self, size, patch, dim, heads, depth, classes):
+        super().__init__()
+        tokens = (size // patch) ** 2 + 1
+        self.patch_embed = nn.Conv2d(3, dim, patch, stride=patch)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
+        self.pos_embed = nn.Parameter(torch.randn(1, tokens, dim) * 0.02)
+        self.blocks = nn.Sequential(*[Block(dim, heads) for _ in range(depth)])
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.head = nn.Linear(dim, classes)
+
+    def forward(self, x):
+        x = self.patch_embed(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1) + self.pos_embed
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+def vit_tiny(classes):
+    return VisionTransformer(size=32, patch=4, dim=192, heads=3, depth=12, classes=classes)
+
+
+def sgd(model, fused):
+    return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
+
+
+def adamw(model, fused):
+    return torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=fused)
+
+
+# name: how PyTorch makes it, its optimizer, and Stretto's options for the same work
+CASES = {
+    "resnet18-cifar": (resnet18_cifar, sgd, ["--optimizer", "sgd", "--lr", "0.01"]),
+    "vit-tiny": (vit_tiny, adamw, ["--optimizer", "adamw", "--patch", "4", "--clip", "0"]),
+}
