@@ -14,7 +14,15 @@
 #include "base/text.h"
 
 static const int64_t redraw_ns = 100000000;
-enum { PARTS = 6, PART_BYTES = 64, BAR_MIN = 10, BAR_MAX = 30, LINE_BYTES = 512 };
+enum {
+    PARTS = 6,
+    PART_BYTES = 64,
+    BAR_MIN = 10,
+    BAR_MAX = 30,
+    BAR_EDGE = 4,
+    NARROW = 60,
+    LINE_BYTES = 512
+};
 
 struct display {
     void (*step)(struct progress *, const struct metrics_row *);
@@ -98,20 +106,20 @@ static int columns_of(const struct progress *progress) {
     return size.ws_col;
 }
 
-/* As many parts as fit the line, and a bar in front where there is room for one. */
+/* A bar, unless the line is narrow, and as many parts as fit behind it. */
 static void bar_line(const struct progress *progress, const struct metrics_row *row, int columns,
                      char line[LINE_BYTES]) {
     char parts[PARTS][PART_BYTES], text[PARTS * (PART_BYTES + 2)] = "";
-    int room = (columns < LINE_BYTES ? columns : LINE_BYTES) - 1,
-        used = 0; /* the last cell wraps */
+    int room = (columns < LINE_BYTES ? columns : LINE_BYTES) - 1; /* the last cell wraps */
+    int text_room = columns < NARROW ? room : room - BAR_MIN - BAR_EDGE, used = 0;
     step_parts(progress, row, parts);
     for (int i = 0; i < PARTS; i++) {
         int need = (int)strlen(parts[i]) + (used > 0 ? 2 : 0);
-        if (!parts[i][0] || used + need > room) continue;
+        if (!parts[i][0] || used + need > text_room) continue;
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", used > 0 ? "  " : "",
                          parts[i]);
     }
-    int width = room - used - 4 < BAR_MAX ? room - used - 4 : BAR_MAX; /* 4: brackets and spaces */
+    int width = room - used - BAR_EDGE < BAR_MAX ? room - used - BAR_EDGE : BAR_MAX;
     if (width < BAR_MIN || progress->config.total_steps <= 0) {
         snprintf(line, LINE_BYTES, "%s", text);
         return;

@@ -135,6 +135,7 @@ Test(record_progress, bar_fits_every_width) {
         int width = (int)(end - (text + skip) - 1); /* without the \r */
         cr_assert(width < columns, "%d of %d: %s", width, columns, text + skip);
         cr_assert_eq(columns >= 24, strstr(text + skip, "loss 1.5000") != NULL);
+        if (columns >= 60) cr_assert(strstr(text + skip, "[#####"));
         if (columns >= 130) cr_assert(strstr(text + skip, "[###############...............]"));
         close_progress(&progress);
         free(text);

@@ -2,9 +2,11 @@
  * breaks it. */
 #include <criterion/criterion.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -151,6 +153,29 @@ Test(tensor_safetensors, failed_write_leaves_the_old_file) {
     cr_assert(before.bytes == after.bytes && before.crc32c == after.crc32c);
     cr_assert_eq(unlink(path), 0);
     cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
+    free(path);
+}
+
+/* A limit on file sizes stands in for a full disk. */
+Test(tensor_safetensors, full_disk_leaves_the_old_file) {
+    struct safetensors_mark before, after;
+    char *path = write_content(&content, &before), text[512];
+    struct tensor_item big = {"x", DTYPE_F32, {1, {1 << 20}}, mem_new(4 << 20)};
+    struct safetensors_content too_big = {&big, 1, NULL, 0, NULL, NULL};
+    struct rlimit old, limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = (struct rlimit){1 << 20, old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    log_capture(text, sizeof text);
+    cr_assert_eq(safetensors_write(path, &too_big, NULL), STATUS_DATA);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
+    cr_assert(strstr(text, "write failed: File too large"), "%s", text);
+    cr_assert_eq(safetensors_checksum(path, &after), STATUS_OK);
+    cr_assert(before.bytes == after.bytes && before.crc32c == after.crc32c);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(rmdir(folder), 0, "a temporary file was left behind");
+    free((void *)(uintptr_t)big.data);
     free(path);
 }
 
