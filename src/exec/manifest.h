@@ -1,0 +1,30 @@
+/* manifest.json of a checkpoint; private to src/exec. */
+#ifndef EXEC_MANIFEST_H
+#define EXEC_MANIFEST_H
+
+#include "base/mem.h"
+#include "exec/checkpoint.h"
+#include "tensor/safetensors.h"
+
+enum { MANIFEST_FILES = 2 };
+extern const char *const manifest_file_names[MANIFEST_FILES];
+
+struct manifest {
+    struct checkpoint_state state;
+    const struct checkpoint_fact *facts; /* borrowed when writing, in the arena when read */
+    int fact_count;
+    struct safetensors_mark files[MANIFEST_FILES];
+    struct arena arena;
+};
+
+/* Local, blocking. Atomic; a checksum over the content is part of it. */
+enum status manifest_write(const struct manifest *manifest, const char *path);
+/* Local, blocking. The caller frees what was read. */
+enum status manifest_read(const char *path, struct manifest *out);
+void manifest_free(struct manifest *manifest);
+
+/* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
+enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts, int fact_count,
+                             const char *where);
+
+#endif

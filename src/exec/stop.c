@@ -1,0 +1,40 @@
+/* Handlers only set flags; the training loop looks at them between steps. */
+#include "exec/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stopped_by, save_wanted;
+
+static void on_stop(int signal) {
+    if (stopped_by) _exit(128 + signal);
+    stopped_by = signal;
+}
+
+static void on_save(int signal) {
+    (void)signal;
+    save_wanted = 1;
+}
+
+static void install(int signal, void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, NULL);
+}
+
+void stop_install(void) {
+    install(SIGINT, on_stop);
+    install(SIGTERM, on_stop);
+    install(SIGUSR2, on_save);
+}
+
+int stop_signal(void) {
+    return stopped_by;
+}
+
+bool stop_take_save(void) {
+    bool wanted = save_wanted;
+    save_wanted = 0;
+    return wanted;
+}

@@ -1,0 +1,199 @@
+/* Tensors are handled one at a time, in plain order, so that a save never holds more than the largest one twice. */
+#include "exec/tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+/* A tensor of the file: parameter `param` in an array of the store, or a buffer. */
+struct tensor_place {
+    float *array; /* NULL: a buffer */
+    int index;
+};
+
+struct listing {
+    struct store *store;
+    struct arena names;
+    struct tensor_item *items;
+    struct tensor_place *places;
+    size_t count;
+};
+
+static void list_add(struct listing *list, const char *name, const struct store_item *item, float *array, int index) {
+    list->items[list->count] =
+        (struct tensor_item){.name = arena_text(&list->names, name), .dtype = item->type.dtype, .shape = item->type.shape};
+    list->places[list->count++] = (struct tensor_place){array, index};
+}
+
+static void list_state(struct listing *list, int state) {
+    struct store *store = list->store;
+    for (int p = 0; p < store->param_count; p++) {
+        char *name = mem_format("%s.%s", store->params[p].name, store->optimizer->state_names[state]);
+        list_add(list, name, &store->params[p], store->state[state], p);
+        free(name);
+    }
+}
+
+static struct listing list_new(struct store *store, enum tensor_part part) {
+    size_t most = (size_t)(store->param_count * OPTIM_MAX_STATES + store->buffer_count + 1);
+    struct listing list = {.store = store, .items = MEM_ARRAY(struct tensor_item, most),
+                           .places = MEM_ARRAY(struct tensor_place, most)};
+    if (part == PART_OPTIMIZER) {
+        for (int s = 0; s < store->optimizer->state_count; s++) list_state(&list, s);
+        return list;
+    }
+    for (int p = 0; p < store->param_count; p++) list_add(&list, store->params[p].name, &store->params[p], store->param, p);
+    for (int b = 0; b < store->buffer_count; b++) list_add(&list, store->buffers[b].name, &store->buffers[b], NULL, b);
+    return list;
+}
+
+static void list_free(struct listing *list) {
+    free(list->items);
+    free(list->places);
+    arena_free(&list->names);
+}
+
+static size_t item_bytes(const struct tensor_item *item) {
+    return tensor_type_bytes(&(struct tensor_type){item->dtype, item->shape});
+}
+
+static enum status emit_item(void *context, size_t index, struct safetensors_sink *sink) {
+    const struct listing *list = context;
+    size_t bytes = item_bytes(&list->items[index]);
+    void *plain = mem_new(bytes);
+    const struct tensor_place *place = &list->places[index];
+    enum status status = STATUS_OK;
+    if (place->array)
+        status = store_get(list->store, place->index, place->array, plain);
+    else
+        store_get_buffer(list->store, place->index, plain);
+    if (status == STATUS_OK) status = safetensors_emit(sink, plain, bytes);
+    free(plain);
+    return status;
+}
+
+enum status tensors_write(struct store *store, enum tensor_part part, const char *path, struct safetensors_mark *mark) {
+    struct listing list = list_new(store, part);
+    const struct safetensors_pair format = {"format", "pt"};
+    struct safetensors_content content = {.items = list.items, .item_count = list.count, .metadata = &format,
+                                          .metadata_count = 1, .source = emit_item, .context = &list};
+    enum status status = safetensors_write(path, &content, mark);
+    list_free(&list);
+    return status;
+}
+
+static enum status take_item(struct listing *list, size_t item, const struct safetensors *file, size_t entry) {
+    size_t bytes = item_bytes(&list->items[item]);
+    void *plain = mem_new(bytes);
+    const struct tensor_place *place = &list->places[item];
+    enum status status = safetensors_read(file, entry, plain, bytes);
+    if (status == STATUS_OK && place->array) status = store_put(list->store, place->index, place->array, plain);
+    if (status == STATUS_OK && !place->array) store_put_buffer(list->store, place->index, plain);
+    free(plain);
+    return status;
+}
+
+static bool fits(const struct tensor_item *item, const struct safetensors_entry *entry) {
+    return entry->native && entry->dtype == item->dtype && shape_equal(&entry->shape, &item->shape);
+}
+
+static enum status misfit(const char *path, const struct tensor_item *item, const struct safetensors_entry *entry) {
+    char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
+    return fail(STATUS_DATA, "%s: tensor %s is %s %s, the model has %s %s", path, item->name, entry->type,
+                safetensors_shape_text(entry, have), dtype_safetensors_name(item->dtype), shape_text(&item->shape, want));
+}
+
+static enum status read_all(struct listing *list, const char *path, const struct safetensors *file) {
+    for (size_t i = 0; i < list->count; i++) {
+        size_t entry;
+        if (!safetensors_find(file, list->items[i].name, &entry))
+            return fail(STATUS_DATA, "%s: tensor %s is missing", path, list->items[i].name);
+        if (!fits(&list->items[i], safetensors_at(file, entry)))
+            return misfit(path, &list->items[i], safetensors_at(file, entry));
+        TRY(take_item(list, i, file, entry));
+    }
+    if (safetensors_count(file) != list->count)
+        return fail(STATUS_DATA, "%s: has %zu tensors, the model %zu", path, safetensors_count(file), list->count);
+    return STATUS_OK;
+}
+
+enum status tensors_read(struct store *store, enum tensor_part part, const char *path) {
+    struct safetensors *file;
+    TRY(safetensors_open(path, &file));
+    struct listing list = list_new(store, part);
+    enum status status = read_all(&list, path, file);
+    list_free(&list);
+    safetensors_close(&file);
+    return status;
+}
+
+/* Names for a report: the first few, then how many more. */
+struct name_list {
+    char text[160];
+    int count;
+};
+
+static void name_add(struct name_list *names, const char *name) {
+    size_t used = strlen(names->text);
+    if (names->count++ < 3) snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
+}
+
+static void name_note(const struct name_list *names, const char *path, const char *what) {
+    if (names->count)
+        log_warning("%s: %d tensor(s) %s: %s%s", path, names->count, what, names->text, names->count > 3 ? ", ..." : "");
+}
+
+/* Files saved from a wrapped model carry "module." before each name. */
+static bool find_entry(const struct safetensors *file, const char *name, size_t *out) {
+    if (safetensors_find(file, name, out)) return true;
+    char *wrapped = mem_format("module.%s", name);
+    bool found = safetensors_find(file, wrapped, out);
+    free(wrapped);
+    return found;
+}
+
+static enum status load_fitting(struct listing *list, const char *path, const struct safetensors *file) {
+    struct name_list missing = {0}, other = {0}, extra = {0};
+    bool *used = MEM_ARRAY(bool, safetensors_count(file) + 1);
+    int taken = 0;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
+        size_t entry;
+        if (!find_entry(file, list->items[i].name, &entry)) {
+            name_add(&missing, list->items[i].name);
+            continue;
+        }
+        used[entry] = true;
+        if (!fits(&list->items[i], safetensors_at(file, entry))) {
+            name_add(&other, list->items[i].name);
+            continue;
+        }
+        status = take_item(list, i, file, entry);
+        taken++;
+    }
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        if (!used[i]) name_add(&extra, safetensors_at(file, i)->name);
+    }
+    free(used);
+    if (status != STATUS_OK) return status;
+    if (taken == 0)
+        return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %zu\n  the model's begin with %s", path,
+                    safetensors_count(file), list->count, list->items[0].name);
+    log_note("%s: %d of the model's %zu tensors loaded", path, taken, list->count);
+    name_note(&missing, path, "missing from the file keep their initial values");
+    name_note(&other, path, "of another shape or type keep their initial values");
+    name_note(&extra, path, "the model does not have were passed over");
+    return STATUS_OK;
+}
+
+enum status tensors_load_matching(struct store *store, const char *path) {
+    struct safetensors *file;
+    TRY(safetensors_open(path, &file));
+    struct listing list = list_new(store, PART_MODEL);
+    enum status status = load_fitting(&list, path, file);
+    list_free(&list);
+    safetensors_close(&file);
+    return status;
+}
