@@ -64,8 +64,9 @@ FORCE:
 # --- library and program -------------------------------------------------------------------------------------------
 # oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
 OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
+NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5_file.c)
 MAIN := $(wildcard src/cli/main.c)
-SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5),$(sort $(shell find src -name '*.c' -o -name '*.S')))
 OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
 MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
 SHARED := $(B)/libstretto.so.$(VERSION)

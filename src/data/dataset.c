@@ -11,11 +11,22 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-extern const struct dataset_ops dataset_digits, dataset_mnist, dataset_cifar10, dataset_synthetic;
+extern const struct dataset_ops dataset_digits, dataset_mnist, dataset_cifar10, dataset_wiki,
+    dataset_synthetic;
+
+#ifdef HAVE_HDF5
+#define WIKI &dataset_wiki
+#else
+static const struct dataset_ops dataset_no_wiki = {.name = "wiki",
+                                                   .argument = "DIR",
+                                                   .help = "BERT pre-training rows",
+                                                   .needs = "HDF5 (Debian: libhdf5-dev)"};
+#define WIKI &dataset_no_wiki
+#endif
 
 /* One row per data set; the first is the default of --data. */
 static const struct dataset_ops *const table[] = {
-    &dataset_digits, &dataset_mnist, &dataset_cifar10, &dataset_synthetic,
+    &dataset_digits, &dataset_mnist, &dataset_cifar10, WIKI, &dataset_synthetic,
 };
 
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };
