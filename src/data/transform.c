@@ -53,7 +53,7 @@ static void axis_fill(struct axis *axis, int i, double scale, double stretch, do
     if (first < 0) first = 0;
     if (last > axis->in) last = axis->in;
     for (int k = 0; k < last - first; k++) {
-        weight[k] = triangle((k + first - centre + 0.5) / stretch);
+        weight[k] = triangle((k + first - centre + 0.5) * (1.0 / stretch));
         sum += weight[k];
     }
     axis->first[i] = first;

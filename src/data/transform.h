@@ -15,8 +15,9 @@ void transform_shift(const unsigned char *in, int height, int width, int top, in
 void transform_table(float mean, float std, float table[256]);
 
 /* Bilinear resize with antialiasing, to the bit what PIL does to 8-bit images: when shrinking, the
- * triangle is widened by the scale; weights are fixed-point; rows first, each pass rounded to 8
- * bits. */
+ * triangle is widened by the scale; weights are fixed-point; along the rows first, each pass
+ * rounded to 8 bits. (Pillow 13 takes the cheaper pass first, which differs for images that are not
+ * square.) */
 struct resize;
 /* Local. A plan from [in_height,in_width] to [out_height,out_width]; the caller owns it. */
 struct resize *resize_new(int in_height, int in_width, int out_height, int out_width);

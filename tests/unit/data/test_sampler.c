@@ -31,6 +31,19 @@ Test(data_sampler, permutation_is_torchs) {
     }
 }
 
+/* torch.randperm(60000) with manual_seed(12345); of a seed only the low 32 bits count. */
+Test(data_sampler, long_permutation_is_torchs) {
+    static int64_t got[60000], other[60000];
+    static const int64_t want[] = {30690, 49102, 47981, 51624, 17952, 19972};
+    int64_t sum = 0;
+    sampler_permutation(60000, 12345, got);
+    expect_entries(got, want, 6, "permutation");
+    for (int64_t i = 0; i < 60000; i++) sum += got[i] * (i + 1);
+    cr_assert_eq(sum, 54071590818016);
+    sampler_permutation(60000, ((uint64_t)1 << 32) + 12345, other);
+    cr_assert_eq(memcmp(got, other, sizeof got), 0);
+}
+
 struct torch_row {
     int64_t n;
     int replicas, rank;
