@@ -1,0 +1,191 @@
+/* One row per call worth testing. Sizes are small but odd on purpose: channels that fill no vector,
+ * single tokens, strides that leave a rest. A case of convolution that a backend may run by
+ * Winograd's method says its looser tolerance. */
+#include "cases.h"
+
+#define DIMS(...)                                                                                  \
+    {                                                                                              \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                      \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define F(...)                                                                                     \
+    { DTYPE_F32, DIMS(__VA_ARGS__) }
+#define I(...)                                                                                     \
+    { DTYPE_I32, DIMS(__VA_ARGS__) }
+#define KEY(...)                                                                                   \
+    { DTYPE_I64, DIMS(__VA_ARGS__) }
+#define COUNTER                                                                                    \
+    {                                                                                              \
+        DTYPE_I64, {                                                                               \
+            0, {                                                                                   \
+                0                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define IN(...)                                                                                    \
+    .in = {__VA_ARGS__},                                                                           \
+    .in_count = sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type)
+
+#define CONV(s, p, d, g) .attrs.conv = {{s, s}, {p, p}, {d, d}, g}
+#define POOL(k, s, p) .attrs.pool = {{k, k}, {s, s}, {p, p}, false}
+#define ADAPT(h, w) .attrs.like = DIMS(h, w), .attrs.pool.adaptive = true
+#define NORM .attrs.norm = {1e-5f, 0.1f}
+#define ACT(name) .attrs.activation = ACTIVATION_##name
+#define RELU ACT(RELU), .kinks = true
+#define WINOGRAD .tolerance = 2e-4
+
+static const struct op_case cases[] = {
+    /* convolution.c */
+    {"conv 3x3", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 3, 9, 7), F(5, 3, 3, 3), F(5))},
+    {"conv 3x3 wide", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 32, 8, 8), F(32, 32, 3, 3)), WINOGRAD},
+    {"conv 3x3 64", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 64, 6, 6), F(64, 64, 3, 3)), WINOGRAD},
+    {"conv 3x3 stride 2", OP_CONV2D, CONV(2, 1, 1, 1), IN(F(2, 16, 9, 9), F(33, 16, 3, 3))},
+    {"conv 3x3 batch 1", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(1, 1, 5, 5), F(1, 1, 3, 3), F(1))},
+    {"conv 1x1", OP_CONV2D, CONV(1, 0, 1, 1), IN(F(3, 17, 5, 5), F(9, 17, 1, 1))},
+    {"conv 1x1 stride 2", OP_CONV2D, CONV(2, 0, 1, 1), IN(F(2, 16, 8, 8), F(32, 16, 1, 1))},
+    {"conv 5x5 lenet", OP_CONV2D, CONV(1, 2, 1, 1), IN(F(2, 1, 12, 12), F(6, 1, 5, 5), F(6))},
+    {"conv 7x7 stem", OP_CONV2D, CONV(2, 3, 1, 1), IN(F(1, 3, 15, 13), F(8, 3, 7, 7))},
+    {"conv patches", OP_CONV2D, CONV(4, 0, 1, 1), IN(F(2, 3, 12, 12), F(20, 3, 4, 4), F(20))},
+    {"conv groups", OP_CONV2D, CONV(1, 1, 1, 3), IN(F(2, 6, 5, 6), F(9, 2, 3, 3), F(9))},
+    {"conv depthwise", OP_CONV2D, CONV(2, 1, 1, 8), IN(F(2, 8, 7, 7), F(8, 1, 3, 3))},
+    {"conv dilation", OP_CONV2D, CONV(1, 2, 2, 1), IN(F(2, 4, 8, 8), F(4, 4, 3, 3), F(4))},
+    {"conv wide padding", OP_CONV2D, CONV(3, 4, 1, 1), IN(F(1, 2, 4, 5), F(3, 2, 3, 3))},
+    {"conv uneven", OP_CONV2D, .attrs.conv = {{2, 1}, {0, 1}, {1, 2}, 1},
+     IN(F(2, 3, 7, 8), F(4, 3, 1, 3), F(4))},
+    {"conv relu", OP_CONV2D, CONV(1, 1, 1, 1), RELU, IN(F(2, 3, 6, 6), F(4, 3, 3, 3), F(4))},
+    {"conv relu no bias", OP_CONV2D, CONV(1, 1, 1, 1), RELU, IN(F(1, 16, 4, 4), F(16, 16, 3, 3)),
+     WINOGRAD},
+    {"conv tanh", OP_CONV2D, CONV(2, 0, 1, 1), ACT(TANH), IN(F(2, 3, 6, 6), F(4, 3, 2, 2), F(4))},
+
+    /* linear.c */
+    {"linear", OP_LINEAR, IN(F(7, 19), F(11, 19), F(11))},
+    {"linear no bias", OP_LINEAR, IN(F(4, 16), F(32, 16))},
+    {"linear tokens", OP_LINEAR, IN(F(2, 5, 24), F(17, 24), F(17))},
+    {"linear one row", OP_LINEAR, IN(F(1, 33), F(10, 33), F(10))},
+    {"linear vector", OP_LINEAR, IN(F(6), F(3, 6), F(3))},
+    {"linear relu", OP_LINEAR, RELU, IN(F(5, 12), F(9, 12), F(9))},
+    {"linear tanh", OP_LINEAR, ACT(TANH), IN(F(5, 12), F(9, 12), F(9)), .tolerance = 5e-5},
+    {"linear wide", OP_LINEAR, IN(F(65, 192), F(64, 192), F(64))},
+    {"matmul", OP_MATMUL, .attrs.matmul = {false, false, 1}, IN(F(3, 5, 7), F(3, 7, 4))},
+    {"matmul b'", OP_MATMUL, .attrs.matmul = {false, true, 0.5f}, IN(F(2, 3, 5, 8), F(2, 3, 6, 8))},
+    {"matmul a'", OP_MATMUL, .attrs.matmul = {true, false, 1}, IN(F(2, 7, 5), F(2, 7, 4))},
+    {"matmul a'b'", OP_MATMUL, .attrs.matmul = {true, true, 2}, IN(F(7, 5), F(4, 7))},
+    {"matmul 1x1", OP_MATMUL, .attrs.matmul = {false, false, 1}, IN(F(1, 1, 1), F(1, 1, 1))},
+
+    /* norm.c */
+    {"batch_norm", OP_BATCH_NORM, NORM, IN(F(4, 5, 3, 3), F(5), F(5)), .tolerance = 5e-5},
+    {"batch_norm wide", OP_BATCH_NORM, NORM, IN(F(3, 32, 4, 5), F(32), F(32)), .tolerance = 5e-5},
+    {"batch_norm flat", OP_BATCH_NORM, NORM, IN(F(6, 9), F(9), F(9)), .tolerance = 5e-5},
+    {"batch_norm relu", OP_BATCH_NORM, NORM, RELU, IN(F(4, 16, 3, 3), F(16), F(16)),
+     .tolerance = 5e-5},
+    {"batch_norm relu odd", OP_BATCH_NORM, NORM, RELU, IN(F(3, 7, 2, 5), F(7), F(7)),
+     .tolerance = 5e-5},
+    {"batch_norm_eval", OP_BATCH_NORM_EVAL, NORM, IN(F(2, 5, 3, 3), F(5), F(5), F(5), F(5)),
+     .positive = 1u << 4},
+    {"batch_norm_eval relu", OP_BATCH_NORM_EVAL, NORM, RELU,
+     IN(F(2, 16, 3, 3), F(16), F(16), F(16), F(16)), .positive = 1u << 4},
+    {"batch_norm_track", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(3, 6, 2, 2),
+     IN(F(6), F(6), COUNTER, F(6), F(6)), .positive = 1u << 1 | 1u << 4},
+    {"batch_norm_track two values", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(2, 3),
+     IN(F(3), F(3), COUNTER, F(3), F(3)), .positive = 1u << 1 | 1u << 4},
+    {"layer_norm", OP_LAYER_NORM, NORM, IN(F(3, 5, 24), F(24), F(24)), .tolerance = 5e-5},
+    {"layer_norm odd", OP_LAYER_NORM, NORM, IN(F(7, 13), F(13), F(13)), .tolerance = 5e-5},
+    {"layer_norm one row", OP_LAYER_NORM, NORM, IN(F(10), F(10), F(10)), .tolerance = 5e-5},
+
+    /* activation.c */
+    {"relu", OP_RELU, .kinks = true, IN(F(3, 17))},
+    {"relu image", OP_RELU, .kinks = true, IN(F(2, 5, 3, 3))},
+    {"gelu", OP_GELU, IN(F(4, 33))},
+    {"gelu_tanh", OP_GELU_TANH, IN(F(4, 33))},
+    {"tanh", OP_TANH, IN(F(4, 33)), .tolerance = 5e-5},
+    {"dropout", OP_DROPOUT, .attrs.dropout = {0.3f, 5}, IN(F(3, 7, 9), KEY(3))},
+    {"dropout none", OP_DROPOUT, .attrs.dropout = {0, 1}, IN(F(2, 5), KEY(2))},
+    {"dropout image", OP_DROPOUT, .attrs.dropout = {0.5f, 2}, IN(F(2, 5, 3, 3), KEY(2))},
+
+    /* softmax.c */
+    {"softmax", OP_SOFTMAX, IN(F(3, 4, 11))},
+    {"softmax one class", OP_SOFTMAX, IN(F(4, 1))},
+    {"log_softmax", OP_LOG_SOFTMAX, IN(F(5, 10))},
+    {"nll", OP_NLL, IN(F(6, 10), I(6)), .range = 10, .ignore_every = 4},
+    {"nll smooth", OP_NLL, .attrs.loss = {0.1f}, IN(F(2, 3, 7), I(2, 3)), .range = 7},
+    {"cross_entropy", OP_CROSS_ENTROPY, IN(F(6, 10), I(6)), .range = 10},
+    {"cross_entropy ignore", OP_CROSS_ENTROPY, IN(F(2, 8, 33), I(2, 8)), .range = 33,
+     .ignore_every = 3},
+    {"cross_entropy all ignored", OP_CROSS_ENTROPY, IN(F(4, 6), I(4)), .range = 6,
+     .ignore_every = 1},
+    {"cross_entropy smooth", OP_CROSS_ENTROPY, .attrs.loss = {0.1f}, IN(F(7, 10), I(7)),
+     .range = 10, .ignore_every = 5},
+    {"top_k", OP_TOP_K, IN(F(20, 10), I(20)), .range = 10, .ignore_every = 7},
+    {"top_k few classes", OP_TOP_K, IN(F(2, 5, 3), I(2, 5)), .range = 3},
+
+    /* attention.c */
+    {"attention packed", OP_ATTENTION, .attrs.attention = {.heads = 3, .packed = true},
+     IN(F(2, 5, 3 * 24))},
+    {"attention three", OP_ATTENTION, .attrs.attention = {.heads = 2},
+     IN(F(2, 7, 16), F(2, 7, 16), F(2, 7, 16))},
+    {"attention mask", OP_ATTENTION, .attrs.attention = {.heads = 2, .masked = true},
+     IN(F(3, 6, 8), F(3, 6, 8), F(3, 6, 8), I(3, 6)), .range = 2},
+    {"attention nothing allowed", OP_ATTENTION,
+     .attrs.attention = {.heads = 2, .packed = true, .masked = true}, IN(F(2, 4, 3 * 8), I(2, 4)),
+     .range = 1},
+    {"attention causal", OP_ATTENTION,
+     .attrs.attention = {.heads = 1, .packed = true, .causal = true}, IN(F(2, 9, 3 * 5))},
+    {"attention causal mask", OP_ATTENTION,
+     .attrs.attention = {.heads = 2, .masked = true, .causal = true},
+     IN(F(4, 5, 6), F(4, 5, 6), F(4, 5, 6), I(4, 5)), .range = 2},
+    {"attention dropout", OP_ATTENTION,
+     .attrs.attention = {.heads = 2, .packed = true, .dropout = 0.2f, .place = 3},
+     IN(F(2, 6, 3 * 8), KEY(2))},
+    {"attention all", OP_ATTENTION,
+     .attrs.attention = {.heads = 4, .masked = true, .causal = true, .dropout = 0.1f, .place = 9},
+     IN(F(2, 7, 20), F(2, 7, 20), F(2, 7, 20), I(2, 7), KEY(2)), .range = 2},
+    {"attention one token", OP_ATTENTION, .attrs.attention = {.heads = 2, .packed = true},
+     IN(F(3, 1, 3 * 4))},
+    {"attention vit", OP_ATTENTION, .attrs.attention = {.heads = 3, .packed = true},
+     IN(F(1, 65, 3 * 48))},
+
+    /* index.c */
+    {"embedding", OP_EMBEDDING, IN(F(13, 6), I(3, 9)), .range = 13},
+    {"embedding repeated", OP_EMBEDDING, IN(F(2, 17), I(20)), .range = 2},
+    {"gather_rows", OP_GATHER_ROWS, IN(F(3, 7, 5), I(3, 4)), .range = 7},
+    {"gather_rows repeated", OP_GATHER_ROWS, IN(F(2, 2, 16), I(2, 6)), .range = 2},
+
+    /* pool.c */
+    {"max_pool", OP_MAX_POOL, POOL(2, 2, 0), .kinks = true, IN(F(2, 5, 7, 6))},
+    {"max_pool stem", OP_MAX_POOL, POOL(3, 2, 1), .kinks = true, IN(F(2, 16, 9, 9))},
+    {"max_pool overlap", OP_MAX_POOL, POOL(3, 1, 1), .kinks = true, IN(F(1, 3, 5, 4))},
+    {"avg_pool", OP_AVG_POOL, POOL(2, 2, 0), IN(F(2, 5, 7, 6))},
+    {"avg_pool padded", OP_AVG_POOL, POOL(3, 2, 1), IN(F(2, 16, 8, 8))},
+    {"avg_pool global", OP_AVG_POOL, ADAPT(1, 1), IN(F(3, 17, 4, 4))},
+    {"avg_pool adaptive", OP_AVG_POOL, ADAPT(3, 2), IN(F(2, 4, 7, 5))},
+    {"avg_pool adaptive larger", OP_AVG_POOL, ADAPT(5, 4), IN(F(1, 2, 3, 4))},
+
+    /* shape.c */
+    {"add", OP_ADD, IN(F(3, 17), F(3, 17))},
+    {"add image relu", OP_ADD, RELU, IN(F(2, 5, 3, 3), F(2, 5, 3, 3))},
+    {"add broadcast", OP_ADD, IN(F(4, 5, 6), F(1, 5, 6))},
+    {"add broadcast tanh", OP_ADD, ACT(TANH), IN(F(3, 7), F(1, 7)), .tolerance = 5e-5},
+    {"add batch 1", OP_ADD, RELU, IN(F(1, 7), F(1, 7))},
+    {"sum_batch", OP_SUM_BATCH, IN(F(5, 3, 7))},
+    {"concat 2", OP_CONCAT, .attrs.concat = {1}, IN(F(2, 1, 6), F(2, 4, 6))},
+    {"concat 4", OP_CONCAT, .attrs.concat = {2},
+     IN(F(2, 3, 1), F(2, 3, 2), F(2, 3, 3), F(2, 3, 4))},
+    {"concat channels", OP_CONCAT, .attrs.concat = {1}, IN(F(2, 3, 4, 4), F(2, 16, 4, 4))},
+    {"concat batch", OP_CONCAT, .attrs.concat = {0}, IN(F(2, 3), F(1, 3), F(4, 3))},
+    {"slice", OP_SLICE, .attrs.slice = {1, 1, 4}, IN(F(2, 6, 5))},
+    {"slice class token", OP_SLICE, .attrs.slice = {1, 0, 1}, IN(F(3, 5, 8))},
+    {"slice channels", OP_SLICE, .attrs.slice = {1, 3, 16}, IN(F(2, 19, 3, 3))},
+    {"slice batch", OP_SLICE, .attrs.slice = {0, 2, 3}, IN(F(4, 5))},
+    {"expand", OP_EXPAND, .attrs.like = DIMS(4, 2, 3), IN(F(1, 2, 3))},
+    {"reshape", OP_RESHAPE, .attrs.like = DIMS(2, 12), IN(F(2, 3, 4))},
+    {"transpose", OP_TRANSPOSE, .attrs.transpose = {{0, 2, 1}}, IN(F(2, 5, 7))},
+    {"transpose 4", OP_TRANSPOSE, .attrs.transpose = {{2, 0, 3, 1}}, IN(F(2, 3, 4, 5))},
+    {"transpose 5", OP_TRANSPOSE, .attrs.transpose = {{4, 1, 3, 0, 2}}, IN(F(2, 3, 2, 4, 3))},
+    {"reorder", OP_REORDER, IN(F(2, 3, 4, 4))},
+};
+
+const struct op_case *op_cases(int *count) {
+    *count = sizeof cases / sizeof cases[0];
+    return cases;
+}

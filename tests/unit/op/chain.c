@@ -1,0 +1,144 @@
+/* Building and running chains. */
+#include "chain.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+static int add_value(struct chain *chain, const struct tensor_type *type) {
+    cr_assert(chain->value_count < CHAIN_VALUES);
+    chain->values[chain->value_count] = (struct chain_value){.type = *type};
+    chain->values[chain->value_count].data = mem_new(tensor_type_bytes(type));
+    return chain->value_count++;
+}
+
+static bool is_opaque(const struct op_call *call, int out) {
+    return (call->op == OP_MAX_POOL && out == 1) || (call->op == OP_BATCH_NORM && out == 3);
+}
+
+static void add_call(struct chain *chain, enum op op, const struct op_attrs *attrs,
+                     enum op_half half, int in_count, const int *in) {
+    char why[256] = "";
+    cr_assert(chain->call_count < CHAIN_CALLS);
+    struct chain_call *c = &chain->calls[chain->call_count++];
+    *c = (struct chain_call){.call = {.op = op, .attrs = *attrs, .in_count = in_count}};
+    c->half = half;
+    for (int i = 0; i < in_count; i++) {
+        cr_assert(in[i] >= 0 && in[i] < chain->value_count, "%s: %s has no input %d",
+                  chain->of->name, op_def(op)->name, i);
+        c->in[i] = in[i];
+        c->call.in[i] = chain->values[in[i]].type;
+    }
+    cr_assert(op_infer(&c->call, why, sizeof why) == STATUS_OK, "%s: %s: %s", chain->of->name,
+              op_def(op)->name, why);
+    for (int i = 0; i < c->call.out_count; i++) {
+        c->out[i] = add_value(chain, &c->call.out[i]);
+        chain->values[c->out[i]].opaque = is_opaque(&c->call, i);
+    }
+}
+
+static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
+                 int in_count, const int *in, int *out) {
+    struct chain *chain = grad->graph;
+    add_call(chain, op, attrs, half, in_count, in);
+    const struct chain_call *c = &chain->calls[chain->call_count - 1];
+    for (int i = 0; i < c->call.out_count; i++) out[i] = c->out[i];
+}
+
+/* --- inputs --- */
+
+static void draw(const struct op_case *of, int input, const struct tensor_type *type, void *data) {
+    uint64_t key = rng_key(rng_key_text(7, of->name), (uint64_t)input);
+    int64_t count = shape_count(&type->shape);
+    for (int64_t i = 0; i < count; i++) {
+        float normal = rng_normal(key, (uint64_t)i);
+        if (type->dtype == DTYPE_F32)
+            ((float *)data)[i] = of->positive >> input & 1 ? 0.5f + normal * normal : normal;
+        if (type->dtype == DTYPE_I64) ((uint64_t *)data)[i] = rng_key(key, (uint64_t)i);
+        if (type->dtype == DTYPE_I32) {
+            int32_t value = (int32_t)(rng_word(key, (uint64_t)i) % (uint32_t)of->range);
+            bool ignored = of->ignore_every && i % of->ignore_every == 0;
+            ((int32_t *)data)[i] = ignored ? LABEL_IGNORE : value;
+        }
+    }
+}
+
+/* A label's sum starts backward from a seed, everything else from a drawn gradient of the first
+ * output. */
+static void add_start(struct chain *chain) {
+    static const struct tensor_type scalar = {DTYPE_F32, {0, {0}}};
+    const struct op_call *call = &chain->calls[0].call;
+    chain->seed = chain->d_out = -1;
+    if (call->op == OP_NLL || call->op == OP_CROSS_ENTROPY) {
+        chain->seed = add_value(chain, &scalar);
+        *(float *)chain->values[chain->seed].data = 0.37f;
+    } else {
+        chain->d_out = add_value(chain, &call->out[0]);
+        draw(chain->of, OP_MAX_IN, &call->out[0], chain->values[chain->d_out].data);
+    }
+}
+
+static void add_backward(struct chain *chain, const bool need[]) {
+    struct chain_call forward = chain->calls[0];
+    bool all[OP_MAX_IN];
+    int d_out[OP_MAX_OUT] = {-1, -1, -1, -1};
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        all[i] = i < forward.call.in_count && forward.call.in[i].dtype == DTYPE_F32;
+        chain->d_in[i] = -1;
+    }
+    if (!op_def(forward.call.op)->grad) return;
+    add_start(chain);
+    d_out[0] = chain->d_out;
+    struct op_grad grad = {.call = &forward.call,
+                           .in = forward.in,
+                           .out = forward.out,
+                           .d_out = d_out,
+                           .need = need ? need : all,
+                           .seed = chain->seed,
+                           .d_in = chain->d_in,
+                           .graph = chain,
+                           .emit = emit};
+    op_def(forward.call.op)->grad(&grad);
+}
+
+/* --- reference values --- */
+
+static void run_call(struct chain *chain, struct chain_call *c) {
+    const struct op_def *def = op_def(c->call.op);
+    void *out[OP_MAX_OUT] = {0}, *scratch = NULL;
+    if (def->scratch_bytes) scratch = mem_new(def->scratch_bytes(&c->call));
+    for (int i = 0; i < c->call.in_count; i++) {
+        size_t bytes = tensor_type_bytes(&c->call.in[i]);
+        c->after[i] = memcpy(mem_new(bytes), chain->values[c->in[i]].data, bytes);
+    }
+    for (int i = 0; i < c->call.out_count; i++) out[i] = chain->values[c->out[i]].data;
+    def->run(&c->call, c->after, out, scratch);
+    free(scratch);
+}
+
+struct chain *chain_new(const struct op_case *of, const bool need[]) {
+    struct chain *chain = MEM_NEW(struct chain);
+    int in[OP_MAX_IN];
+    chain->of = of;
+    for (int i = 0; i < of->in_count; i++) {
+        in[i] = add_value(chain, &of->in[i]);
+        draw(of, i, &of->in[i], chain->values[in[i]].data);
+    }
+    add_call(chain, of->op, &of->attrs, OP_HALF_I, of->in_count, in);
+    add_backward(chain, need);
+    for (int i = 0; i < chain->call_count; i++) run_call(chain, &chain->calls[i]);
+    return chain;
+}
+
+void chain_free(struct chain **chain) {
+    if (!*chain) return;
+    for (int i = 0; i < (*chain)->value_count; i++) free((*chain)->values[i].data);
+    for (int c = 0; c < (*chain)->call_count; c++)
+        for (int i = 0; i < OP_MAX_IN; i++) free((*chain)->calls[c].after[i]);
+    free(*chain);
+    *chain = NULL;
+}

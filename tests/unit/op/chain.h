@@ -1,0 +1,39 @@
+/* A chain: one forward call and the backward calls that its gradient rule emits, with reference
+ * values for all tensors. Both tests of values, backends against ref and gradients against
+ * differences, walk chains. */
+#ifndef TESTS_OP_CHAIN_H
+#define TESTS_OP_CHAIN_H
+
+#include "cases.h"
+
+enum { CHAIN_VALUES = 32, CHAIN_CALLS = 8 };
+
+struct chain_value {
+    struct tensor_type type;
+    void *data;  /* plain; owned */
+    bool opaque; /* each backend keeps it its own way: relu masks, places of maxima */
+};
+
+struct chain_call {
+    struct op_call call;
+    enum op_half half;
+    int in[OP_MAX_IN], out[OP_MAX_OUT]; /* indices of values */
+    void *after[OP_MAX_IN];             /* inputs as the call left them; owned */
+};
+
+struct chain {
+    const struct op_case *of;
+    int value_count, call_count;
+    struct chain_value values[CHAIN_VALUES];
+    struct chain_call calls[CHAIN_CALLS]; /* [0] is the forward call */
+    int d_out, seed;                      /* what backward starts from, -1: none */
+    int d_in[OP_MAX_IN];                  /* gradient of each forward input, -1: none */
+};
+
+/* Local. Builds the chain with the gradients asked for (NULL: of every f32 input), draws its
+ * inputs, and runs the reference kernels. Owned by the caller: chain_free. A misfit fails the test.
+ */
+struct chain *chain_new(const struct op_case *of, const bool need[]);
+void chain_free(struct chain **chain);
+
+#endif
