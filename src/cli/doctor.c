@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "backend/backend.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -79,6 +80,24 @@ enum status doctor_report(const struct check *checks, int count, bool json, FILE
     return worst == DOCTOR_BAD ? STATUS_NO : STATUS_OK;
 }
 
+/* A row for each device that is registered, after the fixed ones. */
+static struct check *all_checks(int *count) {
+    const struct backend *const *backends = backend_all();
+    int devices = 0;
+    while (backends[devices]) devices++;
+    struct check *checks = MEM_ARRAY(struct check, doctor_check_count + devices);
+    memcpy(checks, doctor_checks, (size_t)doctor_check_count * sizeof *checks);
+    for (int i = 0; i < devices; i++)
+        checks[doctor_check_count + i] =
+            (struct check){"devices", backends[i]->name, doctor_look_device, backends[i]->name};
+    *count = doctor_check_count + devices;
+    return checks;
+}
+
 enum status doctor_run(const struct options *options) {
-    return doctor_report(doctor_checks, doctor_check_count, options->json, stdout);
+    int count;
+    struct check *checks = all_checks(&count);
+    enum status status = doctor_report(checks, count, options->json, stdout);
+    free(checks);
+    return status;
 }

@@ -28,6 +28,10 @@ extern const int doctor_check_count;
 /* Local. Runs the checks and prints them. STATUS_NO when one of them is BAD. */
 enum status doctor_report(const struct check *checks, int count, bool json, FILE *out);
 
+/* Local. What the device named by the row's data says of itself: library, version, instruction set.
+ */
+void doctor_look_device(const struct check *check, struct finding *out);
+
 /* Local, blocking (a child process a try). The best instruction set that works, by oneDNN's names.
  */
 void doctor_look_isa(const struct check *check, struct finding *out);

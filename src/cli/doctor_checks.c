@@ -295,7 +295,7 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
 
 /* ---- devices ---- */
 
-static void look_backend(const struct check *check, struct finding *out) {
+void doctor_look_device(const struct check *check, struct finding *out) {
     struct device *device = NULL;
     const char *name = check->data;
     if (device_open(name, 0, machine_cores("").usable, &device) != STATUS_OK) {
@@ -318,7 +318,6 @@ const struct check doctor_checks[] = {
     {"machine", "caches", look_caches, NULL},
     {"machine", "instruction set", doctor_look_isa, NULL},
     {"machine", "memory", look_memory, NULL},
-    {"devices", "ref", look_backend, "ref"},
     {"folders", "this folder", look_folder, &here},
     {"folders", "/dev/shm", look_folder, &shared_memory},
     {"limits", "open files", look_limit, &open_files},
