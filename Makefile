@@ -14,6 +14,7 @@ V ?=
 .DEFAULT_GOAL := all
 comma := ,
 B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+F := build-fuzz
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
@@ -53,11 +54,12 @@ ALL_CFLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) $(CFLAGS) $(SAN_FLAGS)
 ALL_LDFLAGS = -fopenmp $(LDFLAGS) $(SAN_FLAGS)
 LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lpthread -lm
 
-# Objects depend on this file; it is rewritten only when the compiler or a flag changes.
-$(B)/flags: FLAGS_TEXT = $(CC) $(shell $(CC) --version | head -n 1) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)
-%/flags: FORCE
+# Objects depend on flags, libraries on sources: files that are rewritten only when what they say changes.
+$(B)/flags: CONTENT = $(CC) $(shell $(CC) --version | head -n 1) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)
+$(B)/sources $(F)/sources: CONTENT = $(SRC)
+$(B)/flags $(B)/sources $(F)/flags $(F)/sources: FORCE
 	@mkdir -p $(@D)
-	@echo '$(FLAGS_TEXT)' > $@.new
+	@echo '$(CONTENT)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 FORCE:
 
@@ -86,11 +88,11 @@ $(B)/%.o: %.S $(B)/flags
 # x.S embeds the files of the folder x/ beside it; .incbin leaves no trace in the dependency files.
 $(foreach s,$(filter %.S,$(SRC)),$(eval $(B)/$(s:.S=.o): $(wildcard $(s:.S=)/*)))
 
-$(B)/libstretto.a: $(OBJ)
+$(B)/libstretto.a: $(OBJ) $(B)/sources
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
 
-$(SHARED): $(OBJ)
+$(SHARED): $(OBJ) $(B)/sources
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libstretto.so.$(MAJOR) $(ALL_LDFLAGS) $(OBJ) $(LIBS) -o $@
 
@@ -124,10 +126,9 @@ $(FUZZ_DRIVERS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/driver.o 
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
-F := build-fuzz
 FUZZ_LIB_OBJ = $(OBJ:$(B)/%=$(F)/%)
 FUZZ_FLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) -O1 -g -fno-sanitize-recover=all -fsanitize=address,undefined
-$(F)/flags: FLAGS_TEXT = clang $(shell clang --version | head -n 1) $(FUZZ_FLAGS)
+$(F)/flags: CONTENT = clang $(shell clang --version | head -n 1) $(FUZZ_FLAGS)
 $(F)/%.o: %.c $(F)/flags
 	@mkdir -p $(@D)
 	$(call say,CLANG,$<)
@@ -137,8 +138,8 @@ $(F)/%.o: %.S $(F)/flags
 	@mkdir -p $(@D)
 	$(Q)clang $(STD_FLAGS) -c $< -o $@
 
-$(F)/libstretto.a: $(FUZZ_LIB_OBJ)
-	$(Q)rm -f $@ && ar rcs $@ $^
+$(F)/libstretto.a: $(FUZZ_LIB_OBJ) $(F)/sources
+	$(Q)rm -f $@ && ar rcs $@ $(FUZZ_LIB_OBJ)
 
 $(FUZZ:%=$(F)/%): $(F)/%: $(F)/tests/fuzz/fuzz_%.o $(F)/libstretto.a
 	$(call say,LD,$@)
