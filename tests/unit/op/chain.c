@@ -51,7 +51,8 @@ static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs,
 
 /* --- inputs --- */
 
-static void draw(const struct op_case *of, int input, const struct tensor_type *type, void *data) {
+static void draw_random(const struct op_case *of, int input, const struct tensor_type *type,
+                        void *data) {
     uint64_t key = rng_key(rng_key_text(7, of->name), (uint64_t)input);
     int64_t count = shape_count(&type->shape);
     for (int64_t i = 0; i < count; i++) {
@@ -69,20 +70,20 @@ static void draw(const struct op_case *of, int input, const struct tensor_type *
 
 /* A label's sum starts backward from a seed, everything else from a drawn gradient of the first
  * output. */
-static void add_start(struct chain *chain) {
+static void add_start(struct chain *chain, chain_draw *draw) {
     static const struct tensor_type scalar = {DTYPE_F32, {0, {0}}};
     const struct op_call *call = &chain->calls[0].call;
     chain->seed = chain->d_out = -1;
     if (call->op == OP_NLL || call->op == OP_CROSS_ENTROPY) {
         chain->seed = add_value(chain, &scalar);
-        *(float *)chain->values[chain->seed].data = 0.37f;
+        *(float *)chain->values[chain->seed].data = 0.375f;
     } else {
         chain->d_out = add_value(chain, &call->out[0]);
         draw(chain->of, OP_MAX_IN, &call->out[0], chain->values[chain->d_out].data);
     }
 }
 
-static void add_backward(struct chain *chain, const bool need[]) {
+static void add_backward(struct chain *chain, const bool need[], chain_draw *draw) {
     struct chain_call forward = chain->calls[0];
     bool all[OP_MAX_IN];
     int d_out[OP_MAX_OUT] = {-1, -1, -1, -1};
@@ -91,7 +92,7 @@ static void add_backward(struct chain *chain, const bool need[]) {
         chain->d_in[i] = -1;
     }
     if (!op_def(forward.call.op)->grad) return;
-    add_start(chain);
+    add_start(chain, draw);
     d_out[0] = chain->d_out;
     struct op_grad grad = {.call = &forward.call,
                            .in = forward.in,
@@ -120,16 +121,17 @@ static void run_call(struct chain *chain, struct chain_call *c) {
     free(scratch);
 }
 
-struct chain *chain_new(const struct op_case *of, const bool need[]) {
+struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw) {
     struct chain *chain = MEM_NEW(struct chain);
     int in[OP_MAX_IN];
     chain->of = of;
+    if (!draw) draw = draw_random;
     for (int i = 0; i < of->in_count; i++) {
         in[i] = add_value(chain, &of->in[i]);
         draw(of, i, &of->in[i], chain->values[in[i]].data);
     }
     add_call(chain, of->op, &of->attrs, OP_HALF_I, of->in_count, in);
-    add_backward(chain, need);
+    add_backward(chain, need, draw);
     for (int i = 0; i < chain->call_count; i++) run_call(chain, &chain->calls[i]);
     return chain;
 }

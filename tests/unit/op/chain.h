@@ -30,10 +30,14 @@ struct chain {
     int d_in[OP_MAX_IN];                  /* gradient of each forward input, -1: none */
 };
 
-/* Local. Builds the chain with the gradients asked for (NULL: of every f32 input), draws its
- * inputs, and runs the reference kernels. Owned by the caller: chain_free. A misfit fails the test.
- */
-struct chain *chain_new(const struct op_case *of, const bool need[]);
+/* Fills forward input `input` (OP_MAX_IN: the gradient of the first output). */
+typedef void chain_draw(const struct op_case *of, int input, const struct tensor_type *type,
+                        void *data);
+
+/* Local. Builds the chain with the gradients asked for (NULL: of every f32 input), draws its inputs
+ * (NULL: at random, keyed by the case's name), and runs the reference kernels. Owned by the caller:
+ * chain_free. A misfit fails the test. */
+struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw);
 void chain_free(struct chain **chain);
 
 #endif

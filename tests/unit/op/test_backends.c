@@ -264,7 +264,7 @@ static void check_backend(const struct backend *backend, int threads) {
     }
     cr_assert(status == STATUS_OK, "%s: %s", backend->name, status_text(status));
     for (int i = 0; i < count; i++) {
-        struct chain *chain = chain_new(&cases[i], NULL);
+        struct chain *chain = chain_new(&cases[i], NULL, NULL);
         for (enum mode mode = 0; mode < MODE_COUNT; mode++) check_chain(device, chain, mode);
         chain_free(&chain);
     }
@@ -286,7 +286,7 @@ Test(op_backends, every_operation_has_a_case) {
     int count;
     const struct op_case *cases = op_cases(&count);
     for (int i = 0; i < count; i++) {
-        struct chain *chain = chain_new(&cases[i], NULL);
+        struct chain *chain = chain_new(&cases[i], NULL, NULL);
         for (int c = 0; c < chain->call_count; c++) seen[chain->calls[c].call.op] = true;
         chain_free(&chain);
     }

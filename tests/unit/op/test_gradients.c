@@ -80,7 +80,7 @@ static int check_input(const struct chain *chain, void *const in[], int input, i
 }
 
 static void check_case(const struct op_case *of) {
-    struct chain *chain = chain_new(of, NULL);
+    struct chain *chain = chain_new(of, NULL, NULL);
     void *in[OP_MAX_IN] = {0};
     for (int i = 0; i < of->in_count; i++) in[i] = chain->values[i].data;
     for (int i = 0; i < of->in_count; i++) {
@@ -109,7 +109,7 @@ Test(op_gradients, agree_with_differences) {
 static void check_alone(const struct op_case *of, const struct chain *whole, int input) {
     bool need[OP_MAX_IN] = {0};
     need[input] = true;
-    struct chain *chain = chain_new(of, need);
+    struct chain *chain = chain_new(of, need, NULL);
     for (int i = 0; i < of->in_count; i++)
         cr_expect((chain->d_in[i] >= 0) == (i == input), "%s: need %d, gradient of %d is %d",
                   of->name, input, i, chain->d_in[i]);
@@ -126,7 +126,7 @@ Test(op_gradients, only_what_is_needed) {
     const struct op_case *cases = op_cases(&count);
     for (int c = 0; c < count; c++) {
         if (!op_def(cases[c].op)->grad) continue;
-        struct chain *whole = chain_new(&cases[c], NULL);
+        struct chain *whole = chain_new(&cases[c], NULL, NULL);
         for (int i = 0; i < cases[c].in_count; i++)
             if (cases[c].in[i].dtype == DTYPE_F32) check_alone(&cases[c], whole, i);
         chain_free(&whole);
@@ -143,7 +143,7 @@ Test(op_gradients, halves) {
     int count;
     const struct op_case *cases = op_cases(&count);
     for (int i = 0; i < count; i++) {
-        struct chain *chain = chain_new(&cases[i], NULL);
+        struct chain *chain = chain_new(&cases[i], NULL, NULL);
         for (int c = 1; c < chain->call_count; c++)
             cr_expect((chain->calls[c].half == OP_HALF_W) == is_w[chain->calls[c].call.op],
                       "%s: %s is in the wrong half", cases[i].name,

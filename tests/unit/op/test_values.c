@@ -1,0 +1,141 @@
+/* The reference kernels against PyTorch: the projections of outputs and gradients in values.def,
+ * made by values.py. This is what ties `ref`, the definition of correct for every backend, to the
+ * outside: which way around groups, heads, windows and labels are meant. Inputs are formulas of the
+ * element's index, the same here and there. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "chain.h"
+
+static const struct {
+    const char *name;
+    double output, gradient[OP_MAX_IN];
+} values[] = {
+#define VALUES(name, output, ...) {name, output, {__VA_ARGS__}},
+#include "values.def"
+#undef VALUES
+};
+
+static double formula(int k, int64_t i) {
+    return (double)((i * 37 + k * 101 + 13) % 257 - 128) / 64;
+}
+
+static void draw_formula(const struct op_case *of, int input, const struct tensor_type *type,
+                         void *data) {
+    int64_t count = shape_count(&type->shape);
+    for (int64_t i = 0; i < count; i++) {
+        double x = formula(input, i);
+        if (type->dtype == DTYPE_F32)
+            ((float *)data)[i] = (float)(of->positive >> input & 1 ? fabs(x) + 0.5 : x);
+        if (type->dtype == DTYPE_I32)
+            ((int32_t *)data)[i] = of->ignore_every && i % of->ignore_every == 0
+                                       ? LABEL_IGNORE
+                                       : (int32_t)((i * 7 + input * 3) % of->range);
+    }
+}
+
+static double weight(int64_t i) {
+    return (double)((i * 53 + 7) % 127 - 63) / 64;
+}
+
+/* Compares a projection; the tolerance follows from the size of what is added up. */
+static void check(const char *name, const char *what, const struct chain_value *value,
+                  double want) {
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < shape_count(&value->type.shape); i++) {
+        double x = value->type.dtype == DTYPE_F64 ? ((double *)value->data)[i]
+                                                  : (double)((float *)value->data)[i];
+        sum += x * weight(i);
+        size += fabs(x * weight(i));
+    }
+    cr_expect(fabs(sum - want) <= 1e-6 * size + 1e-9, "%s: %s projects to %.9g, PyTorch's to %.9g",
+              name, what, sum, want);
+}
+
+static const struct op_case *find(const char *name) {
+    int count;
+    const struct op_case *cases = op_cases(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(cases[i].name, name) == 0) return &cases[i];
+    return NULL;
+}
+
+Test(op_values, agree_with_pytorch) {
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const struct op_case *of = find(values[i].name);
+        cr_assert(of, "no case is called %s", values[i].name);
+        struct chain *chain = chain_new(of, NULL, draw_formula);
+        check(of->name, "the output", &chain->values[chain->calls[0].out[0]], values[i].output);
+        for (int k = 0, next = 0; k < of->in_count; k++)
+            if (chain->d_in[k] >= 0)
+                check(of->name, "a gradient", &chain->values[chain->d_in[k]],
+                      values[i].gradient[next++]);
+        chain_free(&chain);
+    }
+}
+
+static void run(struct op_call *call, void *const in[], void *const out[]) {
+    char why[256] = "";
+    cr_assert(op_infer(call, why, sizeof why) == STATUS_OK, "%s", why);
+    op_def(call->op)->run(call, in, out, NULL);
+}
+
+/* Equal scores rank by index; a row that is not a number is not right. */
+Test(op_values, top_k_ranks_ties_by_index) {
+    float x[] = {1, 1, 1, 1, 1, 1, /**/ 1,   1, 1, 1, 1, 1, /**/ 0, 2, 2, 1, 0, 0,
+                 0, 0, 0, 0, 0, 0, /**/ NAN, 1, 1, 1, 1, 1, /**/ 5, 4, 3, 2, 1, 0};
+    int32_t label[] = {0, 5, 2, LABEL_IGNORE, 0, 4};
+    double counts[3];
+    struct op_call call = {
+        .op = OP_TOP_K,
+        .in_count = 2,
+        .in = {{DTYPE_F32, SHAPE(6, 6)}, {DTYPE_I32, SHAPE(6)}},
+    };
+    run(&call, (void *[]){x, label}, (void *[]){counts});
+    cr_expect(counts[0] == 1 && counts[1] == 3 && counts[2] == 5, "%g %g %g", counts[0], counts[1],
+              counts[2]);
+}
+
+/* Momentum 0.1 towards mean 2 and the unbiased form of variance 3 over n = 4 values. */
+Test(op_values, running_statistics_are_unbiased) {
+    float running_mean[] = {1}, running_var[] = {1}, mean[] = {2}, var[] = {3};
+    int64_t batches = 41;
+    struct op_call call = {
+        .op = OP_BATCH_NORM_TRACK,
+        .attrs = {.like = SHAPE(2, 1, 1, 2), .norm = {1e-5f, 0.1f}},
+        .in_count = 5,
+        .in = {{DTYPE_F32, SHAPE(1)},
+               {DTYPE_F32, SHAPE(1)},
+               {DTYPE_I64, SHAPE_SCALAR},
+               {DTYPE_F32, SHAPE(1)},
+               {DTYPE_F32, SHAPE(1)}},
+    };
+    run(&call, (void *[]){running_mean, running_var, &batches, mean, var}, (void *[]){NULL});
+    cr_expect_float_eq(running_mean[0], 0.9 + 0.2, 1e-6);
+    cr_expect_float_eq(running_var[0], 0.9 + 0.1 * 4, 1e-6);
+    cr_expect_eq(batches, 42);
+}
+
+/* What is dropped depends on the sample's key and place alone, not on the batch it sits in. */
+Test(op_values, dropout_is_keyed_by_sample) {
+    enum { N = 4096 };
+    static float x[2 * N], both[2 * N], alone[N];
+    uint64_t keys[] = {123, 456};
+    for (int i = 0; i < 2 * N; i++) x[i] = 1;
+    struct op_call call = {.op = OP_DROPOUT, .attrs.dropout = {0.25f, 3}, .in_count = 2};
+    call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(2, N)};
+    call.in[1] = (struct tensor_type){DTYPE_I64, SHAPE(2)};
+    run(&call, (void *[]){x, keys}, (void *[]){both});
+    call.in[0].shape.dim[0] = call.in[1].shape.dim[0] = 1;
+    run(&call, (void *[]){x, &keys[1]}, (void *[]){alone});
+    cr_expect(memcmp(alone, both + N, sizeof alone) == 0);
+    cr_expect(memcmp(both, both + N, sizeof alone) != 0);
+    int kept = 0;
+    for (int i = 0; i < N; i++) {
+        cr_assert(alone[i] == 0 || fabs(alone[i] - 1 / 0.75) < 1e-6);
+        kept += alone[i] != 0;
+    }
+    cr_expect(abs(kept - 3072) < 140, "%d of 4096 kept with p = 0.25", kept); /* five sigma */
+}
