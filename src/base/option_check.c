@@ -147,11 +147,6 @@ static enum status check_needs(const struct options *options) {
     return STATUS_OK;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length > tail && strcmp(text + length - tail, end) == 0;
-}
-
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE,
@@ -159,8 +154,6 @@ enum status options_check(struct options *options) {
                     "  --resume goes on with the run in --out, --overwrite discards it");
     if (options->nesterov && options->momentum == 0)
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
-    if (options->draw && !ends_with(options->draw, ".html") && !ends_with(options->draw, ".svg"))
-        return fail(STATUS_USAGE, "--draw %s: the name must end in .html or .svg", options->draw);
     TRY(check_needs(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;

@@ -32,6 +32,8 @@ void cli_stopped_by(int signal);
 int cli_main(int argc, char **argv);
 
 /* The commands. */
+enum status train_run(const struct options *options);
+enum status explain_run(const struct options *options);
 enum status compare_run(const struct options *options);
 enum status doctor_run(const struct options *options);
 enum status completion_run(const struct options *options);

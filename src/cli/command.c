@@ -10,6 +10,8 @@
 #include "stretto.h"
 
 const struct command cli_commands[] = {
+    {COMMAND_TRAIN, train_run},
+    {COMMAND_EXPLAIN, explain_run},
     {COMMAND_COMPARE, compare_run},
     {COMMAND_DOCTOR, doctor_run},
     {COMMAND_COMPLETION, completion_run},

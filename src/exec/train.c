@@ -68,42 +68,41 @@ static enum status steps(struct run *run) {
         if (run->result.cause != STOP_END) break;
         struct step_result step;
         TRY(exec_step(run->exec, &step));
-        run->state.step++;
+        run->result.steps = ++run->state.step;
         run->observer->step(run->observer->context, &step);
         TRY(after_step(run));
     }
-    run->result.steps = run->state.step;
     if (run->state.step == run->total) run->result.cause = STOP_END;
     return run->result.cause == STOP_END ? STATUS_OK : save(run);
 }
 
-static enum status resume(struct run *run) {
+struct checkpoint_state train_fresh(void) {
+    return (struct checkpoint_state){.best_step = -1};
+}
+
+enum status train_resume(struct exec *exec, const struct checkpoint_config *config, struct checkpoint_state *state) {
     bool found;
-    TRY(checkpoint_resume(&run->config->checkpoint, run->exec, &run->state, &found));
-    if (!found) {
-        log_note("no checkpoint in %s: starting at step 0", run->config->checkpoint.folder);
-        return STATUS_OK;
-    }
-    run->saved_step = run->state.step;
-    if (run->state.step >= run->total)
-        log_note("the checkpoint is at step %lld of %lld: nothing is left to train", (long long)run->state.step,
-                 (long long)run->total);
+    int64_t total = exec_plan(exec)->config.lr.total_steps;
+    *state = train_fresh();
+    TRY(checkpoint_resume(config, exec, state, &found));
+    if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
+    if (found && state->step >= total)
+        log_note("the checkpoint is at step %lld of %lld: nothing is left to train", (long long)state->step, (long long)total);
     return STATUS_OK;
 }
 
-enum status train_run_all(struct exec *exec, const struct train_config *config, const struct train_observer *observer,
-                          struct train_result *out) {
+enum status train_all(struct exec *exec, const struct train_config *config, const struct checkpoint_state *state,
+                      const struct train_observer *observer, struct train_result *out) {
     struct run run = {.exec = exec,
                       .config = config,
                       .observer = observer,
-                      .state = {.best_step = -1},
+                      .state = *state,
                       .total = exec_plan(exec)->config.lr.total_steps,
-                      .saved_step = -1};
-    if (config->resume) TRY(resume(&run));
-    run.result.first_step = run.state.step;
-    bool finished = run.state.step >= run.total, best;
-    if (finished && config->eval_at_end) TRY(evaluate(&run, &best));
-    enum status status = steps(&run);
+                      .saved_step = state->step > 0 ? state->step : -1};
+    run.result.first_step = run.result.steps = state->step;
+    bool best, finished = state->step >= run.total;
+    enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;
+    if (status == STATUS_OK && !finished) status = steps(&run);
     *out = run.result;
     if (status == STATUS_OK && run.result.cause != STOP_END) return STATUS_STOPPED;
     return status;

@@ -18,7 +18,6 @@ struct train_config {
     int64_t eval_every, save_every; /* steps; 0: never */
     bool eval_at_end;
     int64_t deadline_ns; /* of clock_ns(): save and stop then; 0: none */
-    bool resume;
     struct checkpoint_config checkpoint;
 };
 
@@ -29,9 +28,14 @@ struct train_result {
     enum stop_cause { STOP_END, STOP_SIGNAL, STOP_TIME } cause;
 };
 
-/* Local, blocking. Resumes where asked (saying so when there is nothing to resume), then trains to the end of the plan. A stop on
- * request saves first and is STATUS_STOPPED. */
-enum status train_run_all(struct exec *exec, const struct train_config *config, const struct train_observer *observer,
-                          struct train_result *out);
+/* Local. The state of a run that has not begun. */
+struct checkpoint_state train_fresh(void);
+/* Local, blocking. Resumes from the newest whole checkpoint; where there is none, says so and leaves the state fresh. */
+enum status train_resume(struct exec *exec, const struct checkpoint_config *config, struct checkpoint_state *state);
+
+/* Local, blocking. Trains from `state` to the end of the plan. A stop on request saves first and is STATUS_STOPPED. `out` is filled
+ * in either case. */
+enum status train_all(struct exec *exec, const struct train_config *config, const struct checkpoint_state *state,
+                      const struct train_observer *observer, struct train_result *out);
 
 #endif

@@ -206,20 +206,43 @@ static int by_layout_bytes(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : *(const int *)a - *(const int *)b;
 }
 
-void placement_print(const struct placement *placement, FILE *out, int count) {
+/* Values alive at the peak, largest first; the caller frees the list. */
+static int *alive_at_peak(const struct placement *placement, int *count) {
     const struct graph *graph = placement->graph;
-    int *alive = MEM_ARRAY(int, graph->value_count + 1), alive_count = 0, n = placement->live_node;
-    int time = placement->time[n];
+    int *alive = MEM_ARRAY(int, graph->value_count + 1), time = placement->time[placement->live_node];
+    *count = 0;
     for (int i = 0; i < graph->value_count; i++) {
-        if (graph->values[i].kind == VALUE_LOCAL && graph->values[i].root == i && placement->first[i] <= time &&
-            time <= placement->last[i])
-            alive[alive_count++] = i;
+        const struct value *value = &graph->values[i];
+        if (value->kind == VALUE_LOCAL && value->root == i && placement->offset[i] != PLACED_ELSEWHERE &&
+            placement->first[i] <= time && time <= placement->last[i])
+            alive[(*count)++] = i;
     }
     sorted_graph = graph;
-    qsort(alive, (size_t)alive_count, sizeof *alive, by_layout_bytes);
+    qsort(alive, (size_t)*count, sizeof *alive, by_layout_bytes);
+    return alive;
+}
+
+void placement_largest(const struct placement *placement, char *text, size_t bytes) {
+    int count;
+    int *alive = alive_at_peak(placement, &count);
     char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    fprintf(out, "  alive at the peak (%s %s), %d values:\n", graph->nodes[n].name,
-            op_def(graph->nodes[n].op)->name, alive_count);
+    text[0] = 0;
+    for (int i = 0; i < count && i < 3; i++) {
+        const struct value *value = &placement->graph->values[alive[i]];
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s %s %s", i ? ", " : "", value->name, shape_text(&value->type.shape, shape),
+                 text_size((int64_t)value->layout->bytes, size));
+    }
+    free(alive);
+}
+
+void placement_print(const struct placement *placement, FILE *out, int count) {
+    const struct graph *graph = placement->graph;
+    const struct node *peak = &graph->nodes[placement->live_node];
+    int alive_count;
+    int *alive = alive_at_peak(placement, &alive_count);
+    char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
+    fprintf(out, "  alive at the peak (%s %s), %d values:\n", peak->name, op_def(peak->op)->name, alive_count);
     for (int i = 0; i < alive_count && i < count; i++) {
         const struct value *value = &graph->values[alive[i]];
         fprintf(out, "    %10s  %-28s %-18s %s %s\n", text_size((int64_t)value->layout->bytes, size), value->name,

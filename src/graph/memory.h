@@ -26,6 +26,8 @@ struct placement graph_place(const struct graph *graph, const struct placement_c
 void placement_free(struct placement *placement);
 
 /* Local. What is alive at the peak, largest first, at most `count` lines. */
+/* Local. The three largest of them as one line. */
+void placement_largest(const struct placement *placement, char *text, size_t bytes);
 void placement_print(const struct placement *placement, FILE *out, int count);
 
 #endif

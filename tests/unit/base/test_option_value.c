@@ -251,7 +251,6 @@ Test(base_option_value, defaults_are_set_and_others_unset) {
     }
     cr_expect_eq(options.batch, 64);
     cr_expect_str_eq(options.model, "resnet8");
-    cr_expect(options.deterministic);
     options.lr = 0.25;
     option_resolve(&options, OPTION_lr);
     cr_expect(option_is_set(&options, OPTION_lr) && !option_is_given(&options, OPTION_lr));

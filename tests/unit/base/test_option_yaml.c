@@ -147,7 +147,7 @@ Test(base_option_yaml, dump_reads_back) {
         {NULL},
         {"--lr=0.3333333333333333", "--micro-batches=4", "--micro-batch-size=8", "--steps=20",
          NULL},
-        {"--micro-batch-size=16", "--warmup=0.7%", "--no-decay=none", "--deterministic=off", NULL},
+        {"--micro-batch-size=16", "--warmup=0.7%", "--no-decay=none", NULL},
         {"--deal=2x2", "--time-limit=90m", "--memory-limit=1.5GiB", "--trace=3-9",
          "--eval-every=never", NULL},
         {"--out=a: b # \"c\" \\ d", "--model=null", "--weights=-x", "--data=mnist:/a,b c",

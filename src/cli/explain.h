@@ -1,0 +1,16 @@
+/* The plan on one screen. */
+#ifndef CLI_EXPLAIN_H
+#define CLI_EXPLAIN_H
+
+#include <stdio.h>
+
+#include "cli/job.h"
+
+/* Local. What train prints before it starts and explain prints altogether, without the parts of --show. */
+void explain_print(const struct job *job, FILE *out);
+/* Local. The same facts as one JSON object. */
+void explain_print_json(const struct job *job, FILE *out);
+/* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
+enum status explain_save_program(const struct plan *plan, const char *path);
+
+#endif

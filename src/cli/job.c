@@ -1,0 +1,228 @@
+/* Options meet model, data and machine here: everything left open is decided, and what does not fit together is said. */
+#include "cli/job.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/text.h"
+
+static enum status find_model(const char *name, const struct model **out) {
+    int count;
+    const struct model *all = model_all(&count);
+    *out = model_find(name);
+    if (*out) return STATUS_OK;
+    const char **names = MEM_ARRAY(const char *, count);
+    for (int i = 0; i < count; i++) names[i] = all[i].name;
+    const char *near = text_nearest(name, names, count);
+    char quoted[TEXT_QUOTED_BYTES], list[512] = "";
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
+    }
+    free(names);
+    if (near) return fail(STATUS_USAGE, "--model %s: no such model; did you mean %s?", text_quoted(name, quoted), near);
+    return fail(STATUS_USAGE, "--model %s: no such model\n  there are: %s", text_quoted(name, quoted), list);
+}
+
+/* Synthetic data follow the model: a model of tokens gets tokens. */
+static char *data_spec_for(const struct model *model, const char *spec) {
+    bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
+    if (!synthetic || model->input != MODEL_MASKED_TOKENS || strstr(spec, "kind=")) return mem_text(spec);
+    const char *rest = spec[9] == ':' ? spec + 10 : "";
+    return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
+}
+
+static enum status open_data(struct job *job) {
+    struct options *options = &job->options;
+    struct dataset_config config = {.image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
+                                    .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
+    job->data_spec = data_spec_for(job->config.model, options->data);
+    TRY(dataset_open(job->data_spec, &config, &job->dataset));
+    job->config.dataset = job->dataset;
+    bool images = dataset_field(job->dataset, "image") >= 0;
+    if (images != (job->config.model->input == MODEL_IMAGES))
+        return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s", job->config.model->name,
+                    images ? "tokens" : "images", options->data, images ? "images" : "tokens");
+    return STATUS_OK;
+}
+
+static enum status resolve_shape(struct job *job) {
+    struct options *options = &job->options;
+    const struct dataset *data = job->dataset;
+    struct model_config *shape = &job->config.shape;
+    if (!option_is_set(options, OPTION_classes)) options->classes = data->classes, option_resolve(options, OPTION_classes);
+    if (options->classes < data->classes)
+        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes", (long long)options->classes, options->data,
+                    (long long)data->classes);
+    *shape = (struct model_config){.classes = options->classes,
+                                   .vocabulary = data->vocab,
+                                   .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+                                   .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
+                                   .smoothing = (float)options->label_smoothing};
+    int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
+    if (image >= 0) {
+        const struct shape *pixels = &data->field[image].shape;
+        shape->channels = pixels->dim[0], shape->height = pixels->dim[1], shape->width = pixels->dim[2];
+    }
+    if (ids >= 0) {
+        shape->sequence = data->field[ids].shape.dim[0];
+        shape->predictions = data->field[dataset_field(data, "masked_positions")].shape.dim[0];
+    }
+    return STATUS_OK;
+}
+
+/* The family's defaults hold for the family's optimizer; another one has its own. */
+static void resolve_optimizer(struct job *job) {
+    struct options *options = &job->options;
+    const struct model *model = job->config.model;
+    if (!option_is_set(options, OPTION_optimizer)) options->optimizer = (char *)model->optimizer, option_resolve(options, OPTION_optimizer);
+    bool own = strcmp(options->optimizer, model->optimizer) == 0, sgd = strcmp(options->optimizer, "sgd") == 0;
+    bool adamw = strcmp(options->optimizer, "adamw") == 0;
+    if (!option_is_set(options, OPTION_lr)) options->lr = own ? model->lr : sgd ? 0.1 : 1e-3, option_resolve(options, OPTION_lr);
+    if (!option_is_set(options, OPTION_weight_decay))
+        options->weight_decay = own ? model->weight_decay : sgd ? 1e-4 : adamw ? 0.01 : 0, option_resolve(options, OPTION_weight_decay);
+    if (!option_is_set(options, OPTION_clip)) options->clip = own ? model->clip : adamw ? 1 : 0, option_resolve(options, OPTION_clip);
+    struct run_config *config = &job->config;
+    config->optimizer = optim_find(options->optimizer);
+    config->optim = (struct optim_config){.lr = options->lr, .momentum = options->momentum, .weight_decay = options->weight_decay,
+                                          .beta1 = options->beta1, .beta2 = options->beta2, .epsilon = options->eps,
+                                          .nesterov = options->nesterov};
+    config->clip = options->clip;
+    config->decay_bias = config->decay_norm = true;
+    for (int i = 0; i < options->no_decay.count; i++) {
+        if (strcmp(options->no_decay.item[i], "bias") == 0) config->decay_bias = false;
+        if (strcmp(options->no_decay.item[i], "norm") == 0) config->decay_norm = false;
+    }
+}
+
+static enum sum_order sum_of(const char *name) {
+    if (strcmp(name, "tree") == 0) return SUM_TREE;
+    return strcmp(name, "replicas-first") == 0 ? SUM_REPLICAS_FIRST : SUM_REPLICA;
+}
+
+static void resolve_batch(struct job *job) {
+    const struct options *options = &job->options;
+    bool dealt = option_is_set(options, OPTION_deal);
+    job->config.schedule = "single";
+    job->config.batch = options->batch;
+    job->config.replicas = dealt ? (int)options->deal.replicas : 1;
+    job->config.micro_batches = dealt ? (int)options->deal.micro_batches : (int)options->micro_batches;
+    job->config.sum = sum_of(options->sum);
+    job->config.drop_last = options->drop_last;
+}
+
+static void resolve_machine(struct job *job) {
+    struct options *options = &job->options;
+    if (!option_is_set(options, OPTION_threads)) options->threads = machine_cores("").usable, option_resolve(options, OPTION_threads);
+    job->config.threads = (int)options->threads;
+    job->config.device = options->device;
+    job->config.seed = (uint64_t)options->seed;
+    job->config.workers = (int)options->workers;
+}
+
+int64_t job_period_steps(const struct job *job, struct option_period period) {
+    return period.epochs > 0 ? period.epochs * job->plan->steps_per_epoch : period.steps;
+}
+
+/* Needs the plan's steps per epoch, so it comes after planning. */
+static void resolve_length(struct job *job) {
+    struct options *options = &job->options;
+    struct lr_config *lr = &job->plan->config.lr;
+    bool by_steps = option_is_set(options, OPTION_steps), by_epochs = option_is_set(options, OPTION_epochs);
+    int64_t total = by_epochs ? options->epochs * job->plan->steps_per_epoch : options->steps;
+    if (by_steps && options->steps < total) total = options->steps;
+    static const char *const names[] = {"const", "step", "cosine", "linear"};
+    int policy = 0;
+    while (strcmp(names[policy], options->lr_policy) != 0) policy++;
+    int64_t warmup = options->warmup.fraction > 0 ? (int64_t)llround(options->warmup.fraction * (double)total) : options->warmup.steps;
+    int64_t step_size = option_is_set(options, OPTION_lr_step) ? job_period_steps(job, options->lr_step) : total / 3;
+    *lr = (struct lr_config){.policy = (enum lr_policy)policy, .base = options->lr, .gamma = options->lr_gamma,
+                             .warmup_steps = warmup, .total_steps = total, .step_size = step_size};
+    job->config.lr = *lr;
+}
+
+static enum status make_plan(struct job *job) {
+    struct bytes text = {0};
+    const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
+    enum { PROGRAM_LIMIT = 64 << 20 };
+    if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
+    job->resident_before = mem_resident_bytes();
+    mem_reset_peak();
+    enum status status = plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
+    bytes_free(&text);
+    return status;
+}
+
+static enum status open_parts(struct job *job) {
+    TRY(find_model(job->options.model, &job->config.model));
+    TRY(open_data(job));
+    TRY(resolve_shape(job));
+    resolve_optimizer(job);
+    resolve_batch(job);
+    resolve_machine(job);
+    TRY(make_plan(job));
+    resolve_length(job);
+    return STATUS_OK;
+}
+
+enum status job_open(const struct options *options, struct job *out) {
+    struct job job = {.options = *options};
+    enum status status = open_parts(&job);
+    if (status == STATUS_OK)
+        *out = job;
+    else
+        job_close(&job);
+    return status;
+}
+
+void job_close(struct job *job) {
+    plan_free(&job->plan);
+    dataset_free(&job->dataset);
+    free(job->data_spec);
+    *job = (struct job){0};
+}
+
+double job_step_ns(const struct job *job) {
+    const struct plan *plan = job->plan;
+    const struct graph *graph = plan->micro[0].graph;
+    double sum = 0;
+    for (int i = 0; i < graph->node_count; i++) {
+        struct op_call call = graph_call(graph, &graph->nodes[i]);
+        if (graph->nodes[i].kernel) sum += plan->device->backend->cost_ns(plan->device, &call);
+    }
+    return sum * plan->config.replicas * plan->config.micro_batches;
+}
+
+/* The smallest division of the micro-batch that fits, or 0. */
+static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
+    int64_t per_replica = job->config.batch / job->config.replicas;
+    for (int64_t count = job->config.micro_batches + 1; count <= per_replica; count++) {
+        if (per_replica % count != 0) continue;
+        struct run_config config = job->config;
+        struct plan *plan;
+        config.micro_batches = (int)count;
+        if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
+        *bytes = plan_bytes(plan);
+        plan_free(&plan);
+        if (*bytes <= limit) return count;
+    }
+    return 0;
+}
+
+enum status job_check_memory(const struct job *job) {
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    int64_t limit = given ? job->options.memory_limit_bytes : machine_memory("").usable_bytes;
+    size_t need = plan_bytes(job->plan), fitting = 0;
+    if (limit <= 0 || need <= (size_t)limit) return STATUS_OK;
+    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES], largest[256];
+    placement_largest(&job->plan->micro[0].placement, largest, sizeof largest);
+    int64_t count = micro_batches_that_fit(job, (size_t)limit, &fitting);
+    char hint[128] = "no number of micro-batches would fit: a smaller model or --batch is needed";
+    if (count) snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count, text_size((int64_t)fitting, d));
+    return fail(STATUS_MEMORY, "the run would need %s, %s is %s (activations %s)\n  largest at the peak: %s\n  %s",
+                text_size((int64_t)need, a), given ? "--memory-limit" : "what is available", text_size(limit, b),
+                text_size((int64_t)job->plan->bill.activations, c), largest, hint);
+}

@@ -1,0 +1,32 @@
+/* From options to a run: what train and explain share. */
+#ifndef CLI_JOB_H
+#define CLI_JOB_H
+
+#include "base/file.h"
+#include "base/option.h"
+#include "exec/plan.h"
+
+struct job {
+    struct options options; /* with every default resolved; texts belong to the caller's options */
+    struct dataset *dataset;
+    struct run_config config;
+    struct plan *plan;
+    char *data_spec;
+    size_t resident_before; /* bytes of this process just before the plan was made; the peak is counted from there */
+};
+
+/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan. The caller closes the job; the
+ * options must outlive it. */
+enum status job_open(const struct options *options, struct job *out);
+void job_close(struct job *job);
+
+/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than the limit. */
+enum status job_check_memory(const struct job *job);
+
+/* Local. Predicted time of a step, by the backend's own estimate; ns. */
+double job_step_ns(const struct job *job);
+
+/* Local. A period in steps; 0 for never. */
+int64_t job_period_steps(const struct job *job, struct option_period period);
+
+#endif

@@ -1,0 +1,174 @@
+/* See watch.h. */
+#include "cli/watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/folder.h"
+
+enum { WATCH_MAX_TIMED = 4096 };
+
+static const char *const queue_names[] = {"compute"};
+
+static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns, int64_t end_ns) {
+    struct watch *watch = context;
+    bool micro = strchr(instr_operands((enum instr_op)instr->op), 'm') != NULL;
+    trace_record(watch->trace, &(struct trace_event){.name = instr_name((enum instr_op)instr->op),
+                                                     .category = "instruction",
+                                                     .begin_ns = begin_ns,
+                                                     .end_ns = end_ns,
+                                                     .step = step,
+                                                     .stage = instr->stage,
+                                                     .micro_batch = micro ? instr->micro : -1});
+}
+
+static void time_step(struct watch *watch, const struct step_result *result) {
+    const struct exec_times *times = &result->times;
+    if (watch->steps_seen <= WATCH_WARMUP_STEPS) return;
+    watch->step_ms[watch->timed_steps++ % WATCH_MAX_TIMED] = (double)times->total_ns * 1e-6;
+    watch->timed_samples += result->samples;
+    watch->timed.total_ns += times->total_ns;
+    watch->timed.data_ns += times->data_ns;
+    watch->timed.forward_ns += times->forward_ns;
+    watch->timed.backward_ns += times->backward_ns;
+    watch->timed.optimizer_ns += times->optimizer_ns;
+}
+
+static bool line_due(const struct watch *watch, const struct step_result *result) {
+    const struct plan *plan = watch->job->plan;
+    int64_t done = result->step + 1;
+    return watch->steps_seen == 1 || done % watch->log_every == 0 || done % plan->steps_per_epoch == 0 ||
+           done == plan->config.lr.total_steps;
+}
+
+static void on_step(void *context, const struct step_result *result) {
+    struct watch *watch = context;
+    if (watch->steps_seen++ == 0) watch->loss_first = result->loss;
+    watch->loss_last = result->loss;
+    watch->samples_since_line += result->samples;
+    time_step(watch, result);
+    int64_t now = clock_ns();
+    struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
+    row.loss = result->loss;
+    row.lr = result->lr;
+    row.grad_norm = result->grad_norm;
+    row.acc1 = result->acc1;
+    row.samples_per_s = (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
+    row.step_ms = (double)result->times.total_ns * 1e-6;
+    row.data_ms = (double)result->times.data_ns * 1e-6;
+    progress_step(watch->progress, &row);
+    if (!line_due(watch, result)) return;
+    enum status status = metrics_write(watch->metrics, &row);
+    if (watch->status == STATUS_OK) watch->status = status;
+    watch->last_line_ns = now;
+    watch->samples_since_line = 0;
+}
+
+static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
+    struct watch *watch = context;
+    int64_t per_epoch = watch->job->plan->steps_per_epoch;
+    struct metrics_row row = metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
+    row.loss = result->loss;
+    row.acc1 = result->acc1;
+    row.acc5 = result->acc5;
+    row.eval_ms = (double)result->ns * 1e-6;
+    enum status status = metrics_write(watch->metrics, &row);
+    if (watch->status == STATUS_OK) watch->status = status;
+    progress_eval(watch->progress, &row);
+    watch->last_line_ns = clock_ns(); /* an evaluation is not training time */
+    watch->samples_since_line = 0;
+}
+
+static enum status on_saving(void *context, int64_t steps) {
+    (void)steps;
+    struct watch *watch = context;
+    if (watch->status != STATUS_OK) return watch->status;
+    return metrics_sync(watch->metrics);
+}
+
+static enum status open_trace(struct watch *watch) {
+    const struct options *options = &watch->job->options;
+    bool named = option_is_set(options, OPTION_trace);
+    struct trace_config config = {.first_step = named ? options->trace.first : 0,
+                                  .last_step = named ? options->trace.last : -1,
+                                  .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
+                                  .queue_names = queue_names,
+                                  .queue_count = 1};
+    return trace_open(&config, &watch->trace);
+}
+
+enum status watch_open(const struct job *job, const char *folder, int64_t first_step, struct watch *out) {
+    const struct options *options = &job->options;
+    struct watch watch = {.job = job, .folder = folder, .log_every = options->log_every, .loss_first = NAN, .loss_last = NAN};
+    TRY(metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics));
+    enum status status = open_trace(&watch);
+    if (status != STATUS_OK) {
+        metrics_close(&watch.metrics);
+        return status;
+    }
+    watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    watch.progress = progress_open(&(struct progress_config){.first_step = first_step,
+                                                             .total_steps = job->plan->config.lr.total_steps,
+                                                             .steps_per_epoch = job->plan->steps_per_epoch,
+                                                             .log_every = options->log_every,
+                                                             .json = options->json,
+                                                             .quiet = options->quiet});
+    watch.last_line_ns = clock_ns();
+    *out = watch;
+    return STATUS_OK;
+}
+
+struct exec_observer watch_exec_observer(struct watch *watch) {
+    return (struct exec_observer){.context = watch, .instr = on_instr};
+}
+
+struct train_observer watch_train_observer(struct watch *watch) {
+    return (struct train_observer){.context = watch, .step = on_step, .evaluated = on_evaluated, .saving = on_saving};
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void fill_step_times(const struct watch *watch, struct summary *summary) {
+    int64_t count = watch->timed_steps < WATCH_MAX_TIMED ? watch->timed_steps : WATCH_MAX_TIMED;
+    if (count == 0) return;
+    qsort(watch->step_ms, (size_t)count, sizeof *watch->step_ms, by_value);
+    summary->step_ms.p50 = watch->step_ms[count / 2];
+    summary->step_ms.p90 = watch->step_ms[count * 9 / 10];
+    double per_step = 1e-6 / (double)watch->timed_steps;
+    summary->samples_per_s = (double)watch->timed_samples / ((double)watch->timed.total_ns * 1e-9);
+    summary->samples_per_s_rank = summary_reals_new(summary, 1);
+    summary->samples_per_s_rank.item[0] = summary->samples_per_s;
+    summary->time_ms.data = (double)watch->timed.data_ns * per_step;
+    summary->time_ms.forward = (double)watch->timed.forward_ns * per_step;
+    summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
+    summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
+    summary->time_ms.comm_exposed = summary->time_ms.comm_hidden = 0;
+    summary->time_ms.idle = summary->time_ms.data; /* one rank is idle only while it waits for data */
+    summary->bubble = summary->span_bubble = (double)watch->timed.data_ns / (double)watch->timed.total_ns;
+}
+
+void watch_summary(const struct watch *watch, struct summary *summary) {
+    fill_step_times(watch, summary);
+    summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
+    if (watch->steps_seen == 0) return;
+    summary->loss_first = watch->loss_first;
+    summary->loss_last = watch->loss_last;
+}
+
+enum status watch_close(struct watch *watch) {
+    char *path = folder_path(watch->folder, "trace.json");
+    progress_close(&watch->progress);
+    enum status status = trace_write(path, &watch->trace, 1);
+    enum status closed = metrics_close(&watch->metrics);
+    trace_free(&watch->trace);
+    free(watch->step_ms);
+    free(path);
+    if (watch->status != STATUS_OK) return watch->status;
+    return status != STATUS_OK ? status : closed;
+}
