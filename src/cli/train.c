@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/resume.h"
 #include "cli/watch.h"
 #include "exec/stop.h"
 #include "stretto.h"
@@ -239,11 +240,9 @@ static enum status run_session(struct session *session) {
     return status;
 }
 
-enum status train_run(const struct options *options) {
+static enum status train_with(const struct options *options) {
     struct session session = {.begin_ns = clock_ns()};
     summary_init(&session.summary);
-    stop_install();
-    log_quiet(options->quiet);
     TRY(job_open(options, &session.job));
     enum status status = run_session(&session);
     exec_free(&session.exec);
@@ -251,5 +250,17 @@ enum status train_run(const struct options *options) {
     summary_free(&session.summary);
     arena_free(&session.arena);
     free(session.folder);
+    return status;
+}
+
+enum status train_run(const struct options *options) {
+    struct options resumed;
+    bool found;
+    stop_install();
+    log_quiet(options->quiet);
+    TRY(resume_options(options, &resumed, &found));
+    if (!found) return train_with(options);
+    enum status status = train_with(&resumed);
+    options_free(&resumed);
     return status;
 }

@@ -1,0 +1,11 @@
+/* Options of a resumed run: those it was started with, and on top what is named now. */
+#ifndef CLI_RESUME_H
+#define CLI_RESUME_H
+
+#include "base/option.h"
+
+/* Local, blocking. Where `given` asks for --resume and its --out holds a config.yml, fills `out` from that file and then from what
+ * the user named in `given`, and *found is true; the caller frees `out`. Otherwise leaves both alone. */
+enum status resume_options(const struct options *given, struct options *out, bool *found);
+
+#endif
