@@ -1,45 +1,21 @@
 /* One row per call worth testing. Sizes are small but odd on purpose: channels that fill no vector,
- * single tokens, strides that leave a rest. A case of convolution that a backend may run by
- * Winograd's method says its looser tolerance. */
+ * single tokens, strides that leave a rest, 20 or 36 channels that need padding in blocks of 16. A
+ * convolution that a backend may run by Winograd's method says its looser tolerance. */
 #include "cases.h"
 
-#define DIMS(...)                                                                                  \
-    {                                                                                              \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                      \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define F(...)                                                                                     \
-    { DTYPE_F32, DIMS(__VA_ARGS__) }
-#define I(...)                                                                                     \
-    { DTYPE_I32, DIMS(__VA_ARGS__) }
-#define KEY(...)                                                                                   \
-    { DTYPE_I64, DIMS(__VA_ARGS__) }
-#define COUNTER                                                                                    \
-    {                                                                                              \
-        DTYPE_I64, {                                                                               \
-            0, {                                                                                   \
-                0                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define IN(...)                                                                                    \
-    .in = {__VA_ARGS__},                                                                           \
-    .in_count = sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type)
-
-#define CONV(s, p, d, g) .attrs.conv = {{s, s}, {p, p}, {d, d}, g}
-#define POOL(k, s, p) .attrs.pool = {{k, k}, {s, s}, {p, p}, false}
-#define ADAPT(h, w) .attrs.like = DIMS(h, w), .attrs.pool.adaptive = true
-#define NORM .attrs.norm = {1e-5f, 0.1f}
-#define ACT(name) .attrs.activation = ACTIVATION_##name
 #define RELU ACT(RELU), .kinks = true
-#define WINOGRAD .tolerance = 2e-4
+#define WINOGRAD .tolerance = 2e-4 /* its transforms cost digits */
 
 static const struct op_case cases[] = {
     /* convolution.c */
     {"conv 3x3", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 3, 9, 7), F(5, 3, 3, 3), F(5))},
-    {"conv 3x3 wide", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 32, 8, 8), F(32, 32, 3, 3)), WINOGRAD},
+    {"conv 3x3 wide", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(4, 32, 8, 8), F(32, 32, 3, 3)), WINOGRAD},
     {"conv 3x3 64", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 64, 6, 6), F(64, 64, 3, 3)), WINOGRAD},
+    {"conv 3x3 bias relu", OP_CONV2D, CONV(1, 1, 1, 1), RELU,
+     IN(F(2, 48, 11, 10), F(32, 48, 3, 3), F(32)), WINOGRAD},
+    {"conv 3x3 unpadded", OP_CONV2D, CONV(1, 0, 1, 1), IN(F(4, 32, 9, 10), F(32, 32, 3, 3), F(32)),
+     WINOGRAD},
+    {"conv 3x3 odd", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 20, 6, 6), F(36, 20, 3, 3), F(36))},
     {"conv 3x3 stride 2", OP_CONV2D, CONV(2, 1, 1, 1), IN(F(2, 16, 9, 9), F(33, 16, 3, 3))},
     {"conv 3x3 batch 1", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(1, 1, 5, 5), F(1, 1, 3, 3), F(1))},
     {"conv 1x1", OP_CONV2D, CONV(1, 0, 1, 1), IN(F(3, 17, 5, 5), F(9, 17, 1, 1))},
@@ -76,15 +52,20 @@ static const struct op_case cases[] = {
     /* norm.c */
     {"batch_norm", OP_BATCH_NORM, NORM, IN(F(4, 5, 3, 3), F(5), F(5)), .tolerance = 5e-5},
     {"batch_norm wide", OP_BATCH_NORM, NORM, IN(F(3, 32, 4, 5), F(32), F(32)), .tolerance = 5e-5},
+    {"batch_norm padded", OP_BATCH_NORM, NORM, IN(F(2, 36, 3, 3), F(36), F(36)), .tolerance = 5e-5},
     {"batch_norm flat", OP_BATCH_NORM, NORM, IN(F(6, 9), F(9), F(9)), .tolerance = 5e-5},
     {"batch_norm relu", OP_BATCH_NORM, NORM, RELU, IN(F(4, 16, 3, 3), F(16), F(16)),
      .tolerance = 5e-5},
     {"batch_norm relu odd", OP_BATCH_NORM, NORM, RELU, IN(F(3, 7, 2, 5), F(7), F(7)),
      .tolerance = 5e-5},
+    {"batch_norm relu padded", OP_BATCH_NORM, NORM, RELU, IN(F(3, 20, 3, 4), F(20), F(20)),
+     .tolerance = 5e-5},
     {"batch_norm_eval", OP_BATCH_NORM_EVAL, NORM, IN(F(2, 5, 3, 3), F(5), F(5), F(5), F(5)),
      .positive = 1u << 4},
     {"batch_norm_eval relu", OP_BATCH_NORM_EVAL, NORM, RELU,
      IN(F(2, 16, 3, 3), F(16), F(16), F(16), F(16)), .positive = 1u << 4},
+    {"batch_norm_eval padded", OP_BATCH_NORM_EVAL, NORM,
+     IN(F(2, 20, 3, 3), F(20), F(20), F(20), F(20)), .positive = 1u << 4},
     {"batch_norm_track", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(3, 6, 2, 2),
      IN(F(6), F(6), COUNTER, F(6), F(6)), .positive = 1u << 1 | 1u << 4},
     {"batch_norm_track two values", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(2, 3),
@@ -96,12 +77,15 @@ static const struct op_case cases[] = {
     /* activation.c */
     {"relu", OP_RELU, .kinks = true, IN(F(3, 17))},
     {"relu image", OP_RELU, .kinks = true, IN(F(2, 5, 3, 3))},
+    {"relu padded", OP_RELU, .kinks = true, IN(F(2, 20, 3, 3))},
     {"gelu", OP_GELU, IN(F(4, 33))},
     {"gelu_tanh", OP_GELU_TANH, IN(F(4, 33))},
+    {"gelu padded", OP_GELU, IN(F(2, 20, 3, 3))},
     {"tanh", OP_TANH, IN(F(4, 33)), .tolerance = 5e-5},
     {"dropout", OP_DROPOUT, .attrs.dropout = {0.3f, 5}, IN(F(3, 7, 9), KEY(3))},
     {"dropout none", OP_DROPOUT, .attrs.dropout = {0, 1}, IN(F(2, 5), KEY(2))},
     {"dropout image", OP_DROPOUT, .attrs.dropout = {0.5f, 2}, IN(F(2, 5, 3, 3), KEY(2))},
+    {"dropout padded", OP_DROPOUT, .attrs.dropout = {0.5f, 2}, IN(F(2, 20, 3, 3), KEY(2))},
 
     /* softmax.c */
     {"softmax", OP_SOFTMAX, IN(F(3, 4, 11))},
@@ -155,15 +139,19 @@ static const struct op_case cases[] = {
     {"max_pool", OP_MAX_POOL, POOL(2, 2, 0), .kinks = true, IN(F(2, 5, 7, 6))},
     {"max_pool stem", OP_MAX_POOL, POOL(3, 2, 1), .kinks = true, IN(F(2, 16, 9, 9))},
     {"max_pool overlap", OP_MAX_POOL, POOL(3, 1, 1), .kinks = true, IN(F(1, 3, 5, 4))},
+    {"max_pool padded channels", OP_MAX_POOL, POOL(2, 2, 0), .kinks = true, IN(F(2, 20, 6, 6))},
     {"avg_pool", OP_AVG_POOL, POOL(2, 2, 0), IN(F(2, 5, 7, 6))},
     {"avg_pool padded", OP_AVG_POOL, POOL(3, 2, 1), IN(F(2, 16, 8, 8))},
     {"avg_pool global", OP_AVG_POOL, ADAPT(1, 1), IN(F(3, 17, 4, 4))},
+    {"avg_pool global padded channels", OP_AVG_POOL, ADAPT(1, 1), IN(F(3, 20, 4, 4))},
     {"avg_pool adaptive", OP_AVG_POOL, ADAPT(3, 2), IN(F(2, 4, 7, 5))},
     {"avg_pool adaptive larger", OP_AVG_POOL, ADAPT(5, 4), IN(F(1, 2, 3, 4))},
 
     /* shape.c */
     {"add", OP_ADD, IN(F(3, 17), F(3, 17))},
     {"add image relu", OP_ADD, RELU, IN(F(2, 5, 3, 3), F(2, 5, 3, 3))},
+    {"add padded relu", OP_ADD, RELU, IN(F(2, 20, 3, 3), F(2, 20, 3, 3))},
+    {"add image broadcast", OP_ADD, IN(F(3, 20, 3, 3), F(1, 20, 3, 3))},
     {"add broadcast", OP_ADD, IN(F(4, 5, 6), F(1, 5, 6))},
     {"add broadcast tanh", OP_ADD, ACT(TANH), IN(F(3, 7), F(1, 7)), .tolerance = 5e-5},
     {"add batch 1", OP_ADD, RELU, IN(F(1, 7), F(1, 7))},
@@ -172,15 +160,18 @@ static const struct op_case cases[] = {
     {"concat 4", OP_CONCAT, .attrs.concat = {2},
      IN(F(2, 3, 1), F(2, 3, 2), F(2, 3, 3), F(2, 3, 4))},
     {"concat channels", OP_CONCAT, .attrs.concat = {1}, IN(F(2, 3, 4, 4), F(2, 16, 4, 4))},
+    {"concat padded channels", OP_CONCAT, .attrs.concat = {1}, IN(F(2, 20, 4, 4), F(2, 20, 4, 4))},
     {"concat batch", OP_CONCAT, .attrs.concat = {0}, IN(F(2, 3), F(1, 3), F(4, 3))},
     {"slice", OP_SLICE, .attrs.slice = {1, 1, 4}, IN(F(2, 6, 5))},
     {"slice class token", OP_SLICE, .attrs.slice = {1, 0, 1}, IN(F(3, 5, 8))},
     {"slice channels", OP_SLICE, .attrs.slice = {1, 3, 16}, IN(F(2, 19, 3, 3))},
+    {"slice padded channels", OP_SLICE, .attrs.slice = {1, 4, 20}, IN(F(2, 20, 3, 3))},
     {"slice batch", OP_SLICE, .attrs.slice = {0, 2, 3}, IN(F(4, 5))},
     {"expand", OP_EXPAND, .attrs.like = DIMS(4, 2, 3), IN(F(1, 2, 3))},
     {"reshape", OP_RESHAPE, .attrs.like = DIMS(2, 12), IN(F(2, 3, 4))},
     {"transpose", OP_TRANSPOSE, .attrs.transpose = {{0, 2, 1}}, IN(F(2, 5, 7))},
     {"transpose 4", OP_TRANSPOSE, .attrs.transpose = {{2, 0, 3, 1}}, IN(F(2, 3, 4, 5))},
+    {"transpose padded image", OP_TRANSPOSE, .attrs.transpose = {{0, 2, 3, 1}}, IN(F(2, 20, 3, 4))},
     {"transpose 5", OP_TRANSPOSE, .attrs.transpose = {{4, 1, 3, 0, 2}}, IN(F(2, 3, 2, 4, 3))},
     {"reorder", OP_REORDER, IN(F(2, 3, 4, 4))},
 };

@@ -18,6 +18,48 @@ struct op_case {
     double tolerance;  /* of a backend against ref, relative to the rms; 0 is the usual 2e-5 */
 };
 
+/* Words of the tables: types of inputs, and attributes that many rows have. */
+/* clang-format off: a table reads better by the line */
+#define DIMS(...)                                                                                  \
+    {                                                                                              \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                      \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define F(...)                                                                                     \
+    { DTYPE_F32, DIMS(__VA_ARGS__) }
+#define I(...)                                                                                     \
+    { DTYPE_I32, DIMS(__VA_ARGS__) }
+#define KEY(...)                                                                                   \
+    { DTYPE_I64, DIMS(__VA_ARGS__) }
+#define BYTE(...)                                                                                  \
+    { DTYPE_U8, DIMS(__VA_ARGS__) }
+#define SCALAR                                                                                     \
+    {                                                                                              \
+        DTYPE_F32, {                                                                               \
+            0, {                                                                                   \
+                0                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define COUNTER                                                                                    \
+    {                                                                                              \
+        DTYPE_I64, {                                                                               \
+            0, {                                                                                   \
+                0                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define IN(...)                                                                                    \
+    .in = {__VA_ARGS__},                                                                           \
+    .in_count = sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type)
+#define CONV(s, p, d, g) .attrs.conv = {{s, s}, {p, p}, {d, d}, g}
+#define POOL(k, s, p) .attrs.pool = {{k, k}, {s, s}, {p, p}, false}
+#define ADAPT(h, w) .attrs.like = DIMS(h, w), .attrs.pool.adaptive = true
+#define NORM .attrs.norm = {1e-5f, 0.1f}
+#define ACT(name) .attrs.activation = ACTIVATION_##name
+/* clang-format on */
+
 /* Local. All cases; owned by the callee. */
 const struct op_case *op_cases(int *count);
 

@@ -14,8 +14,9 @@
 #include "base/rng.h"
 #include "chain.h"
 
-enum { SAMPLES = 24 };
-static const double tolerance = 1e-3; /* of the gradient's rms */
+enum { SAMPLES = 24, SAMPLES_COSTLY = 4 };
+static const double costly_flops = 1e6; /* one evaluation of a case with fewer samples */
+static const double tolerance = 1e-3;   /* of the gradient's rms */
 
 /* The number that is differentiated: a loss times the seed, or the first output times the drawn
  * gradient. */
@@ -90,7 +91,8 @@ static void check_case(const struct op_case *of) {
         cr_assert(tensor_type_equal(&d->type, &of->in[i]), "%s: gradient %d has another type",
                   of->name, i);
         int64_t count = shape_count(&of->in[i].shape);
-        int samples = count < SAMPLES ? (int)count : SAMPLES;
+        int most = op_cost(&chain->calls[0].call).flops > costly_flops ? SAMPLES_COSTLY : SAMPLES;
+        int samples = count < most ? (int)count : most;
         int compared = check_input(chain, in, i, samples);
         cr_expect(2 * compared >= samples, "%s: input %d has %d smooth points of %d", of->name, i,
                   compared, samples);

@@ -5,35 +5,6 @@
 
 #include "cases.h"
 
-#define DIMS(...)                                                                                  \
-    {                                                                                              \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                      \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define F(...)                                                                                     \
-    { DTYPE_F32, DIMS(__VA_ARGS__) }
-#define I(...)                                                                                     \
-    { DTYPE_I32, DIMS(__VA_ARGS__) }
-#define KEY(...)                                                                                   \
-    { DTYPE_I64, DIMS(__VA_ARGS__) }
-#define BYTE(...)                                                                                  \
-    { DTYPE_U8, DIMS(__VA_ARGS__) }
-#define SCALAR                                                                                     \
-    {                                                                                              \
-        DTYPE_F32, {                                                                               \
-            0, {                                                                                   \
-                0                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define IN(...)                                                                                    \
-    .in = {__VA_ARGS__},                                                                           \
-    .in_count = sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type)
-#define CONV(s, p, d, g) .attrs.conv = {{s, s}, {p, p}, {d, d}, g}
-#define POOL(k, s, p) .attrs.pool = {{k, k}, {s, s}, {p, p}, false}
-#define NORM .attrs.norm = {1e-5f, 0.1f}
-
 /* A call that must not fit; `says` is part of the message. */
 struct misfit {
     const char *says;
@@ -87,7 +58,7 @@ static const struct misfit misfits[] = {
     {"batches is of type f32; i64", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(4, 3),
      IN(F(3), F(3), SCALAR, F(3), F(3))},
     {"more than one value per channel", OP_BATCH_NORM_TRACK, NORM, .attrs.like = DIMS(1, 3),
-     IN(F(3), F(3), {DTYPE_I64, {0, {0}}}, F(3), F(3))},
+     IN(F(3), F(3), COUNTER, F(3), F(3))},
     {"shift is [7]", OP_LAYER_NORM, NORM, IN(F(4, 8), F(8), F(7))},
     {"mean is [8]", OP_LAYER_NORM_BWD, NORM, IN(F(4, 8), F(4, 8), F(8), F(8), F(4))},
     {"1 are needed", OP_RELU, IN(F(4), F(4))},
