@@ -1,6 +1,7 @@
 /* Training through the library: an epoch of digits, its accuracy, and the weights in a file.
  *
- *     cc examples/train.c $(pkg-config --cflags --libs stretto) -o train && ./train model.safetensors */
+ *     cc examples/train.c $(pkg-config --cflags --libs stretto) -o train && ./train
+ * model.safetensors */
 #include <stdio.h>
 
 #include <stretto.h>
@@ -18,7 +19,8 @@ int main(int argc, char **argv) {
 
     struct stretto_eval eval;
     if (code == STRETTO_END) code = stretto_evaluate(run, &eval);
-    if (code == 0) printf("accuracy %.2f%% of %lld samples\n", eval.acc1 * 100, (long long)eval.samples);
+    if (code == 0)
+        printf("accuracy %.2f%% of %lld samples\n", eval.acc1 * 100, (long long)eval.samples);
     if (code == 0) code = stretto_save(run, argv[1]);
     stretto_close(&run);
     return code;

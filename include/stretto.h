@@ -4,14 +4,14 @@
  *
  *     const char *options[] = {"--model", "resnet8", "--data", "digits", "--seed", "1"};
  *     struct stretto_run *run;
- *     if (stretto_open(6, options, &run) != 0) return 1;            // the reason is on standard error
- *     struct stretto_step step;
- *     while (stretto_step(run, &step) == 0) printf("%g\n", step.loss);
+ *     if (stretto_open(6, options, &run) != 0) return 1;            // the reason is on standard
+ * error struct stretto_step step; while (stretto_step(run, &step) == 0) printf("%g\n", step.loss);
  *     stretto_save(run, "model.safetensors");
  *     stretto_close(&run);
  *
- * All calls are local and blocking; a run belongs to the thread that opened it. Functions return 0, or the exit code that the
- * command would end with (docs/usage.md), after saying why on standard error. */
+ * All calls are local and blocking; a run belongs to the thread that opened it. Functions return 0,
+ * or the exit code that the command would end with (docs/usage.md), after saying why on standard
+ * error. */
 #ifndef STRETTO_H
 #define STRETTO_H
 
@@ -37,8 +37,8 @@ STRETTO_API int stretto_main(int argc, char **argv);
 
 struct stretto_run;
 
-/* Plans a run and takes its memory; nothing is written to disk. The caller owns *run. Options about output and checkpoints have no
- * effect here. */
+/* Plans a run and takes its memory; nothing is written to disk. The caller owns *run. Options about
+ * output and checkpoints have no effect here. */
 STRETTO_API int stretto_open(int count, const char *const *options, struct stretto_run **run);
 /* Accepts NULL and a closed run; sets *run to NULL. */
 STRETTO_API void stretto_close(struct stretto_run **run);
@@ -65,11 +65,14 @@ struct stretto_eval {
 /* Evaluates on the whole test split. */
 STRETTO_API int stretto_evaluate(struct stretto_run *run, struct stretto_eval *eval);
 
-/* Parameters by name, as in the ecosystem's state dicts: elements of one (-1: no such name), a copy of its values in row major
- * order, and new values for it. `count` must be its number of elements. */
+/* Parameters by name, as in the ecosystem's state dicts: elements of one (-1: no such name), a copy
+ * of its values in row major order, and new values for it. `count` must be its number of elements.
+ */
 STRETTO_API int64_t stretto_param_count(const struct stretto_run *run, const char *name);
-STRETTO_API int stretto_param_get(const struct stretto_run *run, const char *name, float *values, int64_t count);
-STRETTO_API int stretto_param_set(struct stretto_run *run, const char *name, const float *values, int64_t count);
+STRETTO_API int stretto_param_get(const struct stretto_run *run, const char *name, float *values,
+                                  int64_t count);
+STRETTO_API int stretto_param_set(struct stretto_run *run, const char *name, const float *values,
+                                  int64_t count);
 
 /* Parameters and buffers to and from a safetensors file. */
 STRETTO_API int stretto_save(struct stretto_run *run, const char *path);

@@ -1,9 +1,10 @@
 /* Backends: who runs operations, where memory is, and in which layout.
  *
- * A backend is a const table. `ref` runs the reference kernels of src/op on plain layouts and is the template for new
- * ones; `cpu` overlays it with oneDNN; a GPU backend fills the same slots with real streams and events. Kernels are made
- * once, at plan time, from an op_call and the layouts its inputs already have; they say which layouts they want and which
- * they give, so the planner can put a REORDER where two do not meet. Running one allocates nothing. */
+ * A backend is a const table. `ref` runs the reference kernels of src/op on plain layouts and is
+ * the template for new ones; `cpu` overlays it with oneDNN; a GPU backend fills the same slots with
+ * real streams and events. Kernels are made once, at plan time, from an op_call and the layouts its
+ * inputs already have; they say which layouts they want and which they give, so the planner can put
+ * a REORDER where two do not meet. Running one allocates nothing. */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
 
@@ -15,13 +16,15 @@
 
 struct backend;
 
-/* An open device: one per rank (thread), not shared between threads. Backends extend it by embedding. */
+/* An open device: one per rank (thread), not shared between threads. Backends extend it by
+ * embedding. */
 struct device {
     const struct backend *backend;
     int index, threads;
 };
 
-/* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned by the device. */
+/* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned
+ * by the device. */
 struct layout {
     struct tensor_type type;
     size_t bytes;     /* physical, padding included */
@@ -37,7 +40,8 @@ struct kernel {
     const struct layout *in[OP_MAX_IN], *out[OP_MAX_OUT]; /* what it wants and gives */
 };
 
-/* An in-order queue of work and a point in it. On CPUs work is done when the call returns and both are trivial. */
+/* An in-order queue of work and a point in it. On CPUs work is done when the call returns and both
+ * are trivial. */
 struct stream;
 struct event;
 
@@ -57,16 +61,19 @@ struct backend {
     /* Local. The plain layout of a type. */
     const struct layout *(*plain)(struct device *device, const struct tensor_type *type);
 
-    /* Local. Makes a kernel. in[i] is the layout input i has, or NULL where the kernel may choose (parameters not placed
-     * yet). The choice follows from the call, the layouts and the machine, never from timing, so that bits repeat. */
+    /* Local. Makes a kernel. in[i] is the layout input i has, or NULL where the kernel may choose
+     * (parameters not placed yet). The choice follows from the call, the layouts and the machine,
+     * never from timing, so that bits repeat. */
     enum status (*kernel_create)(struct device *device, const struct op_call *call,
                                  const struct layout *const in[], struct kernel **out);
     void (*kernel_free)(struct kernel *kernel);
-    /* Local, asynchronous on the stream (NULL: the default one). `scratch` has the kernel's scratch_bytes. */
+    /* Local, asynchronous on the stream (NULL: the default one). `scratch` has the kernel's
+     * scratch_bytes. */
     void (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[], void *scratch,
                        struct stream *stream);
 
-    /* Local, blocking. Device memory (64-byte aligned, zeroed) and copies between it and the host. */
+    /* Local, blocking. Device memory (64-byte aligned, zeroed) and copies between it and the host.
+     */
     enum status (*memory_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*memory_free)(struct device *device, void *memory, size_t bytes);
     void (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
@@ -82,23 +89,28 @@ struct backend {
     void (*stream_wait_event)(struct stream *stream, struct event *event);
 };
 
-/* Local. The registered backends: by name (NULL when there is none), and the whole table, NULL terminated. */
+/* Local. The registered backends: by name (NULL when there is none), and the whole table, NULL
+ * terminated. */
 const struct backend *backend_find(const char *name);
 const struct backend *const *backend_all(void);
 
-/* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear the pointer. */
+/* Local. Thin wrappers: check, then dispatch. device_close and kernel_free accept NULL and clear
+ * the pointer. */
 enum status device_open(const char *backend, int index, int threads, struct device **out);
 void device_close(struct device **device);
-enum status kernel_create(struct device *device, const struct op_call *call, const struct layout *const in[],
-                          struct kernel **out);
+enum status kernel_create(struct device *device, const struct op_call *call,
+                          const struct layout *const in[], struct kernel **out);
 void kernel_free(struct kernel **kernel);
-static inline void kernel_run(struct kernel *kernel, void *const in[], void *const out[], void *scratch,
-                              struct stream *stream) {
+static inline void kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                              void *scratch, struct stream *stream) {
     kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
 }
 
-/* Local, blocking. Copies one tensor between host memory in plain order and device memory in `layout`. */
-enum status layout_to_plain(struct device *device, const struct layout *layout, const void *from, void *host);
-enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host, void *to);
+/* Local, blocking. Copies one tensor between host memory in plain order and device memory in
+ * `layout`. */
+enum status layout_to_plain(struct device *device, const struct layout *layout, const void *from,
+                            void *host);
+enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host,
+                              void *to);
 
 #endif

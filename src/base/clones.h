@@ -1,11 +1,12 @@
-/* VECTOR_CLONES before a function makes the compiler emit it for several vector widths and choose at load time. Without
- * contraction of multiply and add (-ffp-contract=off) an elementwise loop gives the same bits in all of them. Off under
- * sanitizers, whose start-up cannot run the choosing code. */
+/* VECTOR_CLONES before a function makes the compiler emit it for several vector widths and choose
+ * at load time. Without contraction of multiply and add (-ffp-contract=off) an elementwise loop
+ * gives the same bits in all of them. Off under sanitizers, whose start-up cannot run the choosing
+ * code. */
 #ifndef BASE_CLONES_H
 #define BASE_CLONES_H
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&            \
-    !defined(__SANITIZE_THREAD__) && !defined(STRETTO_SANITIZE)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(STRETTO_SANITIZE)
 #define VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTOR_CLONES

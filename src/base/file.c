@@ -1,5 +1,5 @@
-/* Whole-file reads and atomic writes. Errors carry the path, the offset where it matters, and the system's own
- * text. */
+/* Whole-file reads and atomic writes. Errors carry the path, the offset where it matters, and the
+ * system's own text. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -37,8 +37,8 @@ enum status file_read(const char *path, size_t limit, struct bytes *out) {
     if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
         status = fail(STATUS_DATA, "%s: not a regular file", path);
     else if ((size_t)info.st_size > limit)
-        status = fail(STATUS_DATA, "%s: %lld bytes, more than the %zu this kind of file may have", path,
-                      (long long)info.st_size, limit);
+        status = fail(STATUS_DATA, "%s: %lld bytes, more than the %zu this kind of file may have",
+                      path, (long long)info.st_size, limit);
     else
         status = read_stream(file, path, (size_t)info.st_size, out);
     fclose(file);
@@ -50,16 +50,19 @@ void bytes_free(struct bytes *bytes) {
     *bytes = (struct bytes){0};
 }
 
-/* Grows `out` by doubling up to `limit` while inflating; the last byte is kept for the terminating zero. */
-static enum status inflate_all(z_stream *stream, const char *name, size_t limit, struct bytes *out) {
+/* Grows `out` by doubling up to `limit` while inflating; the last byte is kept for the terminating
+ * zero. */
+static enum status inflate_all(z_stream *stream, const char *name, size_t limit,
+                               struct bytes *out) {
     size_t capacity = 0, used = 0;
     unsigned char *data = NULL;
     int code = Z_OK;
     while (code == Z_OK) {
         if (used > limit) {
             free(data);
-            return fail(STATUS_DATA, "%s: unpacks to more than the %zu bytes this kind of file may have",
-                        name, limit);
+            return fail(STATUS_DATA,
+                        "%s: unpacks to more than the %zu bytes this kind of file may have", name,
+                        limit);
         }
         data = mem_grow(data, &capacity, used + 65536, 1);
         stream->next_out = data + used;
@@ -137,8 +140,8 @@ enum status file_commit(struct file_writer *writer) {
     writer->stream = NULL;
     if (!what && rename(writer->temporary, writer->path) != 0) what = "rename failed", code = errno;
     if (what) {
-        enum status status = fail(STATUS_DATA, "%s: %s: %s\n  nothing was changed", writer->path, what,
-                                  strerror(code));
+        enum status status = fail(STATUS_DATA, "%s: %s: %s\n  nothing was changed", writer->path,
+                                  what, strerror(code));
         file_abandon(writer);
         return status;
     }
@@ -181,7 +184,8 @@ enum status folder_make(const char *path) {
         char kept = *cursor;
         *cursor = 0;
         struct stat info;
-        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
+        if (mkdir(copy, 0777) != 0 &&
+            (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
             status = fail(STATUS_DATA, "%s: cannot create folder: %s", copy, strerror(errno));
         *cursor = kept;
         if (!kept) break;
@@ -193,9 +197,12 @@ enum status folder_make(const char *path) {
 enum status folder_sync(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail(STATUS_DATA, "%s: cannot open folder: %s", path, strerror(errno));
-    int code = fsync(fd) == 0 || errno == EINVAL ? 0 : errno; /* EINVAL: the file system has no such thing */
+    int code = fsync(fd) == 0 || errno == EINVAL
+                   ? 0
+                   : errno; /* EINVAL: the file system has no such thing */
     close(fd);
-    return code ? fail(STATUS_DATA, "%s: fsync of the folder failed: %s", path, strerror(code)) : STATUS_OK;
+    return code ? fail(STATUS_DATA, "%s: fsync of the folder failed: %s", path, strerror(code))
+                : STATUS_OK;
 }
 
 enum status folder_remove(const char *path) {

@@ -14,18 +14,20 @@ struct bytes {
     size_t count;
 };
 
-/* Local, blocking. Reads a whole regular file of at most `limit` bytes; the caller frees with bytes_free. */
+/* Local, blocking. Reads a whole regular file of at most `limit` bytes; the caller frees with
+ * bytes_free. */
 enum status file_read(const char *path, size_t limit, struct bytes *out);
-/* Local, blocking. The same, through gunzip when the content starts with the gzip magic; `limit` bounds the
- * unpacked size. */
+/* Local, blocking. The same, through gunzip when the content starts with the gzip magic; `limit`
+ * bounds the unpacked size. */
 enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *out);
 /* Local. Unpacks a gzip stream held in memory; `name` is for messages. */
 enum status bytes_gunzip(const char *name, const unsigned char *packed, size_t count, size_t limit,
                          struct bytes *out);
 void bytes_free(struct bytes *bytes);
 
-/* Local, blocking. An atomic write: open a temporary neighbour, write, then file_commit (flush, fsync, rename,
- * fsync of the folder) or file_abandon (remove). After a failed commit nothing is left behind. */
+/* Local, blocking. An atomic write: open a temporary neighbour, write, then file_commit (flush,
+ * fsync, rename, fsync of the folder) or file_abandon (remove). After a failed commit nothing is
+ * left behind. */
 struct file_writer {
     FILE *stream;
     char *path, *temporary;
@@ -38,7 +40,8 @@ void file_abandon(struct file_writer *writer);
 /* Local, blocking. Writes a small text atomically. */
 enum status file_write_text(const char *path, const char *text);
 
-/* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below. */
+/* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below.
+ */
 bool file_exists(const char *path);
 enum status folder_make(const char *path);
 enum status folder_sync(const char *path);

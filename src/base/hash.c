@@ -1,4 +1,5 @@
-/* hash64 folds 8-byte words with a multiply-xorshift; the tail is zero padded and the length folded last. */
+/* hash64 folds 8-byte words with a multiply-xorshift; the tail is zero padded and the length folded
+ * last. */
 #include "base/hash.h"
 
 #include <string.h>

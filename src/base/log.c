@@ -74,8 +74,9 @@ void check_failed(const char *file, int line, const char *condition, const char 
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     sink.text = NULL;
-    fail(STATUS_BUG, "bug at %s:%d: %s does not hold: %s\n  please report this with the command line",
-         file, line, condition, text);
+    fail(STATUS_BUG,
+         "bug at %s:%d: %s does not hold: %s\n  please report this with the command line", file,
+         line, condition, text);
     fflush(NULL);
     _exit(status_exit_code(STATUS_BUG));
 }

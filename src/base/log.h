@@ -1,8 +1,8 @@
 /* Messages for people, on standard error, and the always-on CHECK.
  *
- * An error is at most three lines: what is wrong with which file, field or value; then a hint. Lines of a
- * message are separated by '\n' in the format; no trailing newline is needed. Messages are lower case and
- * carry the values themselves. */
+ * An error is at most three lines: what is wrong with which file, field or value; then a hint.
+ * Lines of a message are separated by '\n' in the format; no trailing newline is needed. Messages
+ * are lower case and carry the values themselves. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -12,7 +12,8 @@
 
 #include "base/status.h"
 
-/* Local. Logs "stretto: error: ..." and returns `status`, so that callers write `return fail(...)`. */
+/* Local. Logs "stretto: error: ..." and returns `status`, so that callers write `return fail(...)`.
+ */
 enum status fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Local. "stretto: warning: ..." and "stretto: ..."; log_note is silent after log_quiet(true). */
@@ -20,8 +21,9 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_quiet(bool quiet);
 
-/* Local. Sends every later message into `text` (cut at `size`, always terminated) instead of standard
- * error; NULL goes back. For tests and for fuzzers; not thread safe. The caller keeps `text` alive. */
+/* Local. Sends every later message into `text` (cut at `size`, always terminated) instead of
+ * standard error; NULL goes back. For tests and for fuzzers; not thread safe. The caller keeps
+ * `text` alive. */
 void log_capture(char *text, size_t size);
 
 /* Local. Called before each message is written: the progress display uses it to clear its line. */

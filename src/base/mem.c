@@ -60,8 +60,8 @@ enum status region_map(size_t bytes, const char *what, struct region *out) {
     if (rounded == 0) rounded = page;
     void *base = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return fail(STATUS_MEMORY, "out of memory: %zu bytes for %s were refused by the system", bytes,
-                    what);
+        return fail(STATUS_MEMORY, "out of memory: %zu bytes for %s were refused by the system",
+                    bytes, what);
     *out = (struct region){base, rounded};
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
-/* Memory. Small objects come from mem_new (never NULL: the process ends with exit code 5 when the system has
- * none left). Large, planned memory is a region: mapped, zeroed, page aligned, refused with a status. */
+/* Memory. Small objects come from mem_new (never NULL: the process ends with exit code 5 when the
+ * system has none left). Large, planned memory is a region: mapped, zeroed, page aligned, refused
+ * with a status. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
@@ -14,14 +15,16 @@ void *mem_new(size_t bytes);
 #define MEM_ARRAY(type, count) ((type *)mem_array((size_t)(count), sizeof(type)))
 void *mem_array(size_t count, size_t bytes);
 
-/* Local. Grows an array to hold at least `need` elements (doubling); returns the new array, old one dead. */
+/* Local. Grows an array to hold at least `need` elements (doubling); returns the new array, old one
+ * dead. */
 void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes);
 
 /* Local. A private copy of a string; the caller frees it. */
 char *mem_text(const char *text);
 char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Local. A region of zeroed memory, at least page aligned. region_free accepts NULL and zeroes the struct. */
+/* Local. A region of zeroed memory, at least page aligned. region_free accepts NULL and zeroes the
+ * struct. */
 struct region {
     void *base;
     size_t bytes;

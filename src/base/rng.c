@@ -1,6 +1,6 @@
-/* Philox 4x32-10 (Salmon et al. 2011) for keyed draws; MT19937 (Matsumoto and Nishimura 1998) for torch's
- * permutations. Normals use Box-Muller on two words of the element's own block, so that element i never
- * depends on element i-1. */
+/* Philox 4x32-10 (Salmon et al. 2011) for keyed draws; MT19937 (Matsumoto and Nishimura 1998) for
+ * torch's permutations. Normals use Box-Muller on two words of the element's own block, so that
+ * element i never depends on element i-1. */
 #include "base/rng.h"
 
 #include <math.h>

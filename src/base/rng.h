@@ -1,9 +1,9 @@
 /* Random numbers that depend on what they are for, never on who draws them.
  *
- * rng_key() folds any number of identifying words (seed, step, sample, place ...) into a 64-bit key;
- * rng_word() is a counter-based generator (Philox 4x32, 10 rounds) addressed by (key, index): any element can
- * be drawn alone, in any order, on any rank. struct mt19937 is the classic generator, kept only because
- * torch's permutations are made with it. */
+ * rng_key() folds any number of identifying words (seed, step, sample, place ...) into a 64-bit
+ * key; rng_word() is a counter-based generator (Philox 4x32, 10 rounds) addressed by (key, index):
+ * any element can be drawn alone, in any order, on any rank. struct mt19937 is the classic
+ * generator, kept only because torch's permutations are made with it. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 
@@ -17,7 +17,8 @@ uint64_t rng_key_text(uint64_t parent, const char *text);
 /* Local. Four random words for block `index` of stream `key`. */
 void rng_block(uint64_t key, uint64_t index, uint32_t out[4]);
 
-/* Local. Element `index` of stream `key`: 32 random bits; uniform in [0,1) with 24 bits; standard normal. */
+/* Local. Element `index` of stream `key`: 32 random bits; uniform in [0,1) with 24 bits; standard
+ * normal. */
 uint32_t rng_word(uint64_t key, uint64_t index);
 float rng_uniform(uint64_t key, uint64_t index);
 float rng_normal(uint64_t key, uint64_t index);

@@ -1,7 +1,8 @@
 /* One status type for the whole project.
  *
  * Functions that can fail return `enum status`; outputs come last and are written on success only.
- * Whoever first knows the cause logs it once, through fail() in base/log.h; callers pass it on with TRY(). */
+ * Whoever first knows the cause logs it once, through fail() in base/log.h; callers pass it on with
+ * TRY(). */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
@@ -11,8 +12,8 @@ enum status {
 #undef STATUS
 };
 
-/* Local. The documented process exit code of a status. STATUS_STOPPED has none of its own: the command
- * turns it into 128 + signal. */
+/* Local. The documented process exit code of a status. STATUS_STOPPED has none of its own: the
+ * command turns it into 128 + signal. */
 int status_exit_code(enum status status);
 
 /* Local. A short static text, never NULL. */

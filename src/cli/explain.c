@@ -21,8 +21,9 @@ enum { BILL_ROWS = 7 };
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
     const struct bill_row all[BILL_ROWS] = {
-        {"parameters", bill->params},       {"gradients", bill->gradients}, {"optimizer", bill->state},
-        {"buffers", bill->buffers},         {"activations", bill->activations}, {"scratch", bill->scratch},
+        {"parameters", bill->params},       {"gradients", bill->gradients},
+        {"optimizer", bill->state},         {"buffers", bill->buffers},
+        {"activations", bill->activations}, {"scratch", bill->scratch},
         {"loader", bill->loader},
     };
     memcpy(rows, all, sizeof all);
@@ -33,19 +34,20 @@ static void print_model(const struct job *job, FILE *out) {
     const struct graph *graph = plan->micro[0].graph;
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    fprintf(out, "model      %s, %lld parameters in %d tensors, %d blocks\n", plan->config.model->name,
-            (long long)graph_param_elements(graph), graph->param_count, graph->block + 1);
-    fprintf(out, "data       %s, %lld to train on, %lld to test on, %lld steps an epoch\n", plan->config.dataset->spec,
-            (long long)plan->config.dataset->count[SPLIT_TRAIN], (long long)plan->config.dataset->count[SPLIT_TEST],
-            (long long)plan->steps_per_epoch);
+    fprintf(out, "model      %s, %lld parameters in %d tensors, %d blocks\n",
+            plan->config.model->name, (long long)graph_param_elements(graph), graph->param_count,
+            graph->block + 1);
+    fprintf(out, "data       %s, %lld to train on, %lld to test on, %lld steps an epoch\n",
+            plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
+            (long long)plan->config.dataset->count[SPLIT_TEST], (long long)plan->steps_per_epoch);
     fprintf(out, "device     %s, %d thread(s)\n", device, plan->config.threads);
 }
 
 static void print_batch(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
     long long micro = (long long)config->batch / config->replicas / config->micro_batches;
-    fprintf(out, "batch      %lld = %d replica(s) x %d micro-batch(es) x %lld samples", (long long)config->batch,
-            config->replicas, config->micro_batches, micro);
+    fprintf(out, "batch      %lld = %d replica(s) x %d micro-batch(es) x %lld samples",
+            (long long)config->batch, config->replicas, config->micro_batches, micro);
     if (plan->last_samples) {
         int64_t total = 0, count = (int64_t)config->replicas * config->micro_batches;
         for (int64_t g = 0; g < count; g++) total += plan->last_samples[g];
@@ -56,8 +58,9 @@ static void print_batch(const struct plan *plan, FILE *out) {
 
 static void print_training(const struct job *job, FILE *out) {
     const struct run_config *config = &job->plan->config;
-    fprintf(out, "training   %s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %g\n", config->optimizer->name,
-            config->optim.lr, job->options.lr_policy, (long long)config->lr.warmup_steps, (long long)config->lr.total_steps,
+    fprintf(out, "training   %s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %g\n",
+            config->optimizer->name, config->optim.lr, job->options.lr_policy,
+            (long long)config->lr.warmup_steps, (long long)config->lr.total_steps,
             config->optim.weight_decay, config->clip);
 }
 
@@ -68,7 +71,8 @@ static void print_program(const struct plan *plan, FILE *out) {
     int shown = 0;
     for (int i = 0; i < body->count && shown < 12; i++, shown++)
         fprintf(out, " %s", instr_name((enum instr_op)body->items[i].op));
-    fprintf(out, "%s; %d slot(s), %d gradient buffer(s)\n", body->count > shown ? " ..." : "", plan->slots, plan->grads);
+    fprintf(out, "%s; %d slot(s), %d gradient buffer(s)\n", body->count > shown ? " ..." : "",
+            plan->slots, plan->grads);
 }
 
 static void print_memory(const struct plan *plan, FILE *out) {
@@ -76,7 +80,9 @@ static void print_memory(const struct plan *plan, FILE *out) {
     char size[TEXT_BYTES];
     bill_rows(plan, rows);
     fprintf(out, "memory     %s predicted peak:", text_size((int64_t)plan_bytes(plan), size));
-    for (int i = 0; i < BILL_ROWS; i++) fprintf(out, "%s %s %s", i ? "," : "", rows[i].name, text_size((int64_t)rows[i].bytes, size));
+    for (int i = 0; i < BILL_ROWS; i++)
+        fprintf(out, "%s %s %s", i ? "," : "", rows[i].name,
+                text_size((int64_t)rows[i].bytes, size));
     fprintf(out, "\n");
 }
 
@@ -86,10 +92,10 @@ static void print_work(const struct job *job, FILE *out) {
     int reorders = 0;
     for (int i = 0; i < graph->node_count; i++) reorders += graph->nodes[i].op == OP_REORDER;
     char step[TEXT_BYTES];
-    fprintf(out, "work       %d forward and %d backward nodes a micro-batch, %d of them reorders\n", graph->forward_count,
-            graph->node_count - graph->forward_count, reorders);
-    fprintf(out, "time       %.3f GFLOP a step, about %s by the backend's estimate\n", plan_step_flops(plan) * 1e-9,
-            text_duration(job_step_ns(job) * 1e-9, step));
+    fprintf(out, "work       %d forward and %d backward nodes a micro-batch, %d of them reorders\n",
+            graph->forward_count, graph->node_count - graph->forward_count, reorders);
+    fprintf(out, "time       %.3f GFLOP a step, about %s by the backend's estimate\n",
+            plan_step_flops(plan) * 1e-9, text_duration(job_step_ns(job) * 1e-9, step));
 }
 
 void explain_print(const struct job *job, FILE *out) {
@@ -107,14 +113,17 @@ void explain_print_json(const struct job *job, FILE *out) {
     struct bill_row rows[BILL_ROWS];
     bill_rows(plan, rows);
     json_t *bill = json_object();
-    for (int i = 0; i < BILL_ROWS; i++) json_object_set_new(bill, rows[i].name, json_integer((json_int_t)rows[i].bytes));
+    for (int i = 0; i < BILL_ROWS; i++)
+        json_object_set_new(bill, rows[i].name, json_integer((json_int_t)rows[i].bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:I, s:o}", "model", config->model->name, "data",
-        config->dataset->spec, "params", (json_int_t)graph_param_elements(plan->micro[0].graph), "batch",
-        (json_int_t)config->batch, "replicas", config->replicas, "micro_batches", config->micro_batches, "steps",
-        (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch, "instructions",
-        plan->program->rank[0].list[LIST_BODY].count, "step_flops", plan_step_flops(plan), "predicted_step_ms",
-        job_step_ns(job) * 1e-6, "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "memory", bill);
+        "{s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:I, s:o}", "model",
+        config->model->name, "data", config->dataset->spec, "params",
+        (json_int_t)graph_param_elements(plan->micro[0].graph), "batch", (json_int_t)config->batch,
+        "replicas", config->replicas, "micro_batches", config->micro_batches, "steps",
+        (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
+        "instructions", plan->program->rank[0].list[LIST_BODY].count, "step_flops",
+        plan_step_flops(plan), "predicted_step_ms", job_step_ns(job) * 1e-6, "predicted_peak_bytes",
+        (json_int_t)plan_bytes(plan), "memory", bill);
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
     free(text);
@@ -124,10 +133,12 @@ void explain_print_json(const struct job *job, FILE *out) {
 enum status explain_save_program(const struct plan *plan, const char *path) {
     FILE *file = fopen(path, "wx");
     if (!file)
-        return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA, "%s: cannot write the program: %s", path, strerror(errno));
+        return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA,
+                    "%s: cannot write the program: %s", path, strerror(errno));
     program_print(plan->program, file);
     bool bad = ferror(file);
-    if (fclose(file) != 0 || bad) return fail(STATUS_DATA, "%s: write failed: %s", path, strerror(errno));
+    if (fclose(file) != 0 || bad)
+        return fail(STATUS_DATA, "%s: write failed: %s", path, strerror(errno));
     return STATUS_OK;
 }
 
@@ -139,7 +150,8 @@ static void show_part(const struct job *job, const char *part) {
     if (strcmp(part, "graph") == 0) graph_print(main->graph, stdout);
     if (strcmp(part, "program") == 0) program_print(job->plan->program, stdout);
     if (strcmp(part, "memory") != 0) return;
-    printf("  arena of a micro-batch %s; most bytes alive at once %s\n", text_size((int64_t)main->placement.bytes, arena),
+    printf("  arena of a micro-batch %s; most bytes alive at once %s\n",
+           text_size((int64_t)main->placement.bytes, arena),
            text_size((int64_t)main->placement.live_bytes, live));
     placement_print(&main->placement, stdout, MEMORY_LINES);
 }

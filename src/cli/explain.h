@@ -6,7 +6,8 @@
 
 #include "cli/job.h"
 
-/* Local. What train prints before it starts and explain prints altogether, without the parts of --show. */
+/* Local. What train prints before it starts and explain prints altogether, without the parts of
+ * --show. */
 void explain_print(const struct job *job, FILE *out);
 /* Local. The same facts as one JSON object. */
 void explain_print_json(const struct job *job, FILE *out);

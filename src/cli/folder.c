@@ -13,8 +13,9 @@
 #include "base/mem.h"
 
 /* Everything a run writes; event files are found by their prefix. */
-static const char *const run_files[] = {"config.yml", "summary.json", "metrics.jsonl", "program.txt", "trace.json",
-                                        "model.safetensors", "report.html", "checkpoints"};
+static const char *const run_files[] = {"config.yml",  "summary.json", "metrics.jsonl",
+                                        "program.txt", "trace.json",   "model.safetensors",
+                                        "report.html", "checkpoints"};
 static const char event_prefix[] = "events.out.tfevents.";
 
 char *folder_path(const char *folder, const char *name) {
@@ -78,13 +79,17 @@ static char *default_folder(const struct options *options) {
 
 enum status folder_open(const struct options *options, char **out) {
     bool named = option_is_set(options, OPTION_out);
-    if (options->resume && !named) return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
-    if (options->resume && options->overwrite) return fail(STATUS_USAGE, "--resume and --overwrite contradict each other");
+    if (options->resume && !named)
+        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
+    if (options->resume && options->overwrite)
+        return fail(STATUS_USAGE, "--resume and --overwrite contradict each other");
     char *folder = named ? mem_text(options->out) : default_folder(options);
     enum status status = folder_make(folder);
     if (status == STATUS_OK && holds_run(folder) && !options->resume) {
         status = options->overwrite ? remove_run(folder)
-                                    : fail(STATUS_USAGE, "--out %s holds a run already\n  --resume goes on with it, --overwrite starts anew",
+                                    : fail(STATUS_USAGE,
+                                           "--out %s holds a run already\n  --resume goes on with "
+                                           "it, --overwrite starts anew",
                                            folder);
     }
     if (status == STATUS_OK) status = try_write(folder);

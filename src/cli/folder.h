@@ -4,9 +4,10 @@
 
 #include "base/option.h"
 
-/* Local, blocking. Makes the folder ready and gives its path (the caller frees it): runs/MODEL-DATE-TIME where --out is not given.
- * A folder that holds a run is refused (STATUS_USAGE) without --resume or --overwrite; --overwrite removes what a run writes and
- * nothing else. Tries a write, so that a full disk or a read-only place is known before training. */
+/* Local, blocking. Makes the folder ready and gives its path (the caller frees it):
+ * runs/MODEL-DATE-TIME where --out is not given. A folder that holds a run is refused
+ * (STATUS_USAGE) without --resume or --overwrite; --overwrite removes what a run writes and nothing
+ * else. Tries a write, so that a full disk or a read-only place is known before training. */
 enum status folder_open(const struct options *options, char **out);
 
 /* Local. FOLDER/NAME; the caller frees it. */

@@ -1,4 +1,5 @@
-/* Options meet model, data and machine here: everything left open is decided, and what does not fit together is said. */
+/* Options meet model, data and machine here: everything left open is decided, and what does not fit
+ * together is said. */
 #include "cli/job.h"
 
 #include <math.h>
@@ -23,22 +24,27 @@ static enum status find_model(const char *name, const struct model **out) {
         snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
     }
     free(names);
-    if (near) return fail(STATUS_USAGE, "--model %s: no such model; did you mean %s?", text_quoted(name, quoted), near);
-    return fail(STATUS_USAGE, "--model %s: no such model\n  there are: %s", text_quoted(name, quoted), list);
+    if (near)
+        return fail(STATUS_USAGE, "--model %s: no such model; did you mean %s?",
+                    text_quoted(name, quoted), near);
+    return fail(STATUS_USAGE, "--model %s: no such model\n  there are: %s",
+                text_quoted(name, quoted), list);
 }
 
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input != MODEL_MASKED_TOKENS || strstr(spec, "kind=")) return mem_text(spec);
+    if (!synthetic || model->input != MODEL_MASKED_TOKENS || strstr(spec, "kind="))
+        return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
     return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
 }
 
 static enum status open_data(struct job *job) {
     struct options *options = &job->options;
-    struct dataset_config config = {.image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
-                                    .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
+    struct dataset_config config = {
+        .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
+        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
     job->data_spec = data_spec_for(job->config.model, options->data);
     TRY(dataset_open(job->data_spec, &config, &job->dataset));
     job->config.dataset = job->dataset;
@@ -53,19 +59,22 @@ static enum status resolve_shape(struct job *job) {
     struct options *options = &job->options;
     const struct dataset *data = job->dataset;
     struct model_config *shape = &job->config.shape;
-    if (!option_is_set(options, OPTION_classes)) options->classes = data->classes, option_resolve(options, OPTION_classes);
+    if (!option_is_set(options, OPTION_classes))
+        options->classes = data->classes, option_resolve(options, OPTION_classes);
     if (options->classes < data->classes)
-        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes", (long long)options->classes, options->data,
-                    (long long)data->classes);
-    *shape = (struct model_config){.classes = options->classes,
-                                   .vocabulary = data->vocab,
-                                   .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
-                                   .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
-                                   .smoothing = (float)options->label_smoothing};
+        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes",
+                    (long long)options->classes, options->data, (long long)data->classes);
+    *shape = (struct model_config){
+        .classes = options->classes,
+        .vocabulary = data->vocab,
+        .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
+        .smoothing = (float)options->label_smoothing};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
     if (image >= 0) {
         const struct shape *pixels = &data->field[image].shape;
-        shape->channels = pixels->dim[0], shape->height = pixels->dim[1], shape->width = pixels->dim[2];
+        shape->channels = pixels->dim[0], shape->height = pixels->dim[1],
+        shape->width = pixels->dim[2];
     }
     if (ids >= 0) {
         shape->sequence = data->field[ids].shape.dim[0];
@@ -78,17 +87,29 @@ static enum status resolve_shape(struct job *job) {
 static void resolve_optimizer(struct job *job) {
     struct options *options = &job->options;
     const struct model *model = job->config.model;
-    if (!option_is_set(options, OPTION_optimizer)) options->optimizer = (char *)model->optimizer, option_resolve(options, OPTION_optimizer);
-    bool own = strcmp(options->optimizer, model->optimizer) == 0, sgd = strcmp(options->optimizer, "sgd") == 0;
+    if (!option_is_set(options, OPTION_optimizer))
+        options->optimizer = (char *)model->optimizer, option_resolve(options, OPTION_optimizer);
+    bool own = strcmp(options->optimizer, model->optimizer) == 0,
+         sgd = strcmp(options->optimizer, "sgd") == 0;
     bool adamw = strcmp(options->optimizer, "adamw") == 0;
-    if (!option_is_set(options, OPTION_lr)) options->lr = own ? model->lr : sgd ? 0.1 : 1e-3, option_resolve(options, OPTION_lr);
+    if (!option_is_set(options, OPTION_lr))
+        options->lr = own ? model->lr : sgd ? 0.1 : 1e-3, option_resolve(options, OPTION_lr);
     if (!option_is_set(options, OPTION_weight_decay))
-        options->weight_decay = own ? model->weight_decay : sgd ? 1e-4 : adamw ? 0.01 : 0, option_resolve(options, OPTION_weight_decay);
-    if (!option_is_set(options, OPTION_clip)) options->clip = own ? model->clip : adamw ? 1 : 0, option_resolve(options, OPTION_clip);
+        options->weight_decay = own     ? model->weight_decay
+                                : sgd   ? 1e-4
+                                : adamw ? 0.01
+                                        : 0,
+        option_resolve(options, OPTION_weight_decay);
+    if (!option_is_set(options, OPTION_clip))
+        options->clip = own ? model->clip : adamw ? 1 : 0, option_resolve(options, OPTION_clip);
     struct run_config *config = &job->config;
     config->optimizer = optim_find(options->optimizer);
-    config->optim = (struct optim_config){.lr = options->lr, .momentum = options->momentum, .weight_decay = options->weight_decay,
-                                          .beta1 = options->beta1, .beta2 = options->beta2, .epsilon = options->eps,
+    config->optim = (struct optim_config){.lr = options->lr,
+                                          .momentum = options->momentum,
+                                          .weight_decay = options->weight_decay,
+                                          .beta1 = options->beta1,
+                                          .beta2 = options->beta2,
+                                          .epsilon = options->eps,
                                           .nesterov = options->nesterov};
     config->clip = options->clip;
     config->decay_bias = config->decay_norm = true;
@@ -109,14 +130,16 @@ static void resolve_batch(struct job *job) {
     job->config.schedule = "single";
     job->config.batch = options->batch;
     job->config.replicas = dealt ? (int)options->deal.replicas : 1;
-    job->config.micro_batches = dealt ? (int)options->deal.micro_batches : (int)options->micro_batches;
+    job->config.micro_batches =
+        dealt ? (int)options->deal.micro_batches : (int)options->micro_batches;
     job->config.sum = sum_of(options->sum);
     job->config.drop_last = options->drop_last;
 }
 
 static void resolve_machine(struct job *job) {
     struct options *options = &job->options;
-    if (!option_is_set(options, OPTION_threads)) options->threads = machine_cores("").usable, option_resolve(options, OPTION_threads);
+    if (!option_is_set(options, OPTION_threads))
+        options->threads = machine_cores("").usable, option_resolve(options, OPTION_threads);
     job->config.threads = (int)options->threads;
     job->config.device = options->device;
     job->config.seed = (uint64_t)options->seed;
@@ -131,16 +154,25 @@ int64_t job_period_steps(const struct job *job, struct option_period period) {
 static void resolve_length(struct job *job) {
     struct options *options = &job->options;
     struct lr_config *lr = &job->plan->config.lr;
-    bool by_steps = option_is_set(options, OPTION_steps), by_epochs = option_is_set(options, OPTION_epochs);
+    bool by_steps = option_is_set(options, OPTION_steps),
+         by_epochs = option_is_set(options, OPTION_epochs);
     int64_t total = by_epochs ? options->epochs * job->plan->steps_per_epoch : options->steps;
     if (by_steps && options->steps < total) total = options->steps;
     static const char *const names[] = {"const", "step", "cosine", "linear"};
     int policy = 0;
     while (strcmp(names[policy], options->lr_policy) != 0) policy++;
-    int64_t warmup = options->warmup.fraction > 0 ? (int64_t)llround(options->warmup.fraction * (double)total) : options->warmup.steps;
-    int64_t step_size = option_is_set(options, OPTION_lr_step) ? job_period_steps(job, options->lr_step) : total / 3;
-    *lr = (struct lr_config){.policy = (enum lr_policy)policy, .base = options->lr, .gamma = options->lr_gamma,
-                             .warmup_steps = warmup, .total_steps = total, .step_size = step_size};
+    int64_t warmup = options->warmup.fraction > 0
+                         ? (int64_t)llround(options->warmup.fraction * (double)total)
+                         : options->warmup.steps;
+    int64_t step_size = option_is_set(options, OPTION_lr_step)
+                            ? job_period_steps(job, options->lr_step)
+                            : total / 3;
+    *lr = (struct lr_config){.policy = (enum lr_policy)policy,
+                             .base = options->lr,
+                             .gamma = options->lr_gamma,
+                             .warmup_steps = warmup,
+                             .total_steps = total,
+                             .step_size = step_size};
     job->config.lr = *lr;
 }
 
@@ -151,7 +183,8 @@ static enum status make_plan(struct job *job) {
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     job->resident_before = mem_resident_bytes();
     mem_reset_peak();
-    enum status status = plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
+    enum status status =
+        plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
     bytes_free(&text);
     return status;
 }
@@ -221,8 +254,12 @@ enum status job_check_memory(const struct job *job) {
     placement_largest(&job->plan->micro[0].placement, largest, sizeof largest);
     int64_t count = micro_batches_that_fit(job, (size_t)limit, &fitting);
     char hint[128] = "no number of micro-batches would fit: a smaller model or --batch is needed";
-    if (count) snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count, text_size((int64_t)fitting, d));
-    return fail(STATUS_MEMORY, "the run would need %s, %s is %s (activations %s)\n  largest at the peak: %s\n  %s",
-                text_size((int64_t)need, a), given ? "--memory-limit" : "what is available", text_size(limit, b),
-                text_size((int64_t)job->plan->bill.activations, c), largest, hint);
+    if (count)
+        snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
+                 text_size((int64_t)fitting, d));
+    return fail(STATUS_MEMORY,
+                "the run would need %s, %s is %s (activations %s)\n  largest at the peak: %s\n  %s",
+                text_size((int64_t)need, a), given ? "--memory-limit" : "what is available",
+                text_size(limit, b), text_size((int64_t)job->plan->bill.activations, c), largest,
+                hint);
 }

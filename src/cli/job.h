@@ -12,15 +12,17 @@ struct job {
     struct run_config config;
     struct plan *plan;
     char *data_spec;
-    size_t resident_before; /* bytes of this process just before the plan was made; the peak is counted from there */
+    size_t resident_before; /* bytes of this process just before the plan was made; the peak is
+                               counted from there */
 };
 
-/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan. The caller closes the job; the
- * options must outlive it. */
+/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan. The
+ * caller closes the job; the options must outlive it. */
 enum status job_open(const struct options *options, struct job *out);
 void job_close(struct job *job);
 
-/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than the limit. */
+/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than
+ * the limit. */
 enum status job_check_memory(const struct job *job);
 
 /* Local. Predicted time of a step, by the backend's own estimate; ns. */

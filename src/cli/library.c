@@ -81,7 +81,8 @@ int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
     struct eval_result result;
     enum status status = exec_evaluate(run->exec, &result);
     if (status != STATUS_OK) return status_exit_code(status);
-    *out = (struct stretto_eval){.samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
+    *out = (struct stretto_eval){
+        .samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
     return 0;
 }
 
@@ -98,15 +99,18 @@ int64_t stretto_param_count(const struct stretto_run *run, const char *name) {
     return param < 0 ? -1 : shape_count(&exec_store(run->exec)->params[param].type.shape);
 }
 
-static enum status check_param(const struct stretto_run *run, const char *name, int64_t count, int *out) {
+static enum status check_param(const struct stretto_run *run, const char *name, int64_t count,
+                               int *out) {
     *out = find_param(run, name);
     if (*out < 0) return fail(STATUS_USAGE, "the model has no parameter \"%s\"", name);
     int64_t have = stretto_param_count(run, name);
     if (have == count) return STATUS_OK;
-    return fail(STATUS_USAGE, "parameter %s has %lld elements, %lld were given", name, (long long)have, (long long)count);
+    return fail(STATUS_USAGE, "parameter %s has %lld elements, %lld were given", name,
+                (long long)have, (long long)count);
 }
 
-int stretto_param_get(const struct stretto_run *run, const char *name, float *values, int64_t count) {
+int stretto_param_get(const struct stretto_run *run, const char *name, float *values,
+                      int64_t count) {
     int param;
     const struct store *store = exec_store(run->exec);
     enum status status = check_param(run, name, count, &param);
@@ -114,7 +118,8 @@ int stretto_param_get(const struct stretto_run *run, const char *name, float *va
     return status_exit_code(status);
 }
 
-int stretto_param_set(struct stretto_run *run, const char *name, const float *values, int64_t count) {
+int stretto_param_set(struct stretto_run *run, const char *name, const float *values,
+                      int64_t count) {
     int param;
     struct store *store = exec_store(run->exec);
     enum status status = check_param(run, name, count, &param);

@@ -1,4 +1,5 @@
-/* See resume.h. A run is resumed by naming its folder alone: repeating every option by hand is how runs diverge. */
+/* See resume.h. A run is resumed by naming its folder alone: repeating every option by hand is how
+ * runs diverge. */
 #include "cli/resume.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@ static enum status apply_given(const struct options *given, struct options *out)
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (!option_is_given(given, (enum option_id)id)) continue;
         char *text = option_text(given, (enum option_id)id);
-        enum status status = option_set(out, (enum option_id)id, text, option_rows[id].name, given->source[id]);
+        enum status status =
+            option_set(out, (enum option_id)id, text, option_rows[id].name, given->source[id]);
         free(text);
         TRY(status);
     }

@@ -4,8 +4,9 @@
 
 #include "base/option.h"
 
-/* Local, blocking. Where `given` asks for --resume and its --out holds a config.yml, fills `out` from that file and then from what
- * the user named in `given`, and *found is true; the caller frees `out`. Otherwise leaves both alone. */
+/* Local, blocking. Where `given` asks for --resume and its --out holds a config.yml, fills `out`
+ * from that file and then from what the user named in `given`, and *found is true; the caller frees
+ * `out`. Otherwise leaves both alone. */
 enum status resume_options(const struct options *given, struct options *out, bool *found);
 
 #endif

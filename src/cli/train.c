@@ -31,28 +31,36 @@ struct session {
     struct summary summary;
 };
 
-static void add_fact(struct session *session, enum fact_kind kind, const char *key, char *value_owned) {
-    session->facts[session->fact_count++] =
-        (struct checkpoint_fact){.key = key, .value = arena_text(&session->arena, value_owned), .kind = kind};
+static void add_fact(struct session *session, enum fact_kind kind, const char *key,
+                     char *value_owned) {
+    session->facts[session->fact_count++] = (struct checkpoint_fact){
+        .key = key, .value = arena_text(&session->arena, value_owned), .kind = kind};
     free(value_owned);
 }
 
-/* What decides the course of training must be the same on resume; what only shapes it may change, and is said. */
+/* What decides the course of training must be the same on resume; what only shapes it may change,
+ * and is said. */
 static void collect_facts(struct session *session) {
-    static const enum option_id fixed[] = {OPTION_model, OPTION_optimizer, OPTION_seed, OPTION_batch, OPTION_sum,
-                                           OPTION_drop_last, OPTION_classes};
-    static const enum option_id told[] = {OPTION_lr, OPTION_lr_policy, OPTION_momentum, OPTION_nesterov, OPTION_weight_decay,
-                                          OPTION_no_decay, OPTION_clip, OPTION_label_smoothing, OPTION_warmup, OPTION_lr_gamma};
+    static const enum option_id fixed[] = {OPTION_model,  OPTION_optimizer, OPTION_seed,
+                                           OPTION_batch,  OPTION_sum,       OPTION_drop_last,
+                                           OPTION_classes};
+    static const enum option_id told[] = {OPTION_lr,       OPTION_lr_policy,       OPTION_momentum,
+                                          OPTION_nesterov, OPTION_weight_decay,    OPTION_no_decay,
+                                          OPTION_clip,     OPTION_label_smoothing, OPTION_warmup,
+                                          OPTION_lr_gamma};
     struct options *options = &session->job.options;
     const struct plan *plan = session->job.plan;
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         add_fact(session, FACT_FIXED, option_rows[fixed[i]].name, option_text(options, fixed[i]));
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
         add_fact(session, FACT_TOLD, option_rows[told[i]].name, option_text(options, told[i]));
-    add_fact(session, FACT_FIXED, "deal", mem_format("%dx%d", plan->config.replicas, plan->config.micro_batches));
-    add_fact(session, FACT_FIXED, "data-hash", mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
+    add_fact(session, FACT_FIXED, "deal",
+             mem_format("%dx%d", plan->config.replicas, plan->config.micro_batches));
+    add_fact(session, FACT_FIXED, "data-hash",
+             mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
     add_fact(session, FACT_FIXED, "dropout", mem_format("%g", (double)plan->config.shape.dropout));
-    add_fact(session, FACT_TOLD, "steps", mem_format("%lld", (long long)plan->config.lr.total_steps));
+    add_fact(session, FACT_TOLD, "steps",
+             mem_format("%lld", (long long)plan->config.lr.total_steps));
     add_fact(session, FACT_RAN_ON, "threads", mem_format("%d", plan->config.threads));
     add_fact(session, FACT_RAN_ON, "version", mem_format("%s", stretto_version()));
     add_fact(session, FACT_RAN_ON, "compiler", mem_format("%s", __VERSION__));
@@ -62,7 +70,8 @@ static void collect_facts(struct session *session) {
 }
 
 static enum status write_texts(struct session *session) {
-    char *yaml = options_write_yaml(&session->job.options), *path = folder_path(session->folder, "config.yml");
+    char *yaml = options_write_yaml(&session->job.options),
+         *path = folder_path(session->folder, "config.yml");
     enum status status = file_write_text(path, yaml);
     free(yaml);
     free(path);
@@ -79,13 +88,15 @@ static enum status write_texts(struct session *session) {
     return status;
 }
 
-/* Weights first, then a checkpoint on top, then what watches: it must know at which step the run begins. */
+/* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
+ * begins. */
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
                            struct checkpoint_state *state) {
     const struct options *options = &session->job.options;
     struct exec_observer observer = watch_exec_observer(&session->watch);
     TRY(exec_new(session->job.plan, &observer, &session->exec));
-    if (option_is_set(options, OPTION_weights)) TRY(checkpoint_load_weights(session->exec, options->weights));
+    if (option_is_set(options, OPTION_weights))
+        TRY(checkpoint_load_weights(session->exec, options->weights));
     *state = train_fresh();
     if (options->resume) TRY(train_resume(session->exec, checkpoint, state));
     TRY(write_texts(session));
@@ -96,8 +107,8 @@ static void say_stopped(const struct session *session) {
     bool signalled = session->result.cause == STOP_SIGNAL;
     int signal = signalled ? stop_signal() : SIGALRM; /* a time limit is a timer's signal */
     cli_stopped_by(signal);
-    log_note("stopped by %s after step %lld, saved; --resume goes on", signalled ? strsignal(signal) : "--time-limit",
-             (long long)session->result.steps);
+    log_note("stopped by %s after step %lld, saved; --resume goes on",
+             signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
 }
 
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint,
@@ -184,23 +195,33 @@ static void print_result(const struct session *session) {
     const struct summary *summary = &session->summary;
     char size[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES];
     struct text_table table = {.align = "ll"};
-    text_table_cell(&table, "steps"), text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
-    text_table_cell(&table, "training loss"), text_table_cell(&table, "%.4f at first, %.4f at last", summary->loss_first, summary->loss_last);
+    text_table_cell(&table, "steps"),
+        text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
+    text_table_cell(&table, "training loss"),
+        text_table_cell(&table, "%.4f at first, %.4f at last", summary->loss_first,
+                        summary->loss_last);
     if (session->result.evaluated) {
         text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
         if (!isnan(summary->acc1))
-            text_table_cell(&table, "accuracy"), text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", summary->acc1 * 100, summary->acc5 * 100);
+            text_table_cell(&table, "accuracy"),
+                text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", summary->acc1 * 100,
+                                summary->acc5 * 100);
     }
     if (!isnan(summary->samples_per_s)) {
         text_table_cell(&table, "speed");
-        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s, summary->step_ms.p50, summary->step_ms.p90);
+        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
+                        summary->step_ms.p50, summary->step_ms.p90);
     }
     text_table_cell(&table, "peak memory");
     text_table_cell(&table, "%s (predicted %s)", text_size(summary->peak_bytes.item[0], size),
                     text_size(summary->predicted_peak_bytes.item[0], predicted));
-    text_table_cell(&table, "time"), text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
-    text_table_cell(&table, "param_hash"), text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
-    text_table_cell(&table, "written to"), text_table_cell(&table, "%s/ (model.safetensors, summary.json, metrics.jsonl, trace.json)", session->folder);
+    text_table_cell(&table, "time"),
+        text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
+    text_table_cell(&table, "param_hash"),
+        text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
+    text_table_cell(&table, "written to"),
+        text_table_cell(&table, "%s/ (model.safetensors, summary.json, metrics.jsonl, trace.json)",
+                        session->folder);
     printf("\n");
     text_table_print(&table, 0, stdout);
     text_table_free(&table);
@@ -209,10 +230,13 @@ static void print_result(const struct session *session) {
 /* The end of a run, also of one that failed in training: what was measured is kept. */
 static enum status finish(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
-    char *model = folder_path(session->folder, "model.safetensors"), *summary = folder_path(session->folder, "summary.json");
-    int exit_code = status == STATUS_STOPPED ? 128 + (stop_signal() ? stop_signal() : SIGALRM) : status_exit_code(status);
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *summary = folder_path(session->folder, "summary.json");
+    int exit_code = status == STATUS_STOPPED ? 128 + (stop_signal() ? stop_signal() : SIGALRM)
+                                             : status_exit_code(status);
     enum status finishing = fill_summary(session, exit_code);
-    if (finishing == STATUS_OK && good) finishing = checkpoint_write_model(session->exec, model, NULL);
+    if (finishing == STATUS_OK && good)
+        finishing = checkpoint_write_model(session->exec, model, NULL);
     enum status closing = watch_close(&session->watch);
     if (finishing == STATUS_OK) finishing = closing;
     if (finishing == STATUS_OK) finishing = summary_write(&session->summary, summary);
@@ -231,7 +255,9 @@ static enum status run_session(struct session *session) {
     if (!options->quiet && !options->json) explain_print(&session->job, stdout), printf("\n");
     collect_facts(session);
     char *checkpoints = folder_path(session->folder, "checkpoints");
-    struct checkpoint_config checkpoint = {.folder = checkpoints, .keep = (int)options->keep, .facts = session->facts,
+    struct checkpoint_config checkpoint = {.folder = checkpoints,
+                                           .keep = (int)options->keep,
+                                           .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
     enum status status = prepare(session, &checkpoint, &state);

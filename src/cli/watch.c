@@ -13,7 +13,8 @@ enum { WATCH_MAX_TIMED = 4096 };
 
 static const char *const queue_names[] = {"compute"};
 
-static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns, int64_t end_ns) {
+static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                     int64_t end_ns) {
     struct watch *watch = context;
     bool micro = strchr(instr_operands((enum instr_op)instr->op), 'm') != NULL;
     trace_record(watch->trace, &(struct trace_event){.name = instr_name((enum instr_op)instr->op),
@@ -40,8 +41,8 @@ static void time_step(struct watch *watch, const struct step_result *result) {
 static bool line_due(const struct watch *watch, const struct step_result *result) {
     const struct plan *plan = watch->job->plan;
     int64_t done = result->step + 1;
-    return watch->steps_seen == 1 || done % watch->log_every == 0 || done % plan->steps_per_epoch == 0 ||
-           done == plan->config.lr.total_steps;
+    return watch->steps_seen == 1 || done % watch->log_every == 0 ||
+           done % plan->steps_per_epoch == 0 || done == plan->config.lr.total_steps;
 }
 
 static void on_step(void *context, const struct step_result *result) {
@@ -56,7 +57,8 @@ static void on_step(void *context, const struct step_result *result) {
     row.lr = result->lr;
     row.grad_norm = result->grad_norm;
     row.acc1 = result->acc1;
-    row.samples_per_s = (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
+    row.samples_per_s =
+        (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.data_ns * 1e-6;
     progress_step(watch->progress, &row);
@@ -70,7 +72,8 @@ static void on_step(void *context, const struct step_result *result) {
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
     struct watch *watch = context;
     int64_t per_epoch = watch->job->plan->steps_per_epoch;
-    struct metrics_row row = metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
+    struct metrics_row row =
+        metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
     row.loss = result->loss;
     row.acc1 = result->acc1;
     row.acc5 = result->acc5;
@@ -92,17 +95,23 @@ static enum status on_saving(void *context, int64_t steps) {
 static enum status open_trace(struct watch *watch) {
     const struct options *options = &watch->job->options;
     bool named = option_is_set(options, OPTION_trace);
-    struct trace_config config = {.first_step = named ? options->trace.first : 0,
-                                  .last_step = named ? options->trace.last : -1,
-                                  .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
-                                  .queue_names = queue_names,
-                                  .queue_count = 1};
+    struct trace_config config = {
+        .first_step = named ? options->trace.first : 0,
+        .last_step = named ? options->trace.last : -1,
+        .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
+        .queue_names = queue_names,
+        .queue_count = 1};
     return trace_open(&config, &watch->trace);
 }
 
-enum status watch_open(const struct job *job, const char *folder, int64_t first_step, struct watch *out) {
+enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
+                       struct watch *out) {
     const struct options *options = &job->options;
-    struct watch watch = {.job = job, .folder = folder, .log_every = options->log_every, .loss_first = NAN, .loss_last = NAN};
+    struct watch watch = {.job = job,
+                          .folder = folder,
+                          .log_every = options->log_every,
+                          .loss_first = NAN,
+                          .loss_last = NAN};
     TRY(metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics));
     enum status status = open_trace(&watch);
     if (status != STATUS_OK) {
@@ -110,12 +119,13 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
         return status;
     }
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    watch.progress = progress_open(&(struct progress_config){.first_step = first_step,
-                                                             .total_steps = job->plan->config.lr.total_steps,
-                                                             .steps_per_epoch = job->plan->steps_per_epoch,
-                                                             .log_every = options->log_every,
-                                                             .json = options->json,
-                                                             .quiet = options->quiet});
+    watch.progress =
+        progress_open(&(struct progress_config){.first_step = first_step,
+                                                .total_steps = job->plan->config.lr.total_steps,
+                                                .steps_per_epoch = job->plan->steps_per_epoch,
+                                                .log_every = options->log_every,
+                                                .json = options->json,
+                                                .quiet = options->quiet});
     watch.last_line_ns = clock_ns();
     *out = watch;
     return STATUS_OK;
@@ -126,7 +136,8 @@ struct exec_observer watch_exec_observer(struct watch *watch) {
 }
 
 struct train_observer watch_train_observer(struct watch *watch) {
-    return (struct train_observer){.context = watch, .step = on_step, .evaluated = on_evaluated, .saving = on_saving};
+    return (struct train_observer){
+        .context = watch, .step = on_step, .evaluated = on_evaluated, .saving = on_saving};
 }
 
 static int by_value(const void *a, const void *b) {
@@ -149,8 +160,10 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
     summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
     summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
     summary->time_ms.comm_exposed = summary->time_ms.comm_hidden = 0;
-    summary->time_ms.idle = summary->time_ms.data; /* one rank is idle only while it waits for data */
-    summary->bubble = summary->span_bubble = (double)watch->timed.data_ns / (double)watch->timed.total_ns;
+    summary->time_ms.idle =
+        summary->time_ms.data; /* one rank is idle only while it waits for data */
+    summary->bubble = summary->span_bubble =
+        (double)watch->timed.data_ns / (double)watch->timed.total_ns;
 }
 
 void watch_summary(const struct watch *watch, struct summary *summary) {

@@ -1,4 +1,5 @@
-/* Who watches a run: joins the executor's observers to metrics, trace and progress, and adds up what the summary needs. */
+/* Who watches a run: joins the executor's observers to metrics, trace and progress, and adds up
+ * what the summary needs. */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 
@@ -9,7 +10,8 @@
 #include "record/summary.h"
 #include "record/trace.h"
 
-/* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels are first met. */
+/* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels
+ * are first met. */
 enum { WATCH_WARMUP_STEPS = 5 };
 
 struct watch {
@@ -27,8 +29,10 @@ struct watch {
     enum status status; /* of writing metrics: the first failure */
 };
 
-/* Local, blocking. Opens what watches; steps from `first_step` on. Its memory counts towards the run's. */
-enum status watch_open(const struct job *job, const char *folder, int64_t first_step, struct watch *out);
+/* Local, blocking. Opens what watches; steps from `first_step` on. Its memory counts towards the
+ * run's. */
+enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
+                       struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);
 struct train_observer watch_train_observer(struct watch *watch);
 

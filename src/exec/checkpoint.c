@@ -1,5 +1,5 @@
-/* Saving and resuming: see checkpoint.h. The order of a save is the safety of it: files, their sync, the manifest, the folder's
- * sync, the rename, the parent's sync; then links and removals. */
+/* Saving and resuming: see checkpoint.h. The order of a save is the safety of it: files, their
+ * sync, the manifest, the folder's sync, the rename, the parent's sync; then links and removals. */
 #include "exec/checkpoint.h"
 
 #include <dirent.h>
@@ -50,7 +50,8 @@ static void remove_temporaries(const struct checkpoint_config *config) {
     closedir(folder);
 }
 
-static enum status remove_old(const struct checkpoint_config *config, const struct checkpoint_state *state) {
+static enum status remove_old(const struct checkpoint_config *config,
+                              const struct checkpoint_state *state) {
     int64_t steps[MAX_LISTED];
     int count = list_steps(config, steps), newer = 0;
     enum status status = STATUS_OK;
@@ -65,7 +66,8 @@ static enum status remove_old(const struct checkpoint_config *config, const stru
 
 /* A symbolic link cannot be replaced in place: a new one is renamed over it. */
 static enum status link_best(const struct checkpoint_config *config, int64_t step) {
-    char *link = mem_format("%s/best", config->folder), *temporary = mem_format("%s/.step-best", config->folder);
+    char *link = mem_format("%s/best", config->folder),
+         *temporary = mem_format("%s/.step-best", config->folder);
     char target[32];
     snprintf(target, sizeof target, "step-%08lld", (long long)step);
     unlink(temporary);
@@ -79,7 +81,8 @@ static enum status link_best(const struct checkpoint_config *config, int64_t ste
 
 static enum status write_files(const struct checkpoint_config *config, struct exec *exec,
                                const struct checkpoint_state *state, const char *folder) {
-    struct manifest manifest = {.state = *state, .facts = config->facts, .fact_count = config->fact_count};
+    struct manifest manifest = {
+        .state = *state, .facts = config->facts, .fact_count = config->fact_count};
     const enum tensor_part parts[MANIFEST_FILES] = {PART_MODEL, PART_OPTIMIZER};
     for (int i = 0; i < MANIFEST_FILES; i++) {
         char *path = mem_format("%s/%s", folder, manifest_file_names[i]);
@@ -95,7 +98,8 @@ static enum status write_files(const struct checkpoint_config *config, struct ex
 }
 
 static enum status commit_folder(const char *temporary, const char *final, const char *parent) {
-    TRY(folder_remove(final)); /* the same step saved before, by a run that was resumed from an older one */
+    TRY(folder_remove(
+        final)); /* the same step saved before, by a run that was resumed from an older one */
     if (rename(temporary, final) != 0)
         return fail(STATUS_DATA, "%s: cannot rename to %s: %s", temporary, final, strerror(errno));
     return folder_sync(parent);
@@ -111,20 +115,24 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
     if (status == STATUS_OK) status = write_files(config, exec, state, temporary);
     if (status == STATUS_OK) status = commit_folder(temporary, final, config->folder);
     if (status != STATUS_OK) folder_remove(temporary);
-    if (status == STATUS_OK && state->best_step == state->step) status = link_best(config, state->step);
+    if (status == STATUS_OK && state->best_step == state->step)
+        status = link_best(config, state->step);
     if (status == STATUS_OK) status = remove_old(config, state);
     free(temporary);
     free(final);
     return status;
 }
 
-static enum status check_file(const char *folder, const char *name, const struct safetensors_mark *mark) {
+static enum status check_file(const char *folder, const char *name,
+                              const struct safetensors_mark *mark) {
     char *path = mem_format("%s/%s", folder, name);
     struct safetensors_mark found;
     enum status status = safetensors_checksum(path, &found);
     if (status == STATUS_OK && (found.bytes != mark->bytes || found.crc32c != mark->crc32c))
-        status = fail(STATUS_DATA, "%s: has %llu bytes with checksum %08x, its manifest says %llu and %08x", path,
-                      (unsigned long long)found.bytes, found.crc32c, (unsigned long long)mark->bytes, mark->crc32c);
+        status = fail(STATUS_DATA,
+                      "%s: has %llu bytes with checksum %08x, its manifest says %llu and %08x",
+                      path, (unsigned long long)found.bytes, found.crc32c,
+                      (unsigned long long)mark->bytes, mark->crc32c);
     free(path);
     return status;
 }
@@ -152,8 +160,9 @@ static enum status load_files(struct exec *exec, const char *folder) {
     return STATUS_OK;
 }
 
-static enum status load_checkpoint(const struct checkpoint_config *config, struct exec *exec, const char *folder,
-                                   struct manifest *manifest, struct checkpoint_state *state) {
+static enum status load_checkpoint(const struct checkpoint_config *config, struct exec *exec,
+                                   const char *folder, struct manifest *manifest,
+                                   struct checkpoint_state *state) {
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
     TRY(load_files(exec, folder));
     exec_seek(exec, manifest->state.step);
@@ -183,10 +192,12 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct exe
         if (whole) return status;
     }
     if (count == 0) return STATUS_OK;
-    return fail(STATUS_DATA, "%s: none of the %d checkpoint(s) is whole\n  --overwrite starts anew", config->folder, count);
+    return fail(STATUS_DATA, "%s: none of the %d checkpoint(s) is whole\n  --overwrite starts anew",
+                config->folder, count);
 }
 
-enum status checkpoint_write_model(struct exec *exec, const char *path, struct safetensors_mark *mark) {
+enum status checkpoint_write_model(struct exec *exec, const char *path,
+                                   struct safetensors_mark *mark) {
     return tensors_write(exec_store(exec), PART_MODEL, path, mark);
 }
 

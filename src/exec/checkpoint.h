@@ -1,9 +1,11 @@
 /* Checkpoints: everything a run needs to go on as if it had never stopped.
  *
- * A checkpoint is a folder step-NNNNNNNN of the run's checkpoint folder: model.safetensors (parameters and buffers, by the names
- * of the ecosystem), optimizer.safetensors (state, as PARAMETER.STATE) and manifest.json (step, best result so far, what the run
- * was told, what it ran on, and size and checksum of each file). It is written under a temporary name, synced, renamed; only then
- * are older ones removed. Random numbers and the order of samples follow from seed and step, so the step is their whole state. */
+ * A checkpoint is a folder step-NNNNNNNN of the run's checkpoint folder: model.safetensors
+ * (parameters and buffers, by the names of the ecosystem), optimizer.safetensors (state, as
+ * PARAMETER.STATE) and manifest.json (step, best result so far, what the run was told, what it ran
+ * on, and size and checksum of each file). It is written under a temporary name, synced, renamed;
+ * only then are older ones removed. Random numbers and the order of samples follow from seed and
+ * step, so the step is their whole state. */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H
 
@@ -17,7 +19,8 @@ enum { CHECKPOINT_MAX_FACTS = 48 };
 /* What a run was told or ran on, as text; compared on resume. */
 struct checkpoint_fact {
     const char *key, *value;
-    /* FIXED: must be equal. TOLD: a difference is allowed and said. RAN_ON: likewise, and bits may differ from then on. */
+    /* FIXED: must be equal. TOLD: a difference is allowed and said. RAN_ON: likewise, and bits may
+     * differ from then on. */
     enum fact_kind { FACT_FIXED, FACT_TOLD, FACT_RAN_ON } kind;
 };
 
@@ -34,21 +37,25 @@ struct checkpoint_state {
     double best_score; /* higher is better */
 };
 
-/* Local, blocking. Saves; on failure the older checkpoints are untouched and nothing is left behind. */
+/* Local, blocking. Saves; on failure the older checkpoints are untouched and nothing is left
+ * behind. */
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
                             const struct checkpoint_state *state);
 
-/* Local, blocking. Loads the newest whole checkpoint into the executor and moves it to its step; damaged ones are passed over,
- * saying which and why. *found is false when the folder has none at all; STATUS_DATA when there are some but none is whole. */
+/* Local, blocking. Loads the newest whole checkpoint into the executor and moves it to its step;
+ * damaged ones are passed over, saying which and why. *found is false when the folder has none at
+ * all; STATUS_DATA when there are some but none is whole. */
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found);
 
 /* Local, blocking. Parameters and buffers into one safetensors file. */
 struct safetensors_mark;
-enum status checkpoint_write_model(struct exec *exec, const char *path, struct safetensors_mark *mark);
+enum status checkpoint_write_model(struct exec *exec, const char *path,
+                                   struct safetensors_mark *mark);
 
-/* Local, blocking. Takes parameters and buffers by name from any safetensors file ("module." in front is allowed). Says what was
- * missing, extra or of another shape; those keep their values. STATUS_DATA when nothing fits. */
+/* Local, blocking. Takes parameters and buffers by name from any safetensors file ("module." in
+ * front is allowed). Says what was missing, extra or of another shape; those keep their values.
+ * STATUS_DATA when nothing fits. */
 enum status checkpoint_load_weights(struct exec *exec, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* Everything a run is told, resolved: no defaults left open. Filled by the command line (cli/resolve.c) or by a caller of the
- * library; read by plan and executor. */
+/* Everything a run is told, resolved: no defaults left open. Filled by the command line
+ * (cli/resolve.c) or by a caller of the library; read by plan and executor. */
 #ifndef EXEC_CONFIG_H
 #define EXEC_CONFIG_H
 
@@ -13,7 +13,7 @@ struct run_config {
     const struct dataset *dataset; /* the caller's; outlives the run */
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
-    const char *schedule; /* "single" */
+    const char *schedule;        /* "single" */
     int replicas, micro_batches; /* of the deal: R x M */
     int64_t batch;               /* samples a step, a multiple of R * M */
     enum sum_order sum;

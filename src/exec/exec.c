@@ -22,25 +22,29 @@ static enum status find_input(const struct plan *plan, const struct graph *graph
         return STATUS_OK;
     }
     for (int i = 0; i < graph->loss_count; i++) {
-        if (graph->losses[i].seed == NO_VALUE || strcmp(graph->values[graph->losses[i].seed].name, name) != 0) continue;
+        if (graph->losses[i].seed == NO_VALUE ||
+            strcmp(graph->values[graph->losses[i].seed].name, name) != 0)
+            continue;
         *out = (struct input_binding){INPUT_SEED, i};
         return STATUS_OK;
     }
-    return fail(STATUS_USAGE, "model %s needs an input \"%s\" that data %s does not have", plan->config.model->name, name,
-                plan->config.dataset->spec);
+    return fail(STATUS_USAGE, "model %s needs an input \"%s\" that data %s does not have",
+                plan->config.model->name, name, plan->config.dataset->spec);
 }
 
 /* A field must have the type the graph was built for, batch dimension apart. */
-static enum status check_field(const struct plan *plan, const struct value *value, int field_index) {
+static enum status check_field(const struct plan *plan, const struct value *value,
+                               int field_index) {
     const struct field *field = &plan->config.dataset->field[field_index];
     const struct shape *want = &value->type.shape;
     char have_text[SHAPE_TEXT_BYTES], want_text[SHAPE_TEXT_BYTES];
-    bool same = field->dtype == value->type.dtype && field->shape.rank + 1 == want->rank &&
-                memcmp(field->shape.dim, want->dim + 1, (size_t)field->shape.rank * sizeof(int64_t)) == 0;
+    bool same =
+        field->dtype == value->type.dtype && field->shape.rank + 1 == want->rank &&
+        memcmp(field->shape.dim, want->dim + 1, (size_t)field->shape.rank * sizeof(int64_t)) == 0;
     if (same) return STATUS_OK;
-    return fail(STATUS_USAGE, "model %s reads \"%s\" as %s per batch, data %s gives %s per sample", plan->config.model->name,
-                value->name, shape_text(want, want_text), plan->config.dataset->spec,
-                shape_text(&field->shape, have_text));
+    return fail(STATUS_USAGE, "model %s reads \"%s\" as %s per batch, data %s gives %s per sample",
+                plan->config.model->name, value->name, shape_text(want, want_text),
+                plan->config.dataset->spec, shape_text(&field->shape, have_text));
 }
 
 static enum status bind_names(const struct plan *plan, struct runnable *runnable) {
@@ -48,7 +52,8 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
     for (int i = 0; i < graph->input_count; i++) {
         const struct value *value = &graph->values[graph->inputs[i]];
         TRY(find_input(plan, graph, value->name, &runnable->input[i]));
-        if (runnable->input[i].source == INPUT_FIELD) TRY(check_field(plan, value, runnable->input[i].index));
+        if (runnable->input[i].source == INPUT_FIELD)
+            TRY(check_field(plan, value, runnable->input[i].index));
     }
     for (int i = 0; i < graph->loss_count; i++)
         runnable->label_field[i] = dataset_field(plan->config.dataset, graph->losses[i].label);
@@ -72,7 +77,8 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
     }
 }
 
-void bind_inputs(struct exec *exec, struct runnable *runnable, int slot, const struct micro_batch *samples) {
+void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
+                 const struct micro_batch *samples) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
     void *source[GRAPH_MAX_INPUTS];
@@ -113,17 +119,22 @@ static enum status open_loaders(struct exec *exec) {
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     const struct run_config *config = &plan->config;
-    const bool decay[] = {[PARAM_WEIGHT] = true, [PARAM_BIAS] = config->decay_bias, [PARAM_NORM] = config->decay_norm};
+    const bool decay[] = {[PARAM_WEIGHT] = true,
+                          [PARAM_BIAS] = config->decay_bias,
+                          [PARAM_NORM] = config->decay_norm};
     const struct backend *backend = plan->device->backend;
-    TRY(store_new(plan->micro[0].graph, plan->device, plan->grads, config->optimizer, decay, &exec->store));
+    TRY(store_new(plan->micro[0].graph, plan->device, plan->grads, config->optimizer, decay,
+                  &exec->store));
     TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
-    TRY(backend->memory_new(plan->device, plan->bill.activations, "activations", (void **)&exec->arena));
+    TRY(backend->memory_new(plan->device, plan->bill.activations, "activations",
+                            (void **)&exec->arena));
     TRY(backend->memory_new(plan->device, plan->bill.scratch, "scratch", (void **)&exec->scratch));
     TRY(make_runnables(exec));
     return open_loaders(exec);
 }
 
-enum status exec_new(const struct plan *plan, const struct exec_observer *observer, struct exec **out) {
+enum status exec_new(const struct plan *plan, const struct exec_observer *observer,
+                     struct exec **out) {
     struct exec *exec = MEM_NEW(struct exec);
     exec->plan = plan;
     if (observer) exec->observer = *observer;
@@ -143,11 +154,14 @@ void exec_free(struct exec **pointer) {
     loader_free(&exec->train);
     loader_free(&exec->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {
-        for (int s = 0; exec->runnable[i].slot && s < plan->slots; s++) free(exec->runnable[i].slot[s].address);
+        for (int s = 0; exec->runnable[i].slot && s < plan->slots; s++)
+            free(exec->runnable[i].slot[s].address);
         free(exec->runnable[i].slot);
     }
-    if (exec->arena) plan->device->backend->memory_free(plan->device, exec->arena, plan->bill.activations);
-    if (exec->scratch) plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
+    if (exec->arena)
+        plan->device->backend->memory_free(plan->device, exec->arena, plan->bill.activations);
+    if (exec->scratch)
+        plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
     store_free(&exec->store);
     free(exec->slot);
     free(exec);
@@ -168,7 +182,9 @@ int64_t exec_next_step(const struct exec *exec) {
 
 void exec_seek(struct exec *exec, int64_t step) {
     exec->step = step;
-    if (exec->train) loader_seek(exec->train, step / exec->plan->steps_per_epoch, step % exec->plan->steps_per_epoch);
+    if (exec->train)
+        loader_seek(exec->train, step / exec->plan->steps_per_epoch,
+                    step % exec->plan->steps_per_epoch);
 }
 
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
@@ -191,7 +207,8 @@ static enum status run_instr(struct exec *exec, const struct instr *instr) {
     case INSTR_W: exec->times.backward_ns += spent; break;
     default: exec->times.optimizer_ns += spent;
     }
-    if (exec->observer.instr) exec->observer.instr(exec->observer.context, instr, exec->step, begin, end);
+    if (exec->observer.instr)
+        exec->observer.instr(exec->observer.context, instr, exec->step, begin, end);
     return STATUS_OK;
 }
 
@@ -216,7 +233,8 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};
     enum status status = STATUS_OK;
-    for (int i = 0; i < body->count && status == STATUS_OK; i++) status = run_instr(exec, &body->items[i]);
+    for (int i = 0; i < body->count && status == STATUS_OK; i++)
+        status = run_instr(exec, &body->items[i]);
     exec->times.total_ns = clock_ns() - begin;
     if (status == STATUS_OK) fill_result(exec, out);
     if (exec->batch) loader_release(exec->train);

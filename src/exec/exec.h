@@ -1,17 +1,20 @@
 /* The executor: runs programs on a device. The training loop is this executor, also for one device.
  *
- * exec_new takes all memory the plan predicted; from then on steps allocate nothing. Each instruction has one handler
- * (handlers.c); an observer sees each of them with its times, which is all that tracing, metrics and progress know. */
+ * exec_new takes all memory the plan predicted; from then on steps allocate nothing. Each
+ * instruction has one handler (handlers.c); an observer sees each of them with its times, which is
+ * all that tracing, metrics and progress know. */
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 
 #include "exec/plan.h"
 #include "exec/store.h"
 
-/* What is told to whoever watches; callbacks run on the executor's thread and must not block for long. */
+/* What is told to whoever watches; callbacks run on the executor's thread and must not block for
+ * long. */
 struct exec_observer {
     void *context;
-    void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns, int64_t end_ns);
+    void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                  int64_t end_ns);
 };
 
 /* Where the time of a step went. */
@@ -36,19 +39,23 @@ struct eval_result {
 
 struct exec;
 
-/* Local. Memory, initial parameters and loaders for a plan, which must outlive it; step 0 is next. The caller owns it. */
-enum status exec_new(const struct plan *plan, const struct exec_observer *observer, struct exec **out);
+/* Local. Memory, initial parameters and loaders for a plan, which must outlive it; step 0 is next.
+ * The caller owns it. */
+enum status exec_new(const struct plan *plan, const struct exec_observer *observer,
+                     struct exec **out);
 void exec_free(struct exec **exec);
 
 /* Local. The store, for checkpoints and comparisons; owned by the executor. */
 struct store *exec_store(struct exec *exec);
 const struct plan *exec_plan(const struct exec *exec);
 
-/* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under way. */
+/* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under
+ * way. */
 int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
-/* Local, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite: parameters are then unchanged. */
+/* Local, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite: parameters
+ * are then unchanged. */
 enum status exec_step(struct exec *exec, struct step_result *out);
 
 /* Local, blocking. Forward over the whole test split, each sample exactly once. */

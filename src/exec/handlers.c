@@ -9,8 +9,8 @@ static enum status need_batch(struct exec *exec) {
     if (exec->batch) return STATUS_OK;
     TRY(loader_next(exec->train, &exec->batch));
     CHECK(exec->batch, "the loader ended before step %lld", (long long)exec->step);
-    CHECK(exec->batch->step == exec->step, "the loader is at step %lld, the run at %lld", (long long)exec->batch->step,
-          (long long)exec->step);
+    CHECK(exec->batch->step == exec->step, "the loader is at step %lld, the run at %lld",
+          (long long)exec->batch->step, (long long)exec->step);
     return STATUS_OK;
 }
 
@@ -46,7 +46,8 @@ static enum status handle_f(struct exec *exec, const struct instr *instr) {
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
-    struct pass_config pass = {.pass = kind, .grad = instr->grad, .fresh = instr->flags & INSTR_NEW};
+    struct pass_config pass = {
+        .pass = kind, .grad = instr->grad, .fresh = instr->flags & INSTR_NEW};
     if (kind == PASS_INPUT_HALF) pass.grad = -1;
     run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
     return STATUS_OK;
@@ -77,7 +78,8 @@ static enum status handle_sum(struct exec *exec, const struct instr *instr) {
 static enum status handle_norm(struct exec *exec, const struct instr *instr) {
     double squares = optim_sum_squares(exec->store->grad[instr->grad], exec->store->param_elements);
     exec->grad_norm = sqrt(squares);
-    return isfinite(squares) ? STATUS_OK : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
+    return isfinite(squares) ? STATUS_OK
+                             : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
 }
 
 /* Clipping as torch does it: scale by limit / (norm + 1e-6) where that is below 1. */
@@ -94,8 +96,8 @@ static enum status handle_step(struct exec *exec, const struct instr *instr) {
                               .step = exec->step,
                               .lr = (float)exec->lr,
                               .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
-    optim_apply(store->optimizer, &step, store->spans, store->param_count, store->param, store->grad[instr->grad],
-                store->state);
+    optim_apply(store->optimizer, &step, store->spans, store->param_count, store->param,
+                store->grad[instr->grad], store->state);
     return STATUS_OK;
 }
 

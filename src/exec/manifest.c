@@ -1,4 +1,5 @@
-/* The manifest is JSON; its "check" is the CRC32C of everything else in canonical form (keys sorted, no spaces). */
+/* The manifest is JSON; its "check" is the CRC32C of everything else in canonical form (keys
+ * sorted, no spaces). */
 #include "exec/manifest.h"
 
 #include <inttypes.h>
@@ -11,7 +12,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-const char *const manifest_file_names[MANIFEST_FILES] = {"model.safetensors", "optimizer.safetensors"};
+const char *const manifest_file_names[MANIFEST_FILES] = {"model.safetensors",
+                                                         "optimizer.safetensors"};
 
 enum { FORMAT = 1, MAX_MANIFEST_BYTES = 1 << 20 };
 
@@ -34,18 +36,20 @@ static json_t *files_object(const struct manifest *manifest) {
     for (int i = 0; i < MANIFEST_FILES; i++) {
         char crc[16];
         snprintf(crc, sizeof crc, "%08x", manifest->files[i].crc32c);
-        json_object_set_new(object, manifest_file_names[i],
-                            json_pack("{s:I, s:s}", "bytes", (json_int_t)manifest->files[i].bytes, "crc32c", crc));
+        json_object_set_new(
+            object, manifest_file_names[i],
+            json_pack("{s:I, s:s}", "bytes", (json_int_t)manifest->files[i].bytes, "crc32c", crc));
     }
     return object;
 }
 
 enum status manifest_write(const struct manifest *manifest, const char *path) {
     const struct checkpoint_state *state = &manifest->state;
-    json_t *root = json_pack("{s:i, s:I, s:I, s:o, s:o, s:o}", "format", (int)FORMAT, "step", (json_int_t)state->step,
-                             "best_step", (json_int_t)state->best_step, "best_score",
-                             state->best_step >= 0 ? json_real(state->best_score) : json_null(), "facts",
-                             facts_object(manifest), "files", files_object(manifest));
+    json_t *root =
+        json_pack("{s:i, s:I, s:I, s:o, s:o, s:o}", "format", (int)FORMAT, "step",
+                  (json_int_t)state->step, "best_step", (json_int_t)state->best_step, "best_score",
+                  state->best_step >= 0 ? json_real(state->best_score) : json_null(), "facts",
+                  facts_object(manifest), "files", files_object(manifest));
     char check[16];
     snprintf(check, sizeof check, "%08x", content_check(root));
     json_object_set_new(root, "check", json_string(check));
@@ -62,7 +66,8 @@ static enum status read_file_mark(const json_t *files, const char *path, const c
     const json_t *file = json_object_get(files, name);
     const char *crc = json_string_value(json_object_get(file, "crc32c"));
     const json_t *bytes = json_object_get(file, "bytes");
-    if (!crc || !json_is_integer(bytes)) return fail(STATUS_DATA, "%s: files.%s lacks bytes or crc32c", path, name);
+    if (!crc || !json_is_integer(bytes))
+        return fail(STATUS_DATA, "%s: files.%s lacks bytes or crc32c", path, name);
     out->bytes = (uint64_t)json_integer_value(bytes);
     out->crc32c = (uint32_t)strtoul(crc, NULL, 16);
     return STATUS_OK;
@@ -70,14 +75,17 @@ static enum status read_file_mark(const json_t *files, const char *path, const c
 
 static enum status read_facts(const json_t *object, const char *path, struct manifest *out) {
     size_t count = json_object_size(object);
-    if (!json_is_object(object) || count > CHECKPOINT_MAX_FACTS) return fail(STATUS_DATA, "%s: facts is not usable", path);
+    if (!json_is_object(object) || count > CHECKPOINT_MAX_FACTS)
+        return fail(STATUS_DATA, "%s: facts is not usable", path);
     struct checkpoint_fact *facts = arena_new(&out->arena, (count + 1) * sizeof *facts);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
-        if (!json_is_string(value)) return fail(STATUS_DATA, "%s: facts.%s is not a text", path, key);
-        facts[out->fact_count++] = (struct checkpoint_fact){
-            .key = arena_text(&out->arena, key), .value = arena_text(&out->arena, json_string_value(value))};
+        if (!json_is_string(value))
+            return fail(STATUS_DATA, "%s: facts.%s is not a text", path, key);
+        facts[out->fact_count++] =
+            (struct checkpoint_fact){.key = arena_text(&out->arena, key),
+                                     .value = arena_text(&out->arena, json_string_value(value))};
     }
     out->facts = facts;
     return STATUS_OK;
@@ -89,7 +97,9 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     if (!check) return fail(STATUS_DATA, "%s: has no check", path);
     json_object_del(root, "check");
     uint32_t found = content_check(root);
-    if (found != stated) return fail(STATUS_DATA, "%s: content has checksum %08x, it states %08x", path, found, stated);
+    if (found != stated)
+        return fail(STATUS_DATA, "%s: content has checksum %08x, it states %08x", path, found,
+                    stated);
     if (json_integer_value(json_object_get(root, "format")) != FORMAT)
         return fail(STATUS_DATA, "%s: format %lld, this version reads %d", path,
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
@@ -98,7 +108,8 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     out->state.best_score = json_number_value(json_object_get(root, "best_score"));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     const json_t *files = json_object_get(root, "files");
-    for (int i = 0; i < MANIFEST_FILES; i++) TRY(read_file_mark(files, path, manifest_file_names[i], &out->files[i]));
+    for (int i = 0; i < MANIFEST_FILES; i++)
+        TRY(read_file_mark(files, path, manifest_file_names[i], &out->files[i]));
     return STATUS_OK;
 }
 
@@ -108,7 +119,9 @@ enum status manifest_read(const char *path, struct manifest *out) {
     json_error_t error;
     json_t *root = json_loadb((const char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
     bytes_free(&text);
-    if (!root) return fail(STATUS_DATA, "%s: line %d column %d: %s", path, error.line, error.column, error.text);
+    if (!root)
+        return fail(STATUS_DATA, "%s: line %d column %d: %s", path, error.line, error.column,
+                    error.text);
     struct manifest manifest = {0};
     enum status status = read_root(root, path, &manifest);
     json_decref(root);
@@ -130,15 +143,18 @@ static const char *fact_value(const struct manifest *manifest, const char *key) 
     return "(nothing)";
 }
 
-enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts, int fact_count,
-                             const char *where) {
+enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
+                             int fact_count, const char *where) {
     for (int i = 0; i < fact_count; i++) {
         const char *then = fact_value(manifest, facts[i].key), *now = facts[i].value;
         if (strcmp(then, now) == 0) continue;
         if (facts[i].kind == FACT_FIXED)
-            return fail(STATUS_USAGE, "%s: %s was %s, this run has %s\n  resume with the same, or start anew in another --out",
+            return fail(STATUS_USAGE,
+                        "%s: %s was %s, this run has %s\n  resume with the same, or start anew in "
+                        "another --out",
                         where, facts[i].key, then, now);
-        log_warning("%s was %s when the checkpoint was made, it is %s now%s", facts[i].key, then, now,
+        log_warning("%s was %s when the checkpoint was made, it is %s now%s", facts[i].key, then,
+                    now,
                     facts[i].kind == FACT_RAN_ON ? ": bits may differ from an unbroken run" : "");
     }
     return STATUS_OK;

@@ -24,7 +24,7 @@ enum status manifest_read(const char *path, struct manifest *out);
 void manifest_free(struct manifest *manifest);
 
 /* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
-enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts, int fact_count,
-                             const char *where);
+enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
+                             int fact_count, const char *where);
 
 #endif

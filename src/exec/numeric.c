@@ -1,7 +1,8 @@
 /* When something is not finite: find out where it began.
  *
- * Parameters have not moved yet when this is called (STEP comes after), so the step can be run again, one node at a time, and the
- * first output that is not finite names the culprit. Slow, and only on the way out. */
+ * Parameters have not moved yet when this is called (STEP comes after), so the step can be run
+ * again, one node at a time, and the first output that is not finite names the culprit. Slow, and
+ * only on the way out. */
 #include <math.h>
 
 #include "base/log.h"
@@ -47,7 +48,8 @@ static const char *bad_param(const struct exec *exec) {
     return NULL;
 }
 
-/* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of it. */
+/* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of
+ * it. */
 static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     const struct micro_batch *samples = &exec->batch->micro[micro];
     if (samples->samples == 0) return -1;
@@ -55,7 +57,8 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
     bind_inputs(exec, runnable, 0, samples);
     hunt->node = -1;
-    struct pass_config pass = {.pass = PASS_FORWARD, .grad = -1, .pure = true, .after = node_is_bad, .context = hunt};
+    struct pass_config pass = {
+        .pass = PASS_FORWARD, .grad = -1, .pure = true, .after = node_is_bad, .context = hunt};
     run_pass(exec, runnable, 0, &pass);
     if (hunt->node >= 0) return hunt->node;
     pass.pass = PASS_BACKWARD;
@@ -70,17 +73,22 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
     const char *param = bad_param(exec);
     if (param)
         return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g: parameter %s is not finite since the update before\n  a lower --lr or --clip may help",
+                    "step %lld: %s is %g: parameter %s is not finite since the update before\n  a "
+                    "lower --lr or --clip may help",
                     step, what, value, param);
     struct hunt hunt = {.exec = exec, .node = -1};
     for (int m = 0; m < exec->batch->micro_count; m++) {
         if (hunt_micro(exec, m, &hunt) < 0) continue;
         const struct node *node = &hunt.graph->nodes[hunt.node];
         return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on micro-batch %d\n  a lower --lr or --clip may help",
-                    step, what, value, hunt.graph->values[node->out[0]].name, op_def(node->op)->name,
-                    node->phase == PHASE_FORWARD ? "forward" : "backward", m);
+                    "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
+                    "micro-batch %d\n  a lower --lr or --clip may help",
+                    step, what, value, hunt.graph->values[node->out[0]].name,
+                    op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
+                    m);
     }
-    return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n  a lower --lr or --clip may help",
+    return fail(STATUS_NUMERIC,
+                "step %lld: %s is %g: each tensor is finite, their sum is not\n  a lower --lr or "
+                "--clip may help",
                 step, what, value);
 }

@@ -15,10 +15,10 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
     return false;
 }
 
-/* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a temporary and are added,
- * since no kernel accumulates. */
-static void run_node(struct exec *exec, const struct graph *graph, const struct node *node, void **address,
-                     const struct pass_config *config) {
+/* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
+ * temporary and are added, since no kernel accumulates. */
+static void run_node(struct exec *exec, const struct graph *graph, const struct node *node,
+                     void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     float *target[OP_MAX_OUT] = {0};
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
@@ -37,8 +37,8 @@ static void run_node(struct exec *exec, const struct graph *graph, const struct 
     }
 }
 
-/* Operations of the I half may make weight gradients too (batch norm): when the halves run apart, these wait in the slot until W
- * names the buffer they go to. */
+/* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
+ * these wait in the slot until W names the buffer they go to. */
 static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
                                     const struct pass_config *config) {
     for (int u = 0; u < graph->use_count; u++) {
@@ -53,11 +53,13 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
     }
 }
 
-void run_pass(struct exec *exec, struct runnable *runnable, int slot, const struct pass_config *config) {
+void run_pass(struct exec *exec, struct runnable *runnable, int slot,
+              const struct pass_config *config) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
     bool forward = config->pass == PASS_FORWARD;
-    int begin = forward ? 0 : graph->forward_count, end = forward ? graph->forward_count : graph->node_count;
+    int begin = forward ? 0 : graph->forward_count,
+        end = forward ? graph->forward_count : graph->node_count;
     for (int n = begin; n < end; n++) {
         if (!in_pass(&graph->nodes[n], config)) continue;
         run_node(exec, graph, &graph->nodes[n], address, config);
@@ -66,7 +68,8 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot, const stru
     if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
 }
 
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples, struct tally *tally) {
+void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
+               struct tally *tally) {
     const struct graph *graph = runnable->plan->graph;
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];

@@ -12,7 +12,8 @@
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };
 
-static enum status make_graph(struct plan *plan, int64_t samples, bool training, struct graph **out) {
+static enum status make_graph(struct plan *plan, int64_t samples, bool training,
+                              struct graph **out) {
     struct model_config shape = plan->config.shape;
     shape.batch = samples;
     shape.training = training;
@@ -25,7 +26,8 @@ static enum status make_graph(struct plan *plan, int64_t samples, bool training,
     if (plan->micro_count > 0) {
         const struct graph *main = plan->micro[0].graph;
         layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
-        for (int i = 0; i < main->param_count; i++) layouts[i] = main->values[main->params[i].value].layout;
+        for (int i = 0; i < main->param_count; i++)
+            layouts[i] = main->values[main->params[i].value].layout;
     }
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
@@ -46,17 +48,20 @@ static bool program_has(const struct program *program, enum instr_op op, unsigne
 }
 
 static struct placement_config placement_of(const struct plan *plan) {
-    bool split = program_has(plan->program, INSTR_W, 0) || program_has(plan->last_program, INSTR_W, 0);
+    bool split =
+        program_has(plan->program, INSTR_W, 0) || program_has(plan->last_program, INSTR_W, 0);
     bool adds = false;
     const enum instr_op makers[] = {INSTR_B, INSTR_W};
     for (int i = 0; i < 2; i++)
-        adds |= program_has(plan->program, makers[i], INSTR_NEW) || program_has(plan->last_program, makers[i], INSTR_NEW);
+        adds |= program_has(plan->program, makers[i], INSTR_NEW) ||
+                program_has(plan->last_program, makers[i], INSTR_NEW);
     return (struct placement_config){.split = split, .gradients_outside = !adds && !split};
 }
 
 static enum status add_micro(struct plan *plan, int64_t samples, bool training) {
     if (samples == 0 || plan_micro(plan, samples, training)) return STATUS_OK;
-    CHECK(plan->micro_count < PLAN_MAX_MICRO, "more than %d sizes of micro-batches", PLAN_MAX_MICRO);
+    CHECK(plan->micro_count < PLAN_MAX_MICRO, "more than %d sizes of micro-batches",
+          PLAN_MAX_MICRO);
     struct micro_plan *micro = &plan->micro[plan->micro_count];
     TRY(make_graph(plan, samples, training, &micro->graph));
     micro->samples = samples;
@@ -69,7 +74,8 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
     for (int i = 0; i < plan->micro_count; i++) {
-        if (plan->micro[i].samples == samples && plan->micro[i].training == training) return &plan->micro[i];
+        if (plan->micro[i].samples == samples && plan->micro[i].training == training)
+            return &plan->micro[i];
     }
     return NULL;
 }
@@ -99,13 +105,16 @@ static void plan_samples(struct plan *plan) {
     int64_t last = plan->steps_per_epoch - 1;
     if (last < 0 || sampler_step_samples(&sampler, last) == config->batch) return;
     plan->last_samples = MEM_ARRAY(int64_t, total);
-    for (int64_t g = 0; g < total; g++) plan->last_samples[g] = sampler_micro_samples(&sampler, last, (int)g);
+    for (int64_t g = 0; g < total; g++)
+        plan->last_samples[g] = sampler_micro_samples(&sampler, last, (int)g);
 }
 
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
     const struct run_config *config = &plan->config;
-    struct schedule_config schedule = {
-        .stages = 1, .replicas = config->replicas, .micro_batches = config->micro_batches, .sum = config->sum};
+    struct schedule_config schedule = {.stages = 1,
+                                       .replicas = config->replicas,
+                                       .micro_batches = config->micro_batches,
+                                       .sum = config->sum};
     if (text)
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
     else
@@ -114,9 +123,10 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     if (program->ranks != 1 || program->stages != 1 || program->replicas != config->replicas ||
         program->micro_batches != config->micro_batches)
         return fail(STATUS_USAGE,
-                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d micro-batch(es); this run has 1, 1, %d x %d",
-                    name, program->ranks, program->stages, program->replicas, program->micro_batches, config->replicas,
-                    config->micro_batches);
+                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
+                    "micro-batch(es); this run has 1, 1, %d x %d",
+                    name, program->ranks, program->stages, program->replicas,
+                    program->micro_batches, config->replicas, config->micro_batches);
     TRY(program_verify(program, NULL));
     if (plan->last_samples) {
         schedule.samples = plan->last_samples;
@@ -125,7 +135,8 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     }
     plan->grads = program->grads;
     plan->slots = program->slots;
-    if (plan->last_program && plan->last_program->grads > plan->grads) plan->grads = plan->last_program->grads;
+    if (plan->last_program && plan->last_program->grads > plan->grads)
+        plan->grads = plan->last_program->grads;
     return STATUS_OK;
 }
 
@@ -133,7 +144,8 @@ static enum status plan_graphs(struct plan *plan) {
     const struct run_config *config = &plan->config;
     int64_t total = (int64_t)config->replicas * config->micro_batches;
     TRY(add_micro(plan, config->batch / total, true));
-    for (int64_t g = 0; plan->last_samples && g < total; g++) TRY(add_micro(plan, plan->last_samples[g], true));
+    for (int64_t g = 0; plan->last_samples && g < total; g++)
+        TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
     return add_micro(plan, config->dataset->count[SPLIT_TEST] % plan->eval_batch, false);
 }
@@ -149,7 +161,8 @@ static void plan_bill(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         const struct micro_plan *micro = &plan->micro[i];
         size_t slots = micro->training ? (size_t)plan->slots : 1;
-        size_t activations = micro->placement.bytes * slots, scratch = graph_scratch_bytes(micro->graph);
+        size_t activations = micro->placement.bytes * slots,
+               scratch = graph_scratch_bytes(micro->graph);
         if (activations > bill->activations) bill->activations = activations;
         if (scratch > bill->scratch) bill->scratch = scratch;
     }
@@ -157,8 +170,8 @@ static void plan_bill(struct plan *plan) {
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
 }
 
-enum status plan_new(const struct run_config *config, const char *program_name, const struct bytes *program_text,
-                     struct plan **out) {
+enum status plan_new(const struct run_config *config, const char *program_name,
+                     const struct bytes *program_text, struct plan **out) {
     struct plan *plan = MEM_NEW(struct plan);
     enum status status;
     plan->config = *config;
@@ -190,8 +203,8 @@ void plan_free(struct plan **plan) {
 
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_bill *bill = &plan->bill;
-    return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations + bill->scratch +
-           bill->loader;
+    return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
+           bill->scratch + bill->loader;
 }
 
 double plan_step_flops(const struct plan *plan) {

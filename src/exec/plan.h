@@ -1,8 +1,10 @@
-/* The plan of a run: graphs, placements and programs, known and printable before any tensor memory exists.
+/* The plan of a run: graphs, placements and programs, known and printable before any tensor memory
+ * exists.
  *
- * A step's micro-batches have one size, those of an epoch's short last step at most two others, evaluation one or two more:
- * each distinct size is a micro_plan, a lowered graph with its placement. All share one set of parameters, whose layouts the
- * main training graph chooses, and one arena, since only one of them runs at a time. */
+ * A step's micro-batches have one size, those of an epoch's short last step at most two others,
+ * evaluation one or two more: each distinct size is a micro_plan, a lowered graph with its
+ * placement. All share one set of parameters, whose layouts the main training graph chooses, and
+ * one arena, since only one of them runs at a time. */
 #ifndef EXEC_PLAN_H
 #define EXEC_PLAN_H
 
@@ -29,8 +31,8 @@ enum { PLAN_MAX_MICRO = 5 };
 struct plan {
     struct run_config config;
     struct device *device;
-    struct program *program, *last_program; /* a step; the short last step of an epoch, or NULL */
-    int64_t *last_samples;                  /* per micro-batch of the short last step */
+    struct program *program, *last_program;  /* a step; the short last step of an epoch, or NULL */
+    int64_t *last_samples;                   /* per micro-batch of the short last step */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch;
@@ -40,10 +42,10 @@ struct plan {
     int grads, slots; /* the most any program of the run needs */
 };
 
-/* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named by `program_name`) replaces
- * the schedule's own body. The caller owns the plan. */
-enum status plan_new(const struct run_config *config, const char *program_name, const struct bytes *program_text,
-                     struct plan **out);
+/* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named
+ * by `program_name`) replaces the schedule's own body. The caller owns the plan. */
+enum status plan_new(const struct run_config *config, const char *program_name,
+                     const struct bytes *program_text, struct plan **out);
 void plan_free(struct plan **plan);
 
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */

@@ -53,7 +53,8 @@ struct exec {
 };
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
-void bind_inputs(struct exec *exec, struct runnable *runnable, int slot, const struct micro_batch *samples);
+void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
+                 const struct micro_batch *samples);
 
 /* Local. Runs the nodes of a pass. `grad` < 0 where no gradients are made. */
 enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_INPUT_HALF, PASS_WEIGHT_HALF };
@@ -65,16 +66,19 @@ struct pass_config {
     bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
     void *context;
 };
-void run_pass(struct exec *exec, struct runnable *runnable, int slot, const struct pass_config *config);
+void run_pass(struct exec *exec, struct runnable *runnable, int slot,
+              const struct pass_config *config);
 
 /* Local. Adds the losses and counts of the forward pass in a slot. */
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples, struct tally *tally);
+void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
+               struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
 
 /* Local. Runs an instruction. */
 enum status handle_instr(struct exec *exec, const struct instr *instr);
 
-/* Local. Logs which value was the first to be not finite in the step under way; returns STATUS_NUMERIC. */
+/* Local. Logs which value was the first to be not finite in the step under way; returns
+ * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);
 
 #endif

@@ -4,11 +4,12 @@
 
 #include <stdbool.h>
 
-/* Local. SIGINT and SIGTERM ask for a stop after the step under way (the second one ends the process at once with 128 + signal);
- * SIGUSR2 asks for a save. */
+/* Local. SIGINT and SIGTERM ask for a stop after the step under way (the second one ends the
+ * process at once with 128 + signal); SIGUSR2 asks for a save. */
 void stop_install(void);
 
-/* Local. The signal that asked for a stop, 0 for none; whether a save was asked for since the last call. */
+/* Local. The signal that asked for a stop, 0 for none; whether a save was asked for since the last
+ * call. */
 int stop_signal(void);
 bool stop_take_save(void);
 

@@ -10,7 +10,8 @@
 #include "model/model.h"
 
 static int64_t param_span(const struct graph *graph, int param) {
-    int64_t elements = (int64_t)(graph->values[graph->params[param].value].layout->bytes / sizeof(float));
+    int64_t elements =
+        (int64_t)(graph->values[graph->params[param].value].layout->bytes / sizeof(float));
     return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
 }
 
@@ -32,7 +33,8 @@ static void describe_params(struct store *store, const struct graph *graph, cons
         const struct param *param = &graph->params[p];
         const struct value *value = &graph->values[param->value];
         int64_t span = param_span(graph, p);
-        store->params[p] = (struct store_item){param->name, value->type, value->layout, begin, span};
+        store->params[p] =
+            (struct store_item){param->name, value->type, value->layout, begin, span};
         store->spans[p] = (struct optim_span){begin, span, decay[param->class]};
         for (int u = 0; u < param->use_count; u++) {
             int use = param->first_use + u;
@@ -52,7 +54,8 @@ static void describe_buffers(struct store *store, const struct graph *graph) {
     for (int b = 0; b < graph->buffer_count; b++) {
         const struct value *value = &graph->values[graph->buffers[b].value];
         int64_t bytes = (int64_t)value->layout->bytes;
-        store->buffers[b] = (struct store_item){graph->buffers[b].name, value->type, value->layout, begin, bytes};
+        store->buffers[b] =
+            (struct store_item){graph->buffers[b].name, value->type, value->layout, begin, bytes};
         begin += (bytes + 63) / 64 * 64;
     }
     store->buffer_bytes = (size_t)begin;
@@ -68,12 +71,14 @@ static enum status take_memory(struct store *store, int grads) {
         store->grad_count = i + 1;
     }
     for (int i = 0; i < store->optimizer->state_count; i++)
-        TRY(backend->memory_new(store->device, param_bytes, "optimizer state", (void **)&store->state[i]));
-    return backend->memory_new(store->device, store->buffer_bytes, "buffers", (void **)&store->buffer);
+        TRY(backend->memory_new(store->device, param_bytes, "optimizer state",
+                                (void **)&store->state[i]));
+    return backend->memory_new(store->device, store->buffer_bytes, "buffers",
+                               (void **)&store->buffer);
 }
 
-enum status store_new(const struct graph *graph, struct device *device, int grads, const struct optim_rule *optimizer,
-                      const bool decay[3], struct store **out) {
+enum status store_new(const struct graph *graph, struct device *device, int grads,
+                      const struct optim_rule *optimizer, const bool decay[3], struct store **out) {
     struct store *store = MEM_NEW(struct store);
     *store = (struct store){.device = device,
                             .optimizer = optimizer,
@@ -104,7 +109,8 @@ void store_free(struct store **pointer) {
     size_t param_bytes = (size_t)store->param_elements * sizeof(float);
     size_t grad_bytes = (size_t)store->gradient_elements * sizeof(float);
     if (store->param) backend->memory_free(store->device, store->param, param_bytes);
-    for (int i = 0; i < store->grad_count; i++) backend->memory_free(store->device, store->grad[i], grad_bytes);
+    for (int i = 0; i < store->grad_count; i++)
+        backend->memory_free(store->device, store->grad[i], grad_bytes);
     for (int i = 0; i < OPTIM_MAX_STATES; i++) {
         if (store->state[i]) backend->memory_free(store->device, store->state[i], param_bytes);
     }
@@ -132,7 +138,8 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
         const struct store_item *item = &store->buffers[b];
         float start = graph->buffers[b].start;
         float *plain = mem_new((size_t)item->count);
-        int64_t count = item->type.dtype == DTYPE_F32 ? shape_count(&item->type.shape) : 0; /* counters start at 0 */
+        int64_t count = item->type.dtype == DTYPE_F32 ? shape_count(&item->type.shape)
+                                                      : 0; /* counters start at 0 */
         for (int64_t i = 0; i < count; i++) plain[i] = start;
         store_put_buffer(store, b, plain);
         free(plain);
@@ -152,12 +159,14 @@ enum status store_put(struct store *store, int param, float *array, const void *
 
 void store_get_buffer(const struct store *store, int buffer, void *plain) {
     const struct store_item *item = &store->buffers[buffer];
-    store->device->backend->copy_out(store->device, plain, store->buffer + item->begin, (size_t)item->count);
+    store->device->backend->copy_out(store->device, plain, store->buffer + item->begin,
+                                     (size_t)item->count);
 }
 
 void store_put_buffer(struct store *store, int buffer, const void *plain) {
     const struct store_item *item = &store->buffers[buffer];
-    store->device->backend->copy_in(store->device, store->buffer + item->begin, plain, (size_t)item->count);
+    store->device->backend->copy_in(store->device, store->buffer + item->begin, plain,
+                                    (size_t)item->count);
 }
 
 enum status store_param_hash(const struct store *store, uint64_t *out) {
@@ -208,6 +217,7 @@ void store_tie(struct store *store, int grad) {
     for (int u = 0; u < store->use_count; u++) {
         const struct store_item *item = &store->params[store->use_param[u]];
         if (store->use_rank[u] > 0)
-            store_add(store->grad[grad] + item->begin, store->grad[grad] + store->use_begin[u], item->count);
+            store_add(store->grad[grad] + item->begin, store->grad[grad] + store->use_begin[u],
+                      item->count);
     }
 }

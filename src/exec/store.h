@@ -1,8 +1,9 @@
 /* The store: parameters, their gradients, optimizer state and buffers of a rank.
  *
- * Parameters lie in one flat array of floats in the layouts the graph chose, each padded to a multiple of NORM_BLOCK elements;
- * gradients and optimizer state are arrays of the same shape, so an update is one pass. A gradient array has a tail for the
- * further uses of shared parameters. Padding is and stays zero. What leaves the store (files, hashes) is plain. */
+ * Parameters lie in one flat array of floats in the layouts the graph chose, each padded to a
+ * multiple of NORM_BLOCK elements; gradients and optimizer state are arrays of the same shape, so
+ * an update is one pass. A gradient array has a tail for the further uses of shared parameters.
+ * Padding is and stays zero. What leaves the store (files, hashes) is plain. */
 #ifndef EXEC_STORE_H
 #define EXEC_STORE_H
 
@@ -14,7 +15,8 @@ struct store_item {
     const char *name;
     struct tensor_type type;
     const struct layout *layout;
-    int64_t begin, count; /* parameters: elements of the arrays; buffers: bytes, from the start of the buffers */
+    int64_t begin, count; /* parameters: elements of the arrays; buffers: bytes, from the start of
+                             the buffers */
 };
 
 struct store {
@@ -22,7 +24,7 @@ struct store {
     const struct optim_rule *optimizer;
     int param_count, buffer_count, use_count, grad_count;
     struct store_item *params, *buffers;
-    int64_t *use_begin;   /* per use of the graph: where its gradient starts in a gradient array */
+    int64_t *use_begin; /* per use of the graph: where its gradient starts in a gradient array */
     int *use_param, *use_rank; /* its parameter, and which use of it (0: the first) */
     int64_t param_elements, gradient_elements;
     float *param, **grad, *state[OPTIM_MAX_STATES];
@@ -38,17 +40,18 @@ struct store_size {
 /* Local. What a store for this lowered training graph will take. */
 struct store_size store_size(const struct graph *graph);
 
-/* Local. Memory for `grads` gradient arrays and the optimizer's state, all zero. The caller owns it; graph and device must outlive
- * it. Weight decay reaches a class of parameters where decay[class]. */
-enum status store_new(const struct graph *graph, struct device *device, int grads, const struct optim_rule *optimizer,
-                      const bool decay[3], struct store **out);
+/* Local. Memory for `grads` gradient arrays and the optimizer's state, all zero. The caller owns
+ * it; graph and device must outlive it. Weight decay reaches a class of parameters where
+ * decay[class]. */
+enum status store_new(const struct graph *graph, struct device *device, int grads,
+                      const struct optim_rule *optimizer, const bool decay[3], struct store **out);
 void store_free(struct store **store);
 
 /* Local. Initial values, keyed by seed, name and element. */
 enum status store_init(struct store *store, const struct graph *graph, uint64_t seed);
 
-/* Local, blocking. One tensor between an array of the store and plain host memory. `array` is store->param, a state, or a
- * gradient array; buffers have calls of their own. */
+/* Local, blocking. One tensor between an array of the store and plain host memory. `array` is
+ * store->param, a state, or a gradient array; buffers have calls of their own. */
 enum status store_get(const struct store *store, int param, const float *array, void *plain);
 enum status store_put(struct store *store, int param, float *array, const void *plain);
 void store_get_buffer(const struct store *store, int buffer, void *plain);
@@ -58,7 +61,8 @@ void store_put_buffer(struct store *store, int buffer, const void *plain);
 enum status store_param_hash(const struct store *store, uint64_t *out);
 uint64_t store_buffer_hash(const struct store *store);
 
-/* Local. Gradient arithmetic: a += b over everything; further uses into the first, in graph order. */
+/* Local. Gradient arithmetic: a += b over everything; further uses into the first, in graph order.
+ */
 void store_sum(struct store *store, int into, int from);
 void store_tie(struct store *store, int grad);
 /* Local. Adds `count` floats on the team. */

@@ -1,4 +1,5 @@
-/* Tensors are handled one at a time, in plain order, so that a save never holds more than the largest one twice. */
+/* Tensors are handled one at a time, in plain order, so that a save never holds more than the
+ * largest one twice. */
 #include "exec/tensors.h"
 
 #include <stdlib.h>
@@ -21,16 +22,19 @@ struct listing {
     size_t count;
 };
 
-static void list_add(struct listing *list, const char *name, const struct store_item *item, float *array, int index) {
-    list->items[list->count] =
-        (struct tensor_item){.name = arena_text(&list->names, name), .dtype = item->type.dtype, .shape = item->type.shape};
+static void list_add(struct listing *list, const char *name, const struct store_item *item,
+                     float *array, int index) {
+    list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
+                                                    .dtype = item->type.dtype,
+                                                    .shape = item->type.shape};
     list->places[list->count++] = (struct tensor_place){array, index};
 }
 
 static void list_state(struct listing *list, int state) {
     struct store *store = list->store;
     for (int p = 0; p < store->param_count; p++) {
-        char *name = mem_format("%s.%s", store->params[p].name, store->optimizer->state_names[state]);
+        char *name =
+            mem_format("%s.%s", store->params[p].name, store->optimizer->state_names[state]);
         list_add(list, name, &store->params[p], store->state[state], p);
         free(name);
     }
@@ -38,14 +42,17 @@ static void list_state(struct listing *list, int state) {
 
 static struct listing list_new(struct store *store, enum tensor_part part) {
     size_t most = (size_t)(store->param_count * OPTIM_MAX_STATES + store->buffer_count + 1);
-    struct listing list = {.store = store, .items = MEM_ARRAY(struct tensor_item, most),
+    struct listing list = {.store = store,
+                           .items = MEM_ARRAY(struct tensor_item, most),
                            .places = MEM_ARRAY(struct tensor_place, most)};
     if (part == PART_OPTIMIZER) {
         for (int s = 0; s < store->optimizer->state_count; s++) list_state(&list, s);
         return list;
     }
-    for (int p = 0; p < store->param_count; p++) list_add(&list, store->params[p].name, &store->params[p], store->param, p);
-    for (int b = 0; b < store->buffer_count; b++) list_add(&list, store->buffers[b].name, &store->buffers[b], NULL, b);
+    for (int p = 0; p < store->param_count; p++)
+        list_add(&list, store->params[p].name, &store->params[p], store->param, p);
+    for (int b = 0; b < store->buffer_count; b++)
+        list_add(&list, store->buffers[b].name, &store->buffers[b], NULL, b);
     return list;
 }
 
@@ -74,22 +81,29 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     return status;
 }
 
-enum status tensors_write(struct store *store, enum tensor_part part, const char *path, struct safetensors_mark *mark) {
+enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
+                          struct safetensors_mark *mark) {
     struct listing list = list_new(store, part);
     const struct safetensors_pair format = {"format", "pt"};
-    struct safetensors_content content = {.items = list.items, .item_count = list.count, .metadata = &format,
-                                          .metadata_count = 1, .source = emit_item, .context = &list};
+    struct safetensors_content content = {.items = list.items,
+                                          .item_count = list.count,
+                                          .metadata = &format,
+                                          .metadata_count = 1,
+                                          .source = emit_item,
+                                          .context = &list};
     enum status status = safetensors_write(path, &content, mark);
     list_free(&list);
     return status;
 }
 
-static enum status take_item(struct listing *list, size_t item, const struct safetensors *file, size_t entry) {
+static enum status take_item(struct listing *list, size_t item, const struct safetensors *file,
+                             size_t entry) {
     size_t bytes = item_bytes(&list->items[item]);
     void *plain = mem_new(bytes);
     const struct tensor_place *place = &list->places[item];
     enum status status = safetensors_read(file, entry, plain, bytes);
-    if (status == STATUS_OK && place->array) status = store_put(list->store, place->index, place->array, plain);
+    if (status == STATUS_OK && place->array)
+        status = store_put(list->store, place->index, place->array, plain);
     if (status == STATUS_OK && !place->array) store_put_buffer(list->store, place->index, plain);
     free(plain);
     return status;
@@ -99,13 +113,16 @@ static bool fits(const struct tensor_item *item, const struct safetensors_entry 
     return entry->native && entry->dtype == item->dtype && shape_equal(&entry->shape, &item->shape);
 }
 
-static enum status misfit(const char *path, const struct tensor_item *item, const struct safetensors_entry *entry) {
+static enum status misfit(const char *path, const struct tensor_item *item,
+                          const struct safetensors_entry *entry) {
     char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
-    return fail(STATUS_DATA, "%s: tensor %s is %s %s, the model has %s %s", path, item->name, entry->type,
-                safetensors_shape_text(entry, have), dtype_safetensors_name(item->dtype), shape_text(&item->shape, want));
+    return fail(STATUS_DATA, "%s: tensor %s is %s %s, the model has %s %s", path, item->name,
+                entry->type, safetensors_shape_text(entry, have),
+                dtype_safetensors_name(item->dtype), shape_text(&item->shape, want));
 }
 
-static enum status read_all(struct listing *list, const char *path, const struct safetensors *file) {
+static enum status read_all(struct listing *list, const char *path,
+                            const struct safetensors *file) {
     for (size_t i = 0; i < list->count; i++) {
         size_t entry;
         if (!safetensors_find(file, list->items[i].name, &entry))
@@ -115,7 +132,8 @@ static enum status read_all(struct listing *list, const char *path, const struct
         TRY(take_item(list, i, file, entry));
     }
     if (safetensors_count(file) != list->count)
-        return fail(STATUS_DATA, "%s: has %zu tensors, the model %zu", path, safetensors_count(file), list->count);
+        return fail(STATUS_DATA, "%s: has %zu tensors, the model %zu", path,
+                    safetensors_count(file), list->count);
     return STATUS_OK;
 }
 
@@ -137,12 +155,14 @@ struct name_list {
 
 static void name_add(struct name_list *names, const char *name) {
     size_t used = strlen(names->text);
-    if (names->count++ < 3) snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
+    if (names->count++ < 3)
+        snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
 }
 
 static void name_note(const struct name_list *names, const char *path, const char *what) {
     if (names->count)
-        log_warning("%s: %d tensor(s) %s: %s%s", path, names->count, what, names->text, names->count > 3 ? ", ..." : "");
+        log_warning("%s: %d tensor(s) %s: %s%s", path, names->count, what, names->text,
+                    names->count > 3 ? ", ..." : "");
 }
 
 /* Files saved from a wrapped model carry "module." before each name. */
@@ -154,7 +174,8 @@ static bool find_entry(const struct safetensors *file, const char *name, size_t 
     return found;
 }
 
-static enum status load_fitting(struct listing *list, const char *path, const struct safetensors *file) {
+static enum status load_fitting(struct listing *list, const char *path,
+                                const struct safetensors *file) {
     struct name_list missing = {0}, other = {0}, extra = {0};
     bool *used = MEM_ARRAY(bool, safetensors_count(file) + 1);
     int taken = 0;
@@ -179,8 +200,9 @@ static enum status load_fitting(struct listing *list, const char *path, const st
     free(used);
     if (status != STATUS_OK) return status;
     if (taken == 0)
-        return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %zu\n  the model's begin with %s", path,
-                    safetensors_count(file), list->count, list->items[0].name);
+        return fail(STATUS_DATA,
+                    "%s: none of its %zu tensors fits the model's %zu\n  the model's begin with %s",
+                    path, safetensors_count(file), list->count, list->items[0].name);
     log_note("%s: %d of the model's %zu tensors loaded", path, taken, list->count);
     name_note(&missing, path, "missing from the file keep their initial values");
     name_note(&other, path, "of another shape or type keep their initial values");

@@ -1,4 +1,5 @@
-/* See train.h. Order at a step that is due for both: evaluate, then save, so that a checkpoint knows the result. */
+/* See train.h. Order at a step that is due for both: evaluate, then save, so that a checkpoint
+ * knows the result. */
 #include "exec/train.h"
 
 #include <math.h>
@@ -49,10 +50,12 @@ static bool due(int64_t step, int64_t every) {
 static enum status after_step(struct run *run) {
     const struct train_config *config = run->config;
     bool end = run->state.step == run->total, best = false;
-    if (due(run->state.step, config->eval_every) || (end && config->eval_at_end)) TRY(evaluate(run, &best));
+    if (due(run->state.step, config->eval_every) || (end && config->eval_at_end))
+        TRY(evaluate(run, &best));
     bool asked = stop_take_save();
     if (asked) log_note("saving after step %lld, as asked", (long long)run->state.step);
-    bool saving = config->save_every > 0 && (due(run->state.step, config->save_every) || best || end);
+    bool saving =
+        config->save_every > 0 && (due(run->state.step, config->save_every) || best || end);
     return saving || asked ? save(run) : STATUS_OK;
 }
 
@@ -80,19 +83,22 @@ struct checkpoint_state train_fresh(void) {
     return (struct checkpoint_state){.best_step = -1};
 }
 
-enum status train_resume(struct exec *exec, const struct checkpoint_config *config, struct checkpoint_state *state) {
+enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
+                         struct checkpoint_state *state) {
     bool found;
     int64_t total = exec_plan(exec)->config.lr.total_steps;
     *state = train_fresh();
     TRY(checkpoint_resume(config, exec, state, &found));
     if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
     if (found && state->step >= total)
-        log_note("the checkpoint is at step %lld of %lld: nothing is left to train", (long long)state->step, (long long)total);
+        log_note("the checkpoint is at step %lld of %lld: nothing is left to train",
+                 (long long)state->step, (long long)total);
     return STATUS_OK;
 }
 
-enum status train_all(struct exec *exec, const struct train_config *config, const struct checkpoint_state *state,
-                      const struct train_observer *observer, struct train_result *out) {
+enum status train_all(struct exec *exec, const struct train_config *config,
+                      const struct checkpoint_state *state, const struct train_observer *observer,
+                      struct train_result *out) {
     struct run run = {.exec = exec,
                       .config = config,
                       .observer = observer,

@@ -30,12 +30,15 @@ struct train_result {
 
 /* Local. The state of a run that has not begun. */
 struct checkpoint_state train_fresh(void);
-/* Local, blocking. Resumes from the newest whole checkpoint; where there is none, says so and leaves the state fresh. */
-enum status train_resume(struct exec *exec, const struct checkpoint_config *config, struct checkpoint_state *state);
+/* Local, blocking. Resumes from the newest whole checkpoint; where there is none, says so and
+ * leaves the state fresh. */
+enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
+                         struct checkpoint_state *state);
 
-/* Local, blocking. Trains from `state` to the end of the plan. A stop on request saves first and is STATUS_STOPPED. `out` is filled
- * in either case. */
-enum status train_all(struct exec *exec, const struct train_config *config, const struct checkpoint_state *state,
-                      const struct train_observer *observer, struct train_result *out);
+/* Local, blocking. Trains from `state` to the end of the plan. A stop on request saves first and is
+ * STATUS_STOPPED. `out` is filled in either case. */
+enum status train_all(struct exec *exec, const struct train_config *config,
+                      const struct checkpoint_state *state, const struct train_observer *observer,
+                      struct train_result *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* Model building: see build.h. Each function is the attributes of one operation and a call of graph_op. */
+/* Model building: see build.h. Each function is the attributes of one operation and a call of
+ * graph_op. */
 #include "graph/build.h"
 
 #include <stdarg.h>
@@ -19,7 +20,8 @@ int graph_param(struct graph *graph, const char *name, struct shape shape, enum 
                 enum init_kind init, float scale) {
     int value = edit_value(graph, name, VALUE_PARAM, &(struct tensor_type){DTYPE_F32, shape});
     int index = graph->param_count++;
-    graph->params = mem_grow(graph->params, &graph->param_capacity, (size_t)index + 1, sizeof *graph->params);
+    graph->params =
+        mem_grow(graph->params, &graph->param_capacity, (size_t)index + 1, sizeof *graph->params);
     graph->params[index] = (struct param){.name = graph->values[value].name,
                                           .value = value,
                                           .block = graph->block,
@@ -30,12 +32,14 @@ int graph_param(struct graph *graph, const char *name, struct shape shape, enum 
     return value;
 }
 
-int graph_buffer(struct graph *graph, const char *name, enum dtype dtype, struct shape shape, float start) {
+int graph_buffer(struct graph *graph, const char *name, enum dtype dtype, struct shape shape,
+                 float start) {
     int value = edit_value(graph, name, VALUE_BUFFER, &(struct tensor_type){dtype, shape});
     int index = graph->buffer_count++;
-    graph->buffers = mem_grow(graph->buffers, &graph->buffer_capacity, (size_t)index + 1, sizeof *graph->buffers);
-    graph->buffers[index] =
-        (struct buffer){.name = graph->values[value].name, .value = value, .block = graph->block, .start = start};
+    graph->buffers = mem_grow(graph->buffers, &graph->buffer_capacity, (size_t)index + 1,
+                              sizeof *graph->buffers);
+    graph->buffers[index] = (struct buffer){
+        .name = graph->values[value].name, .value = value, .block = graph->block, .start = start};
     graph->values[value].index = index;
     return value;
 }
@@ -48,8 +52,8 @@ int graph_param_find(struct graph *graph, const char *name) {
     return NO_VALUE;
 }
 
-int graph_op(struct graph *graph, const char *name, enum op op, const struct op_attrs *attrs, int in_count,
-             const int *in) {
+int graph_op(struct graph *graph, const char *name, enum op op, const struct op_attrs *attrs,
+             int in_count, const int *in) {
     while (in_count > 0 && in[in_count - 1] == NO_VALUE) in_count--;
     if (graph->status != STATUS_OK || in_count == 0) return NO_VALUE;
     for (int i = 0; i < in_count; i++) {
@@ -96,7 +100,8 @@ void graph_misfit(struct graph *graph, const char *name, const char *format, ...
     graph->status = fail(STATUS_USAGE, "node %s: %s", name, text);
 }
 
-int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride, int pad, int groups) {
+int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride,
+                 int pad, int groups) {
     struct op_attrs attrs = {.conv = {{stride, stride}, {pad, pad}, {1, 1}, groups}};
     return graph_op(graph, name, OP_CONV2D, &attrs, 3, (int[]){x, weight, bias});
 }
@@ -105,13 +110,15 @@ int graph_linear(struct graph *graph, const char *name, int x, int weight, int b
     return graph_op(graph, name, OP_LINEAR, NULL, 3, (int[]){x, weight, bias});
 }
 
-int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a, bool transpose_b, float scale) {
+int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
+                 bool transpose_b, float scale) {
     struct op_attrs attrs = {.matmul = {transpose_a, transpose_b, scale}};
     return graph_op(graph, name, OP_MATMUL, &attrs, 2, (int[]){a, b});
 }
 
-int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, int shift, int running_mean,
-                     int running_var, int batches, float epsilon, float momentum) {
+int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, int shift,
+                     int running_mean, int running_var, int batches, float epsilon,
+                     float momentum) {
     struct op_attrs attrs = {.norm = {epsilon, momentum}};
     if (!graph->training)
         return graph_op(graph, name, OP_BATCH_NORM_EVAL, &attrs, 5,
@@ -119,11 +126,13 @@ int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, in
     int y = graph_op(graph, name, OP_BATCH_NORM, &attrs, 3, (int[]){x, scale, shift});
     int mean = graph_output(graph, y, 1), var = graph_output(graph, y, 2);
     attrs.like = graph_shape(graph, x);
-    graph_op(graph, name, OP_BATCH_NORM_TRACK, &attrs, 5, (int[]){running_mean, running_var, batches, mean, var});
+    graph_op(graph, name, OP_BATCH_NORM_TRACK, &attrs, 5,
+             (int[]){running_mean, running_var, batches, mean, var});
     return y;
 }
 
-int graph_layer_norm(struct graph *graph, const char *name, int x, int scale, int shift, float epsilon) {
+int graph_layer_norm(struct graph *graph, const char *name, int x, int scale, int shift,
+                     float epsilon) {
     struct op_attrs attrs = {.norm = {epsilon, 0}};
     return graph_op(graph, name, OP_LAYER_NORM, &attrs, 3, (int[]){x, scale, shift});
 }
@@ -150,8 +159,8 @@ int graph_dropout(struct graph *graph, const char *name, int x, float probabilit
     return graph_op(graph, name, OP_DROPOUT, &attrs, 2, (int[]){x, graph_sample_key(graph)});
 }
 
-int graph_attention(struct graph *graph, const char *name, int q, int k, int v, int mask, int heads, bool causal,
-                    float dropout) {
+int graph_attention(struct graph *graph, const char *name, int q, int k, int v, int mask, int heads,
+                    bool causal, float dropout) {
     bool packed = k == NO_VALUE, masked = mask != NO_VALUE;
     if (!graph->training) dropout = 0;
     struct op_attrs attrs = {.attention = {heads, packed, masked, causal, dropout, 0}};
@@ -197,7 +206,8 @@ int graph_concat(struct graph *graph, const char *name, int axis, int a, int b) 
     return graph_op(graph, name, OP_CONCAT, &attrs, 2, (int[]){a, b});
 }
 
-int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t begin, int64_t end) {
+int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t begin,
+                int64_t end) {
     struct op_attrs attrs = {.slice = {axis, begin, end}};
     return graph_op(graph, name, OP_SLICE, &attrs, 1, &x);
 }
@@ -219,12 +229,14 @@ int graph_transpose(struct graph *graph, const char *name, int x, const int *ord
     return graph_op(graph, name, OP_TRANSPOSE, &attrs, 1, &x);
 }
 
-void graph_cross_entropy(struct graph *graph, const char *name, int logits, int labels, float smoothing, bool top_k) {
+void graph_cross_entropy(struct graph *graph, const char *name, int logits, int labels,
+                         float smoothing, bool top_k) {
     CHECK(graph->loss_count < GRAPH_MAX_LOSSES, "too many losses at %s", name);
     struct op_attrs attrs = {.loss = {smoothing}};
     int logp = graph_op(graph, name, OP_LOG_SOFTMAX, NULL, 1, &logits);
     int sum = graph_op(graph, name, OP_NLL, &attrs, 2, (int[]){logp, labels});
-    int counts = top_k ? graph_op(graph, name, OP_TOP_K, NULL, 2, (int[]){logits, labels}) : NO_VALUE;
+    int counts =
+        top_k ? graph_op(graph, name, OP_TOP_K, NULL, 2, (int[]){logits, labels}) : NO_VALUE;
     if (sum == NO_VALUE) return;
     char seed_name[160];
     snprintf(seed_name, sizeof seed_name, "seed.%s", name);

@@ -5,9 +5,11 @@
 
 #include "base/log.h"
 
-int edit_value(struct graph *graph, const char *name, enum value_kind kind, const struct tensor_type *type) {
+int edit_value(struct graph *graph, const char *name, enum value_kind kind,
+               const struct tensor_type *type) {
     int id = graph->value_count;
-    graph->values = mem_grow(graph->values, &graph->value_capacity, (size_t)id + 1, sizeof *graph->values);
+    graph->values =
+        mem_grow(graph->values, &graph->value_capacity, (size_t)id + 1, sizeof *graph->values);
     graph->value_count++;
     graph->values[id] = (struct value){.name = arena_text(&graph->arena, name),
                                        .kind = kind,
@@ -25,9 +27,11 @@ static struct node *append_node(struct graph *graph) {
     return &graph->nodes[graph->node_count++];
 }
 
-struct node *edit_node(struct graph *graph, const char *name, enum op op, const struct op_attrs *attrs, int in_count,
-                       const int *in) {
-    struct node node = {.name = arena_text(&graph->arena, name), .op = op, .in_count = in_count,
+struct node *edit_node(struct graph *graph, const char *name, enum op op,
+                       const struct op_attrs *attrs, int in_count, const int *in) {
+    struct node node = {.name = arena_text(&graph->arena, name),
+                        .op = op,
+                        .in_count = in_count,
                         .block = graph->block};
     if (attrs) node.attrs = *attrs;
     memcpy(node.in, in, (size_t)in_count * sizeof in[0]);

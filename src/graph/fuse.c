@@ -1,8 +1,9 @@
 /* Fusion: one kernel for what would be several passes over memory.
  *
- * Each row of `fusions` names a first and a second operation; where the second is the only reader of the first's output, the
- * pair becomes one node. All patterns here are pairs, so one loop serves them; a fused operation's gradient rule is its own
- * (relu and tanh go back through the output, which is why gelu, which needs its input, stays alone). */
+ * Each row of `fusions` names a first and a second operation; where the second is the only reader
+ * of the first's output, the pair becomes one node. All patterns here are pairs, so one loop serves
+ * them; a fused operation's gradient rule is its own (relu and tanh go back through the output,
+ * which is why gelu, which needs its input, stays alone). */
 #include <stdlib.h>
 
 #include "graph/edit.h"
@@ -32,8 +33,9 @@ static const struct fusion *fusion_of(const struct node *first, const struct nod
     return NULL;
 }
 
-/* The fused node stands where the first one stood, reads what both read beyond the value between them, and makes the second
- * one's output first. Outputs the fused operation has beyond that (a mask, say) become new values. */
+/* The fused node stands where the first one stood, reads what both read beyond the value between
+ * them, and makes the second one's output first. Outputs the fused operation has beyond that (a
+ * mask, say) become new values. */
 static void merge(struct graph *graph, int first_id, int second_id, const struct fusion *fusion) {
     struct node *first = &graph->nodes[first_id], *second = &graph->nodes[second_id];
     int between = first->out[0], result = second->out[0];
@@ -64,7 +66,8 @@ void graph_fuse(struct graph *graph) {
         int producer = value == NO_VALUE ? -1 : graph->values[value].producer;
         if (producer < 0 || dead[i]) continue;
         const struct fusion *fusion = fusion_of(&graph->nodes[producer], &graph->nodes[i]);
-        if (!fusion || graph->nodes[producer].out[0] != value || edit_consumers(graph, value) != 1) continue;
+        if (!fusion || graph->nodes[producer].out[0] != value || edit_consumers(graph, value) != 1)
+            continue;
         merge(graph, producer, i, fusion);
         dead[i] = true;
     }

@@ -1,8 +1,9 @@
 /* The backward part, from the operations' own rules.
  *
- * Forward nodes are walked from last to first; each rule emits the backward nodes of its operation. A value read in several
- * places receives several gradients, added in that (reverse graph) order. A parameter's gradients are not added here: each use
- * keeps its own, because the order of sums over micro-batches and uses is part of the program (contract 1). */
+ * Forward nodes are walked from last to first; each rule emits the backward nodes of its operation.
+ * A value read in several places receives several gradients, added in that (reverse graph) order. A
+ * parameter's gradients are not added here: each use keeps its own, because the order of sums over
+ * micro-batches and uses is part of the program (contract 1). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,8 @@ struct walk {
     int node;      /* being differentiated */
 };
 
-static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half, int in_count,
-                 const int *in, int *out) {
+static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
+                 int in_count, const int *in, int *out) {
     struct walk *walk = grad->graph;
     struct graph *graph = walk->graph;
     const struct node *forward = &graph->nodes[walk->node];
@@ -47,8 +48,8 @@ static void add_use(struct graph *graph, int param, int gradient) {
     graph->uses[graph->use_count++] = (struct param_use){param, gradient};
 }
 
-/* A parameter's gradient must have bytes of its own, since the executor may point them at the accumulator: a view, or a
- * gradient that only passes through this node, is copied. */
+/* A parameter's gradient must have bytes of its own, since the executor may point them at the
+ * accumulator: a view, or a gradient that only passes through this node, is copied. */
 static int own_gradient(struct walk *walk, struct op_grad *grad, int gradient) {
     bool own = walk->graph->values[gradient].root == gradient;
     for (int i = 0; i < grad->call->out_count; i++) own &= grad->d_out[i] != gradient;
@@ -57,7 +58,8 @@ static int own_gradient(struct walk *walk, struct op_grad *grad, int gradient) {
     return copy;
 }
 
-/* Hands the gradient of one node input on: to the parameter's list of uses, or to the sum for that value. */
+/* Hands the gradient of one node input on: to the parameter's list of uses, or to the sum for that
+ * value. */
 static void deliver(struct walk *walk, struct op_grad *grad, int value, int gradient) {
     struct graph *graph = walk->graph;
     if (graph->values[value].kind == VALUE_PARAM) {
@@ -84,7 +86,8 @@ static void differentiate(struct walk *walk, int id) {
     struct graph *graph = walk->graph;
     const struct node node = graph->nodes[id]; /* a copy: emitting moves the list */
     const struct op_def *def = op_def(node.op);
-    int d_out[OP_MAX_OUT], d_in[OP_MAX_IN], seed = node.out_count ? seed_of(graph, &node) : NO_VALUE;
+    int d_out[OP_MAX_OUT], d_in[OP_MAX_IN],
+        seed = node.out_count ? seed_of(graph, &node) : NO_VALUE;
     bool need[OP_MAX_IN], flows = seed != NO_VALUE, wanted = false;
     for (int i = 0; i < node.out_count; i++) {
         d_out[i] = walk->gradient[node.out[i]];
@@ -98,8 +101,15 @@ static void differentiate(struct walk *walk, int id) {
     if (!def->grad || !flows || !wanted) return;
     walk->node = id;
     struct op_call call = graph_call(graph, &node);
-    struct op_grad grad = {.call = &call, .in = node.in, .out = node.out, .d_out = d_out, .need = need, .seed = seed,
-                           .d_in = d_in, .graph = walk, .emit = emit};
+    struct op_grad grad = {.call = &call,
+                           .in = node.in,
+                           .out = node.out,
+                           .d_out = d_out,
+                           .need = need,
+                           .seed = seed,
+                           .d_in = d_in,
+                           .graph = walk,
+                           .emit = emit};
     def->grad(&grad);
     for (int i = 0; i < node.in_count; i++) {
         if (need[i] && d_in[i] != NO_VALUE) deliver(walk, &grad, node.in[i], d_in[i]);
@@ -129,7 +139,8 @@ static enum status sort_uses(struct graph *graph) {
 }
 
 enum status graph_gradient(struct graph *graph) {
-    CHECK(graph->training && graph->forward_count == graph->node_count, "gradient of a graph that has one");
+    CHECK(graph->training && graph->forward_count == graph->node_count,
+          "gradient of a graph that has one");
     int block = graph->block;
     struct walk walk = {.graph = graph,
                         .gradient = MEM_ARRAY(int, graph->value_count),

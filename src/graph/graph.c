@@ -27,7 +27,9 @@ void graph_free(struct graph **graph) {
 }
 
 struct op_call graph_call(const struct graph *graph, const struct node *node) {
-    struct op_call call = {.op = node->op, .attrs = node->attrs, .in_count = node->in_count,
+    struct op_call call = {.op = node->op,
+                           .attrs = node->attrs,
+                           .in_count = node->in_count,
                            .out_count = node->out_count};
     for (int i = 0; i < node->in_count; i++) call.in[i] = graph->values[node->in[i]].type;
     for (int i = 0; i < node->out_count; i++) call.out[i] = graph->values[node->out[i]].type;

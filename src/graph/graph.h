@@ -1,15 +1,17 @@
 /* Static graphs: what one micro-batch computes.
  *
- * A graph is two flat lists, values and nodes, in execution order. Models build the forward part through build.h; then the
- * passes below run over it, in this order, each leaving a graph that can be printed:
+ * A graph is two flat lists, values and nodes, in execution order. Models build the forward part
+ * through build.h; then the passes below run over it, in this order, each leaving a graph that can
+ * be printed:
  *
  *     graph_fuse      merges nodes where one kernel does the work of several
  *     graph_gradient  appends the backward nodes by the operations' own rules
- *     graph_lower     chooses kernels and layouts on the whole graph and inserts REORDER nodes where two do not meet
- *     graph_place     gives every local value an offset in one arena by lifetime (memory.h)
+ *     graph_lower     chooses kernels and layouts on the whole graph and inserts REORDER nodes
+ * where two do not meet graph_place     gives every local value an offset in one arena by lifetime
+ * (memory.h)
  *
- * Fusion comes before the gradient (the other order was planned first): a fused operation carries its own gradient rule, so
- * patterns are matched once, on the forward part alone. */
+ * Fusion comes before the gradient (the other order was planned first): a fused operation carries
+ * its own gradient rule, so patterns are matched once, on the forward part alone. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -34,10 +36,10 @@ struct value {
     const char *name;
     enum value_kind kind;
     struct tensor_type type;
-    int producer; /* node, or -1 */
-    int index;    /* of the input, parameter or buffer; -1 for local values */
-    int root;     /* the value whose bytes this is: itself unless a view */
-    int use;      /* parameter use this is the gradient of, or -1 */
+    int producer;                /* node, or -1 */
+    int index;                   /* of the input, parameter or buffer; -1 for local values */
+    int root;                    /* the value whose bytes this is: itself unless a view */
+    int use;                     /* parameter use this is the gradient of, or -1 */
     const struct layout *layout; /* known after graph_lower */
 };
 
@@ -57,14 +59,21 @@ struct node {
 
 /* Which parameters weight decay skips is told by class. */
 enum param_class { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM };
-enum init_kind { INIT_ZERO, INIT_ONE, INIT_UNIFORM, INIT_NORMAL, INIT_NORMAL_PADDED, INIT_TRUNC_NORMAL };
+enum init_kind {
+    INIT_ZERO,
+    INIT_ONE,
+    INIT_UNIFORM,
+    INIT_NORMAL,
+    INIT_NORMAL_PADDED,
+    INIT_TRUNC_NORMAL
+};
 
 struct param {
     const char *name; /* as in the ecosystem's state dicts */
     int value, block;
     enum param_class class;
     enum init_kind init;
-    float scale;       /* bound of the uniform, deviation of the normals */
+    float scale;              /* bound of the uniform, deviation of the normals */
     int first_use, use_count; /* in graph->uses, graph order; known after graph_gradient */
 };
 
@@ -80,8 +89,9 @@ struct buffer {
     float start;
 };
 
-/* A term of the loss: summed over labels not ignored by the forward pass; backward starts from `seed`, which the executor
- * sets to 1 / (labels of the whole step), so that every later sum is a plain one. */
+/* A term of the loss: summed over labels not ignored by the forward pass; backward starts from
+ * `seed`, which the executor sets to 1 / (labels of the whole step), so that every later sum is a
+ * plain one. */
 struct loss {
     const char *name, *label; /* the input that holds its labels */
     int sum, seed;
@@ -108,21 +118,23 @@ struct graph {
     struct loss losses[GRAPH_MAX_LOSSES];
     int loss_count;
 
-    int block;       /* being built */
-    uint32_t places; /* random places handed out so far */
+    int block;             /* being built */
+    uint32_t places;       /* random places handed out so far */
     struct device *device; /* of the kernels, after graph_lower */
 };
 
-/* Local. An empty graph for micro-batches of `batch` samples; graph_free accepts NULL and clears the pointer. */
+/* Local. An empty graph for micro-batches of `batch` samples; graph_free accepts NULL and clears
+ * the pointer. */
 struct graph *graph_new(int64_t batch, bool training);
 void graph_free(struct graph **graph);
 
 /* Local. The passes, in order; see the top. graph_gradient is for training graphs. */
 void graph_fuse(struct graph *graph);
 enum status graph_gradient(struct graph *graph);
-/* `param_layouts` (per parameter, may be NULL) fixes layouts chosen earlier: every graph of a run shares one set of
- * parameters. The device must outlive the graph. */
-enum status graph_lower(struct graph *graph, struct device *device, const struct layout *const *param_layouts);
+/* `param_layouts` (per parameter, may be NULL) fixes layouts chosen earlier: every graph of a run
+ * shares one set of parameters. The device must outlive the graph. */
+enum status graph_lower(struct graph *graph, struct device *device,
+                        const struct layout *const *param_layouts);
 
 /* Local. The op_call of a node: its operation, attributes and the types of its values. */
 struct op_call graph_call(const struct graph *graph, const struct node *node);

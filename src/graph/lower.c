@@ -1,10 +1,11 @@
 /* Kernels and layouts for the whole graph.
  *
- * Nodes are walked in order. Each kernel is made from the layouts its inputs already have and says what it wants; where the two
- * differ a REORDER node goes in between (once per value and layout). A parameter takes the layout its first reader wants, or the
- * one an earlier graph of the run fixed; its gradient is brought to that same layout, so the optimizer can treat parameter,
- * gradient and state as flat arrays. Everything is decided by rule on the whole graph, before any partition, so a cut never
- * changes which kernel runs. */
+ * Nodes are walked in order. Each kernel is made from the layouts its inputs already have and says
+ * what it wants; where the two differ a REORDER node goes in between (once per value and layout). A
+ * parameter takes the layout its first reader wants, or the one an earlier graph of the run fixed;
+ * its gradient is brought to that same layout, so the optimizer can treat parameter, gradient and
+ * state as flat arrays. Everything is decided by rule on the whole graph, before any partition, so
+ * a cut never changes which kernel runs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,18 +39,26 @@ static enum status make_kernel(struct lowering *low, struct node *node) {
 static void append(struct graph *graph, const struct node *node) {
     size_t need = (size_t)graph->node_count + 1;
     graph->nodes = mem_grow(graph->nodes, &graph->node_capacity, need, sizeof *graph->nodes);
-    for (int i = 0; i < node->out_count; i++) graph->values[node->out[i]].producer = graph->node_count;
+    for (int i = 0; i < node->out_count; i++)
+        graph->values[node->out[i]].producer = graph->node_count;
     graph->nodes[graph->node_count++] = *node;
     graph->forward_count += node->phase == PHASE_FORWARD;
 }
 
-/* A new value that is `value` in layout `to`, made by a REORDER that takes its place and phase from `reader`. */
-static enum status insert_reorder(struct lowering *low, const struct node *reader, int value, const struct layout *to,
-                                  int *out) {
+/* A new value that is `value` in layout `to`, made by a REORDER that takes its place and phase from
+ * `reader`. */
+static enum status insert_reorder(struct lowering *low, const struct node *reader, int value,
+                                  const struct layout *to, int *out) {
     struct graph *graph = low->graph;
     struct value source = graph->values[value];
-    struct node node = {.name = source.name, .op = OP_REORDER, .in_count = 1, .out_count = 1, .in = {value},
-                        .phase = reader->phase, .half = reader->half, .block = reader->block};
+    struct node node = {.name = source.name,
+                        .op = OP_REORDER,
+                        .in_count = 1,
+                        .out_count = 1,
+                        .in = {value},
+                        .phase = reader->phase,
+                        .half = reader->half,
+                        .block = reader->block};
     node.attrs.reorder.to = to;
     node.out[0] = edit_value(graph, source.name, VALUE_LOCAL, &source.type);
     graph->values[node.out[0]].layout = to;
@@ -59,21 +68,25 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
     return STATUS_OK;
 }
 
-/* The value itself when it has the wanted layout (or none yet: then it takes that), else its reordered twin. */
-static enum status bring(struct lowering *low, const struct node *reader, int value, const struct layout *want,
-                         int *out) {
+/* The value itself when it has the wanted layout (or none yet: then it takes that), else its
+ * reordered twin. */
+static enum status bring(struct lowering *low, const struct node *reader, int value,
+                         const struct layout *want, int *out) {
     struct value *source = &low->graph->values[value];
     if (!source->layout) source->layout = want;
     *out = value;
     if (source->layout == want) return STATUS_OK;
     for (int i = 0; i < low->reordered_count; i++) {
-        if (low->reordered[i].from != value || low->graph->values[low->reordered[i].to].layout != want) continue;
+        if (low->reordered[i].from != value ||
+            low->graph->values[low->reordered[i].to].layout != want)
+            continue;
         *out = low->reordered[i].to;
         return STATUS_OK;
     }
     TRY(insert_reorder(low, reader, value, want, out));
     size_t need = (size_t)low->reordered_count + 1;
-    low->reordered = mem_grow(low->reordered, &low->reordered_capacity, need, sizeof *low->reordered);
+    low->reordered =
+        mem_grow(low->reordered, &low->reordered_capacity, need, sizeof *low->reordered);
     low->reordered[low->reordered_count++] = (struct reordered){value, *out};
     return STATUS_OK;
 }
@@ -93,7 +106,8 @@ static enum status align_gradient(struct lowering *low, const struct node *node,
     int use = graph->values[value].use;
     if (use < 0) return STATUS_OK;
     const struct layout *want = graph->values[graph->params[graph->uses[use].param].value].layout;
-    CHECK(want, "the gradient of %s comes before its first use", graph->params[graph->uses[use].param].name);
+    CHECK(want, "the gradient of %s comes before its first use",
+          graph->params[graph->uses[use].param].name);
     if (graph->values[value].layout == want) return STATUS_OK;
     int twin;
     TRY(insert_reorder(low, node, value, want, &twin));
@@ -116,7 +130,8 @@ static enum status lower_node(struct lowering *low, struct node node) {
             return status;
         }
     }
-    for (int i = 0; i < node.out_count; i++) graph->values[node.out[i]].layout = node.kernel->out[i];
+    for (int i = 0; i < node.out_count; i++)
+        graph->values[node.out[i]].layout = node.kernel->out[i];
     append(graph, &node);
     for (int i = 0; i < node.out_count; i++) TRY(align_gradient(low, &node, node.out[i]));
     return STATUS_OK;
@@ -126,12 +141,15 @@ static void start_layouts(struct lowering *low, const struct layout *const *para
     struct graph *graph = low->graph;
     for (int i = 0; i < graph->value_count; i++) {
         struct value *value = &graph->values[i];
-        if (value->kind == VALUE_INPUT || value->kind == VALUE_BUFFER) value->layout = plain_of(low, i);
-        if (value->kind == VALUE_PARAM) value->layout = param_layouts ? param_layouts[value->index] : NULL;
+        if (value->kind == VALUE_INPUT || value->kind == VALUE_BUFFER)
+            value->layout = plain_of(low, i);
+        if (value->kind == VALUE_PARAM)
+            value->layout = param_layouts ? param_layouts[value->index] : NULL;
     }
 }
 
-enum status graph_lower(struct graph *graph, struct device *device, const struct layout *const *param_layouts) {
+enum status graph_lower(struct graph *graph, struct device *device,
+                        const struct layout *const *param_layouts) {
     struct lowering low = {.graph = graph, .device = device, .old = graph->nodes};
     int count = graph->node_count;
     graph->device = device;

@@ -1,8 +1,11 @@
-/* Lifetimes are intervals of the times at which nodes run; blocks of bytes are placed largest first at the lowest offset free over their whole
- * interval. This is the classic greedy for offline placement: within a few percent of the lower bound on the graphs here (the
- * tests hold it to that), and simple. Rejected: first-fit in time order (fragments more), exact search (not worth its time).
+/* Lifetimes are intervals of the times at which nodes run; blocks of bytes are placed largest first
+ * at the lowest offset free over their whole interval. This is the classic greedy for offline
+ * placement: within a few percent of the lower bound on the graphs here (the tests hold it to
+ * that), and simple. Rejected: first-fit in time order (fragments more), exact search (not worth
+ * its time).
  *
- * Values that share bytes form one block: views with their root, and an output that may overwrite a dying input. */
+ * Values that share bytes form one block: views with their root, and an output that may overwrite a
+ * dying input. */
 #include "graph/memory.h"
 
 #include <stdlib.h>
@@ -39,7 +42,8 @@ static void find_times(struct placer *placer) {
     int now = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int n = 0; n < placer->graph->node_count; n++) {
-            if (in_second_pass(placer, &placer->graph->nodes[n]) == (pass == 1)) placer->plan->time[n] = now++;
+            if (in_second_pass(placer, &placer->graph->nodes[n]) == (pass == 1))
+                placer->plan->time[n] = now++;
         }
     }
 }
@@ -60,10 +64,12 @@ static void find_lifetimes(struct placer *placer) {
             if (first[root] < 0) first[root] = time;
             reach(&last[root], time);
         }
-        for (int k = 0; k < node->in_count; k++) reach(&last[graph->values[node->in[k]].root], time);
+        for (int k = 0; k < node->in_count; k++)
+            reach(&last[graph->values[node->in[k]].root], time);
     }
     /* The executor reads these between the passes, or after them. */
-    for (int u = 0; placer->config->split && u < graph->use_count; u++) last[graph->uses[u].gradient] = graph->node_count;
+    for (int u = 0; placer->config->split && u < graph->use_count; u++)
+        last[graph->uses[u].gradient] = graph->node_count;
     for (int i = 0; i < graph->loss_count; i++) {
         last[graph->losses[i].sum] = graph->node_count;
         if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = graph->node_count;
@@ -73,7 +79,8 @@ static void find_lifetimes(struct placer *placer) {
 /* The input of `node` whose block output 0 may take over, or NO_VALUE. */
 static int dying_input(const struct placer *placer, const struct node *node, int time) {
     const struct graph *graph = placer->graph;
-    if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0) return NO_VALUE;
+    if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
+        return NO_VALUE;
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
     if (block < 0 || graph->values[input].kind != VALUE_LOCAL || placer->blocks[block].last != time)
         return NO_VALUE;
@@ -101,7 +108,8 @@ static void make_blocks(struct placer *placer) {
         for (int k = 0; k < node->out_count; k++) {
             int value = node->out[k];
             if (graph->values[value].root != value) continue;
-            int input = k == 0 && node->in_count ? dying_input(placer, node, placer->plan->time[n]) : NO_VALUE;
+            int input = k == 0 && node->in_count ? dying_input(placer, node, placer->plan->time[n])
+                                                 : NO_VALUE;
             if (input == NO_VALUE) {
                 add_block(placer, value);
                 continue;
@@ -124,7 +132,8 @@ static int by_offset(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* `placed` is kept in order of offsets; the block goes into the first gap between those alive at the same time. */
+/* `placed` is kept in order of offsets; the block goes into the first gap between those alive at
+ * the same time. */
 static void place_block(struct block *block, struct block **placed, int count) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
@@ -141,7 +150,8 @@ static void place_block(struct block *block, struct block **placed, int count) {
 
 static void place_blocks(struct placer *placer) {
     int count = placer->block_count;
-    struct block **order = MEM_ARRAY(struct block *, count + 1), **placed = MEM_ARRAY(struct block *, count + 1);
+    struct block **order = MEM_ARRAY(struct block *, count + 1),
+                 **placed = MEM_ARRAY(struct block *, count + 1);
     for (int i = 0; i < count; i++) order[i] = &placer->blocks[i];
     qsort(order, (size_t)count, sizeof *order, by_size);
     for (int i = 0; i < count; i++) {
@@ -174,7 +184,10 @@ struct placement graph_place(const struct graph *graph, const struct placement_c
                              .first = MEM_ARRAY(int, count),
                              .last = MEM_ARRAY(int, count),
                              .time = MEM_ARRAY(int, graph->node_count + 1)};
-    struct placer placer = {.graph = graph, .config = config, .plan = &plan, .block_of = MEM_ARRAY(int, count),
+    struct placer placer = {.graph = graph,
+                            .config = config,
+                            .plan = &plan,
+                            .block_of = MEM_ARRAY(int, count),
                             .blocks = MEM_ARRAY(struct block, count)};
     find_times(&placer);
     find_lifetimes(&placer);
@@ -209,12 +222,14 @@ static int by_layout_bytes(const void *a, const void *b) {
 /* Values alive at the peak, largest first; the caller frees the list. */
 static int *alive_at_peak(const struct placement *placement, int *count) {
     const struct graph *graph = placement->graph;
-    int *alive = MEM_ARRAY(int, graph->value_count + 1), time = placement->time[placement->live_node];
+    int *alive = MEM_ARRAY(int, graph->value_count + 1),
+        time = placement->time[placement->live_node];
     *count = 0;
     for (int i = 0; i < graph->value_count; i++) {
         const struct value *value = &graph->values[i];
-        if (value->kind == VALUE_LOCAL && value->root == i && placement->offset[i] != PLACED_ELSEWHERE &&
-            placement->first[i] <= time && time <= placement->last[i])
+        if (value->kind == VALUE_LOCAL && value->root == i &&
+            placement->offset[i] != PLACED_ELSEWHERE && placement->first[i] <= time &&
+            time <= placement->last[i])
             alive[(*count)++] = i;
     }
     sorted_graph = graph;
@@ -230,7 +245,8 @@ void placement_largest(const struct placement *placement, char *text, size_t byt
     for (int i = 0; i < count && i < 3; i++) {
         const struct value *value = &placement->graph->values[alive[i]];
         size_t used = strlen(text);
-        snprintf(text + used, bytes - used, "%s%s %s %s", i ? ", " : "", value->name, shape_text(&value->type.shape, shape),
+        snprintf(text + used, bytes - used, "%s%s %s %s", i ? ", " : "", value->name,
+                 shape_text(&value->type.shape, shape),
                  text_size((int64_t)value->layout->bytes, size));
     }
     free(alive);
@@ -242,10 +258,12 @@ void placement_print(const struct placement *placement, FILE *out, int count) {
     int alive_count;
     int *alive = alive_at_peak(placement, &alive_count);
     char size[TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
-    fprintf(out, "  alive at the peak (%s %s), %d values:\n", peak->name, op_def(peak->op)->name, alive_count);
+    fprintf(out, "  alive at the peak (%s %s), %d values:\n", peak->name, op_def(peak->op)->name,
+            alive_count);
     for (int i = 0; i < alive_count && i < count; i++) {
         const struct value *value = &graph->values[alive[i]];
-        fprintf(out, "    %10s  %-28s %-18s %s %s\n", text_size((int64_t)value->layout->bytes, size), value->name,
+        fprintf(out, "    %10s  %-28s %-18s %s %s\n",
+                text_size((int64_t)value->layout->bytes, size), value->name,
                 op_def(graph->nodes[value->producer].op)->name, dtype_name(value->type.dtype),
                 shape_text(&value->type.shape, shape));
     }

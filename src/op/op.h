@@ -1,9 +1,10 @@
 /* Operations: the vocabulary of graphs.
  *
- * An operation is a row of op.def and one `struct op_def`: how output types follow from input types, what it costs,
- * which operations make its gradient, and a reference kernel in plain C that defines what is correct. An op_call is one
- * use of it, with attributes and types but no data: all that a backend needs to choose a kernel. Backends never see the
- * graph, operations never see backends. */
+ * An operation is a row of op.def and one `struct op_def`: how output types follow from input
+ * types, what it costs, which operations make its gradient, and a reference kernel in plain C that
+ * defines what is correct. An op_call is one use of it, with attributes and types but no data: all
+ * that a backend needs to choose a kernel. Backends never see the graph, operations never see
+ * backends. */
 #ifndef OP_OP_H
 #define OP_OP_H
 
@@ -27,19 +28,21 @@ enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_TANH };
 
 struct layout; /* of backend/backend.h; only OP_REORDER names one */
 
-/* What an operation is told beyond its inputs. Which member is in use follows from the operation; a backward operation
- * uses the member of its forward one. Unused bytes are zero, so that equal calls compare equal. */
+/* What an operation is told beyond its inputs. Which member is in use follows from the operation; a
+ * backward operation uses the member of its forward one. Unused bytes are zero, so that equal calls
+ * compare equal. */
 struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
-    struct shape like;          /* shape of the output where inputs do not tell it: *_bwd, expand, reshape */
+    struct shape like; /* shape of the output where inputs do not tell it: *_bwd, expand, reshape */
     union {
         struct {
             int stride[2], pad[2], dilation[2], groups;
         } conv;
         struct {
             int kernel[2], stride[2], pad[2];
-            bool adaptive; /* avg_pool only: `like` holds the output's height and width as dim[0], dim[1] */
+            bool adaptive; /* avg_pool only: `like` holds the output's height and width as dim[0],
+                              dim[1] */
         } pool;
         struct {
             float epsilon, momentum;
@@ -77,7 +80,8 @@ struct op_attrs {
     };
 };
 
-/* One use of an operation. An absent optional input has rank 0 and is not counted: optional inputs come last. */
+/* One use of an operation. An absent optional input has rank 0 and is not counted: optional inputs
+ * come last. */
 struct op_call {
     enum op op;
     struct op_attrs attrs;
@@ -90,8 +94,8 @@ struct op_cost {
     double bytes; /* read and written, each tensor once */
 };
 
-/* Input gradients (I) and weight gradients (W) are the two halves of a backward pass; an operation whose kernel makes
- * both at once belongs to I. */
+/* Input gradients (I) and weight gradients (W) are the two halves of a backward pass; an operation
+ * whose kernel makes both at once belongs to I. */
 enum op_half { OP_HALF_I, OP_HALF_W };
 
 /* What a gradient rule sees and fills. Values are handles of the graph; -1 is "none". */
@@ -103,9 +107,10 @@ struct op_grad {
     int seed;            /* losses: the value that backward starts from */
     int *d_in;           /* filled by the rule: gradient of each input, or -1 */
     void *graph;
-    /* Adds a backward operation; its outputs' handles are written to `out` (the count follows from the call). */
-    void (*emit)(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half, int in_count,
-                 const int *in, int *out);
+    /* Adds a backward operation; its outputs' handles are written to `out` (the count follows from
+     * the call). */
+    void (*emit)(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
+                 int in_count, const int *in, int *out);
 };
 
 enum op_flags {
@@ -117,14 +122,15 @@ enum op_flags {
 struct op_def {
     const char *name;
     unsigned flags;
-    /* Local. Fills out_count and out[] from in[] and attrs; on a misfit writes the reason to `why` and fails (without
-     * logging: the graph adds the node's name). */
+    /* Local. Fills out_count and out[] from in[] and attrs; on a misfit writes the reason to `why`
+     * and fails (without logging: the graph adds the node's name). */
     enum status (*infer)(struct op_call *call, char *why, size_t why_bytes);
     /* Local. NULL: no arithmetic to speak of, bytes of all tensors. */
     struct op_cost (*cost)(const struct op_call *call);
     /* Local. NULL: no gradient flows. */
     void (*grad)(struct op_grad *grad);
-    /* Local. Reference kernel on plain layouts; `scratch` has scratch_bytes(call) bytes (NULL when that is NULL). */
+    /* Local. Reference kernel on plain layouts; `scratch` has scratch_bytes(call) bytes (NULL when
+     * that is NULL). */
     void (*run)(const struct op_call *call, void *const in[], void *const out[], void *scratch);
     size_t (*scratch_bytes)(const struct op_call *call);
 };

@@ -8,7 +8,9 @@ static double after_warmup(const struct lr_config *config, int64_t step) {
     double done = span > 0 ? (double)(step - config->warmup_steps) / span : 1;
     switch (config->policy) {
     case LR_CONST: return config->base;
-    case LR_STEP: return config->base * pow(config->gamma, (double)(step / (config->step_size > 0 ? config->step_size : 1)));
+    case LR_STEP:
+        return config->base *
+               pow(config->gamma, (double)(step / (config->step_size > 0 ? config->step_size : 1)));
     case LR_COSINE: return config->base * (1 + cos(M_PI * done)) / 2;
     case LR_LINEAR: return config->base * (1 - done);
     }
@@ -16,6 +18,7 @@ static double after_warmup(const struct lr_config *config, int64_t step) {
 }
 
 double lr_at(const struct lr_config *config, int64_t step) {
-    if (step < config->warmup_steps) return config->base * (double)(step + 1) / (double)config->warmup_steps;
+    if (step < config->warmup_steps)
+        return config->base * (double)(step + 1) / (double)config->warmup_steps;
     return after_warmup(config, step);
 }

@@ -19,8 +19,9 @@ const struct optim_rule *const *optim_all(int *count) {
     return rules;
 }
 
-static void apply_chunk(const struct optim_rule *rule, const struct optim_step *step, const struct optim_span *span,
-                        int64_t chunk, float *param, const float *gradient, float *const state[]) {
+static void apply_chunk(const struct optim_rule *rule, const struct optim_step *step,
+                        const struct optim_span *span, int64_t chunk, float *param,
+                        const float *gradient, float *const state[]) {
     int64_t begin = span->begin + chunk * OPTIM_MAX_CHUNK, end = span->begin + span->count;
     int64_t count = end - begin < OPTIM_MAX_CHUNK ? end - begin : OPTIM_MAX_CHUNK;
     float *states[OPTIM_MAX_STATES] = {0};
@@ -29,17 +30,20 @@ static void apply_chunk(const struct optim_rule *rule, const struct optim_step *
     rule->update(step, decay, param + begin, gradient + begin, states, count);
 }
 
-void optim_apply(const struct optim_rule *rule, const struct optim_step *step, const struct optim_span *spans,
-                 int span_count, float *param, const float *gradient, float *const state[]) {
+void optim_apply(const struct optim_rule *rule, const struct optim_step *step,
+                 const struct optim_span *spans, int span_count, float *param,
+                 const float *gradient, float *const state[]) {
 #pragma omp parallel
     for (int i = 0; i < span_count; i++) {
         int64_t chunks = (spans[i].count + OPTIM_MAX_CHUNK - 1) / OPTIM_MAX_CHUNK;
 #pragma omp for schedule(static) nowait
-        for (int64_t c = 0; c < chunks; c++) apply_chunk(rule, step, &spans[i], c, param, gradient, state);
+        for (int64_t c = 0; c < chunks; c++)
+            apply_chunk(rule, step, &spans[i], c, param, gradient, state);
     }
 }
 
-/* Sixteen running sums a block: enough for the compiler to use vectors, in an order fixed by the element's index. */
+/* Sixteen running sums a block: enough for the compiler to use vectors, in an order fixed by the
+ * element's index. */
 static double block_squares(const float *values) {
     double lane[16] = {0}, sum = 0;
     for (int i = 0; i < NORM_BLOCK; i += 16) {
@@ -50,13 +54,16 @@ static double block_squares(const float *values) {
 }
 
 double optim_sum_squares(const float *values, int64_t count) {
-    enum { GROUP = 256 }; /* blocks whose sums are made in parallel before they are added in order */
+    enum {
+        GROUP = 256
+    }; /* blocks whose sums are made in parallel before they are added in order */
     double sums[GROUP], total = 0;
     for (int64_t begin = 0; begin < count; begin += (int64_t)GROUP * NORM_BLOCK) {
         int64_t blocks = (count - begin) / NORM_BLOCK;
         if (blocks > GROUP) blocks = GROUP;
 #pragma omp parallel for schedule(static)
-        for (int64_t b = 0; b < blocks; b++) sums[b] = block_squares(values + begin + b * NORM_BLOCK);
+        for (int64_t b = 0; b < blocks; b++)
+            sums[b] = block_squares(values + begin + b * NORM_BLOCK);
         for (int64_t b = 0; b < blocks; b++) total += sums[b];
     }
     return total;

@@ -1,7 +1,8 @@
 /* Optimizers over flat arrays, and learning-rate policies.
  *
- * Parameters, gradients and state are arrays of the same shape (see exec/store.h), cut into spans that share a weight decay.
- * Every update is elementwise, so any split of the arrays over threads or ranks gives the same bits. Formulas are torch's. */
+ * Parameters, gradients and state are arrays of the same shape (see exec/store.h), cut into spans
+ * that share a weight decay. Every update is elementwise, so any split of the arrays over threads
+ * or ranks gives the same bits. Formulas are torch's. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
 
@@ -19,7 +20,7 @@ struct optim_config {
 /* One step's view of it. */
 struct optim_step {
     const struct optim_config *config;
-    int64_t step; /* 0 for the first */
+    int64_t step;             /* 0 for the first */
     float lr, gradient_scale; /* of this step; the scale is the clipping factor, 1 for none */
 };
 
@@ -43,11 +44,12 @@ const struct optim_rule *optim_find(const char *name);
 const struct optim_rule *const *optim_all(int *count);
 
 /* Local. One fused pass over all spans on the OpenMP team. */
-void optim_apply(const struct optim_rule *rule, const struct optim_step *step, const struct optim_span *spans,
-                 int span_count, float *param, const float *gradient, float *const state[]);
+void optim_apply(const struct optim_rule *rule, const struct optim_step *step,
+                 const struct optim_span *spans, int span_count, float *param,
+                 const float *gradient, float *const state[]);
 
-/* Local. Sum of squares in f64 over fixed blocks of NORM_BLOCK elements, added in order; not finite when any element is
- * not. `count` is a multiple of the block. */
+/* Local. Sum of squares in f64 over fixed blocks of NORM_BLOCK elements, added in order; not finite
+ * when any element is not. `count` is a multiple of the block. */
 enum { NORM_BLOCK = 1024 };
 double optim_sum_squares(const float *values, int64_t count);
 
@@ -58,7 +60,8 @@ struct lr_config {
     double base, gamma;
     int64_t warmup_steps, total_steps, step_size;
 };
-/* Local. Rate of step `step` (from 0). Warm-up rises linearly and reaches the base rate on its last step. */
+/* Local. Rate of step `step` (from 0). Warm-up rises linearly and reaches the base rate on its last
+ * step. */
 double lr_at(const struct lr_config *config, int64_t step);
 
 #endif

@@ -4,7 +4,8 @@
 #include "base/clones.h"
 #include "optim/optim.h"
 
-/* g += wd*p; buf = mu*buf + g (zero before the first step); nesterov: g += mu*buf, else g = buf; p -= lr*g. */
+/* g += wd*p; buf = mu*buf + g (zero before the first step); nesterov: g += mu*buf, else g = buf; p
+ * -= lr*g. */
 VECTOR_CLONES
 static void sgd_update(const struct optim_step *step, float decay, float *restrict param,
                        const float *restrict gradient, float *const state[], int64_t count) {
@@ -23,12 +24,14 @@ static void sgd_update(const struct optim_step *step, float decay, float *restri
 /* Shared by Adam and AdamW: they differ in where the decay goes. */
 VECTOR_CLONES
 static void adam_core(const struct optim_step *step, float l2, float shrink, float *restrict param,
-                      const float *restrict gradient, float *restrict m, float *restrict v, int64_t count) {
+                      const float *restrict gradient, float *restrict m, float *restrict v,
+                      int64_t count) {
     const struct optim_config *config = step->config;
     double t = (double)step->step + 1;
     double correct1 = 1 - pow(config->beta1, t), correct2 = 1 - pow(config->beta2, t);
     float beta1 = (float)config->beta1, beta2 = (float)config->beta2, scale = step->gradient_scale;
-    float rest1 = (float)(1 - config->beta1), rest2 = (float)(1 - config->beta2), epsilon = (float)config->epsilon;
+    float rest1 = (float)(1 - config->beta1), rest2 = (float)(1 - config->beta2),
+          epsilon = (float)config->epsilon;
     float rate = (float)((double)step->lr / correct1), root = (float)sqrt(correct2);
     for (int64_t i = 0; i < count; i++) {
         float p = param[i] * shrink, g = gradient[i] * scale + l2 * p;
@@ -38,19 +41,28 @@ static void adam_core(const struct optim_step *step, float l2, float shrink, flo
     }
 }
 
-static void adam_update(const struct optim_step *step, float decay, float *param, const float *gradient,
-                        float *const state[], int64_t count) {
+static void adam_update(const struct optim_step *step, float decay, float *param,
+                        const float *gradient, float *const state[], int64_t count) {
     adam_core(step, decay, 1, param, gradient, state[0], state[1], count);
 }
 
-static void adamw_update(const struct optim_step *step, float decay, float *param, const float *gradient,
-                         float *const state[], int64_t count) {
+static void adamw_update(const struct optim_step *step, float decay, float *param,
+                         const float *gradient, float *const state[], int64_t count) {
     adam_core(step, 0, 1 - step->lr * decay, param, gradient, state[0], state[1], count);
 }
 
-const struct optim_rule optim_sgd = {.name = "sgd", .help = "stochastic gradient descent with momentum", .state_count = 1,
-                                     .state_names = {"momentum_buffer"}, .update = sgd_update};
-const struct optim_rule optim_adam = {.name = "adam", .help = "Adam; weight decay as L2 in the gradient", .state_count = 2,
-                                      .state_names = {"exp_avg", "exp_avg_sq"}, .update = adam_update};
-const struct optim_rule optim_adamw = {.name = "adamw", .help = "Adam with decoupled weight decay", .state_count = 2,
-                                       .state_names = {"exp_avg", "exp_avg_sq"}, .update = adamw_update};
+const struct optim_rule optim_sgd = {.name = "sgd",
+                                     .help = "stochastic gradient descent with momentum",
+                                     .state_count = 1,
+                                     .state_names = {"momentum_buffer"},
+                                     .update = sgd_update};
+const struct optim_rule optim_adam = {.name = "adam",
+                                      .help = "Adam; weight decay as L2 in the gradient",
+                                      .state_count = 2,
+                                      .state_names = {"exp_avg", "exp_avg_sq"},
+                                      .update = adam_update};
+const struct optim_rule optim_adamw = {.name = "adamw",
+                                       .help = "Adam with decoupled weight decay",
+                                       .state_count = 2,
+                                       .state_names = {"exp_avg", "exp_avg_sq"},
+                                       .update = adamw_update};

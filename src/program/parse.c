@@ -1,5 +1,5 @@
-/* The text form, read back. Every number is bounded before it sizes or indexes anything; anything unexpected is refused with
- * the line it stands on. */
+/* The text form, read back. Every number is bounded before it sizes or indexes anything; anything
+ * unexpected is refused with the line it stands on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ struct parser {
 };
 
 static enum status bad(const struct parser *parser, const char *what, const char *found) {
-    return fail(STATUS_DATA, "%s: line %d: expected %s, found \"%.60s\"", parser->name, parser->line, what, found);
+    return fail(STATUS_DATA, "%s: line %d: expected %s, found \"%.60s\"", parser->name,
+                parser->line, what, found);
 }
 
 static const char *word_at(const struct parser *parser, int index) {
@@ -39,7 +40,8 @@ static bool read_number(const char *text, int low, int high, int *out) {
 
 static enum status read_pair(struct parser *parser, int at, const char *key, int high, int *out) {
     if (strcmp(word_at(parser, at), key) != 0) return bad(parser, key, word_at(parser, at));
-    if (!read_number(word_at(parser, at + 1), 1, high, out)) return bad(parser, "a number in range", word_at(parser, at + 1));
+    if (!read_number(word_at(parser, at + 1), 1, high, out))
+        return bad(parser, "a number in range", word_at(parser, at + 1));
     return STATUS_OK;
 }
 
@@ -57,7 +59,8 @@ static enum status parse_header(struct parser *parser) {
     TRY(read_pair(parser, 10, "slots", MAX_SMALL, &slots));
     TRY(read_pair(parser, 12, "grads", 64, &grads));
     if (parser->words != 14) return bad(parser, "the end of the line", word_at(parser, 14));
-    if ((int64_t)replicas * micro_batches > MAX_NUMBER) return bad(parser, "fewer micro-batches", parser->word[7]);
+    if ((int64_t)replicas * micro_batches > MAX_NUMBER)
+        return bad(parser, "fewer micro-batches", parser->word[7]);
     parser->program = program_new(ranks, stages, replicas, micro_batches, (enum sum_order)sum);
     parser->program->slots = slots;
     parser->program->grads = grads;
@@ -92,7 +95,8 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
         int value, high = *letter == 'm' ? MAX_NUMBER : MAX_SMALL;
         char what[32];
         snprintf(what, sizeof what, "operand %c and a number", *letter);
-        if (word[0] != *letter || !read_number(word + 1, 0, high, &value)) return bad(parser, what, word);
+        if (word[0] != *letter || !read_number(word + 1, 0, high, &value))
+            return bad(parser, what, word);
         set_operand(instr, *letter, value);
     }
     for (; at < parser->words; at++) {
@@ -108,14 +112,18 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
 
 static enum status parse_instr(struct parser *parser) {
     int id, rank, op = 0;
-    if (parser->rank < 0) return bad(parser, "a line \"rank N body\" before the first instruction", parser->word[0]);
-    if (!read_number(parser->word[0] + 1, 0, 1 << 30, &id)) return bad(parser, "#number", parser->word[0]);
+    if (parser->rank < 0)
+        return bad(parser, "a line \"rank N body\" before the first instruction", parser->word[0]);
+    if (!read_number(parser->word[0] + 1, 0, 1 << 30, &id))
+        return bad(parser, "#number", parser->word[0]);
     const char *second = word_at(parser, 1);
     if (second[0] != 'r' || !read_number(second + 1, 0, MAX_RANKS, &rank) || rank != parser->rank)
         return bad(parser, "r and the rank of this section", second);
-    while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_name((enum instr_op)op)) != 0) op++;
+    while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_name((enum instr_op)op)) != 0)
+        op++;
     if (op == INSTR_COUNT_) return bad(parser, "an instruction", word_at(parser, 2));
-    struct instr *instr = program_add(parser->program, parser->rank, parser->list, (enum instr_op)op);
+    struct instr *instr =
+        program_add(parser->program, parser->rank, parser->list, (enum instr_op)op);
     instr->id = id;
     return parse_operands(parser, instr);
 }
@@ -123,27 +131,31 @@ static enum status parse_instr(struct parser *parser) {
 static void split_words(struct parser *parser, char *line) {
     parser->words = 0;
     char *state = NULL;
-    for (char *word = strtok_r(line, " \t\r", &state); word && parser->words < MAX_WORDS; word = strtok_r(NULL, " \t\r", &state))
+    for (char *word = strtok_r(line, " \t\r", &state); word && parser->words < MAX_WORDS;
+         word = strtok_r(NULL, " \t\r", &state))
         parser->word[parser->words++] = word;
 }
 
 static enum status parse_line(struct parser *parser, char *line) {
     parser->line++;
     if (parser->line == 1)
-        return strcmp(line, "stretto program 1") == 0 ? STATUS_OK : bad(parser, "stretto program 1", line);
+        return strcmp(line, "stretto program 1") == 0 ? STATUS_OK
+                                                      : bad(parser, "stretto program 1", line);
     split_words(parser, line);
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);
     if (parser->word[0][0] == '#') return parse_instr(parser);
     if (strcmp(parser->word[0], "rank") == 0) return parse_section(parser);
-    return bad(parser, "an instruction (#...) or a section (rank N start|body|drain)", parser->word[0]);
+    return bad(parser, "an instruction (#...) or a section (rank N start|body|drain)",
+               parser->word[0]);
 }
 
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out) {
     struct parser parser = {.name = name, .rank = -1};
     char *copy = mem_new(count + 1), *cursor = copy;
     memcpy(copy, text, count);
-    enum status status = memchr(text, 0, count) ? fail(STATUS_DATA, "%s: not a text file", name) : STATUS_OK;
+    enum status status =
+        memchr(text, 0, count) ? fail(STATUS_DATA, "%s: not a text file", name) : STATUS_OK;
     while (status == STATUS_OK && cursor && *cursor) {
         char *end = strchr(cursor, '\n');
         if (end) *end = 0;
@@ -152,7 +164,8 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
     }
     free(copy);
     if (status == STATUS_OK && !parser.program)
-        status = fail(STATUS_DATA, "%s: line %d: expected a program, found the end of the file", name, parser.line + 1);
+        status = fail(STATUS_DATA, "%s: line %d: expected a program, found the end of the file",
+                      name, parser.line + 1);
     if (status == STATUS_OK)
         *out = parser.program;
     else

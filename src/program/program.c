@@ -39,19 +39,27 @@ static int operand_value(const struct instr *instr, char letter) {
 }
 
 const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]) {
-    int used = snprintf(text, INSTR_TEXT_BYTES, "#%d r%d %s", instr->id, rank, instrs[instr->op].name);
+    int used =
+        snprintf(text, INSTR_TEXT_BYTES, "#%d r%d %s", instr->id, rank, instrs[instr->op].name);
     for (const char *letter = instrs[instr->op].operands; *letter; letter++)
         used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
                          operand_value(instr, *letter));
-    snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), "%s%s", instr->flags & INSTR_NEW ? " new" : "",
-             instr->flags & INSTR_PURE ? " pure" : "");
+    snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), "%s%s",
+             instr->flags & INSTR_NEW ? " new" : "", instr->flags & INSTR_PURE ? " pure" : "");
     return text;
 }
 
-struct program *program_new(int ranks, int stages, int replicas, int micro_batches, enum sum_order sum) {
+struct program *program_new(int ranks, int stages, int replicas, int micro_batches,
+                            enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
-    *program = (struct program){.ranks = ranks, .stages = stages, .replicas = replicas, .micro_batches = micro_batches,
-                                .sum = sum, .slots = 1, .grads = 1, .rank = MEM_ARRAY(struct rank_program, ranks)};
+    *program = (struct program){.ranks = ranks,
+                                .stages = stages,
+                                .replicas = replicas,
+                                .micro_batches = micro_batches,
+                                .sum = sum,
+                                .slots = 1,
+                                .grads = 1,
+                                .rank = MEM_ARRAY(struct rank_program, ranks)};
     return program;
 }
 
@@ -65,11 +73,13 @@ void program_free(struct program **program) {
     *program = NULL;
 }
 
-struct instr *program_add(struct program *program, int rank, enum list_name list, enum instr_op op) {
+struct instr *program_add(struct program *program, int rank, enum list_name list,
+                          enum instr_op op) {
     int id = 0;
     for (int l = 0; l < LIST_COUNT; l++) id += program->rank[rank].list[l].count;
     struct instr_list *into = &program->rank[rank].list[list];
-    into->items = mem_grow(into->items, &into->capacity, (size_t)into->count + 1, sizeof *into->items);
+    into->items =
+        mem_grow(into->items, &into->capacity, (size_t)into->count + 1, sizeof *into->items);
     struct instr *instr = &into->items[into->count++];
     *instr = (struct instr){.id = id, .op = (uint8_t)op};
     return instr;
@@ -79,15 +89,16 @@ static const char *const sum_names[] = {"replica", "tree", "replicas-first"};
 
 void program_print(const struct program *program, FILE *out) {
     fprintf(out, "stretto program 1\n");
-    fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d\n", program->ranks,
-            program->stages, program->replicas, program->micro_batches, sum_names[program->sum], program->slots,
-            program->grads);
+    fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d\n",
+            program->ranks, program->stages, program->replicas, program->micro_batches,
+            sum_names[program->sum], program->slots, program->grads);
     char text[INSTR_TEXT_BYTES];
     for (int r = 0; r < program->ranks; r++) {
         for (int l = 0; l < LIST_COUNT; l++) {
             const struct instr_list *list = &program->rank[r].list[l];
             fprintf(out, "rank %d %s\n", r, list_names[l]);
-            for (int i = 0; i < list->count; i++) fprintf(out, "%s\n", instr_text(&list->items[i], r, text));
+            for (int i = 0; i < list->count; i++)
+                fprintf(out, "%s\n", instr_text(&list->items[i], r, text));
         }
     }
 }

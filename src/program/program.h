@@ -1,7 +1,9 @@
-/* Programs: a strategy is a short list of instructions per rank, read by verifier, executor, simulator and viewer alike.
+/* Programs: a strategy is a short list of instructions per rank, read by verifier, executor,
+ * simulator and viewer alike.
  *
- * A rank has three lists: start (once), body (one step, repeated), drain (once). The body of an epoch's short last step is a
- * program of its own. Text form, one instruction a line: `#17 r0 B s0 m5 a0 g1 new`; see docs/program.md. */
+ * A rank has three lists: start (once), body (one step, repeated), drain (once). The body of an
+ * epoch's short last step is a program of its own. Text form, one instruction a line: `#17 r0 B s0
+ * m5 a0 g1 new`; see docs/program.md. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -54,32 +56,37 @@ struct rank_program {
 enum sum_order { SUM_REPLICA, SUM_TREE, SUM_REPLICAS_FIRST };
 
 struct program {
-    int ranks, stages, replicas, micro_batches; /* micro_batches is M, of one replica; a step has G = R*M */
+    int ranks, stages, replicas,
+        micro_batches; /* micro_batches is M, of one replica; a step has G = R*M */
     enum sum_order sum;
     int slots, grads; /* activation slots and gradient buffers of a rank, the most any needs */
     struct rank_program *rank;
 };
 
 /* Local. Empty program; program_free accepts NULL and clears the pointer. */
-struct program *program_new(int ranks, int stages, int replicas, int micro_batches, enum sum_order sum);
+struct program *program_new(int ranks, int stages, int replicas, int micro_batches,
+                            enum sum_order sum);
 void program_free(struct program **program);
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct program *program, int rank, enum list_name list, enum instr_op op);
 
-/* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file, line, field, value. */
+/* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
+ * line, field, value. */
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
 
-/* Local. Proves of every rank's body, before anything runs: operands in range; every slot and gradient buffer written before
- * it is read; each micro-batch of `samples` (G entries, those with 0 skipped; NULL: all present) forward and backward exactly
- * once; at STEP the buffer holds each micro-batch exactly once. STATUS_USAGE with the first instruction that breaks it. */
+/* Local. Proves of every rank's body, before anything runs: operands in range; every slot and
+ * gradient buffer written before it is read; each micro-batch of `samples` (G entries, those with 0
+ * skipped; NULL: all present) forward and backward exactly once; at STEP the buffer holds each
+ * micro-batch exactly once. STATUS_USAGE with the first instruction that breaks it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */
 struct schedule_config {
     int stages, replicas, micro_batches;
     enum sum_order sum;
-    const int64_t *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
+    const int64_t
+        *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
 };
 
 struct schedule {
@@ -89,6 +96,7 @@ struct schedule {
 
 /* Local. By name, NULL when there is none. The caller owns the program. */
 const struct schedule *schedule_find(const char *name);
-enum status schedule_build(const char *name, const struct schedule_config *config, struct program **out);
+enum status schedule_build(const char *name, const struct schedule_config *config,
+                           struct program **out);
 
 #endif

@@ -15,7 +15,8 @@ const struct schedule *schedule_find(const char *name) {
     return NULL;
 }
 
-enum status schedule_build(const char *name, const struct schedule_config *config, struct program **out) {
+enum status schedule_build(const char *name, const struct schedule_config *config,
+                           struct program **out) {
     const struct schedule *schedule = schedule_find(name);
     if (!schedule) return fail(STATUS_USAGE, "no schedule is called %s", name);
     return schedule->build(config, out);

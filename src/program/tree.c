@@ -25,7 +25,8 @@ static void merge_last_two(struct sum_tree *tree) {
 void tree_push(struct sum_tree *tree, int buffer) {
     tree->buffer[tree->depth] = buffer;
     tree->level[tree->depth++] = 0;
-    while (tree->depth > 1 && tree->level[tree->depth - 1] == tree->level[tree->depth - 2]) merge_last_two(tree);
+    while (tree->depth > 1 && tree->level[tree->depth - 1] == tree->level[tree->depth - 2])
+        merge_last_two(tree);
 }
 
 int tree_finish(struct sum_tree *tree) {

@@ -1,7 +1,8 @@
 /* The fixed tree of sums, spoken in SUM instructions.
  *
- * Level by level, neighbours 2i and 2i+1 are added and an odd last one is carried up. Pushing the leaves one by one and
- * merging equal levels, as a binary counter does, gives that very tree with log2(n)+1 buffers. */
+ * Level by level, neighbours 2i and 2i+1 are added and an odd last one is carried up. Pushing the
+ * leaves one by one and merging equal levels, as a binary counter does, gives that very tree with
+ * log2(n)+1 buffers. */
 #ifndef PROGRAM_TREE_H
 #define PROGRAM_TREE_H
 
@@ -20,8 +21,8 @@ struct sum_tree {
 int tree_take(struct sum_tree *tree);
 /* Local. Hands in a finished leaf. */
 void tree_push(struct sum_tree *tree, int buffer);
-/* Local. Adds what is left, from the last to the first; returns the buffer of the sum, or -1 where no leaf came. The buffer
- * stays taken. */
+/* Local. Adds what is left, from the last to the first; returns the buffer of the sum, or -1 where
+ * no leaf came. The buffer stays taken. */
 int tree_finish(struct sum_tree *tree);
 
 #endif

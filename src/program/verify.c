@@ -1,5 +1,6 @@
-/* The verifier of one rank's step: walks the body with an abstract state instead of data. A slot knows which micro-batch it
- * holds and how far that has come; a gradient buffer knows how often it holds each micro-batch. */
+/* The verifier of one rank's step: walks the body with an abstract state instead of data. A slot
+ * knows which micro-batch it holds and how far that has come; a gradient buffer knows how often it
+ * holds each micro-batch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 enum slot_state { SLOT_FREE, SLOT_LOADED, SLOT_FORWARD, SLOT_HALF, SLOT_DONE };
 
-static const char *const slot_texts[] = {"free", "loaded", "forward done", "input gradients done", "done"};
+static const char *const slot_texts[] = {"free", "loaded", "forward done", "input gradients done",
+                                         "done"};
 
 struct slot {
     enum slot_state state;
@@ -32,7 +34,8 @@ struct walk {
     const struct instr *instr;
 };
 
-static enum status broken(const struct walk *walk, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static enum status broken(const struct walk *walk, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static enum status broken(const struct walk *walk, const char *format, ...) {
     char why[256], line[INSTR_TEXT_BYTES];
@@ -40,7 +43,8 @@ static enum status broken(const struct walk *walk, const char *format, ...) {
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    return fail(STATUS_USAGE, "program refused at %s: %s", instr_text(walk->instr, walk->rank, line), why);
+    return fail(STATUS_USAGE, "program refused at %s: %s",
+                instr_text(walk->instr, walk->rank, line), why);
 }
 
 static bool present(const struct walk *walk, int micro) {
@@ -53,10 +57,12 @@ static enum status check_operands(const struct walk *walk) {
         return broken(walk, "stage %d of %d", instr->stage, walk->program->stages);
     if (instr->micro >= walk->micro_total)
         return broken(walk, "micro-batch %d of %d", instr->micro, walk->micro_total);
-    if (instr->slot >= walk->program->slots) return broken(walk, "slot %d of %d", instr->slot, walk->program->slots);
+    if (instr->slot >= walk->program->slots)
+        return broken(walk, "slot %d of %d", instr->slot, walk->program->slots);
     if (instr->grad >= walk->program->grads || instr->other >= walk->program->grads)
         return broken(walk, "gradient buffer %d of %d",
-                      instr->grad > instr->other ? instr->grad : instr->other, walk->program->grads);
+                      instr->grad > instr->other ? instr->grad : instr->other,
+                      walk->program->grads);
     return STATUS_OK;
 }
 
@@ -64,7 +70,8 @@ static enum status check_operands(const struct walk *walk) {
 static enum status advance(struct walk *walk, enum slot_state from, enum slot_state to) {
     struct slot *slot = &walk->slots[walk->instr->slot];
     if (slot->state != from)
-        return broken(walk, "slot %d is %s, must be %s", walk->instr->slot, slot_texts[slot->state], slot_texts[from]);
+        return broken(walk, "slot %d is %s, must be %s", walk->instr->slot, slot_texts[slot->state],
+                      slot_texts[from]);
     if (slot->micro != walk->instr->micro)
         return broken(walk, "slot %d holds micro-batch %d", walk->instr->slot, slot->micro);
     slot->state = to;
@@ -74,11 +81,12 @@ static enum status advance(struct walk *walk, enum slot_state from, enum slot_st
 static enum status load(struct walk *walk) {
     struct slot *slot = &walk->slots[walk->instr->slot];
     int micro = walk->instr->micro;
-    if (!present(walk, micro)) return broken(walk, "micro-batch %d has no samples in this step", micro);
+    if (!present(walk, micro))
+        return broken(walk, "micro-batch %d has no samples in this step", micro);
     if (walk->ran[micro]) return broken(walk, "micro-batch %d was loaded before", micro);
     if (slot->state != SLOT_FREE && slot->state != SLOT_DONE)
-        return broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot, slot->micro,
-                      slot_texts[slot->state]);
+        return broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot,
+                      slot->micro, slot_texts[slot->state]);
     *slot = (struct slot){SLOT_LOADED, micro};
     walk->ran[micro] = true;
     return STATUS_OK;
@@ -92,7 +100,8 @@ static enum status accumulate(struct walk *walk) {
         grad->started = true;
         grad->tied = false;
     }
-    if (!grad->started) return broken(walk, "gradient buffer %d was never started (\"new\")", walk->instr->grad);
+    if (!grad->started)
+        return broken(walk, "gradient buffer %d was never started (\"new\")", walk->instr->grad);
     if (grad->tied) return broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
     grad->times[walk->instr->micro]++;
     return STATUS_OK;
@@ -101,7 +110,8 @@ static enum status accumulate(struct walk *walk) {
 static enum status tie(struct walk *walk) {
     struct grad *grad = &walk->grads[walk->instr->grad];
     if (!grad->started || grad->tied)
-        return broken(walk, "gradient buffer %d %s", walk->instr->grad, grad->tied ? "is tied already" : "is empty");
+        return broken(walk, "gradient buffer %d %s", walk->instr->grad,
+                      grad->tied ? "is tied already" : "is empty");
     grad->tied = true;
     return STATUS_OK;
 }
@@ -109,7 +119,8 @@ static enum status tie(struct walk *walk) {
 static enum status sum(struct walk *walk) {
     struct grad *into = &walk->grads[walk->instr->grad], *from = &walk->grads[walk->instr->other];
     if (into == from) return broken(walk, "a buffer added to itself");
-    if (!into->tied || !from->tied) return broken(walk, "both buffers must be whole (TIE) before they are added");
+    if (!into->tied || !from->tied)
+        return broken(walk, "both buffers must be whole (TIE) before they are added");
     for (int m = 0; m < walk->micro_total; m++) into->times[m] += from->times[m];
     from->started = from->tied = false;
     return STATUS_OK;
@@ -117,11 +128,12 @@ static enum status sum(struct walk *walk) {
 
 static enum status check_whole(struct walk *walk) {
     const struct grad *grad = &walk->grads[walk->instr->grad];
-    if (!grad->tied) return broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
+    if (!grad->tied)
+        return broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     for (int m = 0; m < walk->micro_total; m++) {
         if (grad->times[m] != (present(walk, m) ? 1 : 0))
-            return broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m, walk->instr->grad,
-                          grad->times[m]);
+            return broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m,
+                          walk->instr->grad, grad->times[m]);
     }
     return STATUS_OK;
 }
@@ -158,15 +170,20 @@ static enum status walk_body(struct walk *walk) {
         TRY(visit(walk));
     }
     if (!walk->stepped)
-        return fail(STATUS_USAGE, "program refused: rank %d has no STEP in its body (%d instructions)", walk->rank,
-                    body->count);
+        return fail(STATUS_USAGE,
+                    "program refused: rank %d has no STEP in its body (%d instructions)",
+                    walk->rank, body->count);
     return STATUS_OK;
 }
 
 static enum status verify_rank(const struct program *program, int rank, const int64_t *samples) {
     int total = program->replicas * program->micro_batches;
-    struct walk walk = {.program = program, .samples = samples, .rank = rank, .micro_total = total,
-                        .slots = MEM_ARRAY(struct slot, program->slots), .grads = MEM_ARRAY(struct grad, program->grads),
+    struct walk walk = {.program = program,
+                        .samples = samples,
+                        .rank = rank,
+                        .micro_total = total,
+                        .slots = MEM_ARRAY(struct slot, program->slots),
+                        .grads = MEM_ARRAY(struct grad, program->grads),
                         .ran = MEM_ARRAY(bool, total)};
     for (int g = 0; g < program->grads; g++) walk.grads[g].times = MEM_ARRAY(int, total);
     enum status status = walk_body(&walk);

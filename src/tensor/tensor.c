@@ -83,12 +83,14 @@ float bf16_to_f32(uint16_t value) {
 
 uint16_t bf16_from_f32(float value) {
     uint32_t bits = bits_of(value);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40); /* keep NaN a NaN */
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+        return (uint16_t)(bits >> 16 | 0x40); /* keep NaN a NaN */
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
 float f16_to_f32(uint16_t value) {
-    uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 31, fraction = value & 1023;
+    uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 31,
+             fraction = value & 1023;
     if (exponent == 31) return float_of(sign | 0x7F800000u | fraction << 13);
     if (exponent == 0) {
         float small = (float)fraction * 0x1p-24f;

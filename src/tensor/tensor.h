@@ -1,5 +1,6 @@
-/* What a tensor is, apart from its bytes: element type and shape. Logical order is always row major with the
- * slowest dimension first (images are [B,C,H,W]); how a backend lays the bytes out is a struct layout. */
+/* What a tensor is, apart from its bytes: element type and shape. Logical order is always row major
+ * with the slowest dimension first (images are [B,C,H,W]); how a backend lays the bytes out is a
+ * struct layout. */
 #ifndef TENSOR_TENSOR_H
 #define TENSOR_TENSOR_H
 

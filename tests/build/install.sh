@@ -14,6 +14,9 @@ version=$(pkg-config --modversion stretto)
 ${CC:-gcc} user.c $(pkg-config --cflags --libs stretto) -o shared
 test "$(LD_LIBRARY_PATH=$at/lib ./shared)" = "$version"
 readelf -d shared | grep -q 'libstretto.so.0'
+${CC:-gcc} "$ROOT/examples/train.c" $(pkg-config --cflags --libs stretto) -o example
+LD_LIBRARY_PATH=$at/lib ./example model.safetensors | grep -q '^accuracy'
+test -s model.safetensors
 # -I and -L of system libraries must not move into the stage.
 unset PKG_CONFIG_SYSROOT_DIR
 ${CC:-gcc} user.c -I"$at/include" "$at/lib/libstretto.a" $(pkg-config --static --libs-only-l --libs-only-other stretto |

@@ -1,7 +1,8 @@
 /* One device: every micro-batch of every replica, one after the other.
  *
- * With --deal RxM it replays on one device the split and the order of sums of R replicas of M micro-batches, which is what
- * other strategies are compared with. Only replica 0 touches running statistics, as it would be there. */
+ * With --deal RxM it replays on one device the split and the order of sums of R replicas of M
+ * micro-batches, which is what other strategies are compared with. Only replica 0 touches running
+ * statistics, as it would be there. */
 #include "program/program.h"
 #include "program/tree.h"
 
@@ -66,7 +67,8 @@ static int build_tree(struct builder *builder, struct sum_tree *tree) {
     return tree_finish(tree);
 }
 
-/* For each micro-batch index the tree over replicas, these in index order: a scatter per micro-batch. */
+/* For each micro-batch index the tree over replicas, these in index order: a scatter per
+ * micro-batch. */
 static int build_replicas_first(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches, total = -1;
     for (int m = 0; m < count; m++) {
@@ -86,10 +88,13 @@ static int build_replicas_first(struct builder *builder, struct sum_tree *tree) 
 }
 
 static enum status single_build(const struct schedule_config *config, struct program **out) {
-    static int (*const orders[])(struct builder *, struct sum_tree *) = {
-        [SUM_REPLICA] = build_replica, [SUM_TREE] = build_tree, [SUM_REPLICAS_FIRST] = build_replicas_first};
+    static int (*const orders[])(struct builder *,
+                                 struct sum_tree *) = {[SUM_REPLICA] = build_replica,
+                                                       [SUM_TREE] = build_tree,
+                                                       [SUM_REPLICAS_FIRST] = build_replicas_first};
     struct builder builder = {
-        .config = config, .program = program_new(1, 1, config->replicas, config->micro_batches, config->sum)};
+        .config = config,
+        .program = program_new(1, 1, config->replicas, config->micro_batches, config->sum)};
     struct sum_tree tree = {.program = builder.program};
     add(&builder, INSTR_COUNT);
     int grad = orders[config->sum](&builder, &tree);
@@ -99,5 +104,6 @@ static enum status single_build(const struct schedule_config *config, struct pro
     return STATUS_OK;
 }
 
-const struct schedule schedule_single = {
-    .name = "single", .help = "one device, micro-batches one after the other", .build = single_build};
+const struct schedule schedule_single = {.name = "single",
+                                         .help = "one device, micro-batches one after the other",
+                                         .build = single_build};
