@@ -19,40 +19,16 @@ struct op_case {
 };
 
 /* Words of the tables: types of inputs, and attributes that many rows have. */
-/* clang-format off: a table reads better by the line */
-#define DIMS(...)                                                                                  \
-    {                                                                                              \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                      \
-            __VA_ARGS__                                                                            \
-        }                                                                                          \
-    }
-#define F(...)                                                                                     \
-    { DTYPE_F32, DIMS(__VA_ARGS__) }
-#define I(...)                                                                                     \
-    { DTYPE_I32, DIMS(__VA_ARGS__) }
-#define KEY(...)                                                                                   \
-    { DTYPE_I64, DIMS(__VA_ARGS__) }
-#define BYTE(...)                                                                                  \
-    { DTYPE_U8, DIMS(__VA_ARGS__) }
-#define SCALAR                                                                                     \
-    {                                                                                              \
-        DTYPE_F32, {                                                                               \
-            0, {                                                                                   \
-                0                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define COUNTER                                                                                    \
-    {                                                                                              \
-        DTYPE_I64, {                                                                               \
-            0, {                                                                                   \
-                0                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define IN(...)                                                                                    \
-    .in = {__VA_ARGS__},                                                                           \
-    .in_count = sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type)
+/* clang-format off */
+#define DIMS(...) {sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}}
+#define F(...) {DTYPE_F32, DIMS(__VA_ARGS__)}
+#define I(...) {DTYPE_I32, DIMS(__VA_ARGS__)}
+#define KEY(...) {DTYPE_I64, DIMS(__VA_ARGS__)}
+#define BYTE(...) {DTYPE_U8, DIMS(__VA_ARGS__)}
+#define SCALAR {DTYPE_F32, {0, {0}}}
+#define COUNTER {DTYPE_I64, {0, {0}}}
+#define COUNT_OF(...) (sizeof((struct tensor_type[]){__VA_ARGS__}) / sizeof(struct tensor_type))
+#define IN(...) .in = {__VA_ARGS__}, .in_count = COUNT_OF(__VA_ARGS__)
 #define CONV(s, p, d, g) .attrs.conv = {{s, s}, {p, p}, {d, d}, g}
 #define POOL(k, s, p) .attrs.pool = {{k, k}, {s, s}, {p, p}, false}
 #define ADAPT(h, w) .attrs.like = DIMS(h, w), .attrs.pool.adaptive = true
