@@ -30,7 +30,8 @@ static enum status read_stream(FILE *file, const char *path, size_t count, struc
 }
 
 enum status file_read(const char *path, size_t limit, struct bytes *out) {
-    FILE *file = fopen(path, "rb");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
     if (!file) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
     struct stat info;
     enum status status;

@@ -172,6 +172,9 @@ Test(data_bad_files, idx_files_that_do_not_fit_together) {
     char *path = mem_format("%s/t10k-labels-idx1-ubyte", folder);
     cr_assert_eq(mkdir(path, 0777), 0);
     expect_refused(open_folder("mnist", folder), "t10k-labels-idx1-ubyte", "a folder for a file");
+    cr_assert(rmdir(path) == 0 && mkfifo(path, 0600) == 0);
+    expect_refused(open_folder("mnist", folder), "not a regular file",
+                   "a pipe that nobody writes to");
     free(path);
     folder_remove(folder);
 }

@@ -232,6 +232,44 @@ Test(data_dataset, synthetic_tokens_have_wikis_layout) {
     dataset_free(&dataset);
 }
 
+/* One white pixel tells where an image was shifted to: every shift of -4..4 must come, mirrored and
+ * not. */
+Test(data_dataset, cifar_augmentation_covers_all_shifts) {
+    enum { PIXELS = 3 * 32 * 32, ROW = 16, COLUMN = 10 };
+    char folder[] = "/tmp/stretto-crop-XXXXXX";
+    cr_assert_not_null(mkdtemp(folder));
+    static const char *const files[] = {"data_batch_1.bin", "test_batch.bin"};
+    static unsigned char record[1 + PIXELS];
+    for (int c = 0; c < 3; c++) record[1 + c * 1024 + ROW * 32 + COLUMN] = 255;
+    for (int i = 0; i < 2; i++) {
+        char *path = mem_format("%s/%s", folder, files[i]);
+        FILE *file = fopen(path, "wb");
+        cr_assert(file && fwrite(record, 1, sizeof record, file) == sizeof record &&
+                  fclose(file) == 0);
+        free(path);
+    }
+    char *spec = mem_format("cifar10:%s", folder);
+    struct dataset *dataset = open_or_fail(spec, &as_is);
+    static float image[PIXELS];
+    int32_t label;
+    int seen[2][9][9] = {{{0}}}, kinds = 0;
+    for (uint64_t key = 1; key <= 4000; key++) {
+        dataset_read(dataset, SPLIT_TRAIN, 0, key, (void *[]){image, &label});
+        int at = 0;
+        while (at < 1024 && image[at] < 0) at++; /* black is below 0 */
+        cr_assert(at < 1024 && image[1024 + at] > 0 && image[2048 + at] > 0,
+                  "all channels move together");
+        bool flipped = at % 32 >= 31 - COLUMN - 4; /* 6..14 as it is, 17..25 mirrored */
+        int left = flipped ? 31 - at % 32 - COLUMN : at % 32 - COLUMN;
+        cr_assert(abs(at / 32 - ROW) <= 4 && abs(left) <= 4, "%d %d", at / 32, at % 32);
+        kinds += seen[flipped][at / 32 - ROW + 4][left + 4]++ == 0;
+    }
+    cr_assert_eq(kinds, 2 * 81);
+    dataset_free(&dataset);
+    free(spec);
+    folder_remove(folder);
+}
+
 /* A folder of shared data, or NULL after saying that the test is skipped. */
 static const char *shared(const char *name) {
     static char path[512];

@@ -236,7 +236,8 @@ static int thread_count(void) {
 
 Test(data_loader, closes_at_any_time_and_leaves_no_thread) {
     struct dataset *dataset = open_or_fail(small);
-    struct loader *warm_up = start(dataset, plain); /* a sanitizer starts a thread of its own with the first */
+    struct loader *warm_up =
+        start(dataset, plain); /* a sanitizer starts a thread of its own with the first */
     loader_free(&warm_up);
     usleep(10000);
     int before = thread_count();
@@ -249,7 +250,8 @@ Test(data_loader, closes_at_any_time_and_leaves_no_thread) {
     }
     struct loader *none = NULL;
     loader_free(&none);
-    for (int i = 0; i < 1000 && thread_count() > before; i++) usleep(1000); /* /proc is late after a join */
+    for (int i = 0; i < 1000 && thread_count() > before; i++)
+        usleep(1000); /* /proc is late after a join */
     cr_assert_leq(thread_count(), before);
     dataset_free(&dataset);
 }
