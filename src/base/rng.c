@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "base/clones.h"
+
 /* A strong 64-bit mixer (the finaliser of splitmix64). */
 static uint64_t mix(uint64_t x) {
     x += 0x9E3779B97F4A7C15u;
@@ -23,7 +25,7 @@ uint64_t rng_key_text(uint64_t parent, const char *text) {
     return key;
 }
 
-void rng_block(uint64_t key, uint64_t index, uint32_t out[4]) {
+static inline void philox(uint64_t key, uint64_t index, uint32_t out[4]) {
     uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = 0, c3 = 0;
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     for (int round = 0; round < 10; round++) {
@@ -40,6 +42,15 @@ void rng_block(uint64_t key, uint64_t index, uint32_t out[4]) {
     out[1] = c1;
     out[2] = c2;
     out[3] = c3;
+}
+
+void rng_block(uint64_t key, uint64_t index, uint32_t out[4]) {
+    philox(key, index, out);
+}
+
+VECTOR_CLONES void rng_words(uint64_t key, uint64_t first, int64_t count, uint32_t *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) philox(key, first + (uint64_t)i, out + 4 * i);
 }
 
 uint32_t rng_word(uint64_t key, uint64_t index) {

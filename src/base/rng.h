@@ -16,6 +16,8 @@ uint64_t rng_key_text(uint64_t parent, const char *text);
 
 /* Local. Four random words for block `index` of stream `key`. */
 void rng_block(uint64_t key, uint64_t index, uint32_t out[4]);
+/* Local. The same for `count` blocks from `first` on, in vector code: `out` has 4 * count words. */
+void rng_words(uint64_t key, uint64_t first, int64_t count, uint32_t *out);
 
 /* Local. Element `index` of stream `key`: 32 random bits; uniform in [0,1) with 24 bits; standard
  * normal. */

@@ -1,0 +1,203 @@
+/* Multi-head attention: batched matmuls of oneDNN over strided views of q, k and v, with loops of
+ * our own for softmax, mask and dropout between them. Heads are never copied apart: a view of
+ * [B,T,3C] or [B,T,C] as [B,h,T,D] has the strides to say it. The scale 1/sqrt(D) goes into the
+ * softmax, where it is free. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/scalar.h"
+#include "base/clones.h"
+#include "base/rng.h"
+
+struct attention {
+    int64_t batch, heads, tokens, depth, channels,
+        stride; /* stride: floats between two tokens of q, k, v */
+    bool packed, masked, causal;
+    int key, mask; /* inputs, -1: none */
+};
+
+static struct attention attention_of(const struct op_call *call) {
+    int first = call->op == OP_ATTENTION ? 0 : 2, used = call->attrs.attention.packed ? 1 : 3;
+    const struct shape *q = &call->in[first].shape;
+    struct attention a = {
+        .batch = q->dim[0], .heads = call->attrs.attention.heads, .tokens = q->dim[1]};
+    a.packed = call->attrs.attention.packed;
+    a.stride = q->dim[2];
+    a.channels = a.packed ? a.stride / 3 : a.stride;
+    a.depth = a.channels / a.heads;
+    a.masked = call->attrs.attention.masked;
+    a.causal = call->attrs.attention.causal;
+    a.mask = a.masked ? first + used : -1;
+    a.key = call->attrs.attention.dropout > 0 ? first + used + a.masked : -1;
+    return a;
+}
+
+static int64_t scores(const struct attention *a) {
+    return a->batch * a->heads * a->tokens * a->tokens;
+}
+
+/* --- views
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+static const struct dnn_md *view(const struct attention *a, int64_t stride, bool transposed) {
+    int64_t dim[] = {a->batch, a->heads, a->tokens, a->depth};
+    int64_t step[] = {a->tokens * stride, a->depth, stride, 1};
+    int64_t dim_t[] = {a->batch, a->heads, a->depth, a->tokens},
+            step_t[] = {step[0], step[1], 1, stride};
+    return transposed ? dnn_md_new(DTYPE_F32, 4, dim_t, step_t)
+                      : dnn_md_new(DTYPE_F32, 4, dim, step);
+}
+
+static const struct dnn_md *square(const struct attention *a, bool transposed) {
+    int64_t T = a->tokens, dim[] = {a->batch, a->heads, T, T};
+    int64_t step[] = {a->heads * T * T, T * T, transposed ? 1 : T, transposed ? T : 1};
+    return dnn_md_new(DTYPE_F32, 4, dim, step);
+}
+
+/* One matmul; frees the descriptors. */
+static enum status multiply(struct cpu_kernel *kernel, const struct dnn_md *a,
+                            struct cpu_bind from_a, const struct dnn_md *b, struct cpu_bind from_b,
+                            const struct dnn_md *y, struct cpu_bind to) {
+    struct dnn_spec spec = {.kind = DNN_MATMUL, .src = a, .weights = b, .dst = y};
+    from_a.argument = DNNL_ARG_SRC;
+    from_b.argument = DNNL_ARG_WEIGHTS;
+    to.argument = DNNL_ARG_DST;
+    enum status status = cpu_step(kernel, &spec, 3, (struct cpu_bind[]){from_a, from_b, to});
+    dnn_md_free(a);
+    dnn_md_free(b);
+    dnn_md_free(y);
+    return status;
+}
+
+/* Where part 0, 1, 2 (q, k, v) of the inputs from `first` on lies, or of the gradients among the
+ * outputs. */
+static struct cpu_bind part(const struct attention *a, enum cpu_place place, int first, int which) {
+    if (!a->packed) return (struct cpu_bind){0, place, first + which, 0};
+    return (struct cpu_bind){0, place, first, (size_t)(which * a->channels) * sizeof(float)};
+}
+
+/* --- loops
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero. */
+VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
+    float most = -INFINITY, sum = 0;
+    if (mask)
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) s[i] = mask[i] ? s[i] : -INFINITY;
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < count; i++) most = s[i] > most ? s[i] : most;
+    if (most == -INFINITY) most = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++) {
+        s[i] = scalar_exp(scale * (s[i] - most));
+        sum += s[i];
+    }
+    float factor = sum == 0 ? 0 : 1.0f / sum;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) s[i] *= factor;
+}
+
+static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                        void *scratch) {
+    (void)scratch;
+    struct attention a = attention_of(&kernel->call);
+    const int32_t *mask = a.mask < 0 ? NULL : in[a.mask];
+    float *p = out[1], scale = 1.0f / sqrtf((float)a.depth);
+    int64_t T = a.tokens, rows = a.heads * T;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < a.batch * rows; r++) {
+        int64_t allowed = a.causal ? r % T + 1 : T;
+        memset(p + r * T + allowed, 0, (size_t)(T - allowed) * sizeof *p);
+        softmax_row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL);
+    }
+}
+
+/* Drops elements of [B,h,T,T], sample by sample; `to` may be `from`. */
+static void drop(const struct cpu_kernel *kernel, const struct attention *a, const uint64_t *key,
+                 const float *from, float *to) {
+    int64_t count = a->heads * a->tokens * a->tokens;
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < a->batch; b++)
+        cpu_drop(rng_key(key[b], kernel->call.attrs.attention.place),
+                 kernel->call.attrs.attention.dropout, from + b * count, to + b * count, count);
+}
+
+static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                     void *scratch) {
+    struct attention a = attention_of(&kernel->call);
+    drop(kernel, &a, in[a.key], out[1], scratch);
+}
+
+/* Backward: scratch holds the gradient of p, and behind it p as it was used (after dropout). */
+static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                         void *scratch) {
+    (void)out;
+    struct attention a = attention_of(&kernel->call);
+    float *dp = scratch;
+    drop(kernel, &a, in[a.key], dp, dp);
+    drop(kernel, &a, in[a.key], in[1], dp + scores(&a));
+}
+
+VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float scale, float *dp) {
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < count; i++) dot += dp[i] * p[i];
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) dp[i] = scale * p[i] * (dp[i] - dot);
+}
+
+static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                            void *scratch) {
+    (void)out;
+    struct attention a = attention_of(&kernel->call);
+    const float *p = in[1];
+    float *dp = scratch, scale = 1.0f / sqrtf((float)a.depth);
+    int64_t T = a.tokens;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < a.batch * a.heads * T; r++)
+        softmax_bwd_row(p + r * T, T, scale, dp + r * T);
+}
+
+/* --- kernels
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    struct attention a = attention_of(&kernel->call);
+    if (a.tokens == 1) return STATUS_NO; /* oneDNN 3.7 takes strides over a single row wrongly */
+    struct cpu_bind p = {0, CPU_OUT, 1, 0}, y = {0, CPU_OUT, 0, 0}, used = p;
+    if (a.key >= 0)
+        used = (struct cpu_bind){0, CPU_SCRATCH, 0,
+                                 cpu_scratch(kernel, (size_t)scores(&a) * sizeof(float))};
+    TRY(multiply(kernel, view(&a, a.stride, false), part(&a, CPU_IN, 0, 0),
+                 view(&a, a.stride, true), part(&a, CPU_IN, 0, 1), square(&a, false), p));
+    cpu_step_loop(kernel, run_softmax);
+    if (a.key >= 0) cpu_step_loop(kernel, run_drop);
+    return multiply(kernel, square(&a, false), used, view(&a, a.stride, false),
+                    part(&a, CPU_IN, 0, 2), view(&a, a.channels, false), y);
+}
+
+enum status cpu_attention_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    struct attention a = attention_of(&kernel->call);
+    if (a.tokens == 1) return STATUS_NO;
+    size_t bytes = (size_t)scores(&a) * sizeof(float);
+    struct cpu_bind dy = {0, CPU_IN, 0, 0}, used = {0, CPU_IN, 1, 0}, ds = {0, CPU_SCRATCH, 0, 0};
+    cpu_scratch(kernel, a.key < 0 ? bytes : 2 * bytes);
+    if (a.key >= 0) used = (struct cpu_bind){0, CPU_SCRATCH, 0, bytes};
+    TRY(multiply(kernel, view(&a, a.channels, false), dy, view(&a, a.stride, true),
+                 part(&a, CPU_IN, 2, 2), square(&a, false), ds));
+    if (a.key >= 0) cpu_step_loop(kernel, run_drop_bwd);
+    TRY(multiply(kernel, square(&a, true), used, view(&a, a.channels, false), dy,
+                 view(&a, a.stride, false), part(&a, CPU_OUT, 0, 2)));
+    cpu_step_loop(kernel, run_softmax_bwd);
+    TRY(multiply(kernel, square(&a, false), ds, view(&a, a.stride, false), part(&a, CPU_IN, 2, 1),
+                 view(&a, a.stride, false), part(&a, CPU_OUT, 0, 0)));
+    return multiply(kernel, square(&a, true), ds, view(&a, a.stride, false), part(&a, CPU_IN, 2, 0),
+                    view(&a, a.stride, false), part(&a, CPU_OUT, 0, 1));
+}

@@ -1,0 +1,434 @@
+/* Batch norm, with or without ReLU, in loops of our own.
+ *
+ * oneDNN reads x three times forward; one pass is enough for the moments when each image's sums are
+ * taken about its own first pixel, so that nothing cancels, and put together in double. Forward
+ * then reads x twice and writes y, backward reads dy and x twice and writes dx. Sums are per image
+ * and channel block first, then over images in order: the bits do not depend on the team's size.
+ *
+ * No mask is kept for ReLU: forward leaves each channel's factor and offset (y = a x + b) in the
+ * mask's place, and backward evaluates the same expression to see where y was positive. That costs
+ * no bytes worth counting. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/clones.h"
+
+/* Sixteen floats; the compiler splits them where registers are shorter. A chunk (one image, one
+ * channel block) is a stream of floats whose channels repeat every `lanes`, which divides 16 in
+ * every layout but channels-last. */
+enum { WIDE = 16 };
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(64), aligned(4), may_alias));
+
+static bool is_stream(const struct cpu_image *image) {
+    return WIDE % image->lanes == 0;
+}
+
+static int64_t padded_channels(const struct cpu_image *image) {
+    return image->blocks * image->lanes;
+}
+
+/* Coefficients of a chunk's channels, repeated to 16. */
+static void repeat(const float *from, int64_t lanes, float to[WIDE]) {
+    for (int i = 0; i < WIDE; i++) to[i] = from[i % lanes];
+}
+
+static void fold(const float from[WIDE], int64_t lanes, float *to) {
+    memset(to, 0, (size_t)lanes * sizeof *to);
+    for (int i = 0; i < WIDE; i++) to[i % lanes] += from[i];
+}
+
+/* --- moments
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+/* Sums of x - origin and of its square; `sums` is two rows of 16. */
+VECTOR_CLONES static void moments_stream(const float *x, int64_t count, const float origin[WIDE],
+                                         float *sums) {
+    vec o = *(const vec *)origin, s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+    int64_t i = 0;
+    for (; i + 2 * WIDE <= count; i += 2 * WIDE) {
+        vec d0 = *(const vec *)(x + i) - o, d1 = *(const vec *)(x + i + WIDE) - o;
+        s0 += d0, q0 += d0 * d0;
+        s1 += d1, q1 += d1 * d1;
+    }
+    *(vec *)sums = s0 + s1;
+    *(vec *)(sums + WIDE) = q0 + q1;
+    for (; i < count; i++) {
+        float d = x[i] - origin[i % WIDE];
+        sums[i % WIDE] += d;
+        sums[WIDE + i % WIDE] += d * d;
+    }
+}
+
+VECTOR_CLONES static void moments_channels_last(const float *x, int64_t pixels, int64_t lanes,
+                                                float *sum, float *square) {
+    memset(sum, 0, (size_t)lanes * sizeof *sum);
+    memset(square, 0, (size_t)lanes * sizeof *square);
+    for (int64_t p = 1; p < pixels; p++)
+#pragma omp simd
+        for (int64_t l = 0; l < lanes; l++) {
+            float d = x[p * lanes + l] - x[l];
+            sum[l] += d;
+            square[l] += d * d;
+        }
+}
+
+/* Mean and sum of squared deviations of each channel of a chunk. */
+static void chunk_moments(const struct cpu_image *image, const float *x, float *mean,
+                          float *spread) {
+    float origin[WIDE], sums[2 * WIDE], n = (float)image->pixels;
+    if (is_stream(image)) {
+        repeat(x, image->lanes, origin);
+        moments_stream(x, image->pixels * image->lanes, origin, sums);
+        fold(sums, image->lanes, mean);
+        fold(sums + WIDE, image->lanes, spread);
+    } else {
+        moments_channels_last(x, image->pixels, image->lanes, mean, spread);
+    }
+    for (int64_t l = 0; l < image->lanes; l++) {
+        spread[l] -= mean[l] * mean[l] / n;
+        mean[l] = x[l] + mean[l] / n;
+    }
+}
+
+/* All images' moments of one channel; `step` floats lie between two images. */
+static void combine(const float *means, const float *spreads, int64_t batch, int64_t step,
+                    double pixels, float *mean, float *var) {
+    double sum = 0, square = 0;
+    for (int64_t n = 0; n < batch; n++) sum += means[n * step];
+    double middle = sum / (double)batch;
+    for (int64_t n = 0; n < batch; n++) {
+        double d = means[n * step] - middle, spread = spreads[n * step];
+        square += (spread > 0 ? spread : 0) + pixels * d * d;
+    }
+    *mean = (float)middle;
+    *var = (float)(square / (pixels * (double)batch));
+}
+
+static void moments(const struct cpu_image *image, const float *x, float *means, float *mean,
+                    float *var) {
+    int64_t chunks = image->batch * image->blocks, size = image->pixels * image->lanes,
+            step = padded_channels(image);
+    float *spreads = means + image->batch * step;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < chunks; i++)
+        chunk_moments(image, x + i * size, means + i * image->lanes, spreads + i * image->lanes);
+#pragma omp parallel for schedule(static)
+    for (int64_t c = 0; c < image->channels; c++)
+        combine(means + c, spreads + c, image->batch, step, (double)image->pixels, &mean[c],
+                &var[c]);
+}
+
+/* --- y = a x + b
+ * -------------------------------------------------------------------------------------------------
+ */
+
+/* Padding channels get zero for both, so that they stay zero. */
+static void affine_of(const struct cpu_image *image, const float *scale, const float *shift,
+                      const float *mean, const float *var, float epsilon, float *a, float *b) {
+    memset(a, 0, (size_t)padded_channels(image) * sizeof *a);
+    memset(b, 0, (size_t)padded_channels(image) * sizeof *b);
+    for (int64_t c = 0; c < image->channels; c++) {
+        double factor = scale[c] / sqrt((double)var[c] + epsilon);
+        a[c] = (float)factor;
+        b[c] = (float)(shift[c] - mean[c] * factor);
+    }
+}
+
+VECTOR_CLONES static void affine_stream(const float *x, int64_t count, const float *coefficients,
+                                        bool relu, float *y) {
+    vec a = *(const vec *)coefficients, b = *(const vec *)(coefficients + WIDE), zero = {0};
+    int64_t i = 0;
+    if (relu)
+        for (; i + WIDE <= count; i += WIDE) {
+            vec v = a * *(const vec *)(x + i) + b;
+            *(vec *)(y + i) = (vec)((ivec)v & (v > zero));
+        }
+    else
+        for (; i + WIDE <= count; i += WIDE) *(vec *)(y + i) = a * *(const vec *)(x + i) + b;
+    for (; i < count; i++) {
+        float v = coefficients[i % WIDE] * x[i] + coefficients[WIDE + i % WIDE];
+        y[i] = relu && !(v > 0.0f) ? 0.0f : v;
+    }
+}
+
+VECTOR_CLONES static void affine_channels_last(const float *x, int64_t pixels, int64_t lanes,
+                                               const float *a, const float *b, bool relu,
+                                               float *y) {
+    for (int64_t p = 0; p < pixels; p++)
+#pragma omp simd
+        for (int64_t l = 0; l < lanes; l++) {
+            float v = a[l] * x[p * lanes + l] + b[l];
+            y[p * lanes + l] = relu && !(v > 0.0f) ? 0.0f : v;
+        }
+}
+
+static void affine(const struct cpu_image *image, const float *x, const float *a, const float *b,
+                   bool relu, float *y) {
+    int64_t chunks = image->batch * image->blocks, size = image->pixels * image->lanes,
+            lanes = image->lanes;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t c = i % image->blocks * lanes;
+        float coefficients[2 * WIDE];
+        if (is_stream(image)) {
+            repeat(a + c, lanes, coefficients);
+            repeat(b + c, lanes, coefficients + WIDE);
+            affine_stream(x + i * size, size, coefficients, relu, y + i * size);
+        } else {
+            affine_channels_last(x + i * size, image->pixels, lanes, a + c, b + c, relu,
+                                 y + i * size);
+        }
+    }
+}
+
+/* --- backward
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* Rows of 16 (or pointers to channels): a, b, then mean, then what dx is made of. With g = dy where
+ * y was positive: dx = p g + q (x - mean) + r. */
+enum { ROW_A, ROW_B, ROW_MEAN, ROW_P, ROW_Q, ROW_R, ROWS };
+
+VECTOR_CLONES static void sums_stream(const float *dy, const float *x, int64_t count,
+                                      const float *row, bool relu, float *sums) {
+    vec a = *(const vec *)(row + ROW_A * WIDE), b = *(const vec *)(row + ROW_B * WIDE);
+    vec mean = *(const vec *)(row + ROW_MEAN * WIDE), zero = {0}, s0 = {0}, s1 = {0}, d0 = {0},
+        d1 = {0};
+    int64_t i = 0;
+    for (; i + 2 * WIDE <= count; i += 2 * WIDE) {
+        vec x0 = *(const vec *)(x + i), x1 = *(const vec *)(x + i + WIDE);
+        vec g0 = *(const vec *)(dy + i), g1 = *(const vec *)(dy + i + WIDE);
+        if (relu) {
+            g0 = (vec)((ivec)g0 & (a * x0 + b > zero));
+            g1 = (vec)((ivec)g1 & (a * x1 + b > zero));
+        }
+        s0 += g0, d0 += g0 * (x0 - mean);
+        s1 += g1, d1 += g1 * (x1 - mean);
+    }
+    *(vec *)sums = s0 + s1;
+    *(vec *)(sums + WIDE) = d0 + d1;
+    for (; i < count; i++) {
+        int64_t l = i % WIDE;
+        float g = relu && !(row[l] * x[i] + row[WIDE + l] > 0.0f) ? 0.0f : dy[i];
+        sums[l] += g;
+        sums[WIDE + l] += g * (x[i] - row[ROW_MEAN * WIDE + l]);
+    }
+}
+
+VECTOR_CLONES static void dx_stream(const float *dy, const float *x, int64_t count,
+                                    const float *row, bool relu, float *dx) {
+    vec a = *(const vec *)(row + ROW_A * WIDE), b = *(const vec *)(row + ROW_B * WIDE);
+    vec mean = *(const vec *)(row + ROW_MEAN * WIDE), p = *(const vec *)(row + ROW_P * WIDE);
+    vec q = *(const vec *)(row + ROW_Q * WIDE), r = *(const vec *)(row + ROW_R * WIDE), zero = {0};
+    int64_t i = 0;
+    for (; i + WIDE <= count; i += WIDE) {
+        vec v = *(const vec *)(x + i), g = *(const vec *)(dy + i);
+        if (relu) g = (vec)((ivec)g & (a * v + b > zero));
+        *(vec *)(dx + i) = p * g + q * (v - mean) + r;
+    }
+    for (; i < count; i++) {
+        int64_t l = i % WIDE;
+        float g = relu && !(row[l] * x[i] + row[WIDE + l] > 0.0f) ? 0.0f : dy[i];
+        dx[i] = row[ROW_P * WIDE + l] * g +
+                row[ROW_Q * WIDE + l] * (x[i] - row[ROW_MEAN * WIDE + l]) + row[ROW_R * WIDE + l];
+    }
+}
+
+VECTOR_CLONES static void sums_channels_last(const float *dy, const float *x, int64_t pixels,
+                                             int64_t lanes, const float *const row[], bool relu,
+                                             float *sum, float *dot) {
+    memset(sum, 0, (size_t)lanes * sizeof *sum);
+    memset(dot, 0, (size_t)lanes * sizeof *dot);
+    const float *a = row[ROW_A], *b = row[ROW_B], *mean = row[ROW_MEAN];
+    for (int64_t p = 0; p < pixels; p++, x += lanes, dy += lanes)
+#pragma omp simd
+        for (int64_t l = 0; l < lanes; l++) {
+            float g = relu && !(a[l] * x[l] + b[l] > 0.0f) ? 0.0f : dy[l];
+            sum[l] += g;
+            dot[l] += g * (x[l] - mean[l]);
+        }
+}
+
+VECTOR_CLONES static void dx_channels_last(const float *dy, const float *x, int64_t pixels,
+                                           int64_t lanes, const float *const row[], bool relu,
+                                           float *dx) {
+    const float *a = row[ROW_A], *b = row[ROW_B], *mean = row[ROW_MEAN];
+    const float *p = row[ROW_P], *q = row[ROW_Q], *r = row[ROW_R];
+    for (int64_t i = 0; i < pixels; i++, x += lanes, dy += lanes, dx += lanes)
+#pragma omp simd
+        for (int64_t l = 0; l < lanes; l++) {
+            float g = relu && !(a[l] * x[l] + b[l] > 0.0f) ? 0.0f : dy[l];
+            dx[l] = p[l] * g + q[l] * (x[l] - mean[l]) + r[l];
+        }
+}
+
+/* The channels' coefficients of backward, each an array over the padded channels. */
+struct coefficients {
+    const float *row[ROWS];
+};
+
+/* Points at a chunk's channels; `repeated` is filled for streams. */
+static void chunk_rows(const struct cpu_image *image, const struct coefficients *all, int64_t chunk,
+                       int rows, const float *row[ROWS], float *repeated) {
+    for (int i = 0; i < rows; i++) {
+        row[i] = all->row[i] + chunk % image->blocks * image->lanes;
+        if (is_stream(image)) repeat(row[i], image->lanes, repeated + i * WIDE);
+    }
+}
+
+static void backward_sums(const struct cpu_image *image, const float *dy, const float *x,
+                          const struct coefficients *all, bool relu, float *sums, float *dots) {
+    int64_t chunks = image->batch * image->blocks, lanes = image->lanes,
+            size = image->pixels * lanes;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < chunks; i++) {
+        const float *row[ROWS];
+        float repeated[ROWS * WIDE], both[2 * WIDE];
+        chunk_rows(image, all, i, ROW_P, row, repeated);
+        if (is_stream(image)) {
+            sums_stream(dy + i * size, x + i * size, size, repeated, relu, both);
+            fold(both, lanes, sums + i * lanes);
+            fold(both + WIDE, lanes, dots + i * lanes);
+        } else {
+            sums_channels_last(dy + i * size, x + i * size, image->pixels, lanes, row, relu,
+                               sums + i * lanes, dots + i * lanes);
+        }
+    }
+}
+
+static void backward_dx(const struct cpu_image *image, const float *dy, const float *x,
+                        const struct coefficients *all, bool relu, float *dx) {
+    int64_t chunks = image->batch * image->blocks, lanes = image->lanes,
+            size = image->pixels * lanes;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < chunks; i++) {
+        const float *row[ROWS];
+        float repeated[ROWS * WIDE];
+        chunk_rows(image, all, i, ROWS, row, repeated);
+        if (is_stream(image))
+            dx_stream(dy + i * size, x + i * size, size, repeated, relu, dx + i * size);
+        else
+            dx_channels_last(dy + i * size, x + i * size, image->pixels, lanes, row, relu,
+                             dx + i * size);
+    }
+}
+
+/* From the images' sums to both gradients and the coefficients of dx. */
+static void finish_sums(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                        const float *sums, const float *dots, float *p, float *q, float *r) {
+    const struct cpu_image *image = &kernel->image;
+    const float *scale = in[2], *var = in[4];
+    float *dscale = out[1], *dshift = out[2];
+    int64_t step = padded_channels(image);
+    double n = (double)(image->batch * image->pixels);
+    for (int64_t c = 0; c < image->channels; c++) {
+        double sum = 0, dot = 0,
+               inverse = 1 / sqrt((double)var[c] + kernel->call.attrs.norm.epsilon);
+        for (int64_t i = 0; i < image->batch; i++)
+            sum += sums[i * step + c], dot += dots[i * step + c];
+        dscale[c] = (float)(dot * inverse);
+        dshift[c] = (float)sum;
+        p[c] = (float)(scale[c] * inverse);
+        q[c] = (float)(-scale[c] * inverse * inverse * inverse * dot / n);
+        r[c] = (float)(-scale[c] * inverse * sum / n);
+    }
+}
+
+/* --- kernels
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void run_forward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                        void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
+    float *a = relu ? out[3] : scratch, *b = a + padded_channels(image);
+    float *means = (float *)scratch + 2 * padded_channels(image);
+    moments(image, in[0], means, out[1], out[2]);
+    affine_of(image, in[1], in[2], out[1], out[2], kernel->call.attrs.norm.epsilon, a, b);
+    affine(image, in[0], a, b, relu, out[0]);
+}
+
+static void run_eval(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                     void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    float *a = scratch, *b = a + padded_channels(image);
+    affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
+    affine(image, in[0], a, b, kernel->call.attrs.activation == ACTIVATION_RELU, out[0]);
+}
+
+static void run_backward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                         void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    int64_t padded = padded_channels(image);
+    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
+    float *zero = scratch, *mean = zero + padded, *p = mean + padded, *q = p + padded,
+          *r = q + padded;
+    float *sums = r + padded, *dots = sums + image->batch * padded;
+    const float *a = relu ? in[5] : zero, *b = relu ? a + padded : zero;
+    memset(scratch, 0, 5 * (size_t)padded * sizeof(float));
+    memcpy(mean, in[3], (size_t)image->channels * sizeof *mean);
+    struct coefficients all = {{a, b, mean, p, q, r}};
+    backward_sums(image, in[0], in[1], &all, relu, sums, dots);
+    finish_sums(kernel, in, out, sums, dots, p, q, r);
+    backward_dx(image, in[0], in[1], &all, relu, out[0]);
+}
+
+/* x decides the layout; where it has none we understand, it is asked for plain. */
+static void follow(struct cpu_kernel *kernel, const struct layout *x) {
+    const struct layout *layout = x && cpu_image(x, &kernel->image) ? x : NULL;
+    if (!layout) {
+        layout = kernel->base.out[0];
+        cpu_image(layout, &kernel->image);
+    }
+    kernel->base.out[0] = layout;
+    kernel->base.in[0] = layout;
+    if (kernel->call.op == OP_BATCH_NORM_BWD) kernel->base.in[1] = layout;
+    cpu_name(kernel, "loop:batch_norm");
+}
+
+static const struct layout *affine_layout(struct cpu_kernel *kernel,
+                                          const struct tensor_type *mask) {
+    int64_t padded = padded_channels(&kernel->image);
+    char text[DNN_TEXT_BYTES];
+    snprintf(text, sizeof text, "affine%lld", (long long)padded);
+    return cpu_layout_private(cpu_device_of(kernel), mask, 2 * (size_t)padded * sizeof(float),
+                              text);
+}
+
+static size_t sums_bytes(const struct cpu_image *image, int64_t rows) {
+    return (size_t)(padded_channels(image) * (rows + 2 * image->batch)) * sizeof(float);
+}
+
+enum status cpu_batch_norm(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[0]);
+    if (kernel->call.out_count == 4)
+        kernel->base.out[3] = affine_layout(kernel, &kernel->call.out[3]);
+    cpu_scratch(kernel, sums_bytes(&kernel->image, 2));
+    cpu_step_loop(kernel, run_forward);
+    return STATUS_OK;
+}
+
+enum status cpu_batch_norm_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[1]);
+    if (kernel->call.in_count == 6) {
+        kernel->base.in[5] = affine_layout(kernel, &kernel->call.in[5]);
+        if (in[5] && in[5] != kernel->base.in[5])
+            return STATUS_NO; /* a mask of another maker: the reference reads it */
+    }
+    cpu_scratch(kernel, sums_bytes(&kernel->image, 5));
+    cpu_step_loop(kernel, run_backward);
+    return STATUS_OK;
+}
+
+enum status cpu_batch_norm_eval(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    if (kernel->call.attrs.activation == ACTIVATION_TANH) return STATUS_NO;
+    follow(kernel, in[0]);
+    cpu_scratch(kernel, sums_bytes(&kernel->image, 2));
+    cpu_step_loop(kernel, run_eval);
+    return STATUS_OK;
+}

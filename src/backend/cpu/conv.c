@@ -1,0 +1,133 @@
+/* Convolutions: oneDNN, direct or Winograd, in layouts that oneDNN chooses.
+ *
+ * All three tensors are asked for with "any": activations then chain from layer to layer without a
+ * reorder, and the gradient of the weights comes in the layout of the forward weights. Winograd
+ * F(4x4,3x3) does a quarter of the multiplications and, on AVX-512 with oneDNN 2.6, is 1.2 to 2.6
+ * times as fast as the direct kernel from 32 channels on; below that the transforms eat the gain.
+ * STRETTO_CPU_WINOGRAD=off leaves it out, for comparisons. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+
+enum { WINOGRAD_TILE = 4, WINOGRAD_MIN_CHANNELS = 32, WINOGRAD_MIN_TILES = 16 };
+
+/* The shapes of a convolution, the same for all three directions. */
+struct conv {
+    struct shape x, y, w; /* w: [O,C/g,kh,kw] */
+    int groups;
+};
+
+static struct conv conv_of(const struct op_call *call) {
+    struct conv conv = {.groups = call->attrs.conv.groups};
+    switch (call->op) {
+    case OP_CONV2D:
+        conv.x = call->in[0].shape, conv.w = call->in[1].shape, conv.y = call->out[0].shape;
+        break;
+    case OP_CONV2D_BWD_DATA:
+        conv.y = call->in[0].shape, conv.w = call->in[1].shape, conv.x = call->out[0].shape;
+        break;
+    default: conv.x = call->in[0].shape, conv.y = call->in[1].shape, conv.w = call->out[0].shape;
+    }
+    return conv;
+}
+
+static bool winograd_allowed(void) {
+    const char *text = getenv("STRETTO_CPU_WINOGRAD");
+    return !text || strcmp(text, "off") != 0;
+}
+
+/* The rule: a 3x3 kernel that visits every pixel, channels in whole vectors, enough tiles to pay
+ * for transforming the weights, and not much of a tile hanging over the edge. */
+static bool winograd_pays(const struct op_call *call, const struct conv *conv) {
+    int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
+    const int *stride = call->attrs.conv.stride, *dilation = call->attrs.conv.dilation,
+              *pad = call->attrs.conv.pad;
+    if (conv->w.dim[2] != 3 || conv->w.dim[3] != 3 || conv->groups != 1 || pad[0] > 1 || pad[1] > 1)
+        return false;
+    if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;
+    if (C % 16 || O % 16 || C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
+    int64_t rows = (H + WINOGRAD_TILE - 1) / WINOGRAD_TILE,
+            columns = (W + WINOGRAD_TILE - 1) / WINOGRAD_TILE;
+    double waste = (double)(rows * columns * WINOGRAD_TILE * WINOGRAD_TILE) / (double)(H * W);
+    return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8 &&
+           cpu_has_avx512() && winograd_allowed();
+}
+
+static const struct dnn_md *weights_any(const struct conv *conv) {
+    int64_t g = conv->groups,
+            dim[] = {g, conv->w.dim[0] / g, conv->w.dim[1], conv->w.dim[2], conv->w.dim[3]};
+    return g > 1 ? dnn_md_any(DTYPE_F32, 5, dim) : dnn_md_any(DTYPE_F32, 4, conv->w.dim);
+}
+
+static struct dnn_spec spec_of(const struct op_call *call, const struct conv *conv) {
+    struct dnn_spec spec = {.kind = call->op == OP_CONV2D            ? DNN_CONV
+                                    : call->op == OP_CONV2D_BWD_DATA ? DNN_CONV_DATA
+                                                                     : DNN_CONV_WEIGHTS};
+    spec.src = dnn_md_any(DTYPE_F32, 4, conv->x.dim);
+    spec.dst = dnn_md_any(DTYPE_F32, 4, conv->y.dim);
+    spec.weights = weights_any(conv);
+    bool bias = call->op == OP_CONV2D ? call->in_count == 3
+                                      : call->op == OP_CONV2D_BWD_WEIGHT && call->attrs.has_bias;
+    if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &conv->y.dim[1], NULL);
+    spec.relu = call->op == OP_CONV2D && call->attrs.activation == ACTIVATION_RELU;
+    spec.tanh = call->op == OP_CONV2D && call->attrs.activation == ACTIVATION_TANH;
+    memcpy(spec.stride, call->attrs.conv.stride, sizeof spec.stride);
+    memcpy(spec.pad, call->attrs.conv.pad, sizeof spec.pad);
+    memcpy(spec.dilation, call->attrs.conv.dilation, sizeof spec.dilation);
+    return spec;
+}
+
+static void spec_free(struct dnn_spec *spec) {
+    dnn_md_free(spec->src);
+    dnn_md_free(spec->weights);
+    dnn_md_free(spec->bias);
+    dnn_md_free(spec->dst);
+}
+
+/* Arguments by direction: inputs in order, then outputs; the last of each list is the bias. */
+static const struct cpu_bind binds[3][4] = {
+    {{DNNL_ARG_SRC, CPU_IN, 0, 0},
+     {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
+     {DNNL_ARG_DST, CPU_OUT, 0, 0},
+     {DNNL_ARG_BIAS, CPU_IN, 2, 0}},
+    {{DNNL_ARG_DIFF_DST, CPU_IN, 0, 0},
+     {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
+     {DNNL_ARG_DIFF_SRC, CPU_OUT, 0, 0}},
+    {{DNNL_ARG_SRC, CPU_IN, 0, 0},
+     {DNNL_ARG_DIFF_DST, CPU_IN, 1, 0},
+     {DNNL_ARG_DIFF_WEIGHTS, CPU_OUT, 0, 0},
+     {DNNL_ARG_DIFF_BIAS, CPU_OUT, 1, 0}},
+};
+
+static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec) {
+    dnnl_primitive_desc_t pd = NULL;
+    struct cpu_device *device = cpu_device_of(kernel);
+    TRY(dnn_describe(device->engine, spec, &pd));
+    const struct cpu_bind *bind = binds[spec->kind - DNN_CONV];
+    for (int i = 0; i < 3; i++) { /* the bias is plain already */
+        const struct dnn_md *md = dnn_pd_md(pd, bind[i].argument);
+        if (bind[i].place == CPU_IN)
+            kernel->base.in[bind[i].index] =
+                cpu_layout(device, &kernel->call.in[bind[i].index], md);
+        else
+            kernel->base.out[0] = cpu_layout(device, &kernel->call.out[0], md);
+    }
+    cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
+    return cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
+}
+
+enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in; /* what it has does not change what is best: reorders are cheap beside convolutions */
+    struct conv conv = conv_of(&kernel->call);
+    struct dnn_spec spec = spec_of(&kernel->call, &conv);
+    enum status status = STATUS_NO;
+    if (winograd_pays(&kernel->call, &conv)) {
+        spec.winograd = true;
+        status = create(kernel, &spec);
+        spec.winograd = false;
+    }
+    if (status == STATUS_NO) status = create(kernel, &spec);
+    spec_free(&spec);
+    return status;
+}

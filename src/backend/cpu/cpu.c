@@ -1,0 +1,313 @@
+/* The cpu backend: the reference table overlaid by oneDNN and by loops of our own.
+ *
+ * Each operation has at most one creator below; where there is none, or it answers STATUS_NO (a
+ * type or layout it does not take), the reference kernel of the operation runs on plain layouts and
+ * explain shows "ref". Only f32 is taken. One device belongs to one thread; its OpenMP team is
+ * fixed when it opens, because a primitive made for one team size and run on another writes part of
+ * its result. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+static cpu_creator *const creators[OP_COUNT] = {
+    [OP_CONV2D] = cpu_conv,
+    [OP_CONV2D_BWD_DATA] = cpu_conv,
+    [OP_CONV2D_BWD_WEIGHT] = cpu_conv,
+    [OP_LINEAR] = cpu_linear,
+    [OP_LINEAR_BWD_DATA] = cpu_linear_bwd_data,
+    [OP_LINEAR_BWD_WEIGHT] = cpu_linear_bwd_weight,
+    [OP_MATMUL] = cpu_matmul,
+    [OP_BATCH_NORM] = cpu_batch_norm,
+    [OP_BATCH_NORM_BWD] = cpu_batch_norm_bwd,
+    [OP_BATCH_NORM_EVAL] = cpu_batch_norm_eval,
+    [OP_LAYER_NORM] = cpu_layer_norm,
+    [OP_LAYER_NORM_BWD] = cpu_layer_norm_bwd,
+    [OP_RELU] = cpu_unary,
+    [OP_GELU] = cpu_unary,
+    [OP_GELU_TANH] = cpu_unary,
+    [OP_TANH] = cpu_unary,
+    [OP_RELU_BWD] = cpu_unary_bwd,
+    [OP_GELU_BWD] = cpu_unary_bwd,
+    [OP_GELU_TANH_BWD] = cpu_unary_bwd,
+    [OP_TANH_BWD] = cpu_unary_bwd,
+    [OP_DROPOUT] = cpu_dropout,
+    [OP_SOFTMAX] = cpu_softmax,
+    [OP_LOG_SOFTMAX] = cpu_softmax,
+    [OP_SOFTMAX_BWD] = cpu_softmax,
+    [OP_LOG_SOFTMAX_BWD] = cpu_softmax,
+    [OP_CROSS_ENTROPY] = cpu_cross_entropy,
+    [OP_CROSS_ENTROPY_BWD] = cpu_cross_entropy_bwd,
+    [OP_ATTENTION] = cpu_attention,
+    [OP_ATTENTION_BWD] = cpu_attention_bwd,
+    [OP_MAX_POOL] = cpu_max_pool,
+    [OP_MAX_POOL_BWD] = cpu_max_pool_bwd,
+    [OP_AVG_POOL] = cpu_avg_pool,
+    [OP_AVG_POOL_BWD] = cpu_avg_pool_bwd,
+    [OP_ADD] = cpu_add,
+    [OP_SUM_BATCH] = cpu_sum_batch,
+    [OP_TRANSPOSE] = cpu_transpose,
+    [OP_REORDER] = cpu_reorder,
+};
+
+static struct cpu_device *own(struct device *device) {
+    return (struct cpu_device *)device;
+}
+
+static const struct layout *plain(struct device *device, const struct tensor_type *type) {
+    return cpu_layout(own(device), type, NULL);
+}
+
+/* --- devices
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static enum status fix_team(int threads) {
+    omp_set_num_threads(threads);
+    if (omp_get_max_threads() != threads || omp_get_dynamic() || omp_get_thread_limit() < threads)
+        return fail(
+            STATUS_USAGE,
+            "%d threads were asked for, but OpenMP would run %d (dynamic teams %s, at most %d)\n"
+            "unset OMP_DYNAMIC and OMP_THREAD_LIMIT, or ask for fewer --threads",
+            threads, omp_get_max_threads(), omp_get_dynamic() ? "on" : "off",
+            omp_get_thread_limit());
+    if (omp_in_parallel())
+        return fail(STATUS_USAGE, "a device cannot be opened inside an OpenMP parallel region");
+    return STATUS_OK;
+}
+
+static void cpu_close(struct device *device) {
+    struct cpu_device *cpu = own(device);
+    cpu_layouts_free(cpu);
+    if (cpu->stream) dnnl_stream_destroy(cpu->stream);
+    if (cpu->engine) dnnl_engine_destroy(cpu->engine);
+    free(cpu);
+}
+
+extern const struct backend backend_cpu;
+
+static enum status cpu_open(int index, int threads, struct device **out) {
+    if (index != 0) return fail(STATUS_USAGE, "device cpu:%d: there is one cpu device, 0", index);
+    TRY(fix_team(threads));
+    TRY(cpu_probe_isa(NULL, 0));
+    struct cpu_device *cpu = MEM_NEW(struct cpu_device);
+    cpu->base = (struct device){.backend = &backend_cpu, .index = index, .threads = threads};
+    if (dnnl_engine_create(&cpu->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags) != dnnl_success) {
+        cpu_close(&cpu->base);
+        return fail(STATUS_USAGE, "oneDNN has no CPU engine here");
+    }
+    *out = &cpu->base;
+    return STATUS_OK;
+}
+
+static void cpu_describe(struct device *device, char *text, size_t bytes) {
+    const dnnl_version_t *version = dnnl_version();
+    char isa[96] = "";
+    cpu_probe_isa(isa, sizeof isa);
+    snprintf(text, bytes, "oneDNN %d.%d.%d, %s, %d thread%s", version->major, version->minor,
+             version->patch, isa, device->threads, device->threads == 1 ? "" : "s");
+}
+
+/* --- kernels
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void run_reference(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    op_def(kernel->call.op)->run(&kernel->call, in, out, scratch);
+}
+
+static void kernel_start(struct cpu_kernel *kernel, struct device *device,
+                         const struct op_call *call) {
+    memset(kernel, 0, sizeof *kernel);
+    kernel->base.device = device;
+    kernel->call = *call;
+    for (int i = 0; i < call->in_count; i++) kernel->base.in[i] = plain(device, &call->in[i]);
+    for (int i = 0; i < call->out_count; i++) kernel->base.out[i] = plain(device, &call->out[i]);
+}
+
+static void kernel_clear(struct cpu_kernel *kernel) {
+    for (int i = 0; i < kernel->step_count; i++) {
+        struct cpu_step *step = &kernel->step[i];
+        if (step->primitive) dnnl_primitive_destroy(step->primitive);
+        for (int j = 0; j < step->count; j++) dnnl_memory_destroy(step->exec[j].memory);
+    }
+}
+
+static void create_reference(struct cpu_kernel *kernel) {
+    const struct op_def *def = op_def(kernel->call.op);
+    if (def->scratch_bytes) kernel->base.scratch_bytes = def->scratch_bytes(&kernel->call);
+    cpu_step_loop(kernel, run_reference);
+    cpu_name(kernel, "ref");
+}
+
+static bool all_f32(const struct op_call *call) {
+    for (int i = 0; i < call->in_count; i++)
+        if (call->in[i].dtype == DTYPE_BF16 || call->in[i].dtype == DTYPE_F16) return false;
+    return true;
+}
+
+static bool cpu_supports(struct device *device, const struct op_call *call) {
+    (void)device;
+    return all_f32(call);
+}
+
+static enum status cpu_kernel_create(struct device *device, const struct op_call *call,
+                                     const struct layout *const in[], struct kernel **out) {
+    if (!all_f32(call))
+        return fail(STATUS_USAGE, "%s: the cpu backend computes in f32 only",
+                    op_def(call->op)->name);
+    struct cpu_kernel *kernel = MEM_NEW(struct cpu_kernel);
+    kernel_start(kernel, device, call);
+    enum status status = creators[call->op] ? creators[call->op](kernel, in) : STATUS_NO;
+    if (status == STATUS_NO) {
+        kernel_clear(kernel);
+        kernel_start(kernel, device, call);
+        create_reference(kernel);
+    } else if (status != STATUS_OK) {
+        kernel_clear(kernel);
+        free(kernel);
+        return status;
+    }
+    *out = &kernel->base;
+    return STATUS_OK;
+}
+
+static void cpu_kernel_free(struct kernel *kernel) {
+    kernel_clear((struct cpu_kernel *)kernel);
+    free(kernel);
+}
+
+static void run_primitive(struct cpu_kernel *kernel, struct cpu_step *step, void *const in[],
+                          void *const out[], void *scratch) {
+    for (int i = 0; i < step->count; i++) {
+        const struct cpu_bind *bind = &step->bind[i];
+        char *base = bind->place == CPU_IN    ? in[bind->index]
+                     : bind->place == CPU_OUT ? out[bind->index]
+                                              : scratch;
+        dnnl_memory_set_data_handle(step->exec[i].memory, base + bind->offset_bytes);
+    }
+    dnnl_stream_t stream = cpu_device_of(kernel)->stream;
+    dnnl_status_t status = dnnl_primitive_execute(step->primitive, stream, step->count, step->exec);
+    CHECK(status == dnnl_success, "%s: oneDNN status %d", kernel->name, (int)status);
+}
+
+static void cpu_kernel_run(struct kernel *base, void *const in[], void *const out[], void *scratch,
+                           struct stream *stream) {
+    (void)stream;
+    struct cpu_kernel *kernel = (struct cpu_kernel *)base;
+    for (int i = 0; i < kernel->step_count; i++) {
+        struct cpu_step *step = &kernel->step[i];
+        if (step->loop)
+            step->loop(kernel, in, out, scratch);
+        else
+            run_primitive(kernel, step, in, out, scratch);
+    }
+}
+
+/* --- cost
+ * --------------------------------------------------------------------------------------------------------
+ */
+
+/* A roofline a thread: arithmetic and memory do not overlap well in code that is one or the other.
+ * The constants are of server cores of 2022; profiles replace them where they matter. */
+static double cpu_cost_ns(struct device *device, const struct op_call *call) {
+    struct op_cost cost = op_cost(call);
+    double flops_per_ns = cpu_has_avx512() ? 120 : 60, bytes_per_ns = 12, launch_ns = 500;
+    bool dense = call->op <= OP_MATMUL || call->op == OP_ATTENTION || call->op == OP_ATTENTION_BWD;
+    if (!dense) flops_per_ns /= 8;
+    double threads = device->threads;
+    return launch_ns + cost.flops / (flops_per_ns * threads) +
+           cost.bytes / (bytes_per_ns * threads);
+}
+
+/* --- memory, streams
+ * --------------------------------------------------------------------------------------------- */
+
+static enum status cpu_memory_new(struct device *device, size_t bytes, const char *what,
+                                  void **out) {
+    (void)device;
+    struct region region;
+    TRY(region_map(bytes, what, &region));
+    *out = region.base;
+    return STATUS_OK;
+}
+
+static void cpu_memory_free(struct device *device, void *memory, size_t bytes) {
+    (void)device;
+    struct region region = {memory, bytes};
+    region_free(&region);
+}
+
+static void cpu_copy_in(struct device *device, void *to, const void *host, size_t bytes) {
+    (void)device;
+    memcpy(to, host, bytes);
+}
+
+static void cpu_copy_out(struct device *device, void *host, const void *from, size_t bytes) {
+    (void)device;
+    memcpy(host, from, bytes);
+}
+
+/* Work is done when a call returns: streams and events are nothing, and their handles NULL. */
+static enum status cpu_stream_new(struct device *device, struct stream **out) {
+    (void)device;
+    *out = NULL;
+    return STATUS_OK;
+}
+
+static void cpu_stream_free(struct device *device, struct stream *stream) {
+    (void)device, (void)stream;
+}
+
+static void cpu_stream_wait(struct stream *stream) {
+    (void)stream;
+}
+
+static enum status cpu_event_new(struct device *device, struct event **out) {
+    (void)device;
+    *out = NULL;
+    return STATUS_OK;
+}
+
+static void cpu_event_free(struct device *device, struct event *event) {
+    (void)device, (void)event;
+}
+
+static void cpu_event_record(struct event *event, struct stream *stream) {
+    (void)event, (void)stream;
+}
+
+static void cpu_stream_wait_event(struct stream *stream, struct event *event) {
+    (void)stream, (void)event;
+}
+
+const struct backend backend_cpu = {
+    .name = "cpu",
+    .help = "CPU kernels of oneDNN and of our own",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .supports = cpu_supports,
+    .cost_ns = cpu_cost_ns,
+    .plain = plain,
+    .kernel_create = cpu_kernel_create,
+    .kernel_free = cpu_kernel_free,
+    .kernel_run = cpu_kernel_run,
+    .memory_new = cpu_memory_new,
+    .memory_free = cpu_memory_free,
+    .copy_in = cpu_copy_in,
+    .copy_out = cpu_copy_out,
+    .stream_new = cpu_stream_new,
+    .stream_free = cpu_stream_free,
+    .stream_wait = cpu_stream_wait,
+    .event_new = cpu_event_new,
+    .event_free = cpu_event_free,
+    .event_record = cpu_event_record,
+    .stream_wait_event = cpu_stream_wait_event,
+};

@@ -1,0 +1,135 @@
+/* Inside the cpu backend: devices, layouts, and how kernels are put together.
+ *
+ * A kernel is a short list of steps. A step is either a oneDNN primitive, whose memory objects and
+ * argument array are made once and only pointed at the tensors' bytes when it runs, or a loop of
+ * ours. A family file (conv.c, norm.c, ...) offers creators: each fills a kernel whose call is
+ * known, or answers STATUS_NO, upon which the reference kernel takes the call. Nothing here is
+ * exported but backend_cpu and cpu_probe_isa. */
+#ifndef BACKEND_CPU_CPU_H
+#define BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/onednn.h"
+
+struct cpu_layout {
+    struct layout base;
+    const struct dnn_md *md; /* NULL: oneDNN does not know this one */
+    struct cpu_layout *next;
+    char text[DNN_TEXT_BYTES];
+};
+
+struct cpu_device {
+    struct device base;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    struct cpu_layout *layouts; /* every layout ever asked for; few, so a list */
+};
+
+/* Where a primitive's argument lies when the kernel runs. */
+enum cpu_place { CPU_IN, CPU_OUT, CPU_SCRATCH };
+
+struct cpu_bind {
+    int argument; /* DNNL_ARG_SRC ... */
+    enum cpu_place place;
+    int index;           /* of the input or output */
+    size_t offset_bytes; /* into it */
+};
+
+enum { CPU_MAX_ARGUMENTS = 6, CPU_MAX_STEPS = 8, CPU_NAME_BYTES = 64 };
+
+struct cpu_kernel;
+typedef void cpu_loop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                      void *scratch);
+
+struct cpu_step {
+    cpu_loop *loop;             /* or: */
+    dnnl_primitive_t primitive; /* owned, with the memory objects of exec */
+    int count;
+    struct cpu_bind bind[CPU_MAX_ARGUMENTS];
+    dnnl_exec_arg_t exec[CPU_MAX_ARGUMENTS];
+};
+
+/* An image tensor in any layout with one channel block: element (n, c, pixel) lies at
+ * ((n * blocks + c / lanes) * pixels + pixel) * lanes + c % lanes. Row major [B,C,H,W] has lanes 1;
+ * channels-last has lanes C; oneDNN's nChw16c has lanes 16. */
+struct cpu_image {
+    int64_t batch, channels, blocks, lanes, height, width, pixels;
+    bool channels_last;
+};
+
+struct cpu_kernel {
+    struct kernel base;
+    struct op_call call;
+    int step_count;
+    struct cpu_step step[CPU_MAX_STEPS];
+    size_t own_bytes; /* scratch of our loops, ahead of the primitives' */
+    char name[CPU_NAME_BYTES];
+    /* What the loops of this kernel need to know; which are set follows from the operation. */
+    struct cpu_image image, image_out;
+    int64_t rows, columns, count;
+};
+
+/* Makes a kernel for kernel->call from the layouts its inputs have. base.in and base.out are plain
+ * when it starts. */
+typedef enum status cpu_creator(struct cpu_kernel *kernel, const struct layout *const in[]);
+cpu_creator cpu_conv, cpu_linear, cpu_linear_bwd_data, cpu_linear_bwd_weight, cpu_matmul;
+cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_layer_norm,
+    cpu_layer_norm_bwd;
+cpu_creator cpu_unary, cpu_unary_bwd, cpu_add, cpu_dropout, cpu_reorder;
+cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_attention, cpu_attention_bwd;
+cpu_creator cpu_max_pool, cpu_max_pool_bwd, cpu_avg_pool, cpu_avg_pool_bwd, cpu_sum_batch,
+    cpu_transpose;
+
+/* Local. The interned layout of a type in `md` (copied; NULL: row major). Owned by the device. */
+const struct layout *cpu_layout(struct cpu_device *device, const struct tensor_type *type,
+                                const struct dnn_md *md);
+/* Local. A layout that only the kernels of one operation understand, told apart by its text. */
+const struct layout *cpu_layout_private(struct cpu_device *device, const struct tensor_type *type,
+                                        size_t bytes, const char *text);
+/* Local. The layout of a type [B,C,H,W] with channels arranged as in `image` (of as many channels).
+ */
+const struct layout *cpu_layout_like(struct cpu_device *device, const struct tensor_type *type,
+                                     const struct cpu_image *image);
+const struct dnn_md *cpu_md(const struct layout *layout);
+/* Local. Understands a layout of [B,C,...] as an image; false when it is none of that form. */
+bool cpu_image(const struct layout *layout, struct cpu_image *out);
+void cpu_layouts_free(struct cpu_device *device);
+
+/* Local. Building kernels. cpu_step_primitive takes the descriptor over, also when it fails. */
+struct cpu_device *cpu_device_of(const struct cpu_kernel *kernel);
+void cpu_name(struct cpu_kernel *kernel, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void cpu_step_loop(struct cpu_kernel *kernel, cpu_loop *loop);
+enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t pd, int count,
+                               const struct cpu_bind *bind);
+/* Local. Describe and add in one go; the scratchpad is bound by itself. */
+enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int count,
+                     const struct cpu_bind *bind);
+/* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. */
+size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
+
+/* Local. Tries the instruction set oneDNN would use in a child process, once per process, and caps
+ * it where that child dies; writes a line such as "avx512_core_bf16" or "avx2 (avx512_core
+ * failed)". Before any primitive is made. */
+enum status cpu_probe_isa(char *text, size_t bytes);
+/* Local. True when oneDNN will use AVX-512. */
+bool cpu_has_avx512(void);
+
+/* Local. Dropout of one sample's elements; `y` may be `x`. */
+void cpu_drop(uint64_t key, float probability, const float *x, float *y, int64_t count);
+
+/* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
+ * team's size. */
+enum { CPU_PIECE = 16384 };
+#define CPU_PIECES(total, begin, end)                                                              \
+    _Pragma("omp parallel for schedule(static)") for (int64_t begin = 0; begin < (total);          \
+                                                      begin +=                                     \
+                                                      CPU_PIECE) for (int64_t end =                \
+                                                                          begin + CPU_PIECE <      \
+                                                                                  (total)          \
+                                                                              ? begin + CPU_PIECE  \
+                                                                              : (total),           \
+                                                                      once_ = 1;                   \
+                                                                      once_; once_ = 0)
+
+#endif

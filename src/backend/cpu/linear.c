@@ -1,0 +1,126 @@
+/* Linear layers as inner products, and batched matmul.
+ *
+ * Activations are row major: whoever comes before and after (layer norm, attention, views) wants
+ * that. Weights are row major too, which oneDNN runs near its peak in all three directions, except
+ * where rows are a multiple of 4 KiB apart: then every row of a tile falls into the same cache
+ * sets, and the plain kernels lose half their speed on wide cores. There the weights are asked for
+ * with "any"; forward, both gradients and the gradient itself then share one blocked layout. */
+#include "backend/cpu/cpu.h"
+
+#include "op/op.h"
+
+enum { ALIASING_ELEMENTS = 1024 };
+
+struct linear {
+    int64_t rows, inputs, outputs;
+};
+
+static int64_t last_of(const struct tensor_type *type) {
+    return type->shape.dim[type->shape.rank - 1];
+}
+
+static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
+    struct dnn_spec spec = {.kind = kind};
+    bool blocked = l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0;
+    int64_t w[] = {l->outputs, l->inputs};
+    spec.src = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->inputs}, NULL);
+    spec.dst = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->outputs}, NULL);
+    spec.weights = blocked ? dnn_md_any(DTYPE_F32, 2, w) : dnn_md_new(DTYPE_F32, 2, w, NULL);
+    if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &l->outputs, NULL);
+    return spec;
+}
+
+/* Creates the one primitive of a linear kernel; `weights` is where its weights or their gradient
+ * are found. */
+static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
+                          const struct cpu_bind bind[], const struct cpu_bind *weights) {
+    struct cpu_device *device = cpu_device_of(kernel);
+    dnnl_primitive_desc_t pd = NULL;
+    enum status status = dnn_describe(device->engine, spec, &pd);
+    if (status == STATUS_OK) {
+        const struct dnn_md *md = dnn_pd_md(pd, weights->argument);
+        if (weights->place == CPU_IN)
+            kernel->base.in[weights->index] =
+                cpu_layout(device, &kernel->call.in[weights->index], md);
+        else
+            kernel->base.out[weights->index] =
+                cpu_layout(device, &kernel->call.out[weights->index], md);
+        cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
+        status = cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
+    }
+    dnn_md_free(spec->src);
+    dnn_md_free(spec->weights);
+    dnn_md_free(spec->bias);
+    dnn_md_free(spec->dst);
+    return status;
+}
+
+enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    const struct op_call *call = &kernel->call;
+    struct linear l = {.inputs = last_of(&call->in[0]), .outputs = last_of(&call->out[0])};
+    l.rows = shape_count(&call->in[0].shape) / l.inputs;
+    struct dnn_spec spec = spec_of(DNN_INNER, &l, call->in_count == 3);
+    spec.relu = call->attrs.activation == ACTIVATION_RELU;
+    spec.tanh = call->attrs.activation == ACTIVATION_TANH;
+    struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
+                              {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
+                              {DNNL_ARG_DST, CPU_OUT, 0, 0},
+                              {DNNL_ARG_BIAS, CPU_IN, 2, 0}};
+    return create(kernel, &spec, bind, &bind[1]);
+}
+
+enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    const struct op_call *call = &kernel->call;
+    struct linear l = {.inputs = last_of(&call->out[0]), .outputs = last_of(&call->in[0])};
+    l.rows = shape_count(&call->in[0].shape) / l.outputs;
+    struct dnn_spec spec = spec_of(DNN_INNER_DATA, &l, false);
+    struct cpu_bind bind[] = {{DNNL_ARG_DIFF_DST, CPU_IN, 0, 0},
+                              {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
+                              {DNNL_ARG_DIFF_SRC, CPU_OUT, 0, 0}};
+    return create(kernel, &spec, bind, &bind[1]);
+}
+
+enum status cpu_linear_bwd_weight(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    const struct op_call *call = &kernel->call;
+    struct linear l = {.inputs = last_of(&call->in[0]), .outputs = last_of(&call->in[1])};
+    l.rows = shape_count(&call->in[0].shape) / l.inputs;
+    struct dnn_spec spec = spec_of(DNN_INNER_WEIGHTS, &l, call->attrs.has_bias);
+    struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
+                              {DNNL_ARG_DIFF_DST, CPU_IN, 1, 0},
+                              {DNNL_ARG_DIFF_WEIGHTS, CPU_OUT, 0, 0},
+                              {DNNL_ARG_DIFF_BIAS, CPU_OUT, 1, 0}};
+    return create(kernel, &spec, bind, &bind[2]);
+}
+
+/* A matrix [rows, columns] of a batch, or its transpose as it is stored. */
+static const struct dnn_md *matrix(int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+    int64_t dim[] = {batch, rows, columns};
+    int64_t stride[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+    return dnn_md_new(DTYPE_F32, 3, dim, stride);
+}
+
+enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    const struct op_call *call = &kernel->call;
+    const struct shape *y = &call->out[0].shape, *a = &call->in[0].shape;
+    int64_t M = y->dim[y->rank - 2], N = y->dim[y->rank - 1];
+    int64_t K = a->dim[a->rank - (call->attrs.matmul.transpose_a ? 2 : 1)],
+            batch = shape_span(y, 0, y->rank - 2);
+    if (shape_count(a) != batch * M * K || shape_count(&call->in[1].shape) != batch * K * N)
+        return STATUS_NO;
+    struct dnn_spec spec = {.kind = DNN_MATMUL, .scale = call->attrs.matmul.scale};
+    spec.src = matrix(batch, M, K, call->attrs.matmul.transpose_a);
+    spec.weights = matrix(batch, K, N, call->attrs.matmul.transpose_b);
+    spec.dst = matrix(batch, M, N, false);
+    struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
+                              {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
+                              {DNNL_ARG_DST, CPU_OUT, 0, 0}};
+    enum status status = cpu_step(kernel, &spec, 3, bind);
+    dnn_md_free(spec.src);
+    dnn_md_free(spec.weights);
+    dnn_md_free(spec.dst);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* Softmax over the last dimension, and softmax with cross entropy in one. Rows are independent; the
+ * loss is summed over rows in order, in double, whatever the team. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/scalar.h"
+#include "base/clones.h"
+#include "base/log.h"
+
+/* Largest element and sum of exp(x - largest); y gets the exponentials. A NaN spreads through the
+ * sum. */
+VECTOR_CLONES static float exp_row(const float *x, int64_t columns, float *y, float *most_out) {
+    float most = x[0], sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t c = 0; c < columns; c++) most = x[c] > most ? x[c] : most;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) {
+        float e = scalar_exp(x[c] - most);
+        y[c] = e;
+        sum += e;
+    }
+    *most_out = most;
+    return sum;
+}
+
+VECTOR_CLONES static void scale_row(float *y, int64_t columns, float factor) {
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) y[c] *= factor;
+}
+
+VECTOR_CLONES static void log_row(const float *x, int64_t columns, float *y) {
+    float most = x[0], sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t c = 0; c < columns; c++) most = x[c] > most ? x[c] : most;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) sum += scalar_exp(x[c] - most);
+    float logarithm = logf(sum);
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) y[c] = x[c] - most - logarithm;
+}
+
+VECTOR_CLONES static void softmax_bwd_row(const float *dy, const float *y, int64_t columns,
+                                          float *dx) {
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t c = 0; c < columns; c++) dot += dy[c] * y[c];
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) dx[c] = y[c] * (dy[c] - dot);
+}
+
+VECTOR_CLONES static void log_bwd_row(const float *dy, const float *y, int64_t columns, float *dx) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) sum += dy[c];
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) dx[c] = dy[c] - scalar_exp(y[c]) * sum;
+}
+
+static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                        void *scratch) {
+    (void)scratch;
+    const float *first = in[0], *second = kernel->call.in_count > 1 ? in[1] : in[0];
+    float *to = out[0];
+    int64_t columns = kernel->columns;
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < kernel->rows * columns; at += columns) {
+        float most;
+        switch (kernel->call.op) {
+        case OP_SOFTMAX:
+            scale_row(to + at, columns, 1.0f / exp_row(first + at, columns, to + at, &most));
+            break;
+        case OP_LOG_SOFTMAX: log_row(first + at, columns, to + at); break;
+        case OP_SOFTMAX_BWD: softmax_bwd_row(first + at, second + at, columns, to + at); break;
+        default: log_bwd_row(first + at, second + at, columns, to + at);
+        }
+    }
+}
+
+static void set_rows(struct cpu_kernel *kernel, const char *name) {
+    const struct shape *x = &kernel->call.in[0].shape;
+    kernel->columns = x->dim[x->rank - 1];
+    kernel->rows = shape_span(x, 0, x->rank - 1);
+    cpu_name(kernel, "%s", name);
+}
+
+enum status cpu_softmax(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    set_rows(kernel, "loop:softmax");
+    cpu_step_loop(kernel, run_softmax);
+    return STATUS_OK;
+}
+
+/* --- cross entropy
+ * -----------------------------------------------------------------------------------------------
+ */
+
+/* False for a label that does not count; readers of data keep the others in range. */
+static bool label_counts(int32_t label, int64_t classes) {
+    if (label == LABEL_IGNORE) return false;
+    CHECK(label >= 0 && label < classes, "label %d of %lld classes", (int)label,
+          (long long)classes);
+    return true;
+}
+
+VECTOR_CLONES static float sum_row(const float *x, int64_t columns) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) sum += x[c];
+    return sum;
+}
+
+/* Minus the expected log-probability under the (smoothed) target; `total` is log(sum(exp(x))). */
+static double row_loss(const float *x, int64_t columns, double total, int32_t label,
+                       double smoothing) {
+    double loss = (1 - smoothing) * (total - x[label]);
+    if (smoothing > 0) loss += smoothing * (total - (double)sum_row(x, columns) / (double)columns);
+    return loss;
+}
+
+static void run_cross_entropy(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                              void *scratch) {
+    const float *x = in[0];
+    const int32_t *label = in[1];
+    float *p = out[1];
+    double *loss = scratch, sum = 0;
+    int64_t columns = kernel->columns;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < kernel->rows; r++) {
+        const float *row = x + r * columns;
+        float most, exps = exp_row(row, columns, p + r * columns, &most);
+        double smoothing = kernel->call.attrs.loss.smoothing;
+        scale_row(p + r * columns, columns, 1.0f / exps);
+        loss[r] = 0;
+        if (label_counts(label[r], columns))
+            loss[r] = row_loss(row, columns, most + log(exps), label[r], smoothing);
+    }
+    for (int64_t r = 0; r < kernel->rows; r++) sum += loss[r];
+    *(double *)out[0] = sum;
+}
+
+enum status cpu_cross_entropy(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    set_rows(kernel, "loop:cross_entropy");
+    cpu_scratch(kernel, (size_t)kernel->rows * sizeof(double));
+    cpu_step_loop(kernel, run_cross_entropy);
+    return STATUS_OK;
+}
+
+VECTOR_CLONES static void gradient_row(const float *p, int64_t columns, float even, float seed,
+                                       float *dx) {
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) dx[c] = (p[c] - even) * seed;
+}
+
+static void run_cross_entropy_bwd(const struct cpu_kernel *kernel, void *const in[],
+                                  void *const out[], void *scratch) {
+    (void)scratch;
+    const float *p = in[0];
+    const int32_t *label = in[1];
+    float seed = *(const float *)in[2], smoothing = kernel->call.attrs.loss.smoothing, *dx = out[0];
+    int64_t columns = kernel->columns;
+    float even = smoothing / (float)columns;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < kernel->rows; r++) {
+        int64_t at = r * columns;
+        if (!label_counts(label[r], columns)) {
+            memset(dx + at, 0, (size_t)columns * sizeof *dx);
+            continue;
+        }
+        float right = (p[at + label[r]] - (1.0f - smoothing) - even) * seed; /* dx may be p */
+        gradient_row(p + at, columns, even, seed, dx + at);
+        dx[at + label[r]] = right;
+    }
+}
+
+enum status cpu_cross_entropy_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    set_rows(kernel, "loop:cross_entropy");
+    cpu_step_loop(kernel, run_cross_entropy_bwd);
+    return STATUS_OK;
+}
