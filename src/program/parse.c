@@ -52,10 +52,12 @@ static enum status parse_header(struct parser *parser) {
     TRY(read_pair(parser, 4, "replicas", MAX_RANKS, &replicas));
     TRY(read_pair(parser, 6, "micro-batches", MAX_SMALL, &micro_batches));
     if (strcmp(word_at(parser, 8), "sum") != 0) return bad(parser, "sum", word_at(parser, 8));
-    static const char *const names[] = {"replica", "tree", "replicas-first"};
-    int sum = 0;
-    while (sum < 3 && strcmp(word_at(parser, 9), names[sum]) != 0) sum++;
-    if (sum == 3) return bad(parser, "replica, tree or replicas-first", word_at(parser, 9));
+    int sum = SUM_REPLICA;
+    while (sum <= SUM_REPLICAS_FIRST &&
+           strcmp(word_at(parser, 9), sum_order_name((enum sum_order)sum)) != 0)
+        sum++;
+    if (sum > SUM_REPLICAS_FIRST)
+        return bad(parser, "replica, tree or replicas-first", word_at(parser, 9));
     TRY(read_pair(parser, 10, "slots", MAX_SMALL, &slots));
     TRY(read_pair(parser, 12, "grads", 64, &grads));
     if (parser->words != 14) return bad(parser, "the end of the line", word_at(parser, 14));
@@ -128,12 +130,15 @@ static enum status parse_instr(struct parser *parser) {
     return parse_operands(parser, instr);
 }
 
-static void split_words(struct parser *parser, char *line) {
+static enum status split_words(struct parser *parser, char *line) {
     parser->words = 0;
     char *state = NULL;
-    for (char *word = strtok_r(line, " \t\r", &state); word && parser->words < MAX_WORDS;
-         word = strtok_r(NULL, " \t\r", &state))
+    for (char *word = strtok_r(line, " \t\r", &state); word;
+         word = strtok_r(NULL, " \t\r", &state)) {
+        if (parser->words == MAX_WORDS) return bad(parser, "a shorter line", word);
         parser->word[parser->words++] = word;
+    }
+    return STATUS_OK;
 }
 
 static enum status parse_line(struct parser *parser, char *line) {
@@ -141,7 +146,7 @@ static enum status parse_line(struct parser *parser, char *line) {
     if (parser->line == 1)
         return strcmp(line, "stretto program 1") == 0 ? STATUS_OK
                                                       : bad(parser, "stretto program 1", line);
-    split_words(parser, line);
+    TRY(split_words(parser, line));
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);
     if (parser->word[0][0] == '#') return parse_instr(parser);

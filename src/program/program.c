@@ -85,13 +85,16 @@ struct instr *program_add(struct program *program, int rank, enum list_name list
     return instr;
 }
 
-static const char *const sum_names[] = {"replica", "tree", "replicas-first"};
+const char *sum_order_name(enum sum_order sum) {
+    static const char *const names[] = {"replica", "tree", "replicas-first"};
+    return names[sum];
+}
 
 void program_print(const struct program *program, FILE *out) {
     fprintf(out, "stretto program 1\n");
     fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d\n",
             program->ranks, program->stages, program->replicas, program->micro_batches,
-            sum_names[program->sum], program->slots, program->grads);
+            sum_order_name(program->sum), program->slots, program->grads);
     char text[INSTR_TEXT_BYTES];
     for (int r = 0; r < program->ranks; r++) {
         for (int l = 0; l < LIST_COUNT; l++) {

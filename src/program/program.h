@@ -54,6 +54,8 @@ struct rank_program {
 
 /* How gradients of micro-batches and replicas are added: see design contract 1. */
 enum sum_order { SUM_REPLICA, SUM_TREE, SUM_REPLICAS_FIRST };
+/* Local. As --sum and the text form spell it. */
+const char *sum_order_name(enum sum_order sum);
 
 struct program {
     int ranks, stages, replicas,
@@ -77,8 +79,10 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
 
 /* Local. Proves of every rank's body, before anything runs: operands in range; every slot and
  * gradient buffer written before it is read; each micro-batch of `samples` (G entries, those with 0
- * skipped; NULL: all present) forward and backward exactly once; at STEP the buffer holds each
- * micro-batch exactly once. STATUS_USAGE with the first instruction that breaks it. */
+ * skipped; NULL: all present) forward and backward exactly once; running statistics moved by
+ * replica 0 alone, in order; at STEP the buffer holds each micro-batch exactly once, added in the
+ * order the header names, and NORM has seen it. STATUS_USAGE with the first instruction that breaks
+ * it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */

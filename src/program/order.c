@@ -1,0 +1,72 @@
+/* The orders of sums by their definition (design contract 1), told apart by hashes of the
+ * expressions: additions of floats neither commute with roundings nor associate, so another order
+ * is another training, and two texts would be long to compare. Written without the builders' tree.c
+ * on purpose: one is held against the other. */
+#include "program/order.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+enum { LEAF = 1, SUM = 2 };
+
+uint64_t order_leaf(int micro) {
+    return rng_key(LEAF, (uint64_t)micro);
+}
+
+uint64_t order_sum(uint64_t into, uint64_t from) {
+    return rng_key(rng_key(SUM, into), from);
+}
+
+/* Level by level neighbours 2i and 2i+1 are added, an odd last one is carried up. Spends `level`.
+ */
+static uint64_t tree(uint64_t *level, int count) {
+    if (count == 0) return 0;
+    for (; count > 1; count = (count + 1) / 2) {
+        for (int i = 0; i + 1 < count; i += 2) level[i / 2] = order_sum(level[i], level[i + 1]);
+        if (count % 2) level[count / 2] = level[count - 1];
+    }
+    return level[0];
+}
+
+static uint64_t in_order(const uint64_t *items, int count) {
+    uint64_t sum = count ? items[0] : 0;
+    for (int i = 1; i < count; i++) sum = order_sum(sum, items[i]);
+    return sum;
+}
+
+/* The leaves first, first + stride, ... that have samples; returns how many. */
+static int leaves(const int64_t *samples, int first, int stride, int count, uint64_t *out) {
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        int micro = first + i * stride;
+        if (!samples || samples[micro] > 0) out[found++] = order_leaf(micro);
+    }
+    return found;
+}
+
+uint64_t order_defined(const struct program *program, const int64_t *samples) {
+    int replicas = program->replicas, micros = program->micro_batches, count = 0;
+    uint64_t *leaf = MEM_ARRAY(uint64_t, replicas * micros),
+             *part = MEM_ARRAY(uint64_t, replicas + micros);
+    uint64_t result;
+    if (program->sum == SUM_TREE) {
+        result = tree(leaf, leaves(samples, 0, 1, replicas * micros, leaf));
+    } else if (program->sum == SUM_REPLICA) {
+        for (int r = 0; r < replicas; r++) {
+            uint64_t sum = in_order(leaf, leaves(samples, r * micros, 1, micros, leaf));
+            if (sum) part[count++] = sum;
+        }
+        result = tree(part, count);
+    } else {
+        for (int m = 0; m < micros; m++) {
+            uint64_t sum = tree(leaf, leaves(samples, m, micros, replicas, leaf));
+            if (sum) part[count++] = sum;
+        }
+        result = in_order(part, count);
+    }
+    free(leaf);
+    free(part);
+    return result;
+}

@@ -1,0 +1,18 @@
+/* In which order gradients are added, as one number: what the verifier compares. Private to
+ * src/program. */
+#ifndef PROGRAM_ORDER_H
+#define PROGRAM_ORDER_H
+
+#include <stdint.h>
+
+#include "program/program.h"
+
+/* Local. The gradient of one micro-batch; one sum added to another, in this order. */
+uint64_t order_leaf(int micro);
+uint64_t order_sum(uint64_t into, uint64_t from);
+
+/* Local. What the order named in the program's header is defined to be over the micro-batches that
+ * have samples (all of them where `samples` is NULL); 0 where there is none. */
+uint64_t order_defined(const struct program *program, const int64_t *samples);
+
+#endif

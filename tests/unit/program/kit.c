@@ -1,0 +1,86 @@
+/* See kit.h. */
+#include "kit.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+void program_cases(void (*check)(const struct program_case *of)) {
+    static const int deals[][2] = {{1, 1}, {1, 2}, {1, 5}, {2, 1}, {2, 2}, {3, 1},
+                                   {3, 2}, {4, 1}, {5, 3}, {8, 1}, {9, 1}, {2, 9}};
+    for (size_t d = 0; d < sizeof deals / sizeof deals[0]; d++) {
+        int64_t total = deals[d][0] * deals[d][1];
+        const int64_t lasts[] = {0, 1, total - 1, total + 1, 2 * total - 1};
+        for (int sum = SUM_REPLICA; sum <= SUM_REPLICAS_FIRST; sum++) {
+            for (int l = 0; l < 5; l++) {
+                if (l > 0 && lasts[l] < 1) continue;
+                check(&(struct program_case){deals[d][0], deals[d][1], (enum sum_order)sum,
+                                             lasts[l]});
+            }
+        }
+    }
+}
+
+struct program *program_of_case(const struct program_case *of, int64_t *samples) {
+    int total = of->replicas * of->micro_batches;
+    int64_t *own = MEM_ARRAY(int64_t, total);
+    for (int g = 0; g < total; g++) own[g] = of->last ? (of->last - g + total - 1) / total : 7;
+    struct schedule_config config = {.stages = 1,
+                                     .replicas = of->replicas,
+                                     .micro_batches = of->micro_batches,
+                                     .sum = of->sum,
+                                     .samples = own};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
+    for (int g = 0; samples && g < total; g++) samples[g] = own[g];
+    free(own);
+    return program;
+}
+
+char *program_text(const struct program *program) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    program_print(program, stream);
+    fclose(stream);
+    return text;
+}
+
+static void replace(char **text, char *with) {
+    free(*text);
+    *text = with;
+}
+
+static void accumulate(char **grad, const struct instr *instr) {
+    char *leaf = mem_format("%d", instr->micro);
+    if (instr->flags & INSTR_NEW)
+        replace(grad, leaf);
+    else {
+        replace(grad, mem_format("(%s+%s)", *grad ? *grad : "?", leaf));
+        free(leaf);
+    }
+}
+
+char *program_meaning(const struct program *program) {
+    const struct instr_list *body = &program->rank[0].list[LIST_BODY];
+    char **grad = MEM_ARRAY(char *, program->grads);
+    char *stepped = mem_text("nothing"), *tracked = mem_text("");
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        char **into = &grad[instr->grad];
+        if (instr->op == INSTR_B || instr->op == INSTR_W) accumulate(into, instr);
+        if (instr->op == INSTR_SUM)
+            replace(into, mem_format("(%s+%s)", *into ? *into : "?",
+                                     grad[instr->other] ? grad[instr->other] : "?"));
+        if (instr->op == INSTR_STEP) replace(&stepped, mem_text(*into ? *into : "?"));
+        if (instr->op == INSTR_F && !(instr->flags & INSTR_PURE))
+            replace(&tracked, mem_format("%s %d", tracked, instr->micro));
+    }
+    char *meaning = mem_format("%s |%s", stepped, tracked);
+    for (int g = 0; g < program->grads; g++) free(grad[g]);
+    free(grad);
+    free(stepped);
+    free(tracked);
+    return meaning;
+}

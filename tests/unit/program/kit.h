@@ -1,0 +1,27 @@
+/* What the program tests share: builder outputs of many shapes, text in memory, and an executor on
+ * strings that says what a program adds to what. */
+#ifndef TESTS_PROGRAM_KIT_H
+#define TESTS_PROGRAM_KIT_H
+
+#include "program/program.h"
+
+/* One case: how a step is dealt. `last` samples in all (0: every micro-batch is full), spread as
+ * the sampler does: micro-batch g of G gets those at g, g+G, ... */
+struct program_case {
+    int replicas, micro_batches;
+    enum sum_order sum;
+    int64_t last;
+};
+
+/* Calls `check` for every combination the tests look at. */
+void program_cases(void (*check)(const struct program_case *of));
+/* The builder's program; `samples` (G entries) is filled when not NULL. The caller frees it. */
+struct program *program_of_case(const struct program_case *of, int64_t *samples);
+
+/* The caller frees these. */
+char *program_text(const struct program *program);
+/* Runs rank 0's body on strings: what STEP reads, then the order of the forward passes that move
+ * running statistics. "(0+1)+2 | 0 1 2" */
+char *program_meaning(const struct program *program);
+
+#endif

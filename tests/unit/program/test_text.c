@@ -1,0 +1,154 @@
+/* The text form: printing and parsing are inverse, and whatever is not a program is refused with
+ * the line it stands on. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kit.h"
+
+static void round_trip(const struct program_case *of) {
+    struct program *program = program_of_case(of, NULL), *again = NULL;
+    char *text = program_text(program);
+    cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK);
+    char *second = program_text(again);
+    cr_assert_str_eq(text, second);
+    cr_expect_eq(again->replicas, of->replicas);
+    cr_expect_eq(again->micro_batches, of->micro_batches);
+    cr_expect_eq(again->sum, of->sum);
+    cr_expect_eq(again->slots, program->slots);
+    cr_expect_eq(again->grads, program->grads);
+    const struct instr_list *a = &program->rank[0].list[LIST_BODY];
+    const struct instr_list *b = &again->rank[0].list[LIST_BODY];
+    cr_assert_eq(a->count, b->count);
+    cr_expect_arr_eq(a->items, b->items, (size_t)a->count * sizeof *a->items);
+    free(text);
+    free(second);
+    program_free(&program);
+    program_free(&again);
+}
+
+Test(program_text, print_and_parse_are_inverse) {
+    program_cases(round_trip);
+}
+
+Test(program_text, every_instruction_and_flag_survives) {
+    struct program *program = program_new(3, 5, 2, 4, SUM_REPLICAS_FIRST), *again = NULL;
+    program->slots = 9;
+    program->grads = 8;
+    for (int op = 0; op < INSTR_COUNT_; op++) {
+        struct instr *instr =
+            program_add(program, op % 3, (enum list_name)(op % LIST_COUNT), (enum instr_op)op);
+        const char *operands = instr_operands((enum instr_op)op);
+        if (strchr(operands, 's')) instr->stage = 4;
+        if (strchr(operands, 'm')) instr->micro = 7;
+        if (strchr(operands, 'a')) instr->slot = 8;
+        if (strchr(operands, 'g')) instr->grad = 6;
+        if (strchr(operands, 'h')) instr->other = 5;
+        instr->flags = (uint8_t)(op % 4);
+    }
+    char *text = program_text(program);
+    cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK);
+    char *second = program_text(again);
+    cr_expect_str_eq(text, second);
+    free(text);
+    free(second);
+    program_free(&program);
+    program_free(&again);
+}
+
+Test(program_text, spaces_and_empty_lines_do_not_matter) {
+    static const char text[] = "stretto program 1\n"
+                               "\n  ranks 1 stages 1 replicas 1  micro-batches 1 sum replica "
+                               "slots 1\tgrads 1\r\n"
+                               "rank 0 body\n\n"
+                               "  #0 r0 COUNT\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
+                               "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#5 r0 NORM g0\n"
+                               "#6 r0 STEP g0"; /* no newline at the end */
+    struct program *program = NULL;
+    cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
+    cr_expect_eq(program->rank[0].list[LIST_BODY].count, 7);
+    cr_expect_eq(program_verify(program, NULL), STATUS_OK);
+    program_free(&program);
+}
+
+#define HEADER                                                                                     \
+    "stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 2\n"
+
+static const struct {
+    const char *text, *says;
+} bad[] = {
+    {"", "expected a program"},
+    {"stretto program 2\n", "line 1"},
+    {"stretto program 1", "expected a program"},
+    {"stretto program 1\n\n\n", "expected a program"},
+    {"stretto program 1\nranks 0 stages 1", "\"0\""},
+    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1\n", "grads"},
+    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees slots 1 grads 1\n",
+     "trees"},
+    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 65\n",
+     "\"65\""},
+    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 2 x\n",
+     "\"x\""},
+    {"stretto program 1\nranks 99999999999 stages 1\n", "99999999999"},
+    {"stretto program 1\nranks 1 stages 1 replicas 100000 micro-batches 32767 sum tree slots 1 "
+     "grads 2\n",
+     "fewer micro-batches"},
+    {HEADER "#0 r0 COUNT\n", "line 3"},
+    {HEADER "rank 1 body\n", "a rank of the program"},
+    {HEADER "rank -1 body\n", "a rank of the program"},
+    {HEADER "rank 0 middle\n", "middle"},
+    {HEADER "rank 0\n", "(end of line)"},
+    {HEADER "rank 0 body now\n", "\"now\""},
+    {HEADER "rank 0 body\nCOUNT\n", "line 4"},
+    {HEADER "rank 0 body\n# r0 COUNT\n", "\"#\""},
+    {HEADER "rank 0 body\n#x r0 COUNT\n", "\"#x\""},
+    {HEADER "rank 0 body\n#0\n", "(end of line)"},
+    {HEADER "rank 0 body\n#0 r1 COUNT\n", "\"r1\""},
+    {HEADER "rank 0 body\n#0 r0 HOP\n", "\"HOP\""},
+    {HEADER "rank 0 body\n#0 r0 count\n", "\"count\""},
+    {HEADER "rank 0 body\n#0 r0 LOAD\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD a0 m0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD m a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD m-1 a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD m0 a99999\n", "operand a"},
+    {HEADER "rank 0 body\n#0 r0 LOAD m0x a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD m0 a0 old\n", "\"old\""},
+    {HEADER "rank 0 body\n#0 r0 TIE g0 g1\n", "\"g1\""},
+};
+
+Test(program_text, what_is_not_a_program_is_refused) {
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char log[1024] = "";
+        struct program *program = NULL;
+        log_capture(log, sizeof log);
+        enum status status = program_parse("p.txt", bad[i].text, strlen(bad[i].text), &program);
+        log_capture(NULL, 0);
+        cr_expect_eq(status, STATUS_DATA, "accepted: %s", bad[i].text);
+        cr_expect_null(program);
+        cr_expect(strstr(log, bad[i].says) && strstr(log, "p.txt"), "\"%s\" is not in: %s",
+                  bad[i].says, log);
+    }
+}
+
+Test(program_text, a_zero_byte_is_refused) {
+    static const char text[] = "stretto program 1\n\0ranks";
+    char log[256] = "";
+    struct program *program = NULL;
+    log_capture(log, sizeof log);
+    cr_expect_eq(program_parse("p.txt", text, sizeof text - 1, &program), STATUS_DATA);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "not a text file"));
+}
+
+/* Words beyond those a line can have must not vanish. */
+Test(program_text, a_line_with_too_many_words_is_refused) {
+    static const char text[] =
+        HEADER "rank 0 body\n#0 r0 COUNT new pure new pure new pure new pure "
+               "new pure new pure new pure new nonsense\n";
+    char log[256] = "";
+    struct program *program = NULL;
+    log_capture(log, sizeof log);
+    cr_expect_eq(program_parse("p.txt", text, sizeof text - 1, &program), STATUS_DATA);
+    log_capture(NULL, 0);
+}
