@@ -98,9 +98,7 @@ const char *text_real(double value, char text[TEXT_BYTES]) {
     return text;
 }
 
-/* Length of the UTF-8 sequence at `at`, its code point in `out`; 0 when it is broken (overlong
- * forms, surrogates and numbers above 10FFFF included). */
-static int utf8_decode(const char *at, uint32_t *out) {
+int text_utf8(const char *at, uint32_t *out) {
     const unsigned char *byte = (const unsigned char *)at;
     int length = byte[0] < 0x80   ? 1
                  : byte[0] < 0xC2 ? 0
@@ -127,7 +125,7 @@ static bool is_control(uint32_t code) {
 bool text_is_clean(const char *text) {
     uint32_t code = 0;
     for (int length; *text; text += length) {
-        length = utf8_decode(text, &code);
+        length = text_utf8(text, &code);
         if (length == 0 || is_control(code)) return false;
     }
     return true;
@@ -138,7 +136,7 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     text[used++] = '\'';
     while (*value && used + 4 < room) {
         uint32_t code = 0;
-        int length = utf8_decode(value, &code);
+        int length = text_utf8(value, &code);
         if (length == 0 || is_control(code)) {
             used += (size_t)snprintf(text + used, 5, "\\x%02x", (unsigned char)*value);
             value++;

@@ -25,6 +25,9 @@ const char *text_real(double value, char text[TEXT_BYTES]);
  * long. */
 enum { TEXT_QUOTED_BYTES = 96 };
 const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
+/* Length of the UTF-8 sequence at `at`, its code point in `out`; 0 when it is broken (overlong
+ * forms, surrogates and numbers above 10FFFF included). */
+int text_utf8(const char *at, uint32_t *out);
 /* Whether all of it is valid UTF-8 without control characters. */
 bool text_is_clean(const char *text);
 /* Columns a terminal needs, counting one for each code point. */

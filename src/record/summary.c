@@ -144,7 +144,7 @@ static void emit_value(FILE *stream, const struct row *row, union field field) {
 }
 
 /* One key a line, groups on one line: a summary is also read by people and by diff. */
-static void emit_summary(FILE *stream, const struct summary *summary) {
+void summary_emit(FILE *stream, const struct summary *summary) {
     bool first = true, inside = false;
     putc('{', stream);
     for (int i = 0; i < ROWS; i++) {
@@ -165,7 +165,7 @@ static void emit_summary(FILE *stream, const struct summary *summary) {
 enum status summary_write(const struct summary *summary, const char *path) {
     struct file_writer writer;
     TRY(file_begin(path, &writer));
-    emit_summary(writer.stream, summary);
+    summary_emit(writer.stream, summary);
     return file_commit(&writer);
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -60,6 +61,8 @@ const char *summary_text(struct summary *summary, const char *text);
 struct summary_ints summary_ints_new(struct summary *summary, int count);
 struct summary_reals summary_reals_new(struct summary *summary, int count);
 
+/* Local. The text of summary.json; errors stay in the stream. */
+void summary_emit(FILE *stream, const struct summary *summary);
 /* Local, blocking. Writes the file atomically. */
 enum status summary_write(const struct summary *summary, const char *path);
 /* Local, blocking. Reads a file back into a new summary (the caller frees it); every key must be

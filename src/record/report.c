@@ -1,0 +1,282 @@
+/* report.html: the page around its parts. */
+#include "record/report.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "record/chart.h"
+#include "record/curves.h"
+#include "record/html.h"
+#include "record/report_parts.h"
+
+static const char *or_unknown(const char *text, const char *unknown) {
+    return text && *text ? text : unknown;
+}
+
+static void emit_title(FILE *stream, const struct summary *summary, const char *before,
+                       const char *after) {
+    html_text(stream, or_unknown(summary->model, "unknown model"));
+    fputs(before, stream);
+    fputs(" on ", stream);
+    html_text(stream, or_unknown(summary->data, "unknown data"));
+    fputs(", ", stream);
+    html_text(stream, or_unknown(summary->strategy, "unknown strategy"));
+    fputs(after, stream);
+}
+
+static const char *meaning_of_exit(int64_t code) {
+#define STATUS(name, exit, text)                                                                   \
+    if (code == exit && STATUS_##name != STATUS_STOPPED) return text;
+#include "base/status.def"
+#undef STATUS
+    return "failed";
+}
+
+/* How the run ended: in words and colour. */
+static void emit_state(FILE *stream, int64_t code) {
+    const char *name = code > 128 && code < 128 + 65 ? sigabbrev_np((int)(code - 128)) : NULL;
+    if (code == SUMMARY_NO_INT)
+        fputs("<span class=\"state warn\">how it ended was not recorded</span>", stream);
+    else if (code == 0)
+        fputs("<span class=\"state good\">done</span>", stream);
+    else if (code > 128)
+        fprintf(stream,
+                "<span class=\"state warn\">saved and stopped by signal %lld%s%s "
+                "(exit code %lld)</span>",
+                (long long)code - 128, name ? " SIG" : "", name ? name : "", (long long)code);
+    else
+        fprintf(stream, "<span class=\"state bad\">%s (exit code %lld)</span>",
+                meaning_of_exit(code), (long long)code);
+}
+
+static void fact_text(FILE *stream, const char *name, const char *text) {
+    if (!text || !*text) return;
+    fprintf(stream, "<div><dt>%s</dt><dd>", name);
+    html_text(stream, text);
+    fputs("</dd></div>\n", stream);
+}
+
+static void fact_int(FILE *stream, const char *name, int64_t value) {
+    char text[TEXT_BYTES];
+    if (value != SUMMARY_NO_INT) fact_text(stream, name, html_integer(value, text));
+}
+
+static void fact_several(FILE *stream, const char *name, int64_t value) {
+    if (value > 1) fact_int(stream, name, value);
+}
+
+static void fact_real(FILE *stream, const char *name, double value) {
+    char text[TEXT_BYTES];
+    if (!isnan(value)) fact_text(stream, name, html_number(value, text));
+}
+
+static void fact_time(FILE *stream, const char *name, double wall_s) {
+    char text[TEXT_BYTES];
+    if (!(wall_s > 0 && wall_s < 1e11)) return;
+    time_t seconds = (time_t)wall_s;
+    struct tm utc;
+    if (gmtime_r(&seconds, &utc) && strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc))
+        fact_text(stream, name, text);
+}
+
+static void emit_facts(FILE *stream, const struct summary *summary, const struct curves *curves) {
+    fputs("<dl class=\"facts\">\n", stream);
+    fact_time(stream, "began", curves->begin_s);
+    fact_int(stream, "steps", summary->steps);
+    fact_real(stream, "epochs", summary->epochs);
+    fact_int(stream, "parameters", summary->params);
+    fact_int(stream, "batch", summary->batch);
+    fact_int(stream, "ranks", summary->ranks);
+    fact_several(stream, "stages", summary->stages);
+    fact_several(stream, "replicas", summary->replicas);
+    fact_several(stream, "chunks a rank", summary->virtual);
+    fact_several(stream, "micro-batches", summary->micro_batches);
+    fact_text(stream, "device", summary->device);
+    fact_text(stream, "dtype", summary->dtype);
+    fact_text(stream, "kernels", summary->isa);
+    fact_int(stream, "threads", summary->threads);
+    fact_text(stream, "comm", summary->comm);
+    if (summary->deterministic != SUMMARY_NO_FLAG)
+        fact_text(stream, "deterministic", summary->deterministic == SUMMARY_ON ? "yes" : "no");
+    fact_int(stream, "seed", summary->seed);
+    fputs("</dl>\n", stream);
+}
+
+/* The policy forbids every script and every request, should an escape ever be missed. */
+static void emit_head(FILE *stream, const struct summary *summary) {
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+          "'unsafe-inline'\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+          stream);
+    emit_title(stream, summary, "", " - Stretto");
+    fprintf(stream, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n", report_style);
+}
+
+static void emit_header(FILE *stream, const struct summary *summary, const struct curves *curves) {
+    fputs("<header>\n<div class=\"who\">Stretto ", stream);
+    html_text(stream, summary->version);
+    fputs(" training run</div>\n<h1>", stream);
+    emit_title(stream, summary, "<small>", "</small>");
+    fputs("</h1>\n", stream);
+    emit_state(stream, summary->exit);
+    emit_facts(stream, summary, curves);
+    fputs("</header>\n", stream);
+}
+
+static void emit_notices(FILE *stream, const struct curves *curves) {
+    char text[TEXT_BYTES];
+    if (curves->trouble) {
+        fputs("<p class=\"notice\">", stream);
+        html_text(stream, curves->trouble);
+        fputs(".</p>\n", stream);
+    }
+    if (curves->damaged > 0)
+        fprintf(stream, "<p class=\"notice\">%s damaged %s of metrics.jsonl left out.</p>\n",
+                html_integer(curves->damaged, text), curves->damaged == 1 ? "line" : "lines");
+}
+
+/* A row of charts; those without values leave their place to the others. */
+static void emit_row(FILE *stream, const char *style, const struct chart *charts, int count) {
+    bool any = false;
+    for (int i = 0; i < count; i++) any |= chart_has_values(&charts[i]);
+    if (!any) return;
+    fprintf(stream, "<div class=\"row %s\">\n", style);
+    for (int i = 0; i < count; i++) chart_emit(stream, &charts[i]);
+    fputs("</div>\n", stream);
+}
+
+static void emit_absent(FILE *stream, const struct chart *charts, int count) {
+    int told = 0;
+    for (int i = 0; i < count; i++) {
+        if (chart_has_values(&charts[i])) continue;
+        fputs(told++ ? ", " : "<p class=\"note\">Not recorded in this run: ", stream);
+        fputs(charts[i].title, stream);
+    }
+    if (told) fputs(".</p>\n", stream);
+}
+
+static void emit_charts(FILE *stream, const struct curves *curves) {
+    const struct chart charts[] = {
+        {"Loss",
+         AXIS_NUMBER,
+         CHART_FITTING,
+         true,
+         3,
+         {{"each step", &curves->loss, CHART_RAW, 0},
+          {"training, smoothed", &curves->loss, CHART_SMOOTH, 0},
+          {"evaluation", &curves->eval_loss, CHART_MARKED, 1}}},
+        {"Evaluation accuracy",
+         AXIS_PERCENT,
+         CHART_LINEAR,
+         false,
+         2,
+         {{"best guess", &curves->acc1, CHART_MARKED, 2},
+          {"among the best five", &curves->acc5, CHART_MARKED, 3}}},
+        {"Evaluation loss",
+         AXIS_NUMBER,
+         CHART_FITTING,
+         false,
+         1,
+         {{"evaluation loss", &curves->eval_loss, CHART_MARKED, 1}}},
+        {"Learning rate",
+         AXIS_NUMBER,
+         CHART_LINEAR,
+         false,
+         1,
+         {{"learning rate", &curves->lr, CHART_PLAIN, 0}}},
+        {"Gradient norm",
+         AXIS_NUMBER,
+         CHART_FITTING,
+         false,
+         2,
+         {{"each step", &curves->grad_norm, CHART_RAW, 0},
+          {"smoothed", &curves->grad_norm, CHART_SMOOTH, 0}}},
+        {"Samples a second",
+         AXIS_NUMBER,
+         CHART_LINEAR,
+         false,
+         2,
+         {{"each row", &curves->samples_per_s, CHART_RAW, 0},
+          {"smoothed", &curves->samples_per_s, CHART_SMOOTH, 0}}},
+    };
+    emit_row(stream, "one", charts, 1);
+    emit_row(stream, "two", charts + 1, 2);
+    emit_row(stream, "three", charts + 3, 3);
+    emit_absent(stream, charts, sizeof charts / sizeof charts[0]);
+}
+
+/* A text behind a fold; of more lines than `most`, the first ones. */
+static void emit_fold(FILE *stream, const char *name, const char *style, const char *text,
+                      int most) {
+    if (!text) return;
+    size_t shown = 0, lines = 0, length = strlen(text);
+    for (size_t at = 0; at < length; lines++) {
+        const char *end = memchr(text + at, '\n', length - at);
+        at = end ? (size_t)(end - text) + 1 : length;
+        if (lines < (size_t)most) shown = at;
+    }
+    fprintf(stream, "<details%s><summary>%s", style[0] ? " open" : "", name);
+    if (lines > (size_t)most) fprintf(stream, " <small>first %d of %zu lines</small>", most, lines);
+    fprintf(stream, "</summary>\n<pre class=\"%s\">", style);
+    char *part = mem_format("%.*s", (int)shown, text);
+    html_text(stream, part);
+    free(part);
+    fputs("</pre></details>\n", stream);
+}
+
+static enum status emit_summary_fold(FILE *stream, const struct summary *summary) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory) return fail(STATUS_MEMORY, "report.html: out of memory");
+    summary_emit(memory, summary);
+    enum status status = STATUS_OK;
+    if (fclose(memory) != 0)
+        status = fail(STATUS_MEMORY, "report.html: out of memory for the summary");
+    else
+        emit_fold(stream, "Summary (summary.json)", "", text, 100000);
+    free(text);
+    return status;
+}
+
+static enum status emit_page(FILE *stream, const struct report_input *input,
+                             const struct curves *curves) {
+    emit_head(stream, input->summary);
+    emit_header(stream, input->summary, curves);
+    report_cards(stream, input->summary);
+    emit_notices(stream, curves);
+    emit_charts(stream, curves);
+    fputs("<div class=\"row two\">\n", stream);
+    report_time(stream, input->summary);
+    report_memory(stream, input->summary);
+    fputs("</div>\n", stream);
+    emit_fold(stream, "Command line", "command", input->command_line, 100);
+    emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);
+    emit_fold(stream, "Program (program.txt)", "", input->program_text, REPORT_PROGRAM_LINES);
+    TRY(emit_summary_fold(stream, input->summary));
+    fputs("</main>\n</body>\n</html>\n", stream);
+    return STATUS_OK;
+}
+
+enum status report_write(const char *folder, const struct report_input *input) {
+    struct file_writer writer;
+    struct curves curves;
+    char *path = mem_format("%s/report.html", folder);
+    enum status status = file_begin(path, &writer);
+    free(path);
+    TRY(status);
+    curves_read(folder, &curves);
+    status = emit_page(writer.stream, input, &curves);
+    curves_free(&curves);
+    if (status == STATUS_OK) return file_commit(&writer);
+    file_abandon(&writer);
+    return status;
+}

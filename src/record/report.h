@@ -1,0 +1,24 @@
+/* report.html: one run on one page that needs nothing but itself: no script, no network, readable
+ * in light and dark and on a phone. It shows what summary.json and metrics.jsonl of the run folder
+ * hold, and the texts that tell how the run was made. */
+#ifndef RECORD_REPORT_H
+#define RECORD_REPORT_H
+
+#include "base/status.h"
+#include "record/summary.h"
+
+/* Everything is borrowed for the call; a text may be NULL and is then left out. Texts may hold
+ * anything: they are escaped. */
+struct report_input {
+    const struct summary *summary;
+    const char *command_line;
+    const char *config_yaml;  /* of config.yml */
+    const char *program_text; /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
+};
+enum { REPORT_PROGRAM_LINES = 200 };
+
+/* Local, blocking. Writes folder/report.html atomically from the input and the folder's
+ * metrics.jsonl; metrics that are missing or damaged are said on the page and are no failure. */
+enum status report_write(const char *folder, const struct report_input *input);
+
+#endif
