@@ -16,6 +16,7 @@
 #include "cli/resume.h"
 #include "cli/watch.h"
 #include "exec/stop.h"
+#include "record/report.h"
 #include "stretto.h"
 
 struct session {
@@ -219,12 +220,46 @@ static void print_result(const struct session *session) {
         text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
     text_table_cell(&table, "param_hash"),
         text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
-    text_table_cell(&table, "written to"),
-        text_table_cell(&table, "%s/ (model.safetensors, summary.json, metrics.jsonl, trace.json)",
-                        session->folder);
+    text_table_cell(&table, "report");
+    text_table_cell(&table, "%s/report.html", session->folder);
     printf("\n");
     text_table_print(&table, 0, stdout);
     text_table_free(&table);
+}
+
+static char *text_of(const char *folder, const char *name) {
+    enum { TEXT_LIMIT = 64 << 20 };
+    char *path = folder_path(folder, name);
+    struct bytes bytes;
+    char *text = file_read(path, TEXT_LIMIT, &bytes) == STATUS_OK ? (char *)bytes.data : NULL;
+    free(path);
+    return text;
+}
+
+/* The arguments of this process, as the system keeps them. */
+static char *command_line(void) {
+    char *line = mem_new(4096);
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    size_t count = file ? fread(line, 1, 4095, file) : 0;
+    if (file) fclose(file);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (line[i] == 0) line[i] = ' ';
+    }
+    return line;
+}
+
+static enum status write_report(const struct session *session) {
+    char *line = command_line(), *yaml = text_of(session->folder, "config.yml");
+    char *program = text_of(session->folder, "program.txt");
+    struct report_input input = {.summary = &session->summary,
+                                 .command_line = line,
+                                 .config_yaml = yaml,
+                                 .program_text = program};
+    enum status status = report_write(session->folder, &input);
+    free(line);
+    free(yaml);
+    free(program);
+    return status;
 }
 
 /* The end of a run, also of one that failed in training: what was measured is kept. */
@@ -240,6 +275,7 @@ static enum status finish(struct session *session, enum status status) {
     enum status closing = watch_close(&session->watch);
     if (finishing == STATUS_OK) finishing = closing;
     if (finishing == STATUS_OK) finishing = summary_write(&session->summary, summary);
+    if (finishing == STATUS_OK) finishing = write_report(session);
     free(model);
     free(summary);
     if (!good) return status;

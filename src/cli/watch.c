@@ -160,8 +160,7 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
     summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
     summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
     summary->time_ms.comm_exposed = summary->time_ms.comm_hidden = 0;
-    summary->time_ms.idle =
-        summary->time_ms.data; /* one rank is idle only while it waits for data */
+    summary->time_ms.idle = 0; /* one rank waits for data only, which has its own row */
     summary->bubble = summary->span_bubble =
         (double)watch->timed.data_ns / (double)watch->timed.total_ns;
 }

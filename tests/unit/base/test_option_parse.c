@@ -122,7 +122,6 @@ static const struct {
      "--deal 2x2 --micro-batches 4",
      STATUS_USAGE,
      {"--deal 2x2", "--micro-batches is 4"}},
-    {COMMAND_EXPLAIN, "--draw plan.png", STATUS_USAGE, {"--draw plan.png", ".svg"}},
 };
 
 Test(base_option_parse, refused) {
