@@ -59,6 +59,13 @@ static void merge(struct graph *graph, int first_id, int second_id, const struct
     graph->nodes[first_id].out_count = call.out_count;
 }
 
+/* Is all that the second reads there already where the first stands? */
+static bool is_ready(const struct graph *graph, int first_id, const struct node *second) {
+    for (int i = 1; i < second->in_count; i++)
+        if (graph->values[second->in[i]].producer >= first_id) return false;
+    return true;
+}
+
 void graph_fuse(struct graph *graph) {
     bool *dead = MEM_ARRAY(bool, graph->node_count);
     for (int i = 0; i < graph->node_count; i++) {
@@ -68,6 +75,7 @@ void graph_fuse(struct graph *graph) {
         const struct fusion *fusion = fusion_of(&graph->nodes[producer], &graph->nodes[i]);
         if (!fusion || graph->nodes[producer].out[0] != value || edit_consumers(graph, value) != 1)
             continue;
+        if (!is_ready(graph, producer, &graph->nodes[i])) continue;
         merge(graph, producer, i, fusion);
         dead[i] = true;
     }

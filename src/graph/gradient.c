@@ -49,12 +49,16 @@ static void add_use(struct graph *graph, int param, int gradient) {
 }
 
 /* A parameter's gradient must have bytes of its own, since the executor may point them at the
- * accumulator: a view, or a gradient that only passes through this node, is copied. */
+ * accumulator: a view, a gradient that only passes through this node, or one that serves another
+ * input too is copied. */
 static int own_gradient(struct walk *walk, struct op_grad *grad, int gradient) {
     bool own = walk->graph->values[gradient].root == gradient;
     for (int i = 0; i < grad->call->out_count; i++) own &= grad->d_out[i] != gradient;
+    int served = 0;
+    for (int i = 0; i < grad->call->in_count; i++)
+        served += grad->need[i] && grad->d_in[i] == gradient;
     int copy = gradient;
-    if (!own) emit(grad, OP_REORDER, NULL, OP_HALF_W, 1, &gradient, &copy);
+    if (!own || served > 1) emit(grad, OP_REORDER, NULL, OP_HALF_W, 1, &gradient, &copy);
     return copy;
 }
 
@@ -138,6 +142,18 @@ static enum status sort_uses(struct graph *graph) {
     return STATUS_OK;
 }
 
+/* When the halves run apart all of I comes first: what an input gradient is made from belongs to
+ * I, whatever the rule that emitted it thought. */
+static void pull_into_input_half(struct graph *graph) {
+    for (int n = graph->node_count - 1; n >= graph->forward_count; n--) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; node->half == OP_HALF_I && i < node->in_count; i++) {
+            int producer = graph->values[node->in[i]].producer;
+            if (producer >= graph->forward_count) graph->nodes[producer].half = OP_HALF_I;
+        }
+    }
+}
+
 enum status graph_gradient(struct graph *graph) {
     CHECK(graph->training && graph->forward_count == graph->node_count,
           "gradient of a graph that has one");
@@ -149,6 +165,7 @@ enum status graph_gradient(struct graph *graph) {
     mark_needed(&walk);
     for (int i = graph->forward_count - 1; i >= 0; i--) differentiate(&walk, i);
     graph->block = block;
+    pull_into_input_half(graph);
     free(walk.gradient);
     free(walk.needed);
     return sort_uses(graph);

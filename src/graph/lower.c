@@ -68,6 +68,14 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
     return STATUS_OK;
 }
 
+/* A twin made in the weight half is not there yet when the input half reads, should the two run
+ * apart. */
+static bool is_made_before(const struct graph *graph, int twin, const struct node *reader) {
+    const struct node *maker = &graph->nodes[graph->values[twin].producer];
+    bool late = maker->phase == PHASE_BACKWARD && maker->half == OP_HALF_W;
+    return !late || reader->half == OP_HALF_W;
+}
+
 /* The value itself when it has the wanted layout (or none yet: then it takes that), else its
  * reordered twin. */
 static enum status bring(struct lowering *low, const struct node *reader, int value,
@@ -77,10 +85,10 @@ static enum status bring(struct lowering *low, const struct node *reader, int va
     *out = value;
     if (source->layout == want) return STATUS_OK;
     for (int i = 0; i < low->reordered_count; i++) {
-        if (low->reordered[i].from != value ||
-            low->graph->values[low->reordered[i].to].layout != want)
-            continue;
-        *out = low->reordered[i].to;
+        int twin = low->reordered[i].to;
+        if (low->reordered[i].from != value || low->graph->values[twin].layout != want) continue;
+        if (!is_made_before(low->graph, twin, reader)) continue;
+        *out = twin;
         return STATUS_OK;
     }
     TRY(insert_reorder(low, reader, value, want, out));

@@ -28,9 +28,9 @@ struct placement {
 struct placement graph_place(const struct graph *graph, const struct placement_config *config);
 void placement_free(struct placement *placement);
 
-/* Local. What is alive at the peak, largest first, at most `count` lines. */
-/* Local. The three largest of them as one line. */
+/* Local. The three largest of what is alive at the peak, as one line. */
 void placement_largest(const struct placement *placement, char *text, size_t bytes);
+/* Local. What is alive at the peak, largest first, at most `count` lines. */
 void placement_print(const struct placement *placement, FILE *out, int count);
 
 #endif
