@@ -1,0 +1,201 @@
+/* See kit.h. */
+#include "kit.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+struct graph *kit_model(const char *name, int64_t batch, bool training) {
+    const struct model *model = model_find(name);
+    cr_assert_not_null(model, "no model %s", name);
+    struct model_config config = {.batch = batch,
+                                  .training = training,
+                                  .channels = 1,
+                                  .height = 12,
+                                  .width = 12,
+                                  .classes = 10,
+                                  .sequence = 8,
+                                  .predictions = 3,
+                                  .vocabulary = 40,
+                                  .dropout = 0.25f};
+    struct graph *graph = NULL;
+    cr_assert_eq(model_build(model, &config, &graph), STATUS_OK);
+    return graph;
+}
+
+void kit_compile(struct graph *graph, struct device *device,
+                 const struct layout *const *param_layouts) {
+    graph_fuse(graph);
+    if (graph->training) cr_assert_eq(graph_gradient(graph), STATUS_OK);
+    cr_assert_eq(graph_lower(graph, device, param_layouts), STATUS_OK);
+}
+
+/* --- contents --- */
+
+static int64_t integer_of(const char *name, int64_t at) {
+    if (strcmp(name, "input_mask") == 0) return 1;
+    if (strcmp(name, "label") == 0) return at * 7 % 10;
+    if (strcmp(name, "input_ids") == 0) return at * 11 % 40;
+    if (strcmp(name, "masked_labels") == 0) return at % 5 == 4 ? LABEL_IGNORE : at * 13 % 40;
+    if (strcmp(name, "sample_key") == 0) return at * 1000003 + 17;
+    return at % 2;
+}
+
+static float real_of(const struct value *value, int64_t at) {
+    if (strncmp(value->name, "seed.", 5) == 0) return 0.25f;
+    float draw = rng_normal(rng_key_text(1, value->name), (uint64_t)at);
+    if (value->kind == VALUE_BUFFER) return draw * draw + 0.5f; /* running variances are positive */
+    return value->kind == VALUE_PARAM ? draw * 0.2f : draw;
+}
+
+/* The plain content of a value that the graph does not make. */
+static void *content_of(const struct graph *graph, int id, const struct kit_nudge *nudge) {
+    const struct value *value = &graph->values[id];
+    int64_t count = shape_count(&value->type.shape);
+    char *plain = mem_new(tensor_type_bytes(&value->type) + 1);
+    for (int64_t i = 0; i < count; i++) {
+        if (value->type.dtype == DTYPE_F32) ((float *)plain)[i] = real_of(value, i);
+        if (value->type.dtype == DTYPE_I32)
+            ((int32_t *)plain)[i] = (int32_t)integer_of(value->name, i);
+        if (value->type.dtype == DTYPE_I64) ((int64_t *)plain)[i] = integer_of(value->name, i);
+    }
+    if (nudge && value->kind == VALUE_PARAM && value->index == nudge->param)
+        ((float *)plain)[nudge->at] += nudge->by;
+    return plain;
+}
+
+/* --- running --- */
+
+struct runner {
+    const struct graph *graph;
+    const struct placement *placement;
+    unsigned char *arena, **own; /* own: per value, NULL where it has none */
+    void **address;
+    unsigned char **gradient; /* per use, kept when it is made, in the value's layout */
+    void *scratch;
+};
+
+static void *poisoned(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    memset(memory, 0xff, bytes + 1);
+    return memory;
+}
+
+static void bind(struct runner *run, const struct kit_nudge *nudge) {
+    const struct graph *graph = run->graph;
+    for (int i = 0; i < graph->value_count; i++) {
+        const struct value *value = &graph->values[i];
+        bool placed = run->placement && value->kind == VALUE_LOCAL && value->layout &&
+                      run->placement->offset[i] != PLACED_ELSEWHERE;
+        if (value->root != i || !value->layout || placed) continue;
+        run->own[i] = poisoned(value->layout->bytes);
+        if (value->kind == VALUE_LOCAL) continue;
+        void *plain = content_of(graph, i, nudge);
+        cr_assert_eq(layout_from_plain(graph->device, value->layout, plain, run->own[i]),
+                     STATUS_OK);
+        free(plain);
+    }
+    for (int i = 0; i < graph->value_count; i++) {
+        int root = graph->values[i].root;
+        run->address[i] = run->own[root] ? run->own[root]
+                          : run->placement && run->placement->offset[root] != PLACED_ELSEWHERE
+                              ? run->arena + run->placement->offset[root]
+                              : NULL;
+    }
+}
+
+static void run_node(struct runner *run, const struct node *node, bool keep) {
+    const struct graph *graph = run->graph;
+    void *in[OP_MAX_IN], *out[OP_MAX_OUT];
+    for (int i = 0; i < node->in_count; i++) in[i] = run->address[node->in[i]];
+    for (int i = 0; i < node->out_count; i++) out[i] = run->address[node->out[i]];
+    if (node->kernel) kernel_run(node->kernel, in, out, run->scratch, NULL);
+    for (int i = 0; keep && i < node->out_count; i++) {
+        const struct value *value = &graph->values[node->out[i]];
+        if (value->use >= 0) memcpy(run->gradient[value->use], out[i], value->layout->bytes);
+    }
+}
+
+static void run_nodes(struct runner *run, enum kit_order order) {
+    const struct graph *graph = run->graph;
+    for (int pass = 0; pass < (order == KIT_SPLIT ? 2 : 1); pass++) {
+        for (int n = 0; n < graph->node_count; n++) {
+            const struct node *node = &graph->nodes[n];
+            bool weight = node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
+            if (order == KIT_SPLIT && weight != (pass == 1)) continue;
+            run_node(run, node, order == KIT_TOGETHER);
+        }
+    }
+    /* Run apart, gradients must still be there at the end. */
+    for (int u = 0; order == KIT_SPLIT && u < graph->use_count; u++) {
+        int value = graph->uses[u].gradient;
+        memcpy(run->gradient[u], run->address[value], graph->values[value].layout->bytes);
+    }
+}
+
+/* --- results --- */
+
+static void add_result(struct kit_result *result, const void *data, size_t bytes) {
+    result->data = mem_grow(result->data, &result->capacity, result->bytes + bytes, 1);
+    memcpy(result->data + result->bytes, data, bytes);
+    result->bytes += bytes;
+}
+
+static void add_plain(struct kit_result *result, const struct graph *graph, int value,
+                      const void *data) {
+    const struct layout *layout = graph->values[value].layout;
+    void *plain = mem_new(tensor_type_bytes(&layout->type) + 1);
+    cr_assert_eq(layout_to_plain(graph->device, layout, data, plain), STATUS_OK);
+    add_result(result, plain, tensor_type_bytes(&layout->type));
+    free(plain);
+}
+
+static struct kit_result collect(struct runner *run) {
+    const struct graph *graph = run->graph;
+    struct kit_result result = {0};
+    for (int i = 0; i < graph->loss_count; i++) {
+        const struct loss *loss = &graph->losses[i];
+        double sum;
+        memcpy(&sum, run->address[loss->sum], sizeof sum);
+        result.loss += sum;
+        add_plain(&result, graph, loss->sum, run->address[loss->sum]);
+        if (loss->top_k != NO_VALUE)
+            add_plain(&result, graph, loss->top_k, run->address[loss->top_k]);
+    }
+    for (int u = 0; u < graph->use_count; u++)
+        add_plain(&result, graph, graph->uses[u].gradient, run->gradient[u]);
+    for (int b = 0; b < graph->buffer_count; b++)
+        add_plain(&result, graph, graph->buffers[b].value, run->address[graph->buffers[b].value]);
+    return result;
+}
+
+struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
+                          enum kit_order order, const struct kit_nudge *nudge) {
+    struct runner run = {.graph = graph,
+                         .placement = placement,
+                         .arena = placement ? poisoned(placement->bytes) : NULL,
+                         .own = MEM_ARRAY(unsigned char *, graph->value_count),
+                         .address = MEM_ARRAY(void *, graph->value_count),
+                         .gradient = MEM_ARRAY(unsigned char *, graph->use_count + 1),
+                         .scratch = poisoned(graph_scratch_bytes(graph))};
+    for (int u = 0; u < graph->use_count; u++)
+        run.gradient[u] = poisoned(graph->values[graph->uses[u].gradient].layout->bytes);
+    bind(&run, nudge);
+    run_nodes(&run, order);
+    struct kit_result result = collect(&run);
+    for (int i = 0; i < graph->value_count; i++) free(run.own[i]);
+    for (int u = 0; u < graph->use_count; u++) free(run.gradient[u]);
+    free(run.own);
+    free(run.address);
+    free(run.gradient);
+    free(run.arena);
+    free(run.scratch);
+    return result;
+}
+
+void kit_result_free(struct kit_result *result) {
+    free(result->data);
+    *result = (struct kit_result){0};
+}

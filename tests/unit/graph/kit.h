@@ -1,0 +1,41 @@
+/* What the graph tests share: small models, a backend that likes odd layouts, and a runner that
+ * executes a graph with every value in memory of its own or through its placement. */
+#ifndef TESTS_GRAPH_KIT_H
+#define TESTS_GRAPH_KIT_H
+
+#include "graph/build.h"
+#include "graph/memory.h"
+#include "model/model.h"
+
+/* A device over the reference kernels whose kernels want and give, in turns, plain layouts and
+ * "twisted" ones: elements in reverse order behind 32 bytes of padding. Equal graphs therefore give
+ * equal bits on it and on ref, whatever reorders lie in between. The caller closes it. */
+struct device *twist_open(void);
+
+/* A model small enough to run on ref; the caller frees the graph. */
+struct graph *kit_model(const char *name, int64_t batch, bool training);
+/* fuse, gradient (training graphs) and lower. */
+void kit_compile(struct graph *graph, struct device *device,
+                 const struct layout *const *param_layouts);
+
+/* Results of a run, in plain order: losses (and counts of right answers), gradients of every
+ * parameter use, buffers, one after the other. */
+struct kit_result {
+    unsigned char *data;
+    size_t bytes, capacity;
+    double loss; /* the sum of all terms */
+};
+enum kit_order { KIT_TOGETHER, KIT_SPLIT };
+/* Runs a lowered graph on made-up samples and parameters, the same for equal names. Values live in
+ * one arena as placed, or each in its own memory when `placement` is NULL; all memory starts as
+ * NaN. `nudge` is added to element `at` of parameter `param` (-1: of none). */
+struct kit_nudge {
+    int param;
+    int64_t at;
+    float by;
+};
+struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
+                          enum kit_order order, const struct kit_nudge *nudge);
+void kit_result_free(struct kit_result *result);
+
+#endif

@@ -1,0 +1,164 @@
+/* Fusion: each pattern merges where the value in between has one reader, and never else; and what
+ * is merged computes the same. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "kit.h"
+
+enum first { CONV, LINEAR, NORM, ADD };
+enum second { RELU, TANH, GELU };
+
+static int weight(struct graph *graph, const char *name, struct shape shape) {
+    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
+}
+
+static int make_first(struct graph *graph, enum first first) {
+    int x = graph_input(graph, "x", DTYPE_F32, SHAPE(2, 3, 4, 4));
+    int c = first == LINEAR ? NO_VALUE : weight(graph, "c", SHAPE(3, 3, 3, 3));
+    switch (first) {
+    case CONV: return graph_conv2d(graph, "first", x, c, NO_VALUE, 1, 1, 1);
+    case LINEAR: return graph_linear(graph, "first", x, weight(graph, "w", SHAPE(4, 4)), NO_VALUE);
+    case ADD:
+        return graph_add(graph, "first", x, graph_conv2d(graph, "c", x, c, NO_VALUE, 1, 1, 1));
+    case NORM: break;
+    }
+    return graph_batch_norm(graph, "first", graph_conv2d(graph, "c", x, c, NO_VALUE, 1, 1, 1),
+                            weight(graph, "scale", SHAPE(3)), weight(graph, "shift", SHAPE(3)),
+                            graph_buffer(graph, "running_mean", DTYPE_F32, SHAPE(3), 0),
+                            graph_buffer(graph, "running_var", DTYPE_F32, SHAPE(3), 1),
+                            graph_buffer(graph, "batches", DTYPE_I64, SHAPE_SCALAR, 0), 1e-5f,
+                            0.1f);
+}
+
+static int make_second(struct graph *graph, enum second second, const char *name, int x) {
+    if (second == RELU) return graph_relu(graph, name, x);
+    return second == TANH ? graph_tanh(graph, name, x) : graph_gelu(graph, name, x, false);
+}
+
+/* `readers` of the value in between; the rest reads them all. */
+static struct graph *build(bool training, enum first first, enum second second, int readers) {
+    struct graph *graph = graph_new(2, training);
+    int between = make_first(graph, first);
+    int y = make_second(graph, second, "second", between);
+    if (readers > 1) y = graph_add(graph, "other", y, between);
+    y = graph_reshape(graph, "flatten", y, SHAPE(2, 48));
+    int label = graph_input(graph, "label", DTYPE_I32, SHAPE(2));
+    graph_cross_entropy(graph, "loss", y, label, 0.1f, true);
+    cr_assert_eq(graph->status, STATUS_OK);
+    return graph;
+}
+
+static const struct node *find(const struct graph *graph, const char *name) {
+    for (int i = 0; i < graph->node_count; i++)
+        if (strcmp(graph->nodes[i].name, name) == 0) return &graph->nodes[i];
+    return NULL;
+}
+
+static void expect_order(const struct graph *graph) {
+    for (int n = 0; n < graph->node_count; n++) {
+        for (int i = 0; i < graph->nodes[n].in_count; i++)
+            cr_expect_lt(graph->values[graph->nodes[n].in[i]].producer, n);
+        for (int i = 0; i < graph->nodes[n].out_count; i++)
+            cr_expect_eq(graph->values[graph->nodes[n].out[i]].producer, n);
+    }
+}
+
+/* Loss and gradients of the graph with and without fusion, both on ref. */
+static void expect_same(enum first first, enum second second) {
+    struct device *device;
+    cr_assert_eq(device_open("ref", 0, 1, &device), STATUS_OK);
+    struct kit_result result[2];
+    for (int fused = 0; fused < 2; fused++) {
+        struct graph *graph = build(true, first, second, 1);
+        if (fused) graph_fuse(graph);
+        cr_assert_eq(graph_gradient(graph), STATUS_OK);
+        cr_assert_eq(graph_lower(graph, device, NULL), STATUS_OK);
+        result[fused] = kit_run(graph, NULL, KIT_TOGETHER, NULL);
+        graph_free(&graph);
+    }
+    cr_expect_float_eq(result[0].loss, result[1].loss, 1e-5);
+    cr_assert_eq(result[0].bytes, result[1].bytes);
+    /* Behind the loss and the three counts come gradients, up to the buffers. */
+    size_t end = result[0].bytes - (first == NORM ? 32 : 0);
+    for (size_t at = 32; at < end; at += 4) {
+        float a, b;
+        memcpy(&a, result[0].data + at, 4);
+        memcpy(&b, result[1].data + at, 4);
+        cr_expect_float_eq(a, b, 1e-5 * (1 + fabs(b)));
+    }
+    kit_result_free(&result[0]);
+    kit_result_free(&result[1]);
+    device_close(&device);
+}
+
+static void check_pair(bool training, enum first first, enum second second, bool merges) {
+    for (int readers = 1; readers <= 2; readers++) {
+        struct graph *graph = build(training, first, second, readers);
+        int before = graph->node_count;
+        graph_fuse(graph);
+        bool merged = find(graph, "second") == NULL;
+        cr_expect_eq(merged, merges && readers == 1, "%d then %d with %d readers: %s", first,
+                     second, readers, merged ? "merged" : "kept");
+        cr_expect_eq(graph->node_count, before - merged - 1); /* the loss always merges */
+        cr_expect_eq(graph->forward_count, graph->node_count);
+        enum activation want = !merged          ? ACTIVATION_NONE
+                               : second == RELU ? ACTIVATION_RELU
+                                                : ACTIVATION_TANH;
+        cr_expect_eq(find(graph, "first")->attrs.activation, want);
+        expect_order(graph);
+        graph_free(&graph);
+    }
+}
+
+Test(graph_fuse, pairs_merge_where_they_may) {
+    static const bool merges[4][3] = {[CONV] = {true, true, false},
+                                      [LINEAR] = {true, true, false},
+                                      [NORM] = {true, false, false},
+                                      [ADD] = {true, false, false}};
+    for (int first = CONV; first <= ADD; first++) {
+        for (int second = RELU; second <= GELU; second++) {
+            check_pair(true, (enum first)first, (enum second)second, merges[first][second]);
+            check_pair(false, (enum first)first, (enum second)second, merges[first][second]);
+            expect_same((enum first)first, (enum second)second);
+        }
+    }
+}
+
+Test(graph_fuse, an_activation_merges_once) {
+    struct graph *graph = build(true, CONV, RELU, 1);
+    graph_free(&graph);
+    graph = graph_new(2, true);
+    int y = graph_relu(graph, "one", make_first(graph, CONV));
+    y = graph_relu(graph, "two", y);
+    graph_fuse(graph);
+    cr_expect_null(find(graph, "one"));
+    cr_expect_not_null(find(graph, "two"));
+    expect_order(graph);
+    graph_free(&graph);
+}
+
+Test(graph_fuse, the_loss_becomes_one_operation) {
+    struct graph *graph = build(true, CONV, RELU, 1);
+    graph_fuse(graph);
+    const struct node *loss = find(graph, "loss");
+    cr_expect_eq(loss->op, OP_CROSS_ENTROPY);
+    cr_expect_float_eq(loss->attrs.loss.smoothing, 0.1f, 0);
+    cr_expect_eq(graph->losses[0].sum, loss->out[0]);
+    graph_free(&graph);
+}
+
+/* Labels made between the two: the fused node would read them before they are there. */
+Test(graph_fuse, nothing_merges_past_what_it_reads) {
+    struct graph *graph = graph_new(2, true);
+    int logits = graph_linear(graph, "fc", graph_input(graph, "x", DTYPE_F32, SHAPE(2, 4)),
+                              weight(graph, "w", SHAPE(5, 4)), NO_VALUE);
+    int logp = graph_op(graph, "logp", OP_LOG_SOFTMAX, NULL, 1, &logits);
+    int label = graph_input(graph, "label", DTYPE_I32, SHAPE(2, 1));
+    label = graph_reshape(graph, "label2", label, SHAPE(2));
+    graph_op(graph, "nll", OP_NLL, NULL, 2, (int[]){logp, label});
+    cr_assert_eq(graph->status, STATUS_OK);
+    graph_fuse(graph);
+    expect_order(graph);
+    graph_free(&graph);
+}
