@@ -37,9 +37,7 @@ static int64_t scores(const struct attention *a) {
     return a->batch * a->heads * a->tokens * a->tokens;
 }
 
-/* --- views
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- views --- */
 
 static const struct dnn_md *view(const struct attention *a, int64_t stride, bool transposed) {
     int64_t dim[] = {a->batch, a->heads, a->tokens, a->depth};
@@ -78,9 +76,7 @@ static struct cpu_bind part(const struct attention *a, enum cpu_place place, int
     return (struct cpu_bind){0, place, first, (size_t)(which * a->channels) * sizeof(float)};
 }
 
-/* --- loops
- * -------------------------------------------------------------------------------------------------------
- */
+/* --- loops --- */
 
 /* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero. */
 VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
@@ -116,20 +112,25 @@ static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void 
     }
 }
 
-/* Drops elements of [B,h,T,T], sample by sample; `to` may be `from`. */
+/* Drops elements of one or two tensors [B,h,T,T], sample by sample. */
 static void drop(const struct cpu_kernel *kernel, const struct attention *a, const uint64_t *key,
-                 const float *from, float *to) {
+                 int tensors, const float *const from[], float *const to[]) {
     int64_t count = a->heads * a->tokens * a->tokens;
+    const struct op_attrs *attrs = &kernel->call.attrs;
 #pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < a->batch; b++)
-        cpu_drop(rng_key(key[b], kernel->call.attrs.attention.place),
-                 kernel->call.attrs.attention.dropout, from + b * count, to + b * count, count);
+    for (int64_t b = 0; b < a->batch; b++) {
+        const float *x[2];
+        float *y[2];
+        for (int i = 0; i < tensors; i++) x[i] = from[i] + b * count, y[i] = to[i] + b * count;
+        cpu_drop(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, count, tensors,
+                 x, y);
+    }
 }
 
 static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
     struct attention a = attention_of(&kernel->call);
-    drop(kernel, &a, in[a.key], out[1], scratch);
+    drop(kernel, &a, in[a.key], 1, (const float *[]){out[1]}, (float *[]){scratch});
 }
 
 /* Backward: scratch holds the gradient of p, and behind it p as it was used (after dropout). */
@@ -138,8 +139,7 @@ static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void
     (void)out;
     struct attention a = attention_of(&kernel->call);
     float *dp = scratch;
-    drop(kernel, &a, in[a.key], dp, dp);
-    drop(kernel, &a, in[a.key], in[1], dp + scores(&a));
+    drop(kernel, &a, in[a.key], 2, (const float *[]){dp, in[1]}, (float *[]){dp, dp + scores(&a)});
 }
 
 VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float scale, float *dp) {
@@ -162,9 +162,7 @@ static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], v
         softmax_bwd_row(p + r * T, T, scale, dp + r * T);
 }
 
-/* --- kernels
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- kernels --- */
 
 enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;

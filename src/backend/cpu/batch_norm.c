@@ -30,19 +30,17 @@ static int64_t padded_channels(const struct cpu_image *image) {
     return image->blocks * image->lanes;
 }
 
-/* Coefficients of a chunk's channels, repeated to 16. */
+/* Coefficients of a chunk's channels, repeated to 16; `lanes` divides 16. */
 static void repeat(const float *from, int64_t lanes, float to[WIDE]) {
-    for (int i = 0; i < WIDE; i++) to[i] = from[i % lanes];
+    for (int64_t i = 0; i < WIDE; i++) to[i] = from[i & (lanes - 1)];
 }
 
 static void fold(const float from[WIDE], int64_t lanes, float *to) {
-    memset(to, 0, (size_t)lanes * sizeof *to);
-    for (int i = 0; i < WIDE; i++) to[i % lanes] += from[i];
+    memcpy(to, from, (size_t)lanes * sizeof *to);
+    for (int64_t i = lanes; i < WIDE; i++) to[i & (lanes - 1)] += from[i];
 }
 
-/* --- moments
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- moments --- */
 
 /* Sums of x - origin and of its square; `sums` is two rows of 16. */
 VECTOR_CLONES static void moments_stream(const float *x, int64_t count, const float origin[WIDE],
@@ -122,9 +120,7 @@ static void moments(const struct cpu_image *image, const float *x, float *means,
                 &var[c]);
 }
 
-/* --- y = a x + b
- * -------------------------------------------------------------------------------------------------
- */
+/* --- y = a x + b --- */
 
 /* Padding channels get zero for both, so that they stay zero. */
 static void affine_of(const struct cpu_image *image, const float *scale, const float *shift,
@@ -185,9 +181,7 @@ static void affine(const struct cpu_image *image, const float *x, const float *a
     }
 }
 
-/* --- backward
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- backward --- */
 
 /* Rows of 16 (or pointers to channels): a, b, then mean, then what dx is made of. With g = dy where
  * y was positive: dx = p g + q (x - mean) + r. */
@@ -338,9 +332,7 @@ static void finish_sums(const struct cpu_kernel *kernel, void *const in[], void 
     }
 }
 
-/* --- kernels
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- kernels --- */
 
 static void run_forward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {

@@ -42,6 +42,7 @@ static cpu_creator *const creators[OP_COUNT] = {
     [OP_LOG_SOFTMAX_BWD] = cpu_softmax,
     [OP_CROSS_ENTROPY] = cpu_cross_entropy,
     [OP_CROSS_ENTROPY_BWD] = cpu_cross_entropy_bwd,
+    [OP_TOP_K] = cpu_top_k,
     [OP_ATTENTION] = cpu_attention,
     [OP_ATTENTION_BWD] = cpu_attention_bwd,
     [OP_MAX_POOL] = cpu_max_pool,
@@ -62,9 +63,7 @@ static const struct layout *plain(struct device *device, const struct tensor_typ
     return cpu_layout(own(device), type, NULL);
 }
 
-/* --- devices
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- devices --- */
 
 static enum status fix_team(int threads) {
     omp_set_num_threads(threads);
@@ -113,9 +112,7 @@ static void cpu_describe(struct device *device, char *text, size_t bytes) {
              version->patch, isa, device->threads, device->threads == 1 ? "" : "s");
 }
 
-/* --- kernels
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- kernels --- */
 
 static void run_reference(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                           void *scratch) {
@@ -210,9 +207,7 @@ static void cpu_kernel_run(struct kernel *base, void *const in[], void *const ou
     }
 }
 
-/* --- cost
- * --------------------------------------------------------------------------------------------------------
- */
+/* --- cost --- */
 
 /* A roofline a thread: arithmetic and memory do not overlap well in code that is one or the other.
  * The constants are of server cores of 2022; profiles replace them where they matter. */
@@ -226,8 +221,7 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
            cost.bytes / (bytes_per_ns * threads);
 }
 
-/* --- memory, streams
- * --------------------------------------------------------------------------------------------- */
+/* --- memory, streams --- */
 
 static enum status cpu_memory_new(struct device *device, size_t bytes, const char *what,
                                   void **out) {

@@ -76,7 +76,8 @@ cpu_creator cpu_conv, cpu_linear, cpu_linear_bwd_data, cpu_linear_bwd_weight, cp
 cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_layer_norm,
     cpu_layer_norm_bwd;
 cpu_creator cpu_unary, cpu_unary_bwd, cpu_add, cpu_dropout, cpu_reorder;
-cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_attention, cpu_attention_bwd;
+cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,
+    cpu_attention_bwd;
 cpu_creator cpu_max_pool, cpu_max_pool_bwd, cpu_avg_pool, cpu_avg_pool_bwd, cpu_sum_batch,
     cpu_transpose;
 
@@ -115,8 +116,10 @@ enum status cpu_probe_isa(char *text, size_t bytes);
 /* Local. True when oneDNN will use AVX-512. */
 bool cpu_has_avx512(void);
 
-/* Local. Dropout of one sample's elements; `y` may be `x`. */
-void cpu_drop(uint64_t key, float probability, const float *x, float *y, int64_t count);
+/* Local. Dropout of `count` elements of one sample, the same ones in each of `tensors` tensors;
+ * y[i] may be x[i]. */
+void cpu_drop(uint64_t key, float probability, int64_t count, int tensors, const float *const x[],
+              float *const y[]);
 
 /* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
  * team's size. */

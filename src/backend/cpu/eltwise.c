@@ -117,8 +117,7 @@ enum status cpu_unary_bwd(struct cpu_kernel *kernel, const struct layout *const 
     return create(kernel, in);
 }
 
-/* --- add with a second operand shared by the batch
- * --------------------------------------------------------------- */
+/* --- add with a second operand shared by the batch --- */
 
 static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
@@ -142,9 +141,7 @@ enum status cpu_add(struct cpu_kernel *kernel, const struct layout *const in[]) 
     return STATUS_OK;
 }
 
-/* --- dropout
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- dropout --- */
 
 enum { DROPOUT_BLOCKS = 256 };
 
@@ -157,12 +154,14 @@ VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, float
     }
 }
 
-void cpu_drop(uint64_t key, float p, const float *x, float *y, int64_t count) {
+void cpu_drop(uint64_t key, float p, int64_t count, int tensors, const float *const x[],
+              float *const y[]) {
     uint32_t words[4 * DROPOUT_BLOCKS];
     for (int64_t at = 0; at < count; at += 4 * DROPOUT_BLOCKS) {
         int64_t n = count - at < 4 * DROPOUT_BLOCKS ? count - at : 4 * DROPOUT_BLOCKS;
         rng_words(key, (uint64_t)at / 4, (n + 3) / 4, words);
-        drop_span(x + at, words, p, 1.0f / (1.0f - p), y + at, n);
+        for (int i = 0; i < tensors; i++)
+            drop_span(x[i] + at, words, p, 1.0f / (1.0f - p), y[i] + at, n);
     }
 }
 
@@ -175,8 +174,9 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
     const struct op_attrs *attrs = &kernel->call.attrs;
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < kernel->rows; b++)
-        cpu_drop(rng_key(key[b], attrs->dropout.place), attrs->dropout.probability,
-                 x + b * kernel->columns, y + b * kernel->columns, kernel->columns);
+        cpu_drop(rng_key(key[b], attrs->dropout.place), attrs->dropout.probability, kernel->columns,
+                 1, (const float *[]){x + b * kernel->columns},
+                 (float *[]){y + b * kernel->columns});
 }
 
 enum status cpu_dropout(struct cpu_kernel *kernel, const struct layout *const in[]) {
@@ -189,9 +189,7 @@ enum status cpu_dropout(struct cpu_kernel *kernel, const struct layout *const in
     return STATUS_OK;
 }
 
-/* --- reorder
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- reorder --- */
 
 static void run_copy(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {

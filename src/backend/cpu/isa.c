@@ -40,9 +40,7 @@ static const char *isa_name(dnnl_cpu_isa_t isa) {
     return isa > dnnl_cpu_isa_avx512_core ? "avx512_core and newer" : "default";
 }
 
-/* --- the trial
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- the trial --- */
 
 enum { TRIAL_FLOATS = 16 * 16 * 16 };
 
@@ -101,8 +99,7 @@ static bool survives(const struct isa *isa) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* --- once per process
- * -------------------------------------------------------------------------------------------- */
+/* --- once per process --- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum status probe_status;

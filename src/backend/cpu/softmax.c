@@ -91,9 +91,7 @@ enum status cpu_softmax(struct cpu_kernel *kernel, const struct layout *const in
     return STATUS_OK;
 }
 
-/* --- cross entropy
- * -----------------------------------------------------------------------------------------------
- */
+/* --- cross entropy --- */
 
 /* False for a label that does not count; readers of data keep the others in range. */
 static bool label_counts(int32_t label, int64_t classes) {
@@ -178,5 +176,54 @@ enum status cpu_cross_entropy_bwd(struct cpu_kernel *kernel, const struct layout
     (void)in;
     set_rows(kernel, "loop:cross_entropy");
     cpu_step_loop(kernel, run_cross_entropy_bwd);
+    return STATUS_OK;
+}
+
+/* --- accuracy --- */
+
+/* How many of `columns` come before the label: greater ones and NaN, and with `equal` equal ones.
+ */
+VECTOR_CLONES static int32_t count_before(const float *x, int64_t columns, float value,
+                                          bool equal) {
+    int32_t count = 0;
+    if (equal)
+#pragma omp simd reduction(+ : count)
+        for (int64_t c = 0; c < columns; c++) count += !(x[c] < value);
+    else
+#pragma omp simd reduction(+ : count)
+        for (int64_t c = 0; c < columns; c++) count += !(x[c] <= value);
+    return count;
+}
+
+/* Ties rank by index, and a label whose own score is NaN is never right. */
+static int32_t rank_of(const float *x, int64_t columns, int32_t label) {
+    int32_t before = count_before(x, label, x[label], true);
+    return before + count_before(x + label, columns - label, x[label], false);
+}
+
+static void run_top_k(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                      void *scratch) {
+    const float *x = in[0];
+    const int32_t *label = in[1];
+    int32_t *rank = scratch;
+    double *counts = out[0];
+    counts[0] = counts[1] = counts[2] = 0;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < kernel->rows; r++)
+        rank[r] = label_counts(label[r], kernel->columns)
+                      ? rank_of(x + r * kernel->columns, kernel->columns, label[r])
+                      : -1;
+    for (int64_t r = 0; r < kernel->rows; r++) {
+        counts[0] += rank[r] == 0;
+        counts[1] += rank[r] >= 0 && rank[r] < 5;
+        counts[2] += rank[r] >= 0;
+    }
+}
+
+enum status cpu_top_k(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    set_rows(kernel, "loop:top_k");
+    cpu_scratch(kernel, (size_t)kernel->rows * sizeof(int32_t));
+    cpu_step_loop(kernel, run_top_k);
     return STATUS_OK;
 }
