@@ -4,12 +4,13 @@
 
 #include "graph/graph.h"
 
-/* What a model is told; the caller takes it from the data set and the options. 0 means "the model's own". */
+/* What a model is told; the caller takes it from the data set and the options. 0 means "the model's
+ * own". */
 struct model_config {
     int64_t batch; /* samples of a micro-batch */
     bool training;
-    int64_t channels, height, width, classes;       /* images */
-    int64_t sequence, predictions, vocabulary;      /* tokens */
+    int64_t channels, height, width, classes;  /* images */
+    int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;
     float dropout;   /* < 0: the model's own */
     float smoothing; /* of labels in the loss */
@@ -23,7 +24,8 @@ struct model {
     /* Defaults of the family, shown by --help and used where the user says nothing. */
     const char *optimizer;
     double lr, weight_decay, clip; /* clip 0: none */
-    void (*build)(struct graph *graph, const struct model_config *config, const struct model *model);
+    void (*build)(struct graph *graph, const struct model_config *config,
+                  const struct model *model);
     /* Free to each family: depth, width and so on. */
     int depth, width, heads, hidden;
 };
@@ -32,10 +34,13 @@ struct model {
 const struct model *model_find(const char *name);
 const struct model *model_all(int *count);
 
-/* Local. Builds the forward graph with losses; the caller owns it. Misfits (image too small ...) are logged: STATUS_USAGE. */
-enum status model_build(const struct model *model, const struct model_config *config, struct graph **out);
+/* Local. Builds the forward graph with losses; the caller owns it. Misfits (image too small ...)
+ * are logged: STATUS_USAGE. */
+enum status model_build(const struct model *model, const struct model_config *config,
+                        struct graph **out);
 
-/* Local. Initial values of parameter `index` in plain order, keyed by seed, name and element; the caller owns `out`. */
+/* Local. Initial values of parameter `index` in plain order, keyed by seed, name and element; the
+ * caller owns `out`. */
 void model_init_param(const struct graph *graph, int index, uint64_t seed, float *out);
 
 #endif
