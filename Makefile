@@ -26,7 +26,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
-INSTALLING_GOALS := run test fuzz test-torch bench-torch
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -170,6 +170,14 @@ test-torch: all
 	@scripts/venv $(VENV)
 	@B=$(B) scripts/test-torch $(VENV)/bin/python
 
+# The vectors of the golden tests, made again by PyTorch; CASES="mlp lenet" for some of them.
+$(B)/golden-dump: $(B)/tests/golden/dump.o $(B)/tests/unit/golden/golden.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+golden: $(B)/golden-dump
+	@scripts/venv $(VENV)
+	@$(VENV)/bin/python tests/golden/make_golden.py $< tests/golden $(CASES)
+
 # BENCH='--threads 2 --variants eager,channels-last' and so on: bench/torch/bench_torch.py --help
 bench-torch: all
 	@scripts/venv $(VENV)
@@ -212,9 +220,9 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-torch bench-torch bench-ops unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-torch golden bench-torch bench-ops unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""Makes the golden vectors: make_golden.py DUMP_PROGRAM OUT_FOLDER [CASE...]
+
+Each model is written here once more, plainly, in PyTorch and float64, trained for ten steps from the same weights on the
+same batches (both come from the program tests/golden/dump.c), and described by a few numbers a tensor: norm, sampled entries
+and random projections of the first gradients; losses; running statistics at the end. No schedule, clipping, decay or dropout.
+
+The gradient jumps where a ReLU's input or the difference of two candidates of a max pooling is zero, so a batch that comes
+too near such a point has no gradient to agree on in float32; and where later steps do, the losses part ways. Batches are drawn
+with seed 1, 2, ... until the first of them keeps away from all of these by MARGIN, and until PyTorch's own float32 has the
+losses of its float64 to SMOOTH; the seed is part of the vectors.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
+
+STEPS, SAMPLES, PROJECTIONS, LEARNING_RATE = 10, 12, 3, 1e-3
+MARGIN, SMOOTH = 1e-5, 1e-5
+
+# --- distance to the nearest kink ----------------------------------------------------------------------------------
+nearest = math.inf
+
+
+def keep_away(distance):
+    global nearest
+    if distance.numel():
+        nearest = min(nearest, distance.min().item())
+
+
+def relu(x):
+    keep_away(x.detach().abs())
+    return F.relu(x)
+
+
+def max_pool(x):
+    """2x2. Two candidates that are both zero after a ReLU pass nothing on, whichever is taken."""
+    windows = F.unfold(x.detach().flatten(0, 1).unsqueeze(1), 2, stride=2)
+    best = windows.topk(2, dim=1).values
+    keep_away((best[:, 0] - best[:, 1])[best[:, 0] > 0])
+    return F.max_pool2d(x, 2)
+
+
+# --- models --------------------------------------------------------------------------------------------------------
+class Mlp(nn.Module):
+    def __init__(self, image, classes):
+        super().__init__()
+        self.fc1 = nn.Linear(image.numel() // len(image), 128)
+        self.fc2 = nn.Linear(128, 64)
+        self.fc3 = nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.fc3(relu(self.fc2(relu(self.fc1(x.flatten(1))))))
+
+
+class LeNet(nn.Module):
+    def __init__(self, image, classes):
+        super().__init__()
+        side = (image.shape[2] // 2 - 4) // 2
+        self.conv1 = nn.Conv2d(image.shape[1], 6, 5, padding=2)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * side * side, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, classes)
+
+    def forward(self, x):
+        x = max_pool(relu(self.conv1(x)))
+        x = max_pool(relu(self.conv2(x)))
+        return self.fc3(relu(self.fc2(relu(self.fc1(x.flatten(1))))))
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, before, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or before != width:
+            self.downsample = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        y = relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return relu(y + (self.downsample(x) if self.downsample else x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, image, classes, groups, blocks, width):
+        super().__init__()
+        self.conv1 = nn.Conv2d(image.shape[1], width, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.groups = []
+        for group in range(groups):
+            after = width * (1 if group == 0 else 2)
+            stride = 1 if group == 0 else 2
+            layer = nn.Sequential(*[BasicBlock(width if i == 0 else after, after, stride if i == 0 else 1)
+                                    for i in range(blocks)])
+            self.groups.append(f"layer{group + 1}")
+            setattr(self, self.groups[-1], layer)
+            width = after
+        self.fc = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = relu(self.bn1(self.conv1(x)))
+        for name in self.groups:
+            x = getattr(self, name)(x)
+        return self.fc(x.mean(dim=(2, 3)))
+
+
+def attend(q, k, v, heads, mask=None):
+    """[B,T,C] each; mask [B,T], 1 where a token may be looked at."""
+    b, t, c = q.shape
+    q, k, v = (x.reshape(b, t, heads, c // heads).transpose(1, 2) for x in (q, k, v))
+    scores = q @ k.transpose(2, 3) / math.sqrt(c // heads)
+    if mask is not None:
+        scores = scores.masked_fill(mask[:, None, None, :] == 0, -math.inf)
+    return (scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
+
+
+class VitAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.proj(attend(*self.qkv(x).chunk(3, dim=-1), self.heads))
+
+
+class VitMlp(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.fc1 = nn.Linear(width, hidden)
+        self.fc2 = nn.Linear(hidden, width)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class VitBlock(nn.Module):
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = VitAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = VitMlp(width, hidden)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Vit(nn.Module):
+    def __init__(self, image, classes, depth, width, heads, hidden, patch):
+        super().__init__()
+        tokens = 1 + (image.shape[2] // patch) * (image.shape[3] // patch)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, tokens, width))
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(image.shape[1], width, patch, patch)})
+        self.blocks = nn.Sequential(*[VitBlock(width, heads, hidden) for _ in range(depth)])
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patch_embed["proj"](x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1) + self.pos_embed
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+class Tree(nn.Module):
+    """Only names: Tree(a=..., b=...) has the children a and b."""
+
+    def __init__(self, /, **children):
+        super().__init__()
+        for name, child in children.items():
+            setattr(self, name, child)
+
+
+class BertLayer(nn.Module):
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.heads = heads
+        self.attention = Tree(
+            self=Tree(query=nn.Linear(width, width), key=nn.Linear(width, width), value=nn.Linear(width, width)),
+            output=Tree(dense=nn.Linear(width, width), LayerNorm=nn.LayerNorm(width, eps=1e-12)))
+        self.intermediate = Tree(dense=nn.Linear(width, hidden))
+        self.output = Tree(dense=nn.Linear(hidden, width), LayerNorm=nn.LayerNorm(width, eps=1e-12))
+
+    def forward(self, x, mask):
+        self_, out = getattr(self.attention, "self"), self.attention.output
+        y = attend(self_.query(x), self_.key(x), self_.value(x), self.heads, mask)
+        x = out.LayerNorm(out.dense(y) + x)
+        y = self.output.dense(F.gelu(self.intermediate.dense(x)))
+        return self.output.LayerNorm(y + x)
+
+
+class Bert(nn.Module):
+    def __init__(self, vocabulary, depth, width, heads, hidden):
+        super().__init__()
+        self.bert = Tree(
+            embeddings=Tree(word_embeddings=nn.Embedding(vocabulary, width, padding_idx=0),
+                            position_embeddings=nn.Embedding(512, width),
+                            token_type_embeddings=nn.Embedding(2, width),
+                            LayerNorm=nn.LayerNorm(width, eps=1e-12)),
+            encoder=Tree(layer=nn.ModuleList([BertLayer(width, heads, hidden) for _ in range(depth)])),
+            pooler=Tree(dense=nn.Linear(width, width)))
+        self.cls = Tree(
+            predictions=Tree(bias=nn.Parameter(torch.zeros(vocabulary)),
+                             transform=Tree(dense=nn.Linear(width, width), LayerNorm=nn.LayerNorm(width, eps=1e-12))),
+            seq_relationship=nn.Linear(width, 2))
+
+    def forward(self, batch):
+        parts, ids = self.bert.embeddings, batch["input_ids"]
+        x = parts.word_embeddings(ids) + parts.token_type_embeddings(batch["segment_ids"])
+        x = parts.LayerNorm(x + parts.position_embeddings(torch.arange(ids.shape[1])))
+        for layer in self.bert.encoder.layer:
+            x = layer(x, batch["input_mask"])
+        words, heads = self.cls.predictions, self.cls
+        rows = batch["masked_positions"][:, :, None].expand(-1, -1, x.shape[2])
+        y = words.transform.LayerNorm(F.gelu(words.transform.dense(x.gather(1, rows))))
+        return (F.linear(y, parts.word_embeddings.weight, words.bias),
+                heads.seq_relationship(torch.tanh(self.bert.pooler.dense(x[:, 0]))))
+
+    def losses(self, batch):
+        words, sentence = self(batch)
+        return [F.cross_entropy(words.flatten(0, 1), batch["masked_labels"].flatten(), ignore_index=-100),
+                F.cross_entropy(sentence, batch["next_sentence"])]
+
+
+def make_model(name, start, batch):
+    """The model of a case, sized by its own weights and batches."""
+    image = batch.get("image")
+    if name == "bert-tiny":
+        return Bert(len(start["cls.predictions.bias"]), 2, 128, 2, 512)
+    if name == "mlp":
+        return Mlp(image, len(start["fc3.bias"]))
+    if name == "lenet":
+        return LeNet(image, len(start["fc3.bias"]))
+    if name.startswith("resnet"):
+        sizes = {"resnet8": (3, 1, 16), "resnet20": (3, 3, 16), "resnet18-cifar": (4, 2, 64)}
+        return ResNet(image, len(start["fc.bias"]), *sizes[name])
+    sizes = {"vit-micro": (4, 64, 4, 128), "vit-tiny": (12, 192, 3, 768)}
+    return Vit(image, len(start["head.bias"]), *sizes[name], start["patch_embed.proj.weight"].shape[2])
+
+
+def losses_of(model, batch):
+    if isinstance(model, Bert):
+        return model.losses(batch)
+    return [F.cross_entropy(model(batch["image"]), batch["label"])]
+
+
+# --- what is written down ------------------------------------------------------------------------------------------
+def mix(x):
+    x = x + numpy.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    return x ^ (x >> numpy.uint64(31))
+
+
+def keys(parent, count):
+    """rng_key(parent, 0 .. count-1) of src/base/rng.c."""
+    parent = mix(numpy.array([parent], dtype=numpy.uint64))
+    return mix(parent ^ numpy.arange(count, dtype=numpy.uint64))
+
+
+def number(x):
+    return float(f"{float(x):.8g}")
+
+
+def describe(tensor):
+    flat = tensor.detach().reshape(-1).double().numpy()
+    at = [int(k) for k in keys(0, SAMPLES) % numpy.uint64(len(flat))]
+    signs = [numpy.where(keys(k + 1, len(flat)) & numpy.uint64(1), 1.0, -1.0) for k in range(PROJECTIONS)]
+    return {"count": len(flat),
+            "norm": number(numpy.linalg.norm(flat)),
+            "projections": [number(sign @ flat) for sign in signs],
+            "samples": [number(flat[i]) for i in at]}
+
+
+def load(path):
+    """(initial parameters, batches)"""
+    start, batches = {}, [{} for _ in range(STEPS)]
+    for name, tensor in load_file(path).items():
+        kind, rest = name.split(".", 1)
+        if kind == "param":
+            start[rest] = tensor.double()
+        else:
+            step, field = rest.split(".", 1)
+            batches[int(step)][field] = tensor.double() if tensor.is_floating_point() else tensor.long()
+    return start, batches
+
+
+def dump(program, case, seed):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "start.safetensors")
+        subprocess.run([program, case, str(seed), path], check=True)
+        return load(path)
+
+
+def prepared(case, start, batch):
+    model = make_model(case, start, batch).double().train()
+    own = [name for name, _ in model.named_parameters()]
+    assert sorted(own) == sorted(start), f"{case}: parameters differ: {set(own) ^ set(start)}"
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            assert parameter.shape == start[name].shape, f"{case}: {name} is {tuple(start[name].shape)}"
+            parameter.copy_(start[name])
+    return model
+
+
+def train(case, model, batches):
+    parameters = list(model.parameters())
+    adam = case.startswith(("vit", "bert"))
+    optimizer = (torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0) if adam
+                 else torch.optim.SGD(parameters, lr=LEARNING_RATE, momentum=0.9))
+    losses, gradients = [], None
+    for batch in batches:
+        optimizer.zero_grad()
+        terms = losses_of(model, batch)
+        sum(terms).backward()
+        gradients = gradients or {name: describe(p.grad) for name, p in model.named_parameters()}
+        losses.append([number(term.detach()) for term in terms])
+        optimizer.step()
+    return losses, gradients
+
+
+def distance_to_kinks(case, start, batch):
+    global nearest
+    nearest = math.inf
+    with torch.no_grad():
+        losses_of(prepared(case, start, batch), batch)
+    return nearest
+
+
+def float32_error(case, start, batches, losses):
+    """How far float32 strays from these losses, relatively."""
+    narrow = [{name: x.float() if x.is_floating_point() else x for name, x in batch.items()} for batch in batches]
+    other, _ = train(case, prepared(case, start, batches[0]).float(), narrow)
+    return max(abs(sum(b) / sum(a) - 1) for a, b in zip(losses, other))
+
+
+def golden(program, case):
+    for seed in range(1, 1000):
+        start, batches = dump(program, case, seed)
+        distance = distance_to_kinks(case, start, batches[0])
+        if distance < MARGIN:
+            continue
+        model = prepared(case, start, batches[0])
+        losses, gradients = train(case, model, batches)
+        error = float32_error(case, start, batches, losses)
+        if error < SMOOTH:
+            break
+    else:
+        sys.exit(f"{case}: no seed keeps {MARGIN} away from all kinks")
+    buffers = {name: describe(buffer) for name, buffer in model.named_buffers()}
+    weights = math.sqrt(sum((p * p).sum().item() for p in start.values()))
+    print(f"{case}: seed {seed}, {distance:.2g} from the nearest kink, float32 off by {error:.2g}, "
+          f"loss {sum(losses[0]):.6f} to {sum(losses[-1]):.6f}", flush=True)
+    return {"model": case, "seed": seed, "weight_norm": number(weights), "losses": losses,
+            "gradients": gradients, "buffers": buffers}
+
+
+def write(path, content):
+    """One line a tensor, so that a change shows as a short difference."""
+    def rows(table):
+        return ",\n".join(f'  {json.dumps(name)}: {json.dumps(row)}' for name, row in table.items())
+
+    head = ",\n".join(f'"{key}": {json.dumps(content[key])}' for key in ("model", "seed", "weight_norm", "losses"))
+    with open(path, "w") as file:
+        file.write(f'{{{head},\n"gradients": {{\n{rows(content["gradients"])}\n}},\n'
+                   f'"buffers": {{\n{rows(content["buffers"])}\n}}}}\n')
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    program, folder = sys.argv[1:3]
+    cases = sys.argv[3:] or ["mlp", "lenet", "resnet8", "resnet20", "resnet18-cifar", "vit-micro", "vit-tiny", "bert-tiny"]
+    for case in cases:
+        write(os.path.join(folder, f"{case}.json"), golden(program, case))
+
+
+main()
