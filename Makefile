@@ -12,6 +12,12 @@ SAN ?=
 V ?=
 
 .DEFAULT_GOAL := all
+
+# A newcomer's `make run` should use all cores; a -j on the command line wins over this one.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 comma := ,
 B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 F := build-fuzz
