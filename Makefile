@@ -100,9 +100,10 @@ $(B)/libstretto.a: $(OBJ) $(B)/sources
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $(OBJ)
 
-$(SHARED): $(OBJ) $(B)/sources
+# The map exports stretto_* alone; hidden visibility does not reach functions that are cloned per instruction set.
+$(SHARED): $(OBJ) $(B)/sources scripts/stretto.map
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared -Wl,-soname,libstretto.so.$(MAJOR) $(ALL_LDFLAGS) $(OBJ) $(LIBS) -o $@
+	$(Q)$(CC) -shared -Wl,-soname,libstretto.so.$(MAJOR),--version-script=scripts/stretto.map $(ALL_LDFLAGS) $(OBJ) $(LIBS) -o $@
 
 $(B)/libstretto.so.$(MAJOR): $(SHARED)
 	$(Q)ln -sf $(<F) $@
