@@ -125,6 +125,7 @@ enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[])
     if (winograd_pays(&kernel->call, &conv)) {
         spec.winograd = true;
         status = create(kernel, &spec);
+        kernel->aligned = status == STATUS_OK;
         spec.winograd = false;
     }
     if (status == STATUS_NO) status = create(kernel, &spec);

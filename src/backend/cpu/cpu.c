@@ -187,6 +187,8 @@ static void run_primitive(struct cpu_kernel *kernel, struct cpu_step *step, void
         char *base = bind->place == CPU_IN    ? in[bind->index]
                      : bind->place == CPU_OUT ? out[bind->index]
                                               : scratch;
+        CHECK(!kernel->aligned || (uintptr_t)base % 64 == 0,
+              "%s: argument %d is not on a multiple of 64 bytes", kernel->name, bind->argument);
         dnnl_memory_set_data_handle(step->exec[i].memory, base + bind->offset_bytes);
     }
     dnnl_stream_t stream = cpu_device_of(kernel)->stream;

@@ -63,6 +63,7 @@ struct cpu_kernel {
     int step_count;
     struct cpu_step step[CPU_MAX_STEPS];
     size_t own_bytes; /* scratch of our loops, ahead of the primitives' */
+    bool aligned;     /* every tensor must lie on a multiple of 64 bytes, or the kernel traps */
     char name[CPU_NAME_BYTES];
     /* What the loops of this kernel need to know; which are set follows from the operation. */
     struct cpu_image image, image_out;

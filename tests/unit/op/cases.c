@@ -43,6 +43,7 @@ static const struct op_case cases[] = {
     {"linear relu", OP_LINEAR, RELU, IN(F(5, 12), F(9, 12), F(9))},
     {"linear tanh", OP_LINEAR, ACT(TANH), IN(F(5, 12), F(9, 12), F(9)), .tolerance = 5e-5},
     {"linear wide", OP_LINEAR, IN(F(65, 192), F(64, 192), F(64))},
+    {"linear rows of 4 KiB", OP_LINEAR, IN(F(5, 1024), F(48, 1024), F(48))},
     {"matmul", OP_MATMUL, .attrs.matmul = {false, false, 1}, IN(F(3, 5, 7), F(3, 7, 4))},
     {"matmul b'", OP_MATMUL, .attrs.matmul = {false, true, 0.5f}, IN(F(2, 3, 5, 8), F(2, 3, 6, 8))},
     {"matmul a'", OP_MATMUL, .attrs.matmul = {true, false, 1}, IN(F(2, 7, 5), F(2, 7, 4))},

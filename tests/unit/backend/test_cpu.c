@@ -1,0 +1,205 @@
+/* What the cpu backend promises beyond right results (those are tests/unit/op's): a fixed team,
+ * interned layouts, Winograd where its rule says so, and sums that do not depend on the team's
+ * size. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+static struct device *open_cpu(int threads) {
+    struct device *device = NULL;
+    cr_assert(device_open("cpu", 0, threads, &device) == STATUS_OK);
+    return device;
+}
+
+/* One call on plain inputs drawn at random; its outputs in plain order, then the kernel's name. */
+struct result {
+    float *out[OP_MAX_OUT];
+    char name[CPU_NAME_BYTES];
+};
+
+static void *to_layout(struct device *device, const struct layout *layout, uint64_t key) {
+    int64_t count = shape_count(&layout->type.shape);
+    float *plain = MEM_ARRAY(float, count);
+    void *memory = mem_new(layout->bytes);
+    for (int64_t i = 0; i < count; i++) plain[i] = rng_normal(key, (uint64_t)i);
+    cr_assert(layout_from_plain(device, layout, plain, memory) == STATUS_OK);
+    free(plain);
+    return memory;
+}
+
+static struct result run(struct device *device, struct op_call call) {
+    char why[256];
+    const struct layout *none[OP_MAX_IN] = {0};
+    struct kernel *kernel = NULL;
+    void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
+    cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+    cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
+    void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 127) / 64 * 64);
+    for (int i = 0; i < call.in_count; i++)
+        in[i] = to_layout(device, kernel->in[i], 7 + (uint64_t)i);
+    for (int i = 0; i < call.out_count; i++) out[i] = mem_new(kernel->out[i]->bytes);
+    kernel_run(kernel, in, out, scratch, NULL);
+    struct result result = {.out = {0}};
+    snprintf(result.name, sizeof result.name, "%s", kernel->name);
+    for (int i = 0; i < call.out_count; i++) {
+        result.out[i] = mem_new(tensor_type_bytes(&call.out[i]));
+        cr_assert(layout_to_plain(device, kernel->out[i], out[i], result.out[i]) == STATUS_OK);
+        free(out[i]);
+    }
+    for (int i = 0; i < call.in_count; i++) free(in[i]);
+    free(scratch);
+    kernel_free(&kernel);
+    return result;
+}
+
+static void result_free(struct result *result) {
+    for (int i = 0; i < OP_MAX_OUT; i++) free(result->out[i]);
+}
+
+static struct op_call convolution(int64_t batch, int64_t channels, int64_t size, int stride) {
+    struct op_call call = {.op = OP_CONV2D, .in_count = 2};
+    call.attrs.conv.stride[0] = call.attrs.conv.stride[1] = stride;
+    call.attrs.conv.pad[0] = call.attrs.conv.pad[1] = 1;
+    call.attrs.conv.dilation[0] = call.attrs.conv.dilation[1] = 1;
+    call.attrs.conv.groups = 1;
+    call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(batch, channels, size, size)};
+    call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(channels, channels, 3, 3)};
+    return call;
+}
+
+Test(backend_cpu, says_what_it_is) {
+    struct device *device = open_cpu(1);
+    char text[128], isa[96];
+    device->backend->describe(device, text, sizeof text);
+    cr_assert(cpu_probe_isa(isa, sizeof isa) == STATUS_OK);
+    cr_expect(strncmp(text, "oneDNN ", 7) == 0, "%s", text);
+    cr_expect(strlen(isa) > 2 && strstr(text, isa), "\"%s\" is not in \"%s\"", isa, text);
+    cr_expect(strstr(text, "1 thread"), "%s", text);
+    device_close(&device);
+}
+
+Test(backend_cpu, equal_layouts_are_one) {
+    struct device *device = open_cpu(1);
+    struct tensor_type type = {DTYPE_F32, SHAPE(2, 16, 4, 4)},
+                       other = {DTYPE_F32, SHAPE(2, 16, 16)};
+    const struct backend *cpu = device->backend;
+    cr_expect(cpu->plain(device, &type) == cpu->plain(device, &type));
+    cr_expect(cpu->plain(device, &type) != cpu->plain(device, &other));
+    const struct dnn_md *a = dnn_md_blocked(DTYPE_F32, type.shape.dim, 8);
+    const struct dnn_md *b = dnn_md_blocked(DTYPE_F32, type.shape.dim, 8);
+    const struct layout *blocked = cpu_layout((struct cpu_device *)device, &type, a);
+    cr_expect(blocked == cpu_layout((struct cpu_device *)device, &type, b));
+    cr_expect(blocked != cpu->plain(device, &type) && !blocked->plain);
+    cr_expect_str_eq(blocked->text, "aBcd8b");
+    dnn_md_free(a);
+    dnn_md_free(b);
+    device_close(&device);
+}
+
+Test(backend_cpu, images_are_understood) {
+    struct device *device = open_cpu(1);
+    struct tensor_type type = {DTYPE_F32, SHAPE(2, 20, 3, 5)};
+    const struct dnn_md *blocked = dnn_md_blocked(DTYPE_F32, type.shape.dim, 16);
+    int64_t last[] = {20 * 15, 1, 20 * 5, 20};
+    const struct dnn_md *channels_last = dnn_md_new(DTYPE_F32, 4, type.shape.dim, last);
+    struct cpu_image image;
+    cr_assert(cpu_image(cpu_layout((struct cpu_device *)device, &type, NULL), &image));
+    cr_expect(image.lanes == 1 && image.blocks == 20 && image.pixels == 15);
+    cr_assert(cpu_image(cpu_layout((struct cpu_device *)device, &type, blocked), &image));
+    cr_expect(image.lanes == 16 && image.blocks == 2 && image.height == 3 && image.width == 5);
+    cr_assert(cpu_image(cpu_layout((struct cpu_device *)device, &type, channels_last), &image));
+    cr_expect(image.lanes == 20 && image.blocks == 1 && image.channels_last);
+    dnn_md_free(blocked);
+    dnn_md_free(channels_last);
+    device_close(&device);
+}
+
+Test(backend_cpu, another_team_is_refused) {
+    struct device *device = NULL;
+    char text[512] = "";
+    log_capture(text, sizeof text);
+    omp_set_dynamic(1);
+    cr_expect(device_open("cpu", 0, 2, &device) == STATUS_USAGE);
+    cr_expect(strstr(text, "dynamic"), "%s", text);
+    omp_set_dynamic(0);
+    cr_expect(device_open("cpu", 1, 1, &device) == STATUS_USAGE);
+    cr_expect_null(device);
+    log_capture(NULL, 0);
+}
+
+Test(backend_cpu, winograd_is_near_direct) {
+    struct device *device = open_cpu(1);
+    int64_t count = 4 * 64 * 12 * 12;
+    struct result fast = run(device, convolution(4, 64, 12, 1));
+    setenv("STRETTO_CPU_WINOGRAD", "off", 1);
+    struct result direct = run(device, convolution(4, 64, 12, 1));
+    cr_expect(!strstr(direct.name, "wino"), "%s", direct.name);
+    if (strstr(fast.name, "wino")) {
+        double squares = 0, worst = 0;
+        for (int64_t i = 0; i < count; i++) {
+            double d = fabs((double)fast.out[0][i] - direct.out[0][i]);
+            squares += (double)direct.out[0][i] * direct.out[0][i];
+            worst = d > worst ? d : worst;
+        }
+        cr_expect(worst > 0 && worst < 1e-4 * sqrt(squares / (double)count), "off by %g", worst);
+    } else {
+        cr_log_warn("no Winograd kernel on this machine, %s was taken", fast.name);
+    }
+    result_free(&fast);
+    result_free(&direct);
+    device_close(&device);
+}
+
+Test(backend_cpu, winograd_only_where_it_pays) {
+    struct device *device = open_cpu(1);
+    struct op_call calls[] = {convolution(4, 64, 12, 2), convolution(4, 16, 12, 1),
+                              convolution(4, 64, 5, 1), convolution(1, 64, 8, 1)};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        struct result result = run(device, calls[i]);
+        cr_expect(!strstr(result.name, "wino"), "call %zu: %s", i, result.name);
+        result_free(&result);
+    }
+    device_close(&device);
+}
+
+/* Our own reductions: the same bits whatever the team. */
+Test(backend_cpu, sums_do_not_depend_on_the_team) {
+    struct tensor_type image = {DTYPE_F32, SHAPE(6, 24, 9, 7)}, channels = {DTYPE_F32, SHAPE(24)};
+    struct tensor_type rows = {DTYPE_F32, SHAPE(3, 50, 40)}, moments = {DTYPE_F32, SHAPE(3, 50)};
+    struct tensor_type columns = {DTYPE_F32, SHAPE(40)};
+    struct op_call calls[] = {
+        {.op = OP_BATCH_NORM,
+         .attrs.norm = {1e-5f, 0.1f},
+         .in_count = 3,
+         .in = {image, channels, channels}},
+        {.op = OP_LAYER_NORM_BWD,
+         .attrs.norm = {1e-5f, 0},
+         .in_count = 5,
+         .in = {rows, rows, columns, moments, moments}},
+        {.op = OP_SUM_BATCH, .in_count = 1, .in = {image}},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        struct device *one = open_cpu(1);
+        struct result a = run(one, calls[i]);
+        device_close(&one);
+        struct device *three = open_cpu(3);
+        struct result b = run(three, calls[i]);
+        device_close(&three);
+        char why[256];
+        cr_assert(op_infer(&calls[i], why, sizeof why) == STATUS_OK);
+        for (int o = 0; o < calls[i].out_count; o++)
+            cr_expect(memcmp(a.out[o], b.out[o], tensor_type_bytes(&calls[i].out[o])) == 0,
+                      "%s: output %d differs", op_def(calls[i].op)->name, o);
+        result_free(&a);
+        result_free(&b);
+    }
+}
