@@ -26,10 +26,16 @@ struct result {
     char name[CPU_NAME_BYTES];
 };
 
+static void *aligned_bytes(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    cr_assert_not_null(memory);
+    return memory;
+}
+
 static void *to_layout(struct device *device, const struct layout *layout, uint64_t key) {
     int64_t count = shape_count(&layout->type.shape);
     float *plain = MEM_ARRAY(float, count);
-    void *memory = mem_new(layout->bytes);
+    void *memory = aligned_bytes(layout->bytes);
     for (int64_t i = 0; i < count; i++) plain[i] = rng_normal(key, (uint64_t)i);
     cr_assert(layout_from_plain(device, layout, plain, memory) == STATUS_OK);
     free(plain);
@@ -43,10 +49,10 @@ static struct result run(struct device *device, struct op_call call) {
     void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
     cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
     cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-    void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 127) / 64 * 64);
+    void *scratch = aligned_bytes(kernel->scratch_bytes);
     for (int i = 0; i < call.in_count; i++)
         in[i] = to_layout(device, kernel->in[i], 7 + (uint64_t)i);
-    for (int i = 0; i < call.out_count; i++) out[i] = mem_new(kernel->out[i]->bytes);
+    for (int i = 0; i < call.out_count; i++) out[i] = aligned_bytes(kernel->out[i]->bytes);
     kernel_run(kernel, in, out, scratch, NULL);
     struct result result = {.out = {0}};
     snprintf(result.name, sizeof result.name, "%s", kernel->name);
