@@ -18,6 +18,7 @@ struct golden_check {
 };
 
 void golden_check_open(const char *model, struct golden_check *out);
+/* With GOLDEN_WORST in the environment also says how much of the tolerance was used. */
 void golden_check_close(struct golden_check *check);
 
 /* Are these still the weights that the vectors were made from? */
