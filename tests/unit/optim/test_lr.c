@@ -1,0 +1,74 @@
+/* Learning rates over a run, against PyTorch's schedulers and by their ends. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "optim/optim.h"
+
+enum { MOST = 10 };
+
+#define ARRAY(...)                                                                                 \
+    { __VA_ARGS__ }
+
+static const struct {
+    const char *name;
+    enum lr_policy policy;
+    double base, gamma;
+    int total, size;
+    double rate[MOST];
+} rows[] = {
+#define RULE(...)
+#define POLICY(name, kind, base, gamma, total, size, rates)                                        \
+    {name, kind, base, gamma, total, size, rates},
+#include "values.def"
+#undef RULE
+#undef POLICY
+};
+
+Test(optim_lr, values_of_pytorch) {
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct lr_config config = {.policy = rows[r].policy,
+                                   .base = rows[r].base,
+                                   .gamma = rows[r].gamma,
+                                   .total_steps = rows[r].total,
+                                   .step_size = rows[r].size};
+        for (int step = 0; step < rows[r].total; step++)
+            cr_expect_float_eq(lr_at(&config, step), rows[r].rate[step], 1e-12, "%s at %d: %.17g",
+                               rows[r].name, step, lr_at(&config, step));
+    }
+}
+
+/* Rises in equal parts to the base rate on its last step, then the policy runs over what is left.
+ */
+Test(optim_lr, warm_up) {
+    for (int policy = LR_CONST; policy <= LR_LINEAR; policy++) {
+        struct lr_config config = {.policy = (enum lr_policy)policy,
+                                   .base = 0.4,
+                                   .gamma = 0.1,
+                                   .warmup_steps = 4,
+                                   .total_steps = 14,
+                                   .step_size = 100};
+        for (int step = 0; step < 4; step++)
+            cr_expect_float_eq(lr_at(&config, step), 0.1 * (step + 1), 1e-12);
+        cr_expect_float_eq(lr_at(&config, 4), 0.4, 1e-12, "policy %d starts at the base rate",
+                           policy);
+        for (int step = 5; step < 14; step++)
+            cr_expect_leq(lr_at(&config, step), lr_at(&config, step - 1) + 1e-15);
+        if (policy >= LR_COSINE) cr_expect_float_eq(lr_at(&config, 14), 0, 1e-12);
+    }
+}
+
+Test(optim_lr, odd_lengths_stay_finite) {
+    for (int policy = LR_CONST; policy <= LR_LINEAR; policy++) {
+        struct lr_config config = {.policy = (enum lr_policy)policy, .base = 1, .gamma = 0.5};
+        for (int total = 0; total < 3; total++) {
+            for (int warmup = 0; warmup < 5; warmup++) {
+                config.total_steps = total;
+                config.warmup_steps = warmup; /* also longer than the run */
+                for (int step = 0; step < 6; step++) {
+                    double rate = lr_at(&config, step);
+                    cr_expect(isfinite(rate), "policy %d, %d of %d: %g", policy, step, total, rate);
+                }
+            }
+        }
+    }
+}
