@@ -207,9 +207,12 @@ enum status folder_sync(const char *path) {
 }
 
 enum status folder_remove(const char *path) {
-    DIR *folder = opendir(path);
+    struct stat top;
+    bool is_folder =
+        lstat(path, &top) == 0 && S_ISDIR(top.st_mode); /* a link goes, not its target */
+    DIR *folder = is_folder ? opendir(path) : NULL;
     if (!folder)
-        return errno == ENOENT || unlink(path) == 0
+        return (!is_folder && unlink(path) == 0) || errno == ENOENT
                    ? STATUS_OK
                    : fail(STATUS_DATA, "%s: cannot remove: %s", path, strerror(errno));
     enum status status = STATUS_OK;

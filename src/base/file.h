@@ -40,8 +40,8 @@ void file_abandon(struct file_writer *writer);
 /* Local, blocking. Writes a small text atomically. */
 enum status file_write_text(const char *path, const char *text);
 
-/* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below.
- */
+/* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below;
+ * of a link it takes the link alone. */
 bool file_exists(const char *path);
 enum status folder_make(const char *path);
 enum status folder_sync(const char *path);

@@ -48,7 +48,8 @@ static void collect_facts(struct session *session) {
     static const enum option_id told[] = {OPTION_lr,       OPTION_lr_policy,       OPTION_momentum,
                                           OPTION_nesterov, OPTION_weight_decay,    OPTION_no_decay,
                                           OPTION_clip,     OPTION_label_smoothing, OPTION_warmup,
-                                          OPTION_lr_gamma};
+                                          OPTION_lr_gamma, OPTION_beta1,           OPTION_beta2,
+                                          OPTION_eps};
     struct options *options = &session->job.options;
     const struct plan *plan = session->job.plan;
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
@@ -60,6 +61,9 @@ static void collect_facts(struct session *session) {
     add_fact(session, FACT_FIXED, "data-hash",
              mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
     add_fact(session, FACT_FIXED, "dropout", mem_format("%g", (double)plan->config.shape.dropout));
+    const struct lr_config *lr = &plan->config.lr;
+    add_fact(session, FACT_TOLD, "lr-step",
+             mem_format("%lld", (long long)(lr->policy == LR_STEP ? lr->step_size : 0)));
     add_fact(session, FACT_TOLD, "steps",
              mem_format("%lld", (long long)plan->config.lr.total_steps));
     add_fact(session, FACT_RAN_ON, "threads", mem_format("%d", plan->config.threads));
@@ -287,7 +291,12 @@ static enum status finish(struct session *session, enum status status) {
 static enum status run_session(struct session *session) {
     const struct options *options = &session->job.options;
     TRY(job_check_memory(&session->job));
+    const char *program =
+        option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
+    if (program && file_exists(program)) /* before --overwrite removes anything */
+        return explain_save_program(session->job.plan, program);
     TRY(folder_open(options, &session->folder));
+    if (program) TRY(explain_save_program(session->job.plan, program));
     if (!options->quiet && !options->json) explain_print(&session->job, stdout), printf("\n");
     collect_facts(session);
     char *checkpoints = folder_path(session->folder, "checkpoints");

@@ -50,13 +50,18 @@ static void remove_temporaries(const struct checkpoint_config *config) {
     closedir(folder);
 }
 
+/* Checkpoints of later steps than this one are damaged ones that a resume passed over. */
 static enum status remove_old(const struct checkpoint_config *config,
                               const struct checkpoint_state *state) {
     int64_t steps[MAX_LISTED];
-    int count = list_steps(config, steps), newer = 0;
+    int count = list_steps(config, steps), kept = 0;
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++) {
-        if (steps[i] == state->best_step || newer++ < config->keep) continue;
+        bool wanted = steps[i] == state->best_step || kept < config->keep;
+        if (steps[i] <= state->step && wanted) {
+            kept += steps[i] != state->best_step;
+            continue;
+        }
         char *path = step_folder(config, steps[i]);
         status = folder_remove(path);
         free(path);
@@ -64,18 +69,23 @@ static enum status remove_old(const struct checkpoint_config *config,
     return status;
 }
 
-/* A symbolic link cannot be replaced in place: a new one is renamed over it. */
+/* Made anew at each save, so that a link lost in a crash comes back. A link cannot be replaced in
+ * place: a new one is renamed over it. */
 static enum status link_best(const struct checkpoint_config *config, int64_t step) {
     char *link = mem_format("%s/best", config->folder),
-         *temporary = mem_format("%s/.step-best", config->folder);
+         *temporary = mem_format("%s/.step-best", config->folder),
+         *folder = step_folder(config, step);
     char target[32];
     snprintf(target, sizeof target, "step-%08lld", (long long)step);
-    unlink(temporary);
     enum status status = STATUS_OK;
-    if (symlink(target, temporary) != 0 || rename(temporary, link) != 0)
-        status = fail(STATUS_DATA, "%s: cannot link to %s: %s", link, target, strerror(errno));
+    if (file_exists(folder)) { /* the best may never have been saved, with --save-every never */
+        unlink(temporary);
+        if (symlink(target, temporary) != 0 || rename(temporary, link) != 0)
+            status = fail(STATUS_DATA, "%s: cannot link to %s: %s", link, target, strerror(errno));
+    }
     free(link);
     free(temporary);
+    free(folder);
     return status;
 }
 
@@ -115,8 +125,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
     if (status == STATUS_OK) status = write_files(config, exec, state, temporary);
     if (status == STATUS_OK) status = commit_folder(temporary, final, config->folder);
     if (status != STATUS_OK) folder_remove(temporary);
-    if (status == STATUS_OK && state->best_step == state->step)
-        status = link_best(config, state->step);
+    if (status == STATUS_OK && state->best_step >= 0) status = link_best(config, state->best_step);
     if (status == STATUS_OK) status = remove_old(config, state);
     free(temporary);
     free(final);
@@ -138,11 +147,14 @@ static enum status check_file(const char *folder, const char *name,
 }
 
 /* Reads manifest and checksums only: nothing of the executor is touched by a damaged checkpoint. */
-static enum status check_whole(const char *folder, struct manifest *manifest) {
+static enum status check_whole(const char *folder, int64_t step, struct manifest *manifest) {
     char *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, manifest);
     free(path);
     TRY(status);
+    if (manifest->state.step != step)
+        status = fail(STATUS_DATA, "%s: its manifest is of step %lld", folder,
+                      (long long)manifest->state.step);
     for (int i = 0; i < MANIFEST_FILES && status == STATUS_OK; i++)
         status = check_file(folder, manifest_file_names[i], &manifest->files[i]);
     if (status != STATUS_OK) manifest_free(manifest);
@@ -180,7 +192,7 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct exe
     for (int i = 0; i < count; i++) {
         char *folder = step_folder(config, steps[i]);
         struct manifest manifest;
-        enum status status = check_whole(folder, &manifest);
+        enum status status = check_whole(folder, steps[i], &manifest);
         bool whole = status == STATUS_OK;
         if (whole) {
             status = load_checkpoint(config, exec, folder, &manifest, state);

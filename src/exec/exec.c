@@ -65,7 +65,9 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
     const struct graph *graph = runnable->plan->graph;
     const struct placement *placement = &runnable->plan->placement;
     void **address = runnable->slot[slot].address;
-    char *base = exec->arena + (size_t)slot * placement->bytes;
+    /* Slots are as far apart as the largest micro-batch needs: several sizes may be under way. */
+    size_t apart = exec->plan->bill.activations / (size_t)exec->plan->slots / 64 * 64;
+    char *base = exec->arena + (size_t)slot * apart;
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM)
@@ -264,6 +266,7 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
         loader_release(exec->eval);
     }
     result.loss = tally_loss(&tally, losses);
+    if (!isfinite(result.loss)) return numeric_failure_of_evaluation(exec, result.loss);
     result.acc1 = tally.ranked > 0 ? tally.right1 / tally.ranked : NAN;
     result.acc5 = tally.ranked > 0 ? tally.right5 / tally.ranked : NAN;
     result.ns = clock_ns() - begin;

@@ -58,7 +58,8 @@ void exec_seek(struct exec *exec, int64_t step);
  * are then unchanged. */
 enum status exec_step(struct exec *exec, struct step_result *out);
 
-/* Local, blocking. Forward over the whole test split, each sample exactly once. */
+/* Local, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC when
+ * the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 
 #endif

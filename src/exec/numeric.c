@@ -39,13 +39,28 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
     return false;
 }
 
-static const char *bad_param(const struct exec *exec) {
+static const char *bad_param(const struct exec *exec, int *value) {
     const struct store *store = exec->store;
     for (int p = 0; p < store->param_count; p++) {
         const struct store_item *item = &store->params[p];
+        *value = exec->plan->micro[0].graph->params[p].value;
         if (!all_finite(store->param + item->begin, (size_t)item->count)) return item->name;
     }
     return NULL;
+}
+
+/* The operation that reads a parameter first: where the damage enters. */
+static const char *reader_of(const struct graph *graph, int param) {
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; i < node->in_count && node->op != OP_REORDER; i++) {
+            int value = graph->values[node->in[i]].root, producer = graph->values[value].producer;
+            bool copy = producer >= 0 && graph->nodes[producer].op == OP_REORDER &&
+                        graph->nodes[producer].in[0] == param;
+            if (value == param || copy) return op_def(node->op)->name;
+        }
+    }
+    return "no operation";
 }
 
 /* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of
@@ -68,27 +83,38 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     return hunt->node;
 }
 
+static const char hint[] = "  a lower --lr or --clip may help";
+
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
-    long long step = (long long)exec->step;
-    const char *param = bad_param(exec);
+    long long step = (long long)exec->step + 1; /* as progress and metrics count */
+    int bad;
+    const char *param = bad_param(exec, &bad);
     if (param)
         return fail(STATUS_NUMERIC,
-                    "step %lld: %s is %g: parameter %s is not finite since the update before\n  a "
-                    "lower --lr or --clip may help",
-                    step, what, value, param);
+                    "step %lld: %s is %g: parameter %s, read by %s, is not finite %s\n%s", step,
+                    what, value, param, reader_of(exec->plan->micro[0].graph, bad),
+                    exec->step ? "since the update before" : "from the start", hint);
     struct hunt hunt = {.exec = exec, .node = -1};
-    for (int m = 0; m < exec->batch->micro_count; m++) {
+    for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
         if (hunt_micro(exec, m, &hunt) < 0) continue;
         const struct node *node = &hunt.graph->nodes[hunt.node];
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
-                    "micro-batch %d\n  a lower --lr or --clip may help",
+                    "micro-batch %d\n%s",
                     step, what, value, hunt.graph->values[node->out[0]].name,
                     op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
-                    m);
+                    m, hint);
     }
-    return fail(STATUS_NUMERIC,
-                "step %lld: %s is %g: each tensor is finite, their sum is not\n  a lower --lr or "
-                "--clip may help",
-                step, what, value);
+    return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n%s",
+                step, what, value, hint);
+}
+
+/* Between steps there is no micro-batch to hunt in; parameters tell all that can be told. */
+enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
+    int bad;
+    const char *param = bad_param(exec, &bad);
+    return fail(STATUS_NUMERIC, "after step %lld: the loss of the evaluation is %g%s%s%s%s\n%s",
+                (long long)exec->step, loss, param ? ": parameter " : "", param ? param : "",
+                param ? ", read by " : "", param ? reader_of(exec->plan->micro[0].graph, bad) : "",
+                hint);
 }

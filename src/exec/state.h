@@ -80,5 +80,7 @@ enum status handle_instr(struct exec *exec, const struct instr *instr);
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);
+/* Local. The same of an evaluation. */
+enum status numeric_failure_of_evaluation(struct exec *exec, double loss);
 
 #endif
