@@ -76,9 +76,12 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
         .pass = PASS_FORWARD, .grad = -1, .pure = true, .after = node_is_bad, .context = hunt};
     run_pass(exec, runnable, 0, &pass);
     if (hunt->node >= 0) return hunt->node;
-    pass.pass = PASS_BACKWARD;
+    pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
     pass.grad = 0;
     pass.fresh = true;
+    run_pass(exec, runnable, 0, &pass);
+    if (hunt->node >= 0 || !exec->plan->split) return hunt->node;
+    pass.pass = PASS_WEIGHT_HALF;
     run_pass(exec, runnable, 0, &pass);
     return hunt->node;
 }

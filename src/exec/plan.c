@@ -47,15 +47,17 @@ static bool program_has(const struct program *program, enum instr_op op, unsigne
     return false;
 }
 
+static bool either_has(const struct plan *plan, enum instr_op op, unsigned without_flags) {
+    return program_has(plan->program, op, without_flags) ||
+           program_has(plan->last_program, op, without_flags);
+}
+
 static struct placement_config placement_of(const struct plan *plan) {
-    bool split =
-        program_has(plan->program, INSTR_W, 0) || program_has(plan->last_program, INSTR_W, 0);
-    bool adds = false;
-    const enum instr_op makers[] = {INSTR_B, INSTR_W};
-    for (int i = 0; i < 2; i++)
-        adds |= program_has(plan->program, makers[i], INSTR_NEW) ||
-                program_has(plan->last_program, makers[i], INSTR_NEW);
-    return (struct placement_config){.split = split, .gradients_outside = !adds && !split};
+    bool adds = either_has(plan, INSTR_B, INSTR_NEW) || either_has(plan, INSTR_W, INSTR_NEW);
+    bool split = either_has(plan, INSTR_W, 0);
+    return (struct placement_config){.split = split,
+                                     .mixed = split && either_has(plan, INSTR_B, 0),
+                                     .gradients_outside = !adds && !split};
 }
 
 static enum status add_micro(struct plan *plan, int64_t samples, bool training) {
@@ -67,6 +69,7 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     micro->samples = samples;
     micro->training = training;
     struct placement_config placement = placement_of(plan);
+    plan->split = placement.split;
     micro->placement = graph_place(micro->graph, &placement);
     plan->micro_count++;
     return STATUS_OK;

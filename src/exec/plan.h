@@ -40,6 +40,7 @@ struct plan {
     struct loader_config train_loader, eval_loader;
     struct memory_bill bill;
     int grads, slots; /* the most any program of the run needs */
+    bool split;       /* some step runs backward as I and W: memory is placed for that */
 };
 
 /* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named

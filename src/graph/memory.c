@@ -52,28 +52,40 @@ static void reach(int *last, int time) {
     if (time > *last) *last = time;
 }
 
+/* Gradients that operations of the input half make wait there for W to name their accumulator;
+ * those of the weight half are added as soon as they are made. */
+static void keep_for_executor(struct placer *placer) {
+    const struct graph *graph = placer->graph;
+    int *last = placer->plan->last, end = graph->node_count;
+    for (int u = 0; placer->config->split && u < graph->use_count; u++) {
+        int value = graph->uses[u].gradient;
+        if (graph->nodes[graph->values[value].producer].half == OP_HALF_I) last[value] = end;
+    }
+    for (int i = 0; i < graph->loss_count; i++) {
+        last[graph->losses[i].sum] = end;
+        if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = end;
+    }
+}
+
+/* Run op by op, a node of the second pass runs right behind the one that stands before it: when
+ * both orders happen, what it makes is in use from then on. */
 static void find_lifetimes(struct placer *placer) {
     const struct graph *graph = placer->graph;
-    int *first = placer->plan->first, *last = placer->plan->last;
+    int *first = placer->plan->first, *last = placer->plan->last, before = 0;
     for (int i = 0; i < graph->value_count; i++) first[i] = last[i] = -1;
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
         int time = placer->plan->time[n];
+        if (!in_second_pass(placer, node)) before = time;
         for (int k = 0; k < node->out_count; k++) {
             int root = graph->values[node->out[k]].root;
-            if (first[root] < 0) first[root] = time;
+            if (first[root] < 0) first[root] = placer->config->mixed ? before : time;
             reach(&last[root], time);
         }
         for (int k = 0; k < node->in_count; k++)
             reach(&last[graph->values[node->in[k]].root], time);
     }
-    /* The executor reads these between the passes, or after them. */
-    for (int u = 0; placer->config->split && u < graph->use_count; u++)
-        last[graph->uses[u].gradient] = graph->node_count;
-    for (int i = 0; i < graph->loss_count; i++) {
-        last[graph->losses[i].sum] = graph->node_count;
-        if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = graph->node_count;
-    }
+    keep_for_executor(placer);
 }
 
 /* The input of `node` whose block output 0 may take over, or NO_VALUE. */
@@ -81,6 +93,7 @@ static int dying_input(const struct placer *placer, const struct node *node, int
     const struct graph *graph = placer->graph;
     if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
         return NO_VALUE;
+    if (placer->config->mixed && in_second_pass(placer, node)) return NO_VALUE;
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
     if (block < 0 || graph->values[input].kind != VALUE_LOCAL || placer->blocks[block].last != time)
         return NO_VALUE;

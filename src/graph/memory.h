@@ -6,6 +6,7 @@
 
 struct placement_config {
     bool split; /* backward runs as two passes, all of I and then all of W, instead of op by op */
+    bool mixed; /* with split: in some steps it runs op by op all the same; good for both */
     bool gradients_outside; /* parameter gradients go straight into their accumulators: no room for
                                them here */
 };
