@@ -125,13 +125,14 @@ static void run_nodes(struct runner *run, enum kit_order order) {
             const struct node *node = &graph->nodes[n];
             bool weight = node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
             if (order == KIT_SPLIT && weight != (pass == 1)) continue;
-            run_node(run, node, order == KIT_TOGETHER);
+            run_node(run, node, order == KIT_TOGETHER || weight);
         }
     }
-    /* Run apart, gradients must still be there at the end. */
+    /* Run apart, gradients made by I are taken at the end of W. */
     for (int u = 0; order == KIT_SPLIT && u < graph->use_count; u++) {
-        int value = graph->uses[u].gradient;
-        memcpy(run->gradient[u], run->address[value], graph->values[value].layout->bytes);
+        const struct value *value = &graph->values[graph->uses[u].gradient];
+        if (graph->nodes[value->producer].half == OP_HALF_I)
+            memcpy(run->gradient[u], run->address[graph->uses[u].gradient], value->layout->bytes);
     }
 }
 

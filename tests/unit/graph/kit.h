@@ -25,6 +25,7 @@ struct kit_result {
     size_t bytes, capacity;
     double loss; /* the sum of all terms */
 };
+/* Op by op; or all of I, then all of W, with gradients taken when the executor takes them. */
 enum kit_order { KIT_TOGETHER, KIT_SPLIT };
 /* Runs a lowered graph on made-up samples and parameters, the same for equal names. Values live in
  * one arena as placed, or each in its own memory when `placement` is NULL; all memory starts as

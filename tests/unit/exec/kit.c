@@ -1,0 +1,112 @@
+/* See kit.h. */
+#include "kit.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static struct kit_run *open_line(const struct exec_observer *observer, char *line) {
+    char *word[64], *state = NULL;
+    int count = 0;
+    for (char *w = strtok_r(line, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
+        word[count++] = w;
+    struct kit_run *run = MEM_NEW(struct kit_run);
+    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &run->options), STATUS_OK);
+    cr_assert_eq(job_open(&run->options, &run->job), STATUS_OK);
+    cr_assert_eq(exec_new(run->job.plan, observer, &run->exec), STATUS_OK);
+    return run;
+}
+
+struct kit_run *kit_open_watched(const struct exec_observer *observer, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    return open_line(observer, line);
+}
+
+struct kit_run *kit_open(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    return open_line(NULL, line);
+}
+
+void kit_close(struct kit_run **run) {
+    exec_free(&(*run)->exec);
+    job_close(&(*run)->job);
+    options_free(&(*run)->options);
+    free(*run);
+    *run = NULL;
+}
+
+struct step_result kit_steps(struct kit_run *run, int64_t steps) {
+    struct step_result result = {0};
+    int64_t total = run->job.plan->config.lr.total_steps;
+    for (int64_t i = 0; i != steps && exec_next_step(run->exec) < total; i++)
+        cr_assert_eq(exec_step(run->exec, &result), STATUS_OK);
+    return result;
+}
+
+uint64_t kit_hash(const struct kit_run *run) {
+    uint64_t hash;
+    cr_assert_eq(store_param_hash(exec_store(run->exec), &hash), STATUS_OK);
+    return hash ^ store_buffer_hash(exec_store(run->exec));
+}
+
+static int find(const struct store *store, const char *name) {
+    for (int p = 0; p < store->param_count; p++)
+        if (strcmp(store->params[p].name, name) == 0) return p;
+    cr_assert_fail("no parameter %s", name);
+    return -1;
+}
+
+static float *plain_of(const struct store *store, int param, int64_t *count) {
+    *count = shape_count(&store->params[param].type.shape);
+    float *plain = MEM_ARRAY(float, *count);
+    cr_assert_eq(store_get(store, param, store->param, plain), STATUS_OK);
+    return plain;
+}
+
+float *kit_param(const struct kit_run *run, const char *name, int64_t *count) {
+    const struct store *store = exec_store(run->exec);
+    return plain_of(store, find(store, name), count);
+}
+
+void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value) {
+    struct store *store = exec_store(run->exec);
+    int param = find(store, name);
+    int64_t count;
+    float *plain = plain_of(store, param, &count);
+    plain[at] = value;
+    cr_assert_eq(store_put(store, param, store->param, plain), STATUS_OK);
+    free(plain);
+}
+
+double kit_distance(const struct kit_run *a, const struct kit_run *b) {
+    const struct store *sa = exec_store(a->exec), *sb = exec_store(b->exec);
+    double most = 0;
+    cr_assert_eq(sa->param_count, sb->param_count);
+    for (int p = 0; p < sa->param_count; p++) {
+        int64_t count, other;
+        float *x = plain_of(sa, p, &count), *y = plain_of(sb, p, &other);
+        cr_assert_eq(count, other);
+        for (int64_t i = 0; i < count; i++) most = fmax(most, fabs((double)x[i] - y[i]));
+        free(x);
+        free(y);
+    }
+    return most;
+}
+
+char *kit_folder(void) {
+    char *path = mem_text("/tmp/stretto-exec-XXXXXX");
+    cr_assert_not_null(mkdtemp(path));
+    return path;
+}

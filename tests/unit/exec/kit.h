@@ -1,0 +1,34 @@
+/* What the executor tests share: a run opened from a line of options, and a folder that goes away.
+ */
+#ifndef TESTS_EXEC_KIT_H
+#define TESTS_EXEC_KIT_H
+
+#include "cli/job.h"
+#include "exec/checkpoint.h"
+#include "exec/exec.h"
+
+/* Opened with the options of `stretto train`; kit_open asserts that it works. */
+struct kit_run {
+    struct options options;
+    struct job job;
+    struct exec *exec;
+};
+struct kit_run *kit_open(const char *line, ...) __attribute__((format(printf, 1, 2)));
+struct kit_run *kit_open_watched(const struct exec_observer *observer, const char *line, ...)
+    __attribute__((format(printf, 2, 3)));
+void kit_close(struct kit_run **run);
+
+/* `steps` more, or (negative) all that are left; the last result. */
+struct step_result kit_steps(struct kit_run *run, int64_t steps);
+uint64_t kit_hash(const struct kit_run *run);
+
+/* Plain values of a parameter by its name; the caller frees them. */
+float *kit_param(const struct kit_run *run, const char *name, int64_t *count);
+void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value);
+/* The largest difference between the parameters of two runs. */
+double kit_distance(const struct kit_run *a, const struct kit_run *b);
+
+/* A new folder under /tmp; folder_remove takes it away. The caller frees the path. */
+char *kit_folder(void);
+
+#endif
