@@ -1,0 +1,472 @@
+/* Checkpoints: going on is as never having stopped, damage is found and passed over, a save that
+ * fails or is killed costs nothing but itself. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "exec/manifest.h"
+#include "exec/train.h"
+#include "kit.h"
+
+#define MLP "--model mlp --data digits --device ref --threads 1 --batch 128 "
+#define ADAM MLP "--optimizer adamw --dropout 0.1 --steps 6 "
+
+static char *folder;
+
+static void make_folder(void) {
+    folder = kit_folder();
+}
+
+static void remove_folder(void) {
+    folder_remove(folder);
+    free(folder);
+}
+
+TestSuite(exec_checkpoint, .init = make_folder, .fini = remove_folder);
+
+static struct checkpoint_config config_of(int keep) {
+    return (struct checkpoint_config){.folder = folder, .keep = keep};
+}
+
+static void save(struct kit_run *run, int keep, int64_t best) {
+    struct checkpoint_config config = config_of(keep);
+    struct checkpoint_state state = {exec_next_step(run->exec), best, 0.5};
+    cr_assert_eq(checkpoint_save(&config, run->exec, &state), STATUS_OK);
+}
+
+/* What a resume says and finds; the step is -1 when it failed, -2 when there was none. */
+static char said[8192];
+
+static int64_t resume(struct kit_run *run) {
+    struct checkpoint_config config = config_of(2);
+    struct checkpoint_state state = train_fresh();
+    bool found = false;
+    said[0] = 0;
+    log_capture(said, sizeof said);
+    enum status status = checkpoint_resume(&config, run->exec, &state, &found);
+    log_capture(NULL, 0);
+    if (status != STATUS_OK) return -1;
+    if (found) cr_assert_eq(exec_next_step(run->exec), state.step);
+    return found ? state.step : -2;
+}
+
+static bool has(const char *name) {
+    char *path = mem_format("%s/%s", folder, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
+/* --- going on --- */
+
+static void expect_resumes_at_every_step(const char *line, int steps) {
+    struct kit_run *run = kit_open("%s", line);
+    for (int k = 0; k < steps; k++) {
+        save(run, 100, -1);
+        kit_steps(run, 1);
+    }
+    uint64_t unbroken = kit_hash(run);
+    kit_close(&run);
+    for (int k = 0; k < steps; k++) {
+        char *newer = mem_format("%s/step-%08d", folder, steps - k);
+        folder_remove(newer);
+        free(newer);
+        run = kit_open("%s", line);
+        cr_assert_eq(resume(run), steps - 1 - k, "%s", said);
+        kit_steps(run, -1);
+        cr_expect_eq(kit_hash(run), unbroken, "resumed at %d: %s", steps - 1 - k, line);
+        kit_close(&run);
+    }
+}
+
+Test(exec_checkpoint, resumed_at_any_step_the_end_is_the_same) {
+    expect_resumes_at_every_step(ADAM, 6);
+}
+
+/* Over the end of an epoch and its short last step, with momentum. */
+Test(exec_checkpoint, also_over_the_end_of_an_epoch) {
+    expect_resumes_at_every_step(
+        "--model mlp --data synthetic:count=20,test_count=4,size=8,channels=1,classes=10 "
+        "--device ref --threads 1 --batch 8 --deal 2x2 --steps 7 --nesterov --clip 0.5",
+        7);
+}
+
+Test(exec_checkpoint, also_with_batch_norm_in_other_layouts) {
+    expect_resumes_at_every_step(
+        "--model resnet8 --data digits --device cpu --threads 1 --batch 16 --steps 3", 3);
+}
+
+Test(exec_checkpoint, also_with_shared_weights) {
+    expect_resumes_at_every_step(
+        "--model bert-tiny --device cpu --threads 1 --batch 4 --steps 2 "
+        "--data synthetic:count=8,test_count=4,seq=16,predictions=3,vocab=100",
+        2);
+}
+
+Test(exec_checkpoint, an_empty_or_missing_folder_has_none) {
+    struct kit_run *run = kit_open(ADAM);
+    uint64_t fresh = kit_hash(run);
+    cr_expect_eq(resume(run), -2);
+    folder_remove(folder);
+    cr_expect_eq(resume(run), -2);
+    cr_expect_eq(kit_hash(run), fresh);
+    kit_close(&run);
+}
+
+/* --- damage --- */
+
+static uint64_t hash_at[5];
+static struct kit_run *victim; /* every damaged resume starts from this one's fresh state */
+static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "manifest.json"};
+
+static void make_two(void) {
+    struct kit_run *run = kit_open(MLP "--steps 5");
+    for (int k = 0; k < 5; k++) {
+        hash_at[k] = kit_hash(run);
+        if (k == 2 || k == 4) save(run, 2, -1);
+        kit_steps(run, 1);
+    }
+    kit_close(&run);
+    victim = kit_open(MLP "--steps 5");
+}
+
+static char *path_of(int step, const char *name) {
+    return mem_format("%s/step-%08d/%s", folder, step, name);
+}
+
+static void write_whole(const char *path, const void *data, size_t bytes) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(data, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+/* The older one is taken; or, where `harmless`, the newer one, with exactly its own values. */
+static void expect_passed_over(const char *what, long at, bool harmless) {
+    int64_t step = resume(victim);
+    if (step == 4 && harmless) {
+        cr_expect_eq(kit_hash(victim), hash_at[4]);
+        return;
+    }
+    cr_expect_eq(step, 2, "%s at %ld: resumed at %d", what, at, (int)step);
+    cr_expect_eq(kit_hash(victim), hash_at[2], "%s at %ld", what, at);
+    cr_expect(strstr(said, "step-00000004") && strstr(said, "passed over"), "%s", said);
+}
+
+Test(exec_checkpoint, damaged_files_are_passed_over) {
+    make_two();
+    for (int f = 0; f < 3; f++) {
+        char *path = path_of(4, files[f]);
+        struct bytes whole;
+        cr_assert_eq(file_read(path, 1 << 30, &whole), STATUS_OK);
+        const size_t lengths[] = {0, 1, 7, 8, whole.count / 2, whole.count - 1};
+        for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            write_whole(path, whole.data, lengths[i]);
+            expect_passed_over("cut", (long)lengths[i], f == 2 && i == 5); /* a last newline */
+        }
+        /* Every byte of the manifest, some of the others; one bit each. */
+        size_t stride = f == 2 ? 1 : whole.count / 60;
+        for (size_t at = 0; at < whole.count; at += stride) {
+            unsigned char bit = (unsigned char)(1 << rng_word(7, at) % 8);
+            whole.data[at] ^= bit;
+            write_whole(path, whole.data, whole.count);
+            expect_passed_over(files[f], (long)at, f == 2); /* a space for a tab, say */
+            whole.data[at] ^= bit;
+        }
+        unlink(path);
+        expect_passed_over("missing", f, false);
+        cr_assert_eq(mkdir(path, 0777), 0);
+        expect_passed_over("a folder", f, false);
+        rmdir(path);
+        write_whole(path, whole.data, whole.count);
+        cr_expect_eq(resume(victim), 4, "%s", said);
+        bytes_free(&whole);
+        free(path);
+    }
+    kit_close(&victim);
+}
+
+Test(exec_checkpoint, swapped_files_are_passed_over) {
+    make_two();
+    for (int f = 0; f < 3; f++) {
+        char *a = path_of(2, files[f]), *b = path_of(4, files[f]), *t = path_of(4, "between");
+        rename(a, t);
+        rename(b, a);
+        rename(t, b);
+        uint64_t before = kit_hash(victim);
+        cr_expect_eq(resume(victim), -1, "%s was swapped", files[f]);
+        cr_expect_eq(kit_hash(victim), before, "something was loaded");
+        cr_expect(strstr(said, "none of the 2"), "%s", said);
+        rename(a, t);
+        rename(b, a);
+        rename(t, b);
+        free(a);
+        free(b);
+        free(t);
+    }
+    cr_expect_eq(resume(victim), 4);
+    kit_close(&victim);
+}
+
+/* Whole folders under one another's names: what they say of themselves counts. */
+Test(exec_checkpoint, a_folder_with_another_steps_content_is_passed_over) {
+    make_two();
+    char *two = mem_format("%s/step-00000002", folder),
+         *nine = mem_format("%s/step-00000009", folder);
+    rename(two, nine);
+    cr_expect_eq(resume(victim), 4);
+    cr_expect(strstr(said, "step-00000009") && strstr(said, "of step 2"), "%s", said);
+    free(two);
+    free(nine);
+    kit_close(&victim);
+}
+
+Test(exec_checkpoint, an_empty_folder_is_passed_over) {
+    make_two();
+    char *path = mem_format("%s/step-00000007", folder);
+    cr_assert_eq(mkdir(path, 0777), 0);
+    cr_expect_eq(resume(victim), 4);
+    cr_expect(strstr(said, "step-00000007"), "%s", said);
+    free(path);
+    kit_close(&victim);
+}
+
+Test(exec_checkpoint, where_none_is_whole_nothing_is_loaded) {
+    make_two();
+    for (int step = 2; step <= 4; step += 2) {
+        char *path = path_of(step, "optimizer.safetensors");
+        cr_assert_eq(truncate(path, 100), 0);
+        free(path);
+    }
+    cr_expect_eq(resume(victim), -1);
+    cr_expect_eq(kit_hash(victim), hash_at[0]);
+    kit_close(&victim);
+}
+
+Test(exec_checkpoint, another_models_checkpoint_is_refused) {
+    struct kit_run *run = kit_open(MLP "--steps 5"),
+                   *other = kit_open(MLP "--steps 5 --classes 12");
+    save(run, 2, -1);
+    cr_expect_eq(resume(other), -1);
+    cr_expect(strstr(said, "fc3.weight") && strstr(said, "[12,64]"), "%s", said);
+    kit_close(&run);
+    kit_close(&other);
+}
+
+/* --- keep, best, leftovers --- */
+
+Test(exec_checkpoint, the_newest_and_the_best_are_kept) {
+    struct kit_run *run = kit_open(ADAM);
+    for (int k = 0; k < 6; k++) {
+        save(run, 2, k < 1 ? -1 : 1);
+        kit_steps(run, 1);
+    }
+    cr_expect(has("step-00000005") && has("step-00000004") && has("step-00000001"));
+    cr_expect(!has("step-00000000") && !has("step-00000002") && !has("step-00000003"));
+    char target[64] = "", *link = mem_format("%s/best", folder);
+    cr_assert_gt(readlink(link, target, sizeof target - 1), 0);
+    cr_expect_str_eq(target, "step-00000001");
+    free(link);
+    save(run, 1, 6); /* a new best; the old one is old now */
+    cr_expect(has("step-00000006") && has("step-00000005") && !has("step-00000001"));
+    kit_close(&run);
+}
+
+/* A damaged checkpoint is not the newest: the one just saved stays. */
+Test(exec_checkpoint, a_damaged_one_does_not_push_the_newest_out) {
+    make_two();
+    char *path = path_of(4, "manifest.json");
+    unlink(path);
+    free(path);
+    cr_expect_eq(resume(victim), 2);
+    kit_steps(victim, 1);
+    save(victim, 1, -1);
+    cr_expect(has("step-00000003") && !has("step-00000004") && !has("step-00000002"));
+    cr_expect_eq(resume(victim), 3);
+    kit_close(&victim);
+}
+
+/* Killed between making the new link and renaming it: the best one must survive the tidying. */
+Test(exec_checkpoint, a_leftover_link_takes_nothing_with_it) {
+    struct kit_run *run = kit_open(ADAM);
+    save(run, 2, 0);
+    uint64_t hash = kit_hash(run);
+    char *link = mem_format("%s/.step-best", folder);
+    cr_assert_eq(symlink("step-00000000", link), 0);
+    kit_steps(run, 1);
+    cr_expect_eq(resume(run), 0, "%s", said);
+    cr_expect_eq(kit_hash(run), hash);
+    cr_expect(!has(".step-best"));
+    free(link);
+    kit_close(&run);
+}
+
+/* --- saves that fail --- */
+
+/* A disk that is full after `limit` bytes of a file: the system refuses to write on. */
+static enum status save_on_full_disk(struct kit_run *run, rlim_t limit) {
+    struct rlimit full = {limit, RLIM_INFINITY}, whole;
+    struct checkpoint_config config = config_of(2);
+    struct checkpoint_state state = {exec_next_step(run->exec), -1, 0};
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &whole);
+    setrlimit(RLIMIT_FSIZE, &full);
+    said[0] = 0;
+    log_capture(said, sizeof said);
+    enum status status = checkpoint_save(&config, run->exec, &state);
+    log_capture(NULL, 0);
+    setrlimit(RLIMIT_FSIZE, &whole);
+    return status;
+}
+
+Test(exec_checkpoint, a_save_that_fails_leaves_the_older_ones) {
+    make_two();
+    struct kit_run *run = kit_open(MLP "--steps 5");
+    cr_assert_eq(resume(run), 4);
+    kit_steps(run, 1);
+    static const rlim_t limits[] = {0, 100, 5000, 60000};
+    for (int i = 0; i < 4; i++) {
+        cr_expect_eq(save_on_full_disk(run, limits[i]), STATUS_DATA, "%d bytes", (int)limits[i]);
+        cr_expect(strstr(said, "error") && strstr(said, ".tmp/"), "%s", said);
+        cr_expect(!has("step-00000005") && !has(".step-00000005.tmp"), "%d", (int)limits[i]);
+        cr_expect_eq(resume(victim), 4);
+        cr_expect_eq(kit_hash(victim), hash_at[4]);
+    }
+    /* And a place that cannot hold folders. */
+    struct checkpoint_config config = {
+        .folder = mem_format("%s/step-00000004/manifest.json/x", folder), .keep = 2};
+    struct checkpoint_state state = {5, -1, 0};
+    log_capture(said, sizeof said);
+    cr_expect_eq(checkpoint_save(&config, run->exec, &state), STATUS_DATA);
+    log_capture(NULL, 0);
+    free((char *)config.folder);
+    save(run, 2, -1); /* with room again it works */
+    cr_expect_eq(resume(victim), 5);
+    kit_close(&run);
+    kit_close(&victim);
+}
+
+/* --- kill -9 --- */
+
+/* Resumes, trains on to the end, saves at each step; its hash goes into the pipe. Runs in a child:
+ * nothing here may use OpenMP before the fork. */
+static void child(int pipe) {
+    struct kit_run *run = kit_open(ADAM);
+    struct checkpoint_config config = config_of(2);
+    struct checkpoint_state state = train_fresh();
+    bool found;
+    log_quiet(true);
+    if (checkpoint_resume(&config, run->exec, &state, &found) != STATUS_OK) _exit(3);
+    while (exec_next_step(run->exec) < 6) {
+        struct step_result result;
+        if (exec_step(run->exec, &result) != STATUS_OK) _exit(4);
+        state.step = exec_next_step(run->exec);
+        if (state.step == 2) state.best_step = 2, state.best_score = 1;
+        if (checkpoint_save(&config, run->exec, &state) != STATUS_OK) _exit(5);
+    }
+    uint64_t hash = kit_hash(run);
+    _exit(write(pipe, &hash, sizeof hash) == sizeof hash ? 0 : 6);
+}
+
+/* Exit code of the child, -1 when it was killed after `us` microseconds (0: never). */
+static int train_in_child(useconds_t us, uint64_t *hash) {
+    int pipes[2], code;
+    cr_assert_eq(pipe(pipes), 0);
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) child(pipes[1]);
+    close(pipes[1]);
+    if (us) {
+        usleep(us);
+        kill(pid, SIGKILL);
+    }
+    waitpid(pid, &code, 0);
+    ssize_t got = read(pipes[0], hash, sizeof *hash);
+    close(pipes[0]);
+    if (!WIFEXITED(code)) return -1;
+    cr_assert_eq(got, (ssize_t)sizeof *hash);
+    return WEXITSTATUS(code);
+}
+
+/* Twenty kills; after every fifth the run may end, which must be the unbroken one's end. */
+Test(exec_checkpoint, killed_at_any_moment_it_goes_on) {
+    uint64_t unbroken, hash;
+    int killed = 0;
+    cr_assert_eq(train_in_child(0, &unbroken), 0);
+    for (int round = 0; round < 20; round++) {
+        if (round % 5 == 0) folder_remove(folder);
+        useconds_t us = 1 + rng_word(3, (uint64_t)round) % 150000;
+        int code = train_in_child(us, &hash);
+        cr_assert(code == -1 || code == 0, "round %d: exit %d", round, code);
+        killed += code == -1;
+        if (round % 5 != 4) continue;
+        cr_assert_eq(train_in_child(0, &hash), 0, "round %d", round);
+        cr_expect_eq(hash, unbroken, "round %d", round);
+        cr_expect(has("step-00000006") && has("best"));
+    }
+    cr_expect_gt(killed, 3);
+}
+
+/* --- what the run was told --- */
+
+static enum status resume_with(struct kit_run *run, const char *value, enum fact_kind kind) {
+    struct checkpoint_fact fact = {"lr", value, kind};
+    struct checkpoint_config config = {
+        .folder = folder, .keep = 2, .facts = &fact, .fact_count = 1};
+    struct checkpoint_state state;
+    bool found;
+    said[0] = 0;
+    log_capture(said, sizeof said);
+    enum status status = checkpoint_resume(&config, run->exec, &state, &found);
+    log_capture(NULL, 0);
+    return status;
+}
+
+Test(exec_checkpoint, facts_are_compared) {
+    struct kit_run *run = kit_open(ADAM);
+    struct checkpoint_fact fact = {"lr", "0.1", FACT_TOLD};
+    struct checkpoint_config config = {
+        .folder = folder, .keep = 2, .facts = &fact, .fact_count = 1};
+    struct checkpoint_state state = train_fresh();
+    cr_assert_eq(checkpoint_save(&config, run->exec, &state), STATUS_OK);
+    cr_expect_eq(resume_with(run, "0.1", FACT_FIXED), STATUS_OK);
+    cr_expect_null(strstr(said, "warning"), "%s", said);
+    cr_expect_eq(resume_with(run, "0.2", FACT_FIXED), STATUS_USAGE);
+    cr_expect(strstr(said, "lr was 0.1") && strstr(said, "0.2"), "%s", said);
+    cr_expect_eq(resume_with(run, "0.2", FACT_TOLD), STATUS_OK);
+    cr_expect(strstr(said, "warning") && !strstr(said, "bits"), "%s", said);
+    cr_expect_eq(resume_with(run, "0.2", FACT_RAN_ON), STATUS_OK);
+    cr_expect(strstr(said, "bits may differ"), "%s", said);
+    kit_close(&run);
+}
+
+Test(exec_checkpoint, a_manifest_reads_back) {
+    struct checkpoint_fact facts[] = {{"seed", "7", FACT_FIXED},
+                                      {"text", "a \"quote\"\n\\ é", FACT_TOLD}};
+    struct manifest manifest = {.state = {123456789012, 42, -0.12345678901234567},
+                                .facts = facts,
+                                .fact_count = 2,
+                                .files = {{1ull << 40, 0xdeadbeef}, {3, 0}}};
+    struct manifest again;
+    char *path = mem_format("%s/manifest.json", folder);
+    cr_assert_eq(manifest_write(&manifest, path), STATUS_OK);
+    cr_assert_eq(manifest_read(path, &again), STATUS_OK);
+    cr_expect_eq(again.state.step, 123456789012);
+    cr_expect_eq(again.state.best_step, 42);
+    cr_expect_eq(again.state.best_score, manifest.state.best_score);
+    cr_expect_eq(again.files[0].bytes, 1ull << 40);
+    cr_expect_eq(again.files[0].crc32c, 0xdeadbeef);
+    cr_assert_eq(again.fact_count, 2);
+    cr_expect_eq(manifest_compare(&again, facts, 2, "here"), STATUS_OK);
+    manifest_free(&again);
+    free(path);
+}

@@ -1,0 +1,130 @@
+/* --weights: what is taken from a safetensors file by name, and what is said of the rest. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "kit.h"
+#include "tensor/safetensors.h"
+
+#define MLP "--model mlp --data digits --device ref --threads 1 --steps 2 "
+
+static char *folder, *path, said[2048];
+
+static void make_folder(void) {
+    folder = kit_folder();
+    path = mem_format("%s/weights.safetensors", folder);
+}
+
+static void remove_folder(void) {
+    folder_remove(folder);
+    free(folder);
+    free(path);
+}
+
+TestSuite(exec_weights, .init = make_folder, .fini = remove_folder);
+
+static void write_items(const struct tensor_item *items, size_t count) {
+    struct safetensors_content content = {.items = items, .item_count = count};
+    cr_assert_eq(safetensors_write(path, &content, NULL), STATUS_OK);
+}
+
+static enum status load(struct kit_run *run) {
+    said[0] = 0;
+    log_capture(said, sizeof said);
+    enum status status = checkpoint_load_weights(run->exec, path);
+    log_capture(NULL, 0);
+    return status;
+}
+
+static void expect_bias(const struct kit_run *run, const char *name, float want) {
+    int64_t count;
+    float *plain = kit_param(run, name, &count);
+    for (int64_t i = 0; i < count; i++) cr_expect_eq(plain[i], want + (float)i);
+    free(plain);
+}
+
+static float rising[256];
+
+static const float *rising_from(float first) {
+    for (int i = 0; i < 256; i++) rising[i] = first + (float)i;
+    return rising;
+}
+
+Test(exec_weights, a_model_reads_what_it_wrote) {
+    struct kit_run *a = kit_open(MLP), *b = kit_open(MLP "--seed 9");
+    kit_steps(a, -1);
+    cr_assert_neq(kit_hash(a), kit_hash(b));
+    cr_assert_eq(checkpoint_write_model(a->exec, path, NULL), STATUS_OK);
+    cr_assert_eq(load(b), STATUS_OK);
+    cr_expect_eq(kit_hash(a), kit_hash(b));
+    cr_expect(strstr(said, "6 of the model's 6") && !strstr(said, "warning"), "%s", said);
+    kit_close(&a);
+    kit_close(&b);
+}
+
+/* Layouts of the backend and running statistics go through plain order. */
+Test(exec_weights, also_on_cpu_with_batch_norm) {
+    const char *line =
+        "--model resnet8 --data digits --device cpu --threads 1 --batch 16 --steps 1";
+    struct kit_run *a = kit_open("%s", line), *b = kit_open("%s --seed 9", line);
+    kit_steps(a, -1);
+    cr_assert_eq(checkpoint_write_model(a->exec, path, NULL), STATUS_OK);
+    cr_assert_eq(load(b), STATUS_OK);
+    cr_expect_eq(kit_hash(a), kit_hash(b));
+    kit_close(&a);
+    kit_close(&b);
+}
+
+Test(exec_weights, missing_extra_and_misshapen_are_reported) {
+    const struct tensor_item items[] = {
+        {"fc1.bias", DTYPE_F32, SHAPE(128), rising_from(3)},
+        {"fc2.bias", DTYPE_F32, SHAPE(32), rising},
+        {"fc3.bias", DTYPE_I32, SHAPE(10), rising},
+        {"head.bias", DTYPE_F32, SHAPE(4), rising},
+    };
+    struct kit_run *run = kit_open(MLP), *fresh = kit_open(MLP);
+    write_items(items, 4);
+    cr_assert_eq(load(run), STATUS_OK);
+    expect_bias(run, "fc1.bias", 3);
+    cr_expect(strstr(said, "1 of the model's 6"), "%s", said);
+    cr_expect(strstr(said, "3 tensor(s) missing") && strstr(said, "fc1.weight, fc2.weight"), "%s",
+              said);
+    cr_expect(strstr(said, "2 tensor(s) of another shape or type") &&
+                  strstr(said, "fc2.bias, fc3.bias"),
+              "%s", said);
+    cr_expect(strstr(said, "1 tensor(s) the model does not have") && strstr(said, "head.bias"),
+              "%s", said);
+    int64_t count;
+    float *kept = kit_param(run, "fc2.bias", &count),
+          *initial = kit_param(fresh, "fc2.bias", &count);
+    cr_expect_arr_eq(kept, initial, (size_t)count * sizeof *kept);
+    free(kept);
+    free(initial);
+    kit_close(&run);
+    kit_close(&fresh);
+}
+
+Test(exec_weights, names_of_a_wrapped_model_are_found) {
+    const struct tensor_item items[] = {{"module.fc1.bias", DTYPE_F32, SHAPE(128), rising_from(7)}};
+    struct kit_run *run = kit_open(MLP);
+    write_items(items, 1);
+    cr_assert_eq(load(run), STATUS_OK);
+    expect_bias(run, "fc1.bias", 7);
+    cr_expect_null(strstr(said, "does not have"), "%s", said);
+    kit_close(&run);
+}
+
+Test(exec_weights, a_file_without_anything_that_fits_is_refused) {
+    const struct tensor_item items[] = {{"conv.weight", DTYPE_F32, SHAPE(4), rising_from(0)}};
+    struct kit_run *run = kit_open(MLP);
+    uint64_t hash = kit_hash(run);
+    write_items(items, 1);
+    cr_expect_eq(load(run), STATUS_DATA);
+    cr_expect(strstr(said, "none of its 1 tensors") && strstr(said, "fc1.weight"), "%s", said);
+    cr_assert_eq(file_write_text(path, "this is no safetensors file"), STATUS_OK);
+    cr_expect_eq(load(run), STATUS_DATA);
+    cr_expect_eq(kit_hash(run), hash);
+    kit_close(&run);
+}
