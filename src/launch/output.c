@@ -1,0 +1,346 @@
+/* See output.h. The launcher reads pipes instead of handing its own descriptors down: lines of
+ * ranks then never mix, and logs are whole even when a rank is killed. */
+#include "launch/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "launch/child.h"
+
+enum { LINE_BYTES = 8192, HELD_MAX = 256, HOLD_MS = 150 };
+
+enum { OUT, ERROR, STREAMS };
+
+struct stream {
+    int fd; /* -1: closed */
+    int used;
+    char line[LINE_BYTES];
+};
+
+struct rank_output {
+    struct stream stream[STREAMS];
+    FILE *log;
+};
+
+/* A line of standard error, and who said it. */
+struct held {
+    char *text;
+    int *ranks;
+    int count;
+    int64_t since_ns;
+};
+
+struct output {
+    struct output_config config;
+    struct rank_output *rank;
+    struct held held[HELD_MAX];
+    int held_count;
+    bool terminal; /* the display is one */
+    bool mid_line; /* the display's cursor is behind an unfinished line: a progress bar */
+    bool broken;   /* nobody reads the display */
+};
+
+/* ---- writing ---- */
+
+static void write_all(struct output *output, int fd, const char *data, size_t bytes) {
+    while (bytes && !output->broken) {
+        ssize_t done = write(fd, data, bytes);
+        if (done >= 0) {
+            data += done, bytes -= (size_t)done;
+        } else if (errno == EAGAIN) {
+            poll(&(struct pollfd){fd, POLLOUT, 0}, 1, -1);
+        } else if (errno != EINTR) {
+            output->broken = fd == output->config.out; /* logs go on */
+            return;
+        }
+    }
+}
+
+static void clear_bar(struct output *output) {
+    if (output->mid_line) write_all(output, output->config.out, "\r\033[K", 4);
+    output->mid_line = false;
+}
+
+static void show_tagged(struct output *output, int fd, const char *who, const char *text,
+                        int length) {
+    char line[LINE_BYTES + 128];
+    int used = snprintf(line, sizeof line, "[%s] %.*s\n", who, length, text);
+    clear_bar(output);
+    write_all(output, fd, line, (size_t)used < sizeof line ? (size_t)used : sizeof line - 1);
+}
+
+const char *output_ranks_text(const int *ranks, int count, char *text, int bytes) {
+    int used = 0;
+    text[0] = 0;
+    for (int i = 0, last; i < count && used < bytes - 24; i = last + 1) {
+        for (last = i; last + 1 < count && ranks[last + 1] == ranks[last] + 1;) last++;
+        used += snprintf(text + used, (size_t)(bytes - used), last > i ? "%s%d-%d" : "%s%d",
+                         i ? "," : "", ranks[i], ranks[last]);
+    }
+    return text;
+}
+
+/* ---- standard error: held, so that equal lines become one ---- */
+
+static int compare_ints(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+static void show_held(struct output *output) {
+    struct held first = output->held[0];
+    char ranks[96], who[128];
+    qsort(first.ranks, (size_t)first.count, sizeof *first.ranks, compare_ints);
+    snprintf(who, sizeof who, "rank%s %s", first.count > 1 ? "s" : "",
+             output_ranks_text(first.ranks, first.count, ranks, sizeof ranks));
+    show_tagged(output, output->config.error, who, first.text, (int)strlen(first.text));
+    free(first.text);
+    free(first.ranks);
+    memmove(output->held, output->held + 1, (size_t)--output->held_count * sizeof *output->held);
+}
+
+static bool said_it(const struct held *held, int rank) {
+    for (int i = 0; i < held->count; i++) {
+        if (held->ranks[i] == rank) return true;
+    }
+    return false;
+}
+
+static void hold(struct output *output, int rank, const char *text, int length) {
+    for (int i = 0; i < output->held_count; i++) {
+        struct held *held = &output->held[i];
+        if (said_it(held, rank) || (int)strlen(held->text) != length ||
+            memcmp(held->text, text, (size_t)length) != 0)
+            continue;
+        held->ranks[held->count++] = rank;
+        return;
+    }
+    if (output->held_count == HELD_MAX) show_held(output);
+    struct held *held = &output->held[output->held_count++];
+    *held = (struct held){mem_format("%.*s", length, text), MEM_ARRAY(int, output->config.count), 1,
+                          clock_ns()};
+    held->ranks[0] = rank;
+}
+
+int output_flush(struct output *output, bool all) {
+    int64_t now = clock_ns(), limit = HOLD_MS * INT64_C(1000000);
+    while (output->held_count) {
+        const struct held *first = &output->held[0];
+        bool complete = output->held_count == 1 && first->count == output->config.count;
+        int64_t left = first->since_ns + limit - now;
+        if (!all && !complete && left > 0) return (int)(left / 1000000) + 1;
+        show_held(output);
+    }
+    return -1;
+}
+
+/* ---- lines ---- */
+
+static bool is_display(const struct output *output, int index, int which) {
+    return which == OUT && output->config.first_rank + index == 0;
+}
+
+/* A whole line, without its end. What a progress bar drew over (before the last \r) is not kept. */
+static void handle_line(struct output *output, int index, int which) {
+    struct rank_output *rank = &output->rank[index];
+    struct stream *stream = &rank->stream[which];
+    char *text = stream->line;
+    int length = stream->used;
+    stream->used = 0;
+    if (rank->log) {
+        char *last = memrchr(text, '\r', (size_t)length);
+        char *from = last && last + 1 < text + length ? last + 1 : text;
+        int kept = length - (int)(from - text);
+        while (kept && from[kept - 1] == '\r') kept--;
+        bool only_erased = kept == 3 && memcmp(from, "\033[K", 3) == 0;
+        if (!only_erased) fprintf(rank->log, "%.*s\n", kept, from);
+    }
+    char who[32];
+    snprintf(who, sizeof who, "rank %d", output->config.first_rank + index);
+    if (which == ERROR)
+        hold(output, output->config.first_rank + index, text, length);
+    else if (!is_display(output, index, which))
+        show_tagged(output, output->config.out, who, text, length);
+    else if (!output->terminal) {
+        text[length] = '\n';
+        write_all(output, output->config.out, text, (size_t)length + 1);
+    }
+}
+
+static void take(struct output *output, int index, int which, const char *data, int bytes) {
+    struct stream *stream = &output->rank[index].stream[which];
+    for (int i = 0; i < bytes; i++) {
+        if (data[i] != '\n' && stream->used < LINE_BYTES - 1) {
+            stream->line[stream->used++] = data[i];
+            continue;
+        }
+        handle_line(output, index, which);
+        if (data[i] != '\n') stream->line[stream->used++] = data[i];
+    }
+    if (bytes && output->terminal && is_display(output, index, which)) {
+        write_all(output, output->config.out, data, (size_t)bytes);
+        output->mid_line = data[bytes - 1] != '\n';
+    }
+}
+
+static void close_stream(struct output *output, int index, int which) {
+    struct stream *stream = &output->rank[index].stream[which];
+    if (stream->used) handle_line(output, index, which);
+    close(stream->fd);
+    stream->fd = -1;
+}
+
+/* Reads once; false when there was nothing. */
+static bool read_stream(struct output *output, int index, int which) {
+    char data[LINE_BYTES];
+    struct stream *stream = &output->rank[index].stream[which];
+    if (stream->fd < 0) return false;
+    ssize_t got = read(stream->fd, data, sizeof data);
+    if (got > 0)
+        take(output, index, which, data, (int)got);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR)) /* a pseudo-terminal ends with EIO */
+        close_stream(output, index, which);
+    return got > 0;
+}
+
+static void sync_log(struct output *output, int index) {
+    if (output->rank[index].log) fflush(output->rank[index].log);
+}
+
+int output_poll(const struct output *output, struct pollfd *entries) {
+    for (int i = 0; i < output->config.count * STREAMS; i++)
+        entries[i] = (struct pollfd){output->rank[i / STREAMS].stream[i % STREAMS].fd, POLLIN, 0};
+    return output->config.count * STREAMS;
+}
+
+void output_handle(struct output *output, const struct pollfd *entries, int count) {
+    for (int i = 0; i < count; i++) {
+        if (!entries[i].revents) continue;
+        read_stream(output, i / STREAMS, i % STREAMS);
+        sync_log(output, i / STREAMS);
+    }
+}
+
+void output_drain(struct output *output, int index) {
+    enum { READS = 4096 }; /* a grandchild may hold the pipe and write for ever */
+    for (int which = 0; which < STREAMS; which++) {
+        for (int i = 0; i < READS && read_stream(output, index, which);) i++;
+    }
+    sync_log(output, index);
+}
+
+/* ---- opening ---- */
+
+static enum status open_log(struct output *output, int index) {
+    if (!output->config.folder) return STATUS_OK;
+    char *path =
+        mem_format("%s/rank-%d.log", output->config.folder, output->config.first_rank + index);
+    FILE *log = fopen(path, output->config.append ? "ae" : "we");
+    int error = errno;
+    enum status status = STATUS_OK;
+    if (!log && error == EMFILE)
+        status = child_fail_limit(path, error);
+    else if (!log)
+        status = fail(STATUS_DATA, "%s: cannot be written: %s", path, strerror(error));
+    output->rank[index].log = log;
+    free(path);
+    return status;
+}
+
+enum status output_new(const struct output_config *config, struct output **out) {
+    struct output *output = MEM_NEW(struct output);
+    output->config = *config;
+    output->terminal = config->first_rank == 0 && isatty(config->out);
+    output->rank = MEM_ARRAY(struct rank_output, config->count);
+    for (int i = 0; i < config->count; i++)
+        output->rank[i].stream[OUT].fd = output->rank[i].stream[ERROR].fd = -1;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < config->count && status == STATUS_OK; i++) status = open_log(output, i);
+    if (status == STATUS_OK)
+        *out = output;
+    else
+        output_free(&output);
+    return status;
+}
+
+void output_free(struct output **output) {
+    if (!*output) return;
+    for (int i = 0; i < (*output)->config.count; i++) {
+        for (int which = 0; which < STREAMS; which++) {
+            if ((*output)->rank[i].stream[which].fd >= 0) close_stream(*output, i, which);
+        }
+        if ((*output)->rank[i].log) fclose((*output)->rank[i].log);
+    }
+    output_flush(*output, true);
+    free((*output)->rank);
+    free(*output);
+    *output = NULL;
+}
+
+/* False where there is none to be had; a pipe then serves, without the bar. */
+static bool open_terminal(struct output *output, int *mine, int *theirs) {
+    char name[128];
+    struct termios raw;
+    struct winsize size;
+    *mine = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (*mine < 0) return false;
+    bool good =
+        grantpt(*mine) == 0 && unlockpt(*mine) == 0 && ptsname_r(*mine, name, sizeof name) == 0;
+    *theirs = good ? open(name, O_RDWR | O_NOCTTY | O_CLOEXEC) : -1;
+    if (*theirs < 0) {
+        close(*mine);
+        *mine = -1;
+        return false;
+    }
+    if (tcgetattr(*theirs, &raw) == 0) {
+        cfmakeraw(&raw);
+        tcsetattr(*theirs, TCSANOW, &raw);
+    }
+    if (ioctl(output->config.out, TIOCGWINSZ, &size) == 0) ioctl(*mine, TIOCSWINSZ, &size);
+    return true;
+}
+
+static enum status open_pipe(int *mine, int *theirs) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return child_fail_limit("a pipe from a rank", errno);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    *mine = ends[0], *theirs = ends[1];
+    return STATUS_OK;
+}
+
+enum status output_open(struct output *output, int index, struct output_pipes *out) {
+    struct stream *stream = output->rank[index].stream;
+    struct output_pipes pipes;
+    if (is_display(output, index, OUT) && output->terminal)
+        output->terminal = open_terminal(output, &stream[OUT].fd, &pipes.out);
+    if (stream[OUT].fd < 0) TRY(open_pipe(&stream[OUT].fd, &pipes.out));
+    enum status status = open_pipe(&stream[ERROR].fd, &pipes.error);
+    if (status == STATUS_OK)
+        *out = pipes;
+    else
+        close(pipes.out);
+    return status;
+}
+
+void output_born(struct output *output, int index, int pid) {
+    FILE *log = output->rank[index].log;
+    if (log)
+        fprintf(log, "rank %d pid %d host %s\n", output->config.first_rank + index, pid,
+                output->config.host);
+    sync_log(output, index);
+}
+
+void output_resize(struct output *output) {
+    struct winsize size;
+    int display = output->rank[0].stream[OUT].fd;
+    if (output->terminal && display >= 0 && ioctl(output->config.out, TIOCGWINSZ, &size) == 0)
+        ioctl(display, TIOCSWINSZ, &size);
+}

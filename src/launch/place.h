@@ -1,0 +1,62 @@
+/* Who am I? A process finds its rank from whoever started it: our own launcher, --rank by hand,
+ * srun, a Slurm array job, mpirun, torchrun. All local; place and its parts do not block.
+ *
+ * Nothing is guessed: variables that are half set, are no numbers or contradict --rank are refused.
+ * What looks like a rank but is none (a Slurm batch script outside srun, an array job without
+ * --init) is a process alone, and `how` says so. */
+#ifndef LAUNCH_PLACE_H
+#define LAUNCH_PLACE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+enum launch_source {
+#define SOURCE(ID, ...) LAUNCH_##ID,
+#include "launch/sources.def"
+    LAUNCH_SOURCE_ROWS, /* the rest have no row of variables */
+    LAUNCH_HAND = LAUNCH_SOURCE_ROWS,
+    LAUNCH_ARRAY,
+    LAUNCH_ALONE
+};
+
+/* What the user said of ranks and networks. Texts belong to the options. */
+struct launch_config {
+    int local_ranks;                           /* -n: ranks this process starts; 1: none */
+    int rank, world;                           /* --rank, --world-size; -1: not given */
+    int nodes, node_rank;                      /* --nodes, --node-rank; -1: not given */
+    const char *init;                          /* --init, or NULL */
+    const char *interface;                     /* --interface, or NULL */
+    const char *hostfile;                      /* --hostfile, or NULL */
+    const char *nodes_file;                    /* --nodes-file, or NULL */
+    const char *key;                           /* --key, or NULL */
+    const char *(*variable)(const char *name); /* the environment; NULL: getenv */
+};
+
+enum { LAUNCH_HOST_BYTES = 256, LAUNCH_MACHINE_BYTES = 96, LAUNCH_HOW_BYTES = 256 };
+
+struct launch_place {
+    enum launch_source source;
+    int rank, world; /* alone: 0 of 1 */
+    int local_rank,
+        local_world; /* among the ranks of this host, as far as the source says; else 0 of 1 */
+    int node, nodes; /* likewise; by hand and in array jobs every rank counts as a node */
+    int threads;     /* meant for this rank; 0: not said */
+    char host[LAUNCH_HOST_BYTES];       /* for people */
+    char machine[LAUNCH_MACHINE_BYTES]; /* equal where ranks can share memory: one boot of one
+                                           machine, one network namespace */
+    char how[LAUNCH_HOW_BYTES];         /* "srun: SLURM_PROCID 3, SLURM_STEP_NUM_TASKS 8" */
+};
+
+enum status launch_place(const struct launch_config *config, struct launch_place *out);
+
+/* A variable of the config's environment, NULL when unset or empty. */
+const char *launch_variable(const struct launch_config *config, const char *name);
+/* A number of the environment into *out; untouched where the variable is unset. Refused when it is
+ * no number from 0. */
+enum status launch_number(const struct launch_config *config, const char *name, int *out);
+
+/* Host name and machine of this process alone. */
+void launch_place_here(struct launch_place *out);
+
+#endif

@@ -1,0 +1,360 @@
+/* See ranks.h. One thread, one poll: signals, ends of processes and output are all descriptors. */
+#include "launch/ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/mem.h"
+#include "launch/child.h"
+#include "launch/environment.h"
+#include "launch/oom.h"
+#include "launch/output.h"
+#include "launch/place.h"
+
+enum phase { RUNNING, GRACE, ASKED, KILLED };
+
+struct ranks {
+    const struct ranks_config *config;
+    struct child *child;
+    int started, alive;
+    struct output *output;
+    struct pollfd *poll; /* signals, then a process each, then output */
+    sigset_t before;     /* the mask to give back */
+    int signals;
+    struct sigaction pipe_before;
+    enum phase phase;
+    int64_t deadline_ns; /* of the phase; 0: none */
+    struct oom_count oom;
+    struct ranks_outcome outcome;
+    bool settled; /* the outcome names a rank that failed by itself */
+};
+
+/* ---- signals ---- */
+
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+
+static bool is_ignored(int signal) {
+    struct sigaction now;
+    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+/* What was ignored from the start (nohup) stays so, here and in the ranks. */
+static enum status take_signals(struct ranks *ranks) {
+    sigset_t set;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        if (!is_ignored(taken[i])) sigaddset(&set, taken[i]);
+    }
+    ranks->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (ranks->signals < 0) return child_fail_limit("a descriptor for signals", errno);
+    sigprocmask(SIG_BLOCK, &set, &ranks->before);
+    sigaction(SIGPIPE, &ignore, &ranks->pipe_before);
+    return STATUS_OK;
+}
+
+static void give_back_signals(struct ranks *ranks) {
+    if (ranks->signals < 0) return;
+    close(ranks->signals);
+    sigaction(SIGPIPE, &ranks->pipe_before, NULL);
+    sigprocmask(SIG_SETMASK, &ranks->before, NULL);
+}
+
+static void signal_all(struct ranks *ranks, int signal) {
+    for (int i = 0; i < ranks->started; i++) child_signal(&ranks->child[i], signal);
+}
+
+static void handle_stop(struct ranks *ranks, int signal) {
+    bool again = ranks->outcome.stopped_by != 0;
+    ranks->outcome.stopped_by = signal;
+    if (again) ranks->phase = KILLED, ranks->deadline_ns = 0;
+    signal_all(ranks, again ? SIGKILL : signal);
+    if (again) log_note("%s again: ranks are killed", strsignal(signal));
+}
+
+static void handle_signals(struct ranks *ranks) {
+    struct signalfd_siginfo info;
+    while (read(ranks->signals, &info, sizeof info) == sizeof info) {
+        int signal = (int)info.ssi_signo;
+        if (signal == SIGWINCH)
+            output_resize(ranks->output);
+        else if (signal == SIGUSR1 || signal == SIGUSR2)
+            signal_all(ranks, signal);
+        else
+            handle_stop(ranks, signal);
+    }
+}
+
+/* ---- ends ---- */
+
+static bool is_own_fault(int signal) {
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
+           signal == SIGABRT || signal == SIGTRAP || signal == SIGSYS;
+}
+
+/* How a rank ended: its exit code in the sense of the command line's contract, and words. */
+struct end {
+    int code;
+    bool by_itself; /* not because the launcher was told, or made it, to end */
+    char words[128];
+};
+
+static struct end judge(struct ranks *ranks, int result) {
+    struct end end = {.code = result, .by_itself = ranks->phase < ASKED};
+    int signal = -result;
+    if (result >= 0) {
+        snprintf(end.words, sizeof end.words, "ended with exit code %d", result);
+        if (ranks->outcome.stopped_by && result == 128 + ranks->outcome.stopped_by)
+            end.by_itself = false;
+        return end;
+    }
+    enum oom_answer memory =
+        signal == SIGKILL && end.by_itself ? oom_between(ranks->oom, oom_count("")) : OOM_NO;
+    snprintf(
+        end.words, sizeof end.words, "was killed by signal %d (%s)%s", signal, strsignal(signal),
+        memory == OOM_YES       ? ": out of memory, the limit of its cgroup"
+        : memory == OOM_PERHAPS ? ": probably out of memory, the kernel killed somebody for that"
+                                : "");
+    end.code = memory != OOM_NO ? 5 : is_own_fault(signal) ? 7 : 4;
+    if (ranks->outcome.stopped_by &&
+        (signal == ranks->outcome.stopped_by || ranks->phase == KILLED))
+        end.code = 128 + ranks->outcome.stopped_by, end.by_itself = false;
+    return end;
+}
+
+static void write_obituary(const struct ranks *ranks, int rank, const struct end *end) {
+    const struct ranks_config *config = ranks->config;
+    char doing[128] = "";
+    if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
+    char *log = config->log_folder
+                    ? mem_format("\n  its output: %s/rank-%d.log", config->log_folder, rank)
+                    : mem_text("");
+    output_flush(ranks->output, true); /* what the rank itself said comes first */
+    fail(STATUS_PEER, "rank %d %s%s%s%s", rank, end->words, *doing ? ", last seen at " : "", doing,
+         log);
+    free(log);
+}
+
+static void begin_grace(struct ranks *ranks) {
+    if (ranks->phase != RUNNING) return;
+    ranks->phase = GRACE;
+    ranks->deadline_ns = clock_ns() + (int64_t)(ranks->config->grace_s * 1e9);
+}
+
+/* The first rank that failed by itself is the one to name; one that tells of a lost peer makes room
+ * for a better cause. */
+static void handle_end(struct ranks *ranks, int index, int result) {
+    int rank = ranks->config->first_rank + index;
+    struct end end = judge(ranks, result);
+    ranks->alive--;
+    output_drain(ranks->output, index);
+    if (end.code == 0) return;
+    if (end.by_itself && ranks->config->ended)
+        ranks->config->ended(ranks->config->context, rank, end.words);
+    struct ranks_outcome *outcome = &ranks->outcome;
+    bool tells_of_other = end.code == 4 && result >= 0;
+    bool better = outcome->rank < 0 || (!ranks->settled && end.by_itself && !tells_of_other);
+    if (better) outcome->rank = rank, outcome->exit_code = end.code;
+    if (!end.by_itself) return;
+    begin_grace(ranks);
+    if (better && !tells_of_other) {
+        ranks->settled = true;
+        outcome->worth_another = result < 0 && !outcome->stopped_by;
+        write_obituary(ranks, rank, &end);
+    } else if (better)
+        outcome->worth_another = !outcome->stopped_by;
+}
+
+/* Where all that ended here only told of a loss elsewhere, the first of them is named. */
+static void name_messenger(const struct ranks *ranks) {
+    struct end end = {.words = "ended because a peer was lost"};
+    if (!ranks->settled && ranks->outcome.exit_code == 4)
+        write_obituary(ranks, ranks->outcome.rank, &end);
+}
+
+static void handle_ends(struct ranks *ranks) {
+    for (int pass = 0; pass < 2; pass++) { /* those killed first: in one look they are the cause */
+        for (int i = 0; i < ranks->started; i++) {
+            siginfo_t info = {0};
+            struct child *child = &ranks->child[i];
+            if (child->pid == 0) continue;
+            int result;
+            bool killed =
+                waitid(P_PIDFD, (id_t)child->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                info.si_pid != 0 && info.si_code != CLD_EXITED;
+            if ((pass == 1 || killed) && child_reap(child, &result)) handle_end(ranks, i, result);
+        }
+    }
+}
+
+/* ---- time ---- */
+
+static void say_late(const struct ranks *ranks, const char *what) {
+    int *late = MEM_ARRAY(int, ranks->started + 1), count = 0;
+    char text[96];
+    for (int i = 0; i < ranks->started; i++) {
+        if (ranks->child[i].pid) late[count++] = ranks->config->first_rank + i;
+    }
+    log_warning("rank%s %s still run%s: %s", count > 1 ? "s" : "",
+                output_ranks_text(late, count, text, sizeof text), count > 1 ? "" : "s", what);
+    free(late);
+}
+
+static void handle_time(struct ranks *ranks) {
+    if (!ranks->deadline_ns || clock_ns() < ranks->deadline_ns || ranks->alive == 0) return;
+    bool ask = ranks->phase == GRACE;
+    say_late(ranks, ask ? "asked to end after the failure of another" : "killed");
+    signal_all(ranks, ask ? SIGTERM : SIGKILL);
+    ranks->phase = ask ? ASKED : KILLED;
+    ranks->deadline_ns = ask ? clock_ns() + (int64_t)(ranks->config->kill_s * 1e9) : 0;
+}
+
+static int wait_ms(const struct ranks *ranks, int output_ms) {
+    int64_t left_ns = ranks->deadline_ns ? ranks->deadline_ns - clock_ns() : -1;
+    if (!ranks->deadline_ns) return output_ms;
+    int left_ms =
+        left_ns > 0 ? (int)(left_ns / 1000000 < 60000 ? left_ns / 1000000 + 1 : 60000) : 0;
+    return output_ms >= 0 && output_ms < left_ms ? output_ms : left_ms;
+}
+
+static void watch(struct ranks *ranks) {
+    while (ranks->alive > 0) {
+        int count = ranks->started;
+        ranks->poll[0] = (struct pollfd){ranks->signals, POLLIN, 0};
+        for (int i = 0; i < count; i++)
+            ranks->poll[1 + i] =
+                (struct pollfd){ranks->child[i].pid ? ranks->child[i].pidfd : -1, POLLIN, 0};
+        int outputs = output_poll(ranks->output, ranks->poll + 1 + count);
+        int held_ms = output_flush(ranks->output, false);
+        if (poll(ranks->poll, (nfds_t)(1 + count + outputs), wait_ms(ranks, held_ms)) < 0) continue;
+        output_handle(ranks->output, ranks->poll + 1 + count, outputs);
+        handle_signals(ranks);
+        handle_ends(ranks);
+        handle_time(ranks);
+    }
+}
+
+/* ---- starting ---- */
+
+struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
+    int share = cores / count > 0 ? cores / count : 1;
+    struct ranks_cores out = {.threads = threads > 0 ? threads : share};
+    out.crowded = (int64_t)out.threads * count > cores;
+    out.pinned = !out.crowded && !quota && count > 1;
+    return out;
+}
+
+/* The cores this process may use, dealt in slices of neighbours: those share caches and memory. */
+static void cores_of(int index, int count, cpu_set_t *out) {
+    cpu_set_t all;
+    CPU_ZERO(out);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    int share = CPU_COUNT(&all) / count, seen = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) continue;
+        if (seen / share == index) CPU_SET(cpu, out);
+        seen++;
+    }
+}
+
+static enum status start_one(struct ranks *ranks, int index, const struct ranks_cores *share) {
+    const struct ranks_config *config = ranks->config;
+    struct output_pipes pipes;
+    cpu_set_t cores;
+    TRY(output_open(ranks->output, index, &pipes));
+    struct environment_config place = {.rank = config->first_rank + index,
+                                       .world = config->world,
+                                       .local_rank = index,
+                                       .local_world = config->count,
+                                       .node = config->node,
+                                       .nodes = config->nodes,
+                                       .threads = share->threads,
+                                       .attempt = config->attempt,
+                                       .passive = share->crowded,
+                                       .address = config->address,
+                                       .secret = config->secret};
+    char **envp = environment_new(&place);
+    if (share->pinned) cores_of(index, config->count, &cores);
+    struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
+                                 .argv = config->argv,
+                                 .envp = envp,
+                                 .output = pipes.out,
+                                 .error = pipes.error,
+                                 .keep = config->secret,
+                                 .cores = share->pinned ? &cores : NULL,
+                                 .mask = &ranks->before};
+    enum status status = child_start(&child, &ranks->child[index]);
+    environment_free(envp);
+    close(pipes.out);
+    close(pipes.error);
+    TRY(status);
+    ranks->started = index + 1;
+    ranks->alive++;
+    output_born(ranks->output, index, ranks->child[index].pid);
+    return STATUS_OK;
+}
+
+static enum status start_all(struct ranks *ranks) {
+    struct machine_cores cores = machine_cores("");
+    int count = ranks->config->count;
+    struct ranks_cores share =
+        ranks_share(cores.usable, cores.usable < cores.affinity, count, ranks->config->threads);
+    for (int i = 0; i < count; i++) TRY(start_one(ranks, i, &share));
+    return STATUS_OK;
+}
+
+/* A closed standard stream would make a pipe of a rank take its number. */
+static void fill_standard_streams(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
+static enum status run(struct ranks *ranks) {
+    const struct ranks_config *config = ranks->config;
+    struct launch_place here;
+    launch_place_here(&here);
+    struct output_config output = {.count = config->count,
+                                   .first_rank = config->first_rank,
+                                   .out = STDOUT_FILENO,
+                                   .error = STDERR_FILENO,
+                                   .folder = config->log_folder,
+                                   .append = config->append_logs,
+                                   .host = here.host};
+    TRY(take_signals(ranks));
+    TRY(output_new(&output, &ranks->output));
+    enum status status = start_all(ranks);
+    if (status != STATUS_OK) ranks->phase = KILLED, signal_all(ranks, SIGKILL);
+    watch(ranks);
+    if (status == STATUS_OK) name_messenger(ranks);
+    return status;
+}
+
+enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out) {
+    struct ranks ranks = {
+        .config = config, .signals = -1, .oom = oom_count(""), .outcome = {.rank = -1}};
+    fill_standard_streams();
+    ranks.child = MEM_ARRAY(struct child, config->count);
+    ranks.poll = MEM_ARRAY(struct pollfd, 1 + 3 * config->count);
+    enum status status = run(&ranks);
+    output_free(&ranks.output);
+    give_back_signals(&ranks);
+    free(ranks.child);
+    free(ranks.poll);
+    if (status == STATUS_OK) *out = ranks.outcome;
+    return status;
+}

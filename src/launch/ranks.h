@@ -1,0 +1,58 @@
+/* The ranks of one host: started, watched, ended. Knows processes, not the job: launch/local.h adds
+ * the control plane and restarts.
+ *
+ * Blocking, local; call from the main thread of a process, once at a time: it takes over SIGINT,
+ * SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH meanwhile. The first SIGINT, SIGTERM or
+ * SIGHUP is passed on to the ranks, which save and stop; the second kills them. SIGUSR1 and SIGUSR2
+ * are passed on. A rank that fails starts a grace period for the others (they hear of it from the
+ * control plane and end by themselves); then come SIGTERM and SIGKILL. Only own processes are
+ * signalled, through descriptors that cannot mean another. */
+#ifndef LAUNCH_RANKS_H
+#define LAUNCH_RANKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct ranks_config {
+    const char *program;                /* NULL: this very program */
+    char *const *argv;                  /* the ranks' arguments, argv[0] included */
+    int count;                          /* ranks to start here, */
+    int first_rank, world, node, nodes; /* and where they stand in the job */
+    int threads;                        /* of OpenMP a rank; 0: cores / count */
+    int attempt;                        /* 0, then counts restarts */
+    const char *address;                /* of the control plane, or NULL */
+    int secret;                         /* a descriptor the ranks inherit, -1: none */
+    const char *log_folder;             /* NULL: no logs */
+    bool append_logs;
+    double grace_s, kill_s; /* from a failure to SIGTERM; from there to SIGKILL */
+    /* Called in the loop; may be NULL. A rank failed; what was it doing? */
+    void *context;
+    void (*ended)(void *context, int rank, const char *why);
+    const char *(*doing)(void *context, int rank, char *text, size_t bytes);
+};
+
+struct ranks_outcome {
+    int exit_code;      /* 0, or that of the rank that failed first (below) */
+    int rank;           /* which, -1: none */
+    int stopped_by;     /* the signal that asked the launcher to stop, 0: none */
+    bool worth_another; /* a peer was lost or a rank was killed, and nobody asked to stop */
+};
+
+/* Runs the ranks to their end. A rank that was killed counts as a lost peer (4), by the kernel for
+ * want of memory as 5, by its own fault (SIGSEGV and the like) as a bug (7); by the signal passed
+ * on as 128 + signal. Ranks that end with 4 only tell of another's loss: where one failed otherwise
+ * before anyone was made to end, that one is named. Its obituary is logged. A failure to start ends
+ * those started. */
+enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out);
+
+/* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */
+struct ranks_cores {
+    int threads;
+    bool pinned;  /* ranks do not outnumber the cores, and no quota says otherwise */
+    bool crowded; /* ranks x threads exceed the cores: workers must not spin */
+};
+struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
+
+#endif
