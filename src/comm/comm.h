@@ -1,18 +1,22 @@
 /* The data plane: how bytes move between the ranks of a job.
  *
- * A communicator is a const table (struct comm_ops) behind the thin wrappers below. `self` is the one-rank communicator and the
- * template; `shm` serves ranks on one machine, as threads or processes; `mpi` and `ucx` serve hosts; `hosts` is shm inside a host and
- * one of them between. Which one is used never changes a bit of the result: sums follow the fixed tree over the group's members.
+ * A communicator is a const table (struct comm_ops) behind the thin wrappers below. `self` is the
+ * one-rank communicator and the template; `shm` serves ranks on one machine, as threads or
+ * processes; `mpi` and `ucx` serve hosts; `hosts` is shm inside a host and one of them between.
+ * Which one is used never changes a bit of the result: sums follow the fixed tree over the group's
+ * members.
  *
- * Memory that others read or write comes from comm_alloc: a heap that is symmetric, that is, every rank of the job asks for the same
- * sizes in the same order. Groups are declared likewise: every rank declares every group, in the same order, members or not.
+ * Memory that others read or write comes from comm_alloc: a heap that is symmetric, that is, every
+ * rank of the job asks for the same sizes in the same order. Groups are declared likewise: every
+ * rank declares every group, in the same order, members or not.
  *
- * Collectives are asynchronous: a call posts the operation and returns a request; comm_progress moves all posted ones on without
- * waiting (the executor calls it between pieces of work); comm_wait finishes one. Operations of a group complete in the order posted.
- * Each carries a fingerprint (sequence, kind, dtype, count): ranks that disagree all fail, naming both sides.
+ * Collectives are asynchronous: a call posts the operation and returns a request; comm_progress
+ * moves all posted ones on without waiting (the executor calls it between pieces of work);
+ * comm_wait finishes one. Operations of a group complete in the order posted. Each carries a
+ * fingerprint (sequence, kind, dtype, count): ranks that disagree all fail, naming both sides.
  *
- * A handle belongs to one thread. Waits yield some 50 times, then sleep; they end with STATUS_PEER soon after the link says that a
- * rank is lost, and tell the link whom they wait for. */
+ * A handle belongs to one thread. Waits yield some 50 times, then sleep; they end with STATUS_PEER
+ * soon after the link says that a rank is lost, and tell the link whom they wait for. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -21,49 +25,57 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "tensor/tensor.h"
 
-/* What a communicator needs of the control plane: an exchange of small texts to find one another, and news. */
+/* What a communicator needs of the control plane: an exchange of small texts to find one another,
+ * and news. */
 struct comm_link {
     void *context;
-    /* Blocking. Publishes a value under a key; waits for the value of a key (the caller frees it). Keys are of the job. */
+    /* Blocking. Publishes a value under a key; waits for the value of a key (the caller frees it).
+     * Keys are of the job. */
     enum status (*put)(void *context, const char *key, const void *value, size_t bytes);
     enum status (*get)(void *context, const char *key, void **value, size_t *bytes);
     /* Any time, cheap. A rank known to be lost, or -1. */
     int (*lost)(void *context);
-    /* In a wait that lasts, about ten times a second: for which rank, at what, since when (clock_ns). */
+    /* In a wait that lasts, about ten times a second: for which rank, at what, since when
+     * (clock_ns). */
     void (*waiting)(void *context, int rank, const char *what, int64_t since_ns);
 };
 
 struct comm_config {
     int rank, size;
     const struct comm_link *link; /* outlives the communicator; may be NULL for self */
-    size_t heap_bytes;            /* of comm_alloc, in all */
-    const char *host;             /* ranks with equal hosts share memory */
-    const char *interface;        /* network to bind to, NULL: any that fits */
+    int epoch;             /* tells communicators opened one after the other on one link apart */
+    size_t heap_bytes;     /* of comm_alloc in all, and of the channels this rank receives from */
+    const char *host;      /* ranks with equal hosts share memory */
+    const char *interface; /* network to bind to, NULL: any that fits */
 };
 
 struct comm;         /* one rank's handle */
 struct comm_group;   /* declared members; owned by the communicator */
 struct comm_request; /* a posted operation; owned by the communicator, gone after comm_wait */
 
-/* Collective over the job, blocking. By name ("self", "shm", "mpi", "ucx", "hosts"); the caller closes it. */
+/* Collective over the job, blocking. By name ("self", "shm", "mpi", "ucx", "hosts"); the caller
+ * closes it. */
 enum status comm_open(const char *name, const struct comm_config *config, struct comm **out);
-/* Local. All ranks of one process at once, for ranks as threads: fills out[size]; each thread then uses (and closes) its own. The first
- * failure of a rank can be told to the others with comm_abort. */
+/* Local. All ranks of one process at once, for ranks as threads: fills out[size]; each thread then
+ * uses (and closes) its own. The first failure of a rank can be told to the others with comm_abort.
+ */
 enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out);
 /* Local. Accepts NULL and clears the pointer. */
 void comm_close(struct comm **comm);
-/* Local. Makes every wait of every rank of this process end with STATUS_PEER, as if `rank` were lost. */
+/* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if
+ * `rank` were lost; says nothing, since whoever calls it has said why. */
 void comm_abort(struct comm *comm, int rank);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
 const char *comm_name(const struct comm *comm);
-/* Bytes this rank has sent to others (read from others, where memory is shared) since the start. */
+/* Bytes this rank has sent to others since the start: its even share of each operation, also where
+ * memory is shared and whoever has time does the work, so that the figure repeats. */
 uint64_t comm_sent_bytes(const struct comm *comm);
 
-/* Collective over the job (same calls in the same order on every rank), not blocking. Members in the order of the tree. */
+/* Collective over the job (same calls in the same order on every rank), not blocking. Members in
+ * the order of the tree. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
 /* The group of all ranks. */
 struct comm_group *comm_world(struct comm *comm);
@@ -71,51 +83,79 @@ int comm_group_count(const struct comm_group *group);
 /* This rank's place in the group, -1 when it is no member. */
 int comm_group_place(const struct comm_group *group);
 
-/* Collective over the job in the same way, not blocking. 64-byte aligned, zeroed; lives until the close. STATUS_MEMORY when the heap is
- * used up. */
+/* Collective over the job in the same way, not blocking. 64-byte aligned, zeroed; lives until the
+ * close. STATUS_MEMORY when the heap is used up. */
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out);
 
-/* Collective over the group, not blocking: all return at once with a request. Data must lie in comm_alloc memory, at the same place of
- * the heap on every member, and stay untouched until the request is done. Sums of floats follow the fixed tree over members: level by
- * level neighbours 2i and 2i+1 are added, an odd last one is carried up.
- *   all_reduce      every member ends with the sum
- *   reduce_scatter  member p ends with the sum of its slice (comm_slice); the rest of its data is undefined
- *   all_gather      member p gives its slice, every member ends with all slices
- *   broadcast       every member ends with the data of member `root` */
-enum status comm_all_reduce(struct comm_group *group, float *data, int64_t count, struct comm_request **out);
-enum status comm_reduce_scatter(struct comm_group *group, float *data, int64_t count, struct comm_request **out);
-enum status comm_all_gather(struct comm_group *group, float *data, int64_t count, struct comm_request **out);
-enum status comm_broadcast(struct comm_group *group, int root, void *data, size_t bytes, struct comm_request **out);
+/* Collective over the group, not blocking: all return at once with a request. Data must lie in
+ * comm_alloc memory, at the same place of the heap on every member, and stay untouched by the
+ * caller until the request is done; operations of one group on overlapping data may follow one
+ * another without a wait. Sums of floats follow the fixed tree over members: level by level
+ * neighbours 2i and 2i+1 are added, an odd last one is carried up. all_reduce      every member
+ * ends with the sum reduce_scatter  member p ends with the sum of its slice (comm_slice); the rest
+ * of its data is undefined all_gather      member p gives its slice, every member ends with all
+ * slices broadcast       every member ends with the data of member `root` */
+enum status comm_all_reduce(struct comm_group *group, float *data, int64_t count,
+                            struct comm_request **out);
+enum status comm_reduce_scatter(struct comm_group *group, float *data, int64_t count,
+                                struct comm_request **out);
+enum status comm_all_gather(struct comm_group *group, float *data, int64_t count,
+                            struct comm_request **out);
+enum status comm_broadcast(struct comm_group *group, int root, void *data, size_t bytes,
+                           struct comm_request **out);
 
-/* Local. The slice of member `place` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the last one shorter), spread evenly. */
+/* Local. The slice of member `place` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the
+ * last one shorter), spread evenly. */
 enum { COMM_SLICE_BLOCK = 1024 };
-void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin, int64_t *slice_count);
+void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin,
+                int64_t *slice_count);
 
-/* Local. Moves posted operations on as far as they go without waiting. */
+/* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after
+ * ranks disagreed, every call on the communicator fails alike. */
 enum status comm_progress(struct comm *comm);
 /* Local. Whether it is done (then the request is gone). */
 enum status comm_test(struct comm_request **request, bool *done);
 /* Blocking. Accepts a NULL request. */
 enum status comm_wait(struct comm_request **request);
 
-/* Collective over the group, blocking; for small things. exchange: every member gives `bytes` and gets those of all members, in member
- * order. agree: STATUS_OK on every member when all pass STATUS_OK, else on every member the first failing member's status. */
+/* Collective over the group, blocking; for small things. exchange: every member gives `bytes` and
+ * gets those of all members, in member order. agree: STATUS_OK on every member when all pass
+ * STATUS_OK, else on every member the first failing member's status. */
 enum status comm_barrier(struct comm_group *group);
 enum status comm_exchange(struct comm_group *group, const void *mine, size_t bytes, void *all);
 enum { COMM_EXCHANGE_BYTES = 4096 }; /* at most, of one member */
 enum status comm_agree(struct comm_group *group, enum status mine);
 
-/* Channels: messages of one size to one peer, in order, with buffers owned by the receiver and credits, so that a sender runs ahead by at
- * most `slots` messages. Both ends declare a channel with the same kind and sizes; only the order inside one channel matters. */
+/* Channels: messages of one size to one peer, in order, with buffers owned by the receiver and
+ * credits, so that a sender runs ahead by at most `slots` messages. Both ends declare a channel
+ * with the same kind and sizes; only the order inside one channel matters. */
 struct comm_channel;
 enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
                              struct comm_channel **out); /* collective over the job, not blocking */
-/* Not blocking: *sent is false when no credit is left. The data may be reused at once after a send. */
+/* Not blocking: *sent is false when no credit is left. The data may be reused at once after a send.
+ */
 enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent);
 enum status comm_channel_send(struct comm_channel *channel, const void *data); /* blocking */
-/* The oldest message, in the receiver's buffer until it is released. try: *data is NULL when none has come. */
+/* The oldest message, in the receiver's buffer until it is released. try: *data is NULL when none
+ * has come. */
 enum status comm_channel_try_receive(struct comm_channel *channel, void **data);
 enum status comm_channel_receive(struct comm_channel *channel, void **data); /* blocking */
 enum status comm_channel_release(struct comm_channel *channel);
+
+/* Local. Who watches, or disturbs: `before` is called at each post and makes it fail when it
+ * returns a failure, `after` when an operation is seen to be done. Either may be NULL. */
+struct comm_event {
+    const char *kind; /* "all_reduce", ... */
+    int group, members;
+    uint64_t sequence;
+    size_t bytes;
+    int64_t begin_ns, end_ns;
+};
+struct comm_hooks {
+    void *context;
+    enum status (*before)(void *context, const struct comm_event *event);
+    void (*after)(void *context, const struct comm_event *event);
+};
+void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks);
 
 #endif

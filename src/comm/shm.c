@@ -1,0 +1,227 @@
+/* Ranks on one machine, as threads or processes: opening, sleeping, channels.
+ *
+ * A rank sleeps on one word of its own area, whatever it waits for. It sets the word, looks once
+ * more at all it waits for, and sleeps while the word is set; whoever changes something looks at
+ * the word after the change. All of these are sequentially consistent, so one of the two sees the
+ * other. A peer that does not sleep costs the other side one read. */
+#include "comm/shm.h"
+
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "comm/ring.h"
+
+enum { SPINS = 1000 };
+
+/* --- areas --------------------------------------------------------------------------------- */
+
+enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out) {
+    char text[TEXT_BYTES];
+    size_t area_bytes;
+    if (__builtin_add_overflow(sizeof(struct shm_area), heap_bytes, &area_bytes) ||
+        area_bytes > PTRDIFF_MAX)
+        return fail(STATUS_MEMORY, "out of memory: a shared heap of %s is too large",
+                    text_size((int64_t)(heap_bytes / 2), text));
+    size_t bytes = sizeof(struct shm_team) + (size_t)size * sizeof(struct shm_area *);
+    struct shm_team *team = mem_new(bytes);
+    atomic_init(&team->users, size);
+    atomic_init(&team->aborted, -1);
+    team->size = size;
+    team->area_bytes = area_bytes;
+    *out = team;
+    return STATUS_OK;
+}
+
+void shm_team_leave(struct shm_team *team) {
+    if (atomic_fetch_sub(&team->users, 1) > 1) return;
+    for (int rank = 0; rank < team->size; rank++)
+        if (team->area[rank]) munmap(team->area[rank], team->area_bytes);
+    free(team);
+}
+
+struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes) {
+    struct shm *shm = MEM_NEW(struct shm);
+    shm->comm.ops = &comm_shm;
+    shm->comm.heap = team->area[rank]->heap;
+    shm->comm.heap_bytes = heap_bytes;
+    shm->comm.spins = team->size <= machine_cores("").usable ? SPINS : 0;
+    shm->team = team;
+    return &shm->comm;
+}
+
+static enum status shm_open_processes(const struct comm_config *config, struct comm **out) {
+    struct shm_team *team;
+    TRY(shm_team_new(config->size, config->heap_bytes, &team));
+    atomic_store(&team->users, 1);
+    enum status status = shm_join(config, team);
+    if (status == STATUS_OK)
+        *out = shm_handle_new(team, config->rank, config->heap_bytes);
+    else
+        shm_team_leave(team);
+    return status;
+}
+
+static void shm_close(struct comm *comm) {
+    shm_team_leave(shm_of(comm)->team);
+    free(comm);
+}
+
+/* --- ranks as threads ---------------------------------------------------------------------- */
+
+/* Not reserved: an area is mostly holes. Huge pages where the system grants them. */
+static enum status map_plain_areas(struct shm_team *team) {
+    char text[TEXT_BYTES];
+    for (int rank = 0; rank < team->size; rank++) {
+        struct shm_area *area = mmap(NULL, team->area_bytes, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (area == MAP_FAILED)
+            return fail(STATUS_MEMORY,
+                        "out of memory: %s for the shared heap of rank %d were refused by the "
+                        "system",
+                        text_size((int64_t)team->area_bytes, text), rank);
+        team->area[rank] = area;
+    }
+    return STATUS_OK;
+}
+
+static enum status open_handles(struct shm_team *team, size_t heap_bytes, struct comm **handle) {
+    enum status status = STATUS_OK;
+    for (int rank = 0; rank < team->size; rank++) {
+        struct comm_config config = {.rank = rank, .size = team->size, .heap_bytes = heap_bytes};
+        handle[rank] = shm_handle_new(team, rank, heap_bytes);
+        if (status == STATUS_OK) status = comm_begin(handle[rank], &config);
+    }
+    return status;
+}
+
+enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out) {
+    struct shm_team *team;
+    CHECK(size >= 1, "%d ranks", size);
+    heap_bytes = comm_heap_bytes(heap_bytes);
+    TRY(shm_team_new(size, heap_bytes, &team));
+    enum status status = map_plain_areas(team);
+    if (status != STATUS_OK) {
+        atomic_store(&team->users, 1);
+        shm_team_leave(team);
+        return status;
+    }
+    struct comm **handle = MEM_ARRAY(struct comm *, size);
+    status = open_handles(team, heap_bytes, handle);
+    for (int rank = 0; rank < size && status != STATUS_OK; rank++) comm_close(&handle[rank]);
+    if (status == STATUS_OK) memcpy(out, handle, (size_t)size * sizeof(struct comm *));
+    free(handle);
+    return status;
+}
+
+/* --- sleeping ------------------------------------------------------------------------------ */
+
+/* Not FUTEX_PRIVATE: sleeper and waker may be processes. */
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                  const struct timespec *limit) {
+    syscall(SYS_futex, word, operation, value, limit, NULL, 0);
+}
+
+void shm_wake(struct shm_team *team, int rank) {
+    _Atomic uint32_t *asleep = &team->area[rank]->asleep;
+    if (atomic_load(asleep) && atomic_exchange(asleep, 0)) futex(asleep, FUTEX_WAKE, 1, NULL);
+}
+
+static void shm_arm(struct comm *comm, bool on) {
+    atomic_store(&shm_of(comm)->team->area[comm->rank]->asleep, on);
+}
+
+static void shm_rest(struct comm *comm, int64_t limit_ns) {
+    struct timespec limit = {limit_ns / 1000000000, limit_ns % 1000000000};
+    futex(&shm_of(comm)->team->area[comm->rank]->asleep, FUTEX_WAIT, 1, &limit);
+    shm_arm(comm, false);
+}
+
+/* Ranks of other processes hear of a loss through their own link; waking them does no harm. */
+static void shm_abort(struct comm *comm, int rank) {
+    struct shm_team *team = shm_of(comm)->team;
+    int none = -1;
+    atomic_compare_exchange_strong(&team->aborted, &none, rank);
+    for (int i = 0; i < team->size; i++) shm_wake(team, i);
+}
+
+static int shm_aborted(const struct comm *comm) {
+    return atomic_load(&shm_of(comm)->team->aborted);
+}
+
+/* --- channels ------------------------------------------------------------------------------ */
+
+static struct ring *ring_of(const struct comm_channel *channel) {
+    return channel->state;
+}
+
+/* Each end writes down what it declared, for the other to compare. */
+static enum status shm_channel_new(struct comm_channel *channel) {
+    struct comm *comm = channel->comm;
+    channel->state = shm_of(comm)->team->area[channel->to]->heap + channel->offset;
+    if (comm->rank == channel->from) atomic_store(&ring_of(channel)->hash[0], channel->hash);
+    if (comm->rank == channel->to) atomic_store(&ring_of(channel)->hash[1], channel->hash);
+    return STATUS_OK;
+}
+
+static enum status check_ends(struct comm_channel *channel) {
+    bool sender = channel->comm->rank == channel->from;
+    uint32_t other = atomic_load(&ring_of(channel)->hash[sender]);
+    if (other && other != channel->hash)
+        return channel->comm->failed =
+                   fail(STATUS_BUG,
+                        "ranks %d and %d declare channel %d differently\n"
+                        "rank %d: from %d to %d, %d slots of %zu bytes",
+                        channel->from, channel->to, channel->kind, channel->comm->rank,
+                        channel->from, channel->to, channel->slots, channel->bytes);
+    channel->agreed = other != 0;
+    return STATUS_OK;
+}
+
+static enum status shm_try_send(struct comm_channel *channel, const void *data, bool *sent) {
+    if (!channel->agreed) TRY(check_ends(channel));
+    void *slot = ring_reserve(ring_of(channel), channel->bytes, channel->slots);
+    if (slot) {
+        memcpy(slot, data, channel->bytes);
+        ring_publish(ring_of(channel));
+        shm_wake(shm_of(channel->comm)->team, channel->to);
+    }
+    *sent = slot != NULL;
+    return STATUS_OK;
+}
+
+static enum status shm_try_receive(struct comm_channel *channel, void **data) {
+    if (!channel->agreed) TRY(check_ends(channel));
+    *data = ring_oldest(ring_of(channel), channel->bytes, channel->slots);
+    return STATUS_OK;
+}
+
+static enum status shm_release(struct comm_channel *channel) {
+    ring_release(ring_of(channel));
+    shm_wake(shm_of(channel->comm)->team, channel->from);
+    return STATUS_OK;
+}
+
+const struct comm_ops comm_shm = {
+    .name = "shm",
+    .open = shm_open_processes,
+    .close = shm_close,
+    .group_new = shm_group_new,
+    .channel_new = shm_channel_new,
+    .post = shm_group_post,
+    .progress = shm_group_progress,
+    .awaits = shm_group_awaits,
+    .arm = shm_arm,
+    .rest = shm_rest,
+    .abort = shm_abort,
+    .aborted = shm_aborted,
+    .try_send = shm_try_send,
+    .try_receive = shm_try_receive,
+    .release = shm_release,
+};

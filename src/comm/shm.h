@@ -1,0 +1,81 @@
+/* Ranks on one machine: how the memory they share is laid out. Private to comm/shm*.c.
+ *
+ * Every rank has one area: a memfd that its peers map, or, for ranks as threads, plain memory. All
+ * areas have the same layout, so an address in a peer's heap is its heap plus one's own offset. The
+ * area is sparse: what is not touched costs nothing. */
+#ifndef COMM_SHM_H
+#define COMM_SHM_H
+
+#include "comm/table.h"
+
+enum { SHM_GROUPS = 4096, SHM_IN_FLIGHT = 32, SHM_LINE = 64, SHM_PAGE = 4096 };
+
+/* What a member says an operation is; all must say the same. */
+struct shm_print {
+    uint64_t sequence, offset;
+    int64_t count;
+    uint32_t group_hash;
+    uint16_t kind, root;
+};
+
+/* Who does an operation's chunks: whoever claims them first. Both words hold the low half of the
+ * operation's sequence above a count of chunks, so an entry is as good as zero when its turn
+ * comes. */
+struct shm_work {
+    _Alignas(SHM_LINE) _Atomic uint64_t claimed;
+    _Atomic uint64_t finished;
+};
+
+/* One member's part of a group. */
+struct shm_block {
+    _Alignas(SHM_LINE) _Atomic uint64_t posted;  /* sequence of the last operation shown */
+    _Alignas(SHM_LINE) _Atomic uint64_t retired; /* of the last one this member has seen done */
+    _Atomic uint64_t working;                    /* of the one it holds a chunk of, 0: none */
+    _Alignas(SHM_LINE) struct shm_print print[SHM_IN_FLIGHT];
+    struct shm_work work[SHM_IN_FLIGHT]; /* member 0's are the ones used */
+    _Alignas(SHM_PAGE) char exchange[2][COMM_EXCHANGE_BYTES];
+};
+
+struct shm_area {
+    _Alignas(SHM_LINE) _Atomic uint32_t asleep; /* the futex of a rank */
+    _Alignas(SHM_PAGE) struct shm_block block[SHM_GROUPS];
+    char heap[];
+};
+
+/* The areas as one process sees them; shared by the handles of all ranks of the process. */
+struct shm_team {
+    _Atomic int users, aborted;
+    int size;
+    size_t area_bytes;
+    struct shm_area *area[];
+};
+
+struct shm {
+    struct comm comm;
+    struct shm_team *team;
+};
+
+static inline struct shm *shm_of(const struct comm *comm) {
+    return (struct shm *)comm;
+}
+
+/* Local. A team without areas; its areas are unmapped with its last user. STATUS_MEMORY when such
+ * an area cannot be. */
+enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out);
+void shm_team_leave(struct shm_team *team);
+/* Local. One rank's handle on a team. */
+struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes);
+
+/* Collective over the job, blocking: makes this rank's area and maps those of its peers. */
+enum status shm_join(const struct comm_config *config, struct shm_team *team);
+
+/* Local. Wakes a rank if it sleeps; to be called after the change it may wait for. */
+void shm_wake(struct shm_team *team, int rank);
+
+/* The collectives, in shm_group.c. */
+enum status shm_group_new(struct comm_group *group);
+enum status shm_group_post(struct comm_group *group);
+enum status shm_group_progress(struct comm_group *group);
+int shm_group_awaits(const struct comm_request *request);
+
+#endif

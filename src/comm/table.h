@@ -1,0 +1,142 @@
+/* What a communicator fills in, and the objects that comm.c keeps for all of them. Private to comm.
+ *
+ * comm.c owns groups, requests, the bookkeeping of the heap, order, checks and waits; a table moves
+ * bytes. To add one: a file NAME.c that exports the table comm_NAME, and a row in comm.def. self.c
+ * is the template. */
+#ifndef COMM_TABLE_H
+#define COMM_TABLE_H
+
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "comm/comm.h"
+
+enum comm_kind {
+#define KIND(NAME, name, dtype) COMM_##NAME,
+#include "comm/kind.def"
+#undef KIND
+    COMM_KIND_COUNT
+};
+
+struct comm {
+    const struct comm_ops *ops;
+    int rank, size;
+    const struct comm_link *link; /* NULL: none */
+    char *heap;                   /* set by the table's open */
+    size_t heap_bytes;
+    enum status failed; /* sticky: what every later call returns, without saying it again */
+    int spins;          /* turns of a wait before it yields; the table's open knows the cores */
+    struct arena arena; /* lives until the close; the table may use it too */
+    /* The rest is comm.c's. */
+    size_t heap_used;     /* from the bottom: comm_alloc, alike on all ranks */
+    size_t *channel_used; /* from the top, for each rank: the buffers it receives in */
+    struct comm_group **group;
+    size_t group_count, group_capacity;
+    struct comm_group **active; /* those with requests on their way */
+    size_t active_count, active_capacity;
+    struct comm_channel *channels;
+    struct comm_request *spare; /* a list of unused requests */
+    struct comm_hooks hooks;
+    uint64_t sent_bytes;
+};
+
+struct comm_group {
+    struct comm *comm;
+    int index, count, place;
+    int *rank;         /* of each member, in the order of the tree */
+    uint32_t hash;     /* of the members: ranks must not differ in what group 7 is */
+    uint64_t sequence; /* of the last operation posted */
+    uint64_t exchanges;
+    struct comm_request *first, *last; /* on their way, in order */
+    void *state;                       /* the table's */
+};
+
+struct comm_request {
+    struct comm_group *group;
+    struct comm_request *next;
+    enum comm_kind kind;
+    int root;
+    uint64_t sequence; /* in its group, from 1 */
+    char *data;
+    size_t offset; /* of data in the heap */
+    int64_t count;
+    const void *give; /* exchange */
+    void *take;
+    uint64_t turn; /* exchange: how many came before it */
+    int64_t begin_ns;
+    bool done;
+    /* The table's. */
+    int arrived;  /* members known to have posted it */
+    bool checked; /* all members mean the same */
+    bool worked;  /* nothing is left for this rank to do */
+};
+
+struct comm_channel {
+    struct comm *comm;
+    struct comm_channel *next;
+    int from, to, kind, slots;
+    size_t bytes, offset; /* of one message; of the buffers in the receiver's heap */
+    size_t room;          /* of the buffers, rounded up */
+    uint32_t hash;        /* of all that both ends must agree on */
+    bool agreed;
+    void *state; /* the table's */
+};
+
+struct comm_ops {
+    const char *name;
+    /* Collective over the job, blocking. Sets ops, heap, heap_bytes and spins; comm.c the rest. */
+    enum status (*open)(const struct comm_config *config, struct comm **out);
+    void (*close)(struct comm *comm); /* frees it */
+
+    /* What the table keeps of a group and of a channel (state); given back by close. */
+    enum status (*group_new)(struct comm_group *group);
+    enum status (*channel_new)(struct comm_channel *channel);
+
+    /* Shows the last requests to the others; does none of their work. */
+    enum status (*post)(struct comm_group *group);
+    /* Moves the group's requests on, without waiting; sets `done` in order. */
+    enum status (*progress)(struct comm_group *group);
+    /* The rank that a request not done waits for, -1: unknown. */
+    int (*awaits)(const struct comm_request *request);
+
+    /* A sleep that misses nothing: arm(true), look once more, rest() or arm(false). rest ends early
+     * when a peer did something, and disarms. */
+    void (*arm)(struct comm *comm, bool on);
+    void (*rest)(struct comm *comm, int64_t limit_ns);
+    /* Any thread. aborted: what abort was told, or -1. */
+    void (*abort)(struct comm *comm, int rank);
+    int (*aborted)(const struct comm *comm);
+
+    enum status (*try_send)(struct comm_channel *channel, const void *data, bool *sent);
+    enum status (*try_receive)(struct comm_channel *channel, void **data);
+    enum status (*release)(struct comm_channel *channel);
+};
+
+#define COMMUNICATOR(name) extern const struct comm_ops comm_##name;
+#include "comm/comm.def"
+#undef COMMUNICATOR
+
+/* Local. Makes what comm.c keeps of a communicator a table just opened, the group of all ranks
+ * included. */
+enum status comm_begin(struct comm *comm, const struct comm_config *config);
+/* Local. The heap of a rank that was asked for `wanted` bytes. */
+size_t comm_heap_bytes(size_t wanted);
+
+/* Local. Name of a kind; "all_reduce of 1000 f32 (operation 5 of group 0)" into `text`. */
+enum { COMM_TEXT_BYTES = 128 };
+const char *comm_kind_name(enum comm_kind kind);
+const char *comm_request_text(const struct comm_request *request, char text[COMM_TEXT_BYTES]);
+
+/* Local. Tells whoever watches that an operation is done. */
+void comm_finished(struct comm_request *request);
+
+/* Blocking. Lets all posted operations progress until `ready` says so; for a wait that lasts,
+ * `whom` gives the rank waited for and writes at what. STATUS_PEER once a rank is lost. */
+struct comm_subject {
+    void *object;
+    enum status (*ready)(void *object, bool *out);
+    int (*whom)(void *object, char text[COMM_TEXT_BYTES]);
+};
+enum status comm_await(struct comm *comm, const struct comm_subject *subject);
+
+#endif

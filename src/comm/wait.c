@@ -1,0 +1,140 @@
+/* Progress and waits, for all communicators alike.
+ *
+ * A wait first turns a little without giving up the core (where every rank has one), then yields
+ * some 50 times, then sleeps in pieces of a tenth of a second. After each piece it looks whether a
+ * rank was lost and tells the link whom it waits for: no wait lasts for ever without a sentence. In
+ * all of them every posted operation goes on, so two ranks that wait for different things cannot
+ * block one another. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/table.h"
+
+enum { YIELDS = 50, NAP_NS = 100 * 1000 * 1000 };
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* Takes what is done off the front of the group's queue. */
+static void retire(struct comm_group *group) {
+    while (group->first && group->first->done) {
+        struct comm_request *request = group->first;
+        group->first = request->next;
+        if (!group->first) group->last = NULL;
+        comm_finished(request);
+    }
+}
+
+static enum status look_for_abort(struct comm *comm) {
+    return comm->ops->aborted(comm) < 0 ? STATUS_OK : STATUS_PEER;
+}
+
+enum status comm_progress(struct comm *comm) {
+    TRY(comm->failed);
+    size_t kept = 0;
+    for (size_t i = 0; i < comm->active_count; i++) {
+        struct comm_group *group = comm->active[i];
+        if (comm->failed == STATUS_OK) comm->failed = comm->ops->progress(group);
+        retire(group);
+        if (group->first) comm->active[kept++] = group;
+    }
+    comm->active_count = kept;
+    if (comm->failed == STATUS_OK) comm->failed = look_for_abort(comm);
+    return comm->failed;
+}
+
+/* What the link knows, and what it should know. */
+static enum status look_around(struct comm *comm, const struct comm_subject *subject,
+                               int64_t since_ns) {
+    char what[COMM_TEXT_BYTES] = "";
+    if (!comm->link) return STATUS_OK;
+    int lost = comm->link->lost ? comm->link->lost(comm->link->context) : -1;
+    int whom = subject->whom(subject->object, what);
+    if (lost >= 0)
+        return comm->failed =
+                   fail(STATUS_PEER, "rank %d: rank %d is lost, seen while waiting at %s",
+                        comm->rank, lost, what);
+    if (comm->link->waiting) comm->link->waiting(comm->link->context, whom, what, since_ns);
+    return STATUS_OK;
+}
+
+/* Armed first and asked once more after, so that no news falls between the question and the sleep.
+ */
+static enum status nap(struct comm *comm, const struct comm_subject *subject, bool *ready) {
+    comm->ops->arm(comm, true);
+    enum status status = comm_progress(comm);
+    if (status == STATUS_OK) status = subject->ready(subject->object, ready);
+    if (status != STATUS_OK || *ready)
+        comm->ops->arm(comm, false);
+    else
+        comm->ops->rest(comm, NAP_NS);
+    return status;
+}
+
+enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
+    int64_t since_ns = 0;
+    bool ready = false;
+    for (int turn = 0;; turn++) {
+        TRY(comm_progress(comm));
+        TRY(subject->ready(subject->object, &ready));
+        if (ready) return STATUS_OK;
+        if (turn < comm->spins) {
+            relax();
+        } else if (turn < comm->spins + YIELDS) {
+            sched_yield();
+        } else {
+            if (!since_ns) since_ns = clock_ns();
+            TRY(nap(comm, subject, &ready));
+            if (ready) return STATUS_OK;
+            TRY(look_around(comm, subject, since_ns));
+        }
+    }
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static enum status request_ready(void *object, bool *out) {
+    *out = ((const struct comm_request *)object)->done;
+    return STATUS_OK;
+}
+
+static int request_whom(void *object, char text[COMM_TEXT_BYTES]) {
+    const struct comm_request *request = object;
+    comm_request_text(request, text);
+    return request->group->comm->ops->awaits(request);
+}
+
+static void give_back(struct comm_request **request) {
+    struct comm *comm = (*request)->group->comm;
+    (*request)->next = comm->spare;
+    comm->spare = *request;
+    *request = NULL;
+}
+
+enum status comm_test(struct comm_request **request, bool *done) {
+    struct comm_request *asked = *request;
+    if (asked && !asked->done) TRY(comm_progress(asked->group->comm));
+    *done = !asked || asked->done;
+    if (asked && asked->done) give_back(request);
+    return STATUS_OK;
+}
+
+enum status comm_wait(struct comm_request **request) {
+    struct comm_request *asked = *request;
+    if (!asked) return STATUS_OK;
+    struct comm_subject subject = {asked, request_ready, request_whom};
+    if (!asked->done) {
+        enum status status = comm_await(asked->group->comm, &subject);
+        if (status != STATUS_OK) *request = NULL; /* its memory lives until the close */
+        TRY(status);
+    }
+    give_back(request);
+    return STATUS_OK;
+}
