@@ -60,7 +60,7 @@ STD_FLAGS := -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -Wall -Wextra -Werror -Wno-p
 SAN_FLAGS := $(if $(SAN),-DSTRETTO_SANITIZE -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ALL_CFLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) $(CFLAGS) $(SAN_FLAGS)
 ALL_LDFLAGS = -fopenmp $(LDFLAGS) $(SAN_FLAGS)
-LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lpthread -lm
+LIBS = $(CONFIG_LIBS) -lz -ljansson -lyaml -lisal -lzmq -lpthread -lm
 
 # Objects depend on flags, libraries on sources: files that are rewritten only when what they say changes.
 $(B)/flags: CONTENT = $(CC) $(shell $(CC) --version | head -n 1) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS)

@@ -1,0 +1,69 @@
+/* Inside a client. Private to src/control.
+ *
+ * The client's thread owns the socket. Other threads hand it requests through a list under the lock
+ * and sleep on the condition until theirs is done; the descriptor `wake` gets the thread out of its
+ * poll. What a rank is doing has a lock of its own, held for a copy of 96 bytes. */
+#ifndef CONTROL_CLIENT_H
+#define CONTROL_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "control/agree.h"
+#include "control/control.h"
+#include "control/message.h"
+#include "control/socket.h"
+
+struct control_request {
+    struct control_request *next;
+    struct control_message message;
+    bool sent, done;
+    enum status status;
+    char text[CONTROL_WHY_BYTES]; /* when refused */
+    void *value;                  /* malloced; the asker's when done */
+    size_t bytes;
+};
+
+enum control_phase { CONTROL_JOINING, CONTROL_MEMBER, CONTROL_OUT };
+
+struct control {
+    int rank, world;
+    uint32_t epoch;
+    char address[CONTROL_ADDRESS_BYTES];
+    void *zmq, *dealer, *monitor;
+    int wake;
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* of all up to `doing` */
+    pthread_cond_t news;
+    enum control_phase phase;
+    enum status status;            /* when out: why join failed */
+    char why[CONTROL_WHY_BYTES];   /* the same for people; or who is lost */
+    struct control_request *first; /* open requests */
+    uint64_t next_id;
+    bool stop, greeted, same_bits; /* greeted: connected, HELLO said */
+    int connects, handshakes_failed;
+    int64_t silent_limit_ns;
+    int64_t wait_since_ns; /* the wait last spoken of, and when to speak again */
+    double wait_next_s;
+    _Atomic int lost;
+
+    atomic_flag doing_lock;
+    int64_t doing_step, doing_since_ns;
+    char doing[CONTROL_DOING_BYTES];
+
+    /* The thread's own. */
+    struct control_message in, hello;
+    bool hello_due, hello_sent;
+    int64_t heard_ns, beat_ns;
+    struct control_watch watch;
+};
+
+/* Blocking, until done, lost, or `limit_s` passed (0: no limit). `what` names the wait in the
+ * sentence said after ten seconds. The request's message is set up by the caller and freed here. */
+enum status control_ask(struct control *control, struct control_request *request, double limit_s,
+                        const char *what);
+void control_lose(struct control *control, int rank, const char *why);
+void *control_client_run(void *argument);
+
+#endif

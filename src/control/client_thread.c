@@ -1,0 +1,242 @@
+/* The thread of a client: says HELLO when connected, beats twice a second, sends what others ask
+ * for and hands out the answers, and notices when the server is gone (its socket closed, or
+ * silence). */
+#include "control/client.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+/* A BYE goes on: a rank that leaves because another is lost is not lost itself. */
+static void end_requests(struct control *control, int lost) {
+    for (struct control_request *one = control->first; one; one = one->next) {
+        if (one->done || (one->message.type == CONTROL_BYE && lost != CONTROL_SERVER)) continue;
+        one->done = true;
+        one->status = STATUS_PEER;
+        snprintf(one->text, sizeof one->text, "%s", control->why);
+    }
+}
+
+/* Of the news that come, the first is the cause; the rest follow from it. */
+void control_lose(struct control *control, int rank, const char *why) {
+    pthread_mutex_lock(&control->lock);
+    if (atomic_load(&control->lost) == CONTROL_NOBODY) {
+        if (control->phase == CONTROL_JOINING) control->status = STATUS_PEER;
+        if (control->phase != CONTROL_OUT) snprintf(control->why, sizeof control->why, "%s", why);
+        atomic_store(&control->lost, rank);
+    }
+    control->phase = CONTROL_OUT;
+    end_requests(control, rank);
+    pthread_cond_broadcast(&control->news);
+    pthread_mutex_unlock(&control->lock);
+}
+
+/* --- what the server says --- */
+
+static void take_welcome(struct control *control) {
+    struct control_unpack from = control_unpack(&control->in);
+    bool same = control_unpack_u32(&from) != 0;
+    int64_t silent = control_unpack_i64(&from);
+    const char *soft = control_unpack_text(&from, CONTROL_WHY_BYTES);
+    if (!control_unpack_done(&from)) return;
+    if (!same && control->rank == 0)
+        log_note("the ranks differ in %s: results are right, but not equal to the last bit", soft);
+    pthread_mutex_lock(&control->lock);
+    if (control->phase == CONTROL_JOINING) control->phase = CONTROL_MEMBER;
+    control->same_bits = same;
+    if (silent > 0) control->silent_limit_ns = silent;
+    pthread_cond_broadcast(&control->news);
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void take_refuse(struct control *control) {
+    struct control_unpack from = control_unpack(&control->in);
+    uint32_t status = control_unpack_u32(&from);
+    const char *why = control_unpack_text(&from, CONTROL_WHY_BYTES);
+    if (!control_unpack_done(&from)) return;
+    pthread_mutex_lock(&control->lock);
+    if (control->phase == CONTROL_JOINING) {
+        control->phase = CONTROL_OUT;
+        control->status = status == STATUS_PEER ? STATUS_PEER : STATUS_USAGE;
+        snprintf(control->why, sizeof control->why, "%s", why);
+    }
+    pthread_cond_broadcast(&control->news);
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void take_loss(struct control *control) {
+    struct control_unpack from = control_unpack(&control->in);
+    uint32_t rank = control_unpack_u32(&from);
+    const char *why = control_unpack_text(&from, CONTROL_WHY_BYTES);
+    if (control_unpack_done(&from) && rank < (uint32_t)control->world)
+        control_lose(control, (int)rank, why);
+}
+
+static void finish(struct control_request *one, struct control_unpack *from) {
+    size_t bytes;
+    uint32_t status = control_unpack_u32(from);
+    const char *text = control_unpack_text(from, CONTROL_WHY_BYTES);
+    const void *value = control_unpack_bytes(from, CONTROL_VALUE_BYTES, &bytes);
+    one->done = true;
+    one->status = control_unpack_done(from) && status == STATUS_OK ? STATUS_OK : STATUS_USAGE;
+    snprintf(one->text, sizeof one->text, "%s", text);
+    one->value = mem_new(bytes + 1);
+    one->bytes = bytes;
+    if (bytes) memcpy(one->value, value, bytes);
+}
+
+static void take_reply(struct control *control) {
+    struct control_unpack from = control_unpack(&control->in);
+    pthread_mutex_lock(&control->lock);
+    for (struct control_request *one = control->first; one; one = one->next) {
+        if (one->message.id != control->in.id || one->done) continue;
+        finish(one, &from);
+        break;
+    }
+    pthread_cond_broadcast(&control->news);
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void take_message(struct control *control) {
+    if (control->in.epoch != control->epoch && control->in.type != CONTROL_REFUSE) return;
+    switch (control->in.type) {
+    case CONTROL_WELCOME: take_welcome(control); break;
+    case CONTROL_REFUSE: take_refuse(control); break;
+    case CONTROL_LOSS: take_loss(control); break;
+    case CONTROL_REPLY: take_reply(control); break;
+    default: break; /* ALIVE: that it came is all it says */
+    }
+}
+
+static void take_messages(struct control *control, int64_t now) {
+    enum control_received got;
+    while ((got = control_message_receive(control->dealer, false, &control->in)) !=
+           CONTROL_NOTHING) {
+        control->heard_ns = now;
+        if (got == CONTROL_RECEIVED) take_message(control);
+    }
+}
+
+/* --- the connection --- */
+
+static void note_connection(struct control *control, int event) {
+    pthread_mutex_lock(&control->lock);
+    if (event == ZMQ_EVENT_CONNECTED)
+        control->connects++;
+    else
+        control->handshakes_failed++;
+    bool say = event != ZMQ_EVENT_CONNECTED && control->handshakes_failed == 3 && !control->greeted;
+    pthread_mutex_unlock(&control->lock);
+    if (say)
+        log_warning("rank %d: %s answers, but not with this job's key; trying on", control->rank,
+                    control->address);
+}
+
+static void take_events(struct control *control, int64_t now) {
+    int event, value;
+    while (control_socket_event(control->monitor, &event, &value)) {
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+            control->hello_due = !control->hello_sent;
+        } else if (event != ZMQ_EVENT_DISCONNECTED) {
+            note_connection(control, event);
+        } else if (control->hello_sent) {
+            take_messages(control, now); /* what it said before it went */
+            char why[CONTROL_WHY_BYTES];
+            snprintf(why, sizeof why,
+                     "the control server at %.200s is gone: its connection closed\n"
+                     "  it lives in the launcher, or in rank 0: look there for the cause",
+                     control->address);
+            control_lose(control, CONTROL_SERVER, why);
+        }
+    }
+}
+
+static void say_hello(struct control *control, int64_t now) {
+    if (!control->hello_due || control_message_send(control->dealer, NULL, &control->hello) != 0)
+        return;
+    control->hello_due = false;
+    control->hello_sent = true;
+    control->heard_ns = control->beat_ns = now;
+    pthread_mutex_lock(&control->lock);
+    control->greeted = true;
+    pthread_mutex_unlock(&control->lock);
+}
+
+static void beat(struct control *control, int64_t now) {
+    if (!control->hello_sent || now < control->beat_ns) return;
+    struct control_message *out = &control->hello; /* said already: its buffer serves again */
+    char doing[CONTROL_DOING_BYTES];
+    while (atomic_flag_test_and_set_explicit(&control->doing_lock, memory_order_acquire))
+        sched_yield();
+    int64_t step = control->doing_step, since = control->doing_since_ns;
+    memcpy(doing, control->doing, sizeof doing);
+    atomic_flag_clear_explicit(&control->doing_lock, memory_order_release);
+    out->type = CONTROL_BEAT;
+    out->bytes = 0;
+    control_pack_i64(out, step);
+    control_pack_i64(out, clock_ns() - since);
+    control_pack_text(out, doing, sizeof doing);
+    control_message_send(control->dealer, NULL, out);
+    control->beat_ns = now + CONTROL_BEAT_MS * 1000000LL;
+}
+
+static void watch_server(struct control *control, int64_t now) {
+    pthread_mutex_lock(&control->lock);
+    int64_t limit = control->silent_limit_ns;
+    pthread_mutex_unlock(&control->lock);
+    if (!control->hello_sent || now - control->heard_ns < limit) return;
+    char why[CONTROL_WHY_BYTES];
+    snprintf(why, sizeof why, "the control server at %.200s is silent for %.0f s", control->address,
+             (double)(now - control->heard_ns) * 1e-9);
+    control_lose(control, CONTROL_SERVER, why);
+    control->heard_ns = now;
+}
+
+static void send_requests(struct control *control) {
+    pthread_mutex_lock(&control->lock);
+    for (struct control_request *one = control->first; one; one = one->next) {
+        if (one->sent || one->done) continue;
+        if (control_message_send(control->dealer, NULL, &one->message) != 0) break;
+        one->sent = true;
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+static bool stopped(struct control *control) {
+    pthread_mutex_lock(&control->lock);
+    bool stop = control->stop;
+    pthread_mutex_unlock(&control->lock);
+    return stop;
+}
+
+void *control_client_run(void *argument) {
+    struct control *control = argument;
+    while (!stopped(control)) {
+        zmq_pollitem_t items[] = {
+            {.socket = control->dealer, .events = ZMQ_POLLIN},
+            {.socket = control->monitor, .events = ZMQ_POLLIN},
+            {.fd = control->wake, .events = ZMQ_POLLIN},
+        };
+        uint64_t count;
+        zmq_poll(items, 3, control->hello_due ? 5 : CONTROL_BEAT_MS / 5);
+        if (items[2].revents && read(control->wake, &count, sizeof count) < 0 && errno != EAGAIN)
+            log_warning("rank %d: the control thread cannot be woken: %s", control->rank,
+                        strerror(errno));
+        int64_t now = control_watch_ns(&control->watch);
+        take_messages(control, now);
+        take_events(control, now);
+        say_hello(control, now);
+        beat(control, now);
+        send_requests(control);
+        watch_server(control, now);
+    }
+    return NULL;
+}

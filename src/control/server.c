@@ -1,0 +1,234 @@
+/* The server's thread: one loop over the ranks' socket, the key checks, the events of connections
+ * and a descriptor by which other threads wake it. It never waits for a rank: what cannot be sent
+ * at once is a loss. What messages mean is in server_message.c. */
+#include "control/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { TICK_MS = 50, BATCH = 256 };
+static const int64_t strangers_every_ns = 10000000000;
+
+static const int watched = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
+/* Somebody without the secret, or something that is no rank at all. One line now and then. */
+static void count_stranger(struct control_server *server) {
+    server->strangers++;
+    if (server->strangers_said_ns &&
+        server->now_ns - server->strangers_said_ns < strangers_every_ns)
+        return;
+    log_note("%s: turned away %ld connection%s without the job's key", server->address,
+             server->strangers, server->strangers == 1 ? "" : "s");
+    server->strangers_said_ns = server->now_ns;
+    server->strangers = 0;
+}
+
+void control_server_events(struct control_server *server) {
+    int event, value;
+    while (control_socket_event(server->monitor, &event, &value)) {
+        if (event == ZMQ_EVENT_DISCONNECTED)
+            control_server_closed(server, value);
+        else
+            count_stranger(server);
+    }
+}
+
+/* What other threads told us: oldest first. */
+static void take_ended(struct control_server *server) {
+    uint64_t count;
+    ssize_t got = read(server->wake, &count, sizeof count);
+    (void)got; /* it may have been a tick */
+    pthread_mutex_lock(&server->lock);
+    struct control_ended *newest = server->ended, *oldest = NULL;
+    server->ended = NULL;
+    pthread_mutex_unlock(&server->lock);
+    while (newest) {
+        struct control_ended *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest) {
+        struct control_ended *next = oldest->next;
+        control_server_lose(server, oldest->rank, oldest->why);
+        free(oldest);
+        oldest = next;
+    }
+}
+
+static void take_messages(struct control_server *server) {
+    for (int i = 0; i < BATCH; i++) {
+        enum control_received got = control_message_receive(server->router, true, &server->in);
+        if (got == CONTROL_NOTHING) return;
+        if (got == CONTROL_RECEIVED) control_server_message(server);
+    }
+}
+
+static bool asked_to_stop(struct control_server *server) {
+    pthread_mutex_lock(&server->lock);
+    bool stop = server->stop;
+    pthread_mutex_unlock(&server->lock);
+    return stop;
+}
+
+static bool all_gone(const struct control_server *server) {
+    for (int i = 0; i < server->config.world; i++)
+        if (server->member[i].state == CONTROL_JOINED) return false;
+    return true;
+}
+
+static void turn(struct control_server *server) {
+    zmq_pollitem_t items[] = {
+        {.socket = server->router, .events = ZMQ_POLLIN},
+        {.socket = server->zap, .events = ZMQ_POLLIN},
+        {.socket = server->monitor, .events = ZMQ_POLLIN},
+        {.fd = server->wake, .events = ZMQ_POLLIN},
+    };
+    zmq_poll(items, 4, TICK_MS);
+    server->now_ns = control_watch_ns(&server->watch);
+    take_ended(server);
+    if (items[1].revents) control_zap_answer(server->zap, server->client_public);
+    control_server_events(server);
+    take_messages(server);
+    control_server_timers(server);
+}
+
+static void *run(void *argument) {
+    struct control_server *server = argument;
+    int64_t stop_ns = 0;
+    while (true) {
+        turn(server);
+        if (!asked_to_stop(server)) continue;
+        if (!stop_ns) stop_ns = server->now_ns;
+        bool late = (double)(server->now_ns - stop_ns) > server->config.leave_limit_s * 1e9;
+        if (late || server->failed || all_gone(server)) return NULL;
+    }
+}
+
+static enum status open_sockets(struct control_server *server, const struct control_keys *keys) {
+    server->zmq = zmq_ctx_new();
+    if (!server->zmq) return fail(STATUS_MEMORY, "ZeroMQ does not start: %s", strerror(errno));
+    TRY(control_zap_open(server->zmq, &server->zap));
+    TRY(control_socket_listen(server->zmq, server->config.bind, keys, server->config.silent_limit_s,
+                              server->address, &server->router));
+    TRY(control_socket_monitor(server->zmq, server->router, watched, &server->monitor));
+    server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
+    return STATUS_OK;
+}
+
+static void close_sockets(struct control_server *server) {
+    if (server->monitor) zmq_socket_monitor(server->router, NULL, 0);
+    void *sockets[] = {server->monitor, server->router, server->zap};
+    for (int i = 0; i < 3; i++)
+        if (sockets[i]) zmq_close(sockets[i]);
+    if (server->zmq) zmq_ctx_term(server->zmq);
+    if (server->wake >= 0) close(server->wake);
+}
+
+static void free_server(struct control_server *server) {
+    close_sockets(server);
+    for (int i = 0; i < server->config.world; i++) control_facts_free(&server->member[i].facts);
+    while (server->ended) {
+        struct control_ended *next = server->ended->next;
+        free(server->ended);
+        server->ended = next;
+    }
+    control_store_free(&server->store);
+    control_message_free(&server->in);
+    control_message_free(&server->out);
+    pthread_mutex_destroy(&server->lock);
+    free(server->member);
+    free(server);
+}
+
+static struct control_server *new_server(const struct control_server_config *config) {
+    struct control_server *server = MEM_NEW(struct control_server);
+    server->config = *config;
+    control_secret_wipe(&server->config.secret);
+    if (config->join_limit_s <= 0) server->config.join_limit_s = 60;
+    if (config->silent_limit_s <= 0) server->config.silent_limit_s = 15;
+    if (config->leave_limit_s <= 0) server->config.leave_limit_s = 5;
+    server->wake = -1;
+    pthread_mutex_init(&server->lock, NULL);
+    server->member = MEM_ARRAY(struct control_member, config->world);
+    for (int i = 0; i < config->world; i++) server->member[i].fd = -1;
+    server->store = control_store_new(config->world, control_server_found, server);
+    server->begin_ns = server->now_ns = control_watch_ns(&server->watch);
+    return server;
+}
+
+enum status control_server_start(const struct control_server_config *config,
+                                 struct control_server **out) {
+    struct control_keys keys;
+    CHECK(config->world > 0, "a world of %d ranks", config->world);
+    TRY(control_keys_derive(&config->secret, &keys));
+    struct control_server *server = new_server(config);
+    memcpy(server->client_public, keys.client_public, sizeof keys.client_public);
+    enum status status = open_sockets(server, &keys);
+    explicit_bzero(&keys, sizeof keys);
+    if (status == STATUS_OK) status = control_thread(&server->thread, run, server);
+    if (status == STATUS_OK)
+        *out = server;
+    else
+        free_server(server);
+    return status;
+}
+
+static void wake(struct control_server *server) {
+    uint64_t one = 1;
+    ssize_t written = write(server->wake, &one, sizeof one);
+    (void)written; /* full means it is awake */
+}
+
+void control_server_stop(struct control_server **server) {
+    if (!*server) return;
+    pthread_mutex_lock(&(*server)->lock);
+    (*server)->stop = true;
+    pthread_mutex_unlock(&(*server)->lock);
+    wake(*server);
+    pthread_join((*server)->thread, NULL);
+    free_server(*server);
+    *server = NULL;
+}
+
+const char *control_server_address(const struct control_server *server) {
+    return server->address;
+}
+
+void control_server_rank_ended(struct control_server *server, int rank, const char *why) {
+    CHECK(rank >= 0 && rank < server->config.world, "rank %d of %d", rank, server->config.world);
+    struct control_ended *ended = MEM_NEW(struct control_ended);
+    ended->rank = rank;
+    control_clean_copy(ended->why, sizeof ended->why, why);
+    pthread_mutex_lock(&server->lock);
+    ended->next = server->ended;
+    server->ended = ended;
+    pthread_mutex_unlock(&server->lock);
+    wake(server);
+}
+
+const char *control_server_doing(struct control_server *server, int rank, char *text,
+                                 size_t bytes) {
+    CHECK(rank >= 0 && rank < server->config.world, "rank %d of %d", rank, server->config.world);
+    pthread_mutex_lock(&server->lock);
+    const struct control_member *member = &server->member[rank];
+    if (member->state == CONTROL_ABSENT)
+        snprintf(text, bytes, "not joined yet");
+    else if (member->step < 0)
+        snprintf(text, bytes, "%s", member->doing);
+    else
+        snprintf(text, bytes, "step %lld %s", (long long)member->step, member->doing);
+    pthread_mutex_unlock(&server->lock);
+    return text;
+}

@@ -1,0 +1,75 @@
+/* Inside the server: what it knows of each rank. Private to src/control.
+ *
+ * The server's thread alone changes anything here; it holds the lock while it changes what other
+ * threads may read (rows' state and doing, the queue of ended ranks). */
+#ifndef CONTROL_SERVER_H
+#define CONTROL_SERVER_H
+
+#include <pthread.h>
+
+#include "control/agree.h"
+#include "control/control.h"
+#include "control/message.h"
+#include "control/socket.h"
+#include "control/store.h"
+
+enum control_state {
+    CONTROL_ABSENT,
+    CONTROL_JOINED, /* its HELLO was taken */
+    CONTROL_LEFT,
+    CONTROL_LOST,
+};
+
+struct control_member {
+    enum control_state state;
+    struct control_peer peer;
+    int fd, pid;
+    char host[CONTROL_HOST_BYTES];
+    struct control_facts facts;
+    int64_t heard_ns;       /* of the watch */
+    int64_t closed_ns;      /* its connection closed then; 0: it did not */
+    int64_t step, doing_ns; /* nanoseconds it had been doing it when it said so */
+    char doing[CONTROL_DOING_BYTES];
+};
+
+struct control_ended {
+    struct control_ended *next;
+    int rank;
+    char why[CONTROL_WHY_BYTES];
+};
+
+struct control_server {
+    struct control_server_config config;
+    char address[CONTROL_ADDRESS_BYTES];
+    char client_public[CONTROL_KEY_TEXT];
+    void *zmq, *router, *zap, *monitor;
+    int wake; /* eventfd */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    struct control_ended *ended; /* newest first */
+    bool stop;
+    struct control_member *member; /* [world] */
+    int joined;                    /* that came, whatever became of them */
+    bool welcome;                  /* all came and agree */
+    bool failed;                   /* nobody will be welcome any more */
+    enum status failed_status;
+    char failed_why[CONTROL_WHY_BYTES];
+    struct control_store *store;
+    struct control_message in, out;
+    struct control_watch watch;
+    int64_t now_ns, begin_ns, strangers_said_ns;
+    long strangers;
+};
+
+/* The server's thread, not blocking. */
+void control_server_message(struct control_server *server);
+void control_server_closed(struct control_server *server, int fd);
+void control_server_timers(struct control_server *server);
+void control_server_lose(struct control_server *server, int rank, const char *why);
+void control_server_fail(struct control_server *server, enum status status, const char *why);
+/* Reads the events of the socket; a HELLO is taken only after those before it. */
+void control_server_events(struct control_server *server);
+void control_server_found(void *context, int rank, uint64_t id, const void *value, size_t bytes);
+void control_facts_free(struct control_facts *facts);
+
+#endif

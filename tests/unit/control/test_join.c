@@ -1,0 +1,197 @@
+/* Joining, the key-value store, leaving and losses, with ranks as threads. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kit.h"
+
+static void all_join(const char *bind, int world) {
+    struct kit kit;
+    kit_start(&kit, world, bind, 20, 0);
+    kit_join(&kit, 0, world);
+    for (int i = 0; i < world; i++) cr_assert_eq(kit.rank[i].status, STATUS_OK);
+    cr_assert(control_same_bits(kit.rank[0].control));
+    cr_assert_eq(control_lost(kit.rank[world - 1].control), CONTROL_NOBODY);
+    kit_stop(&kit);
+    cr_assert_eq(kit.lost_count, 0);
+}
+
+Test(control_join, ipc) {
+    all_join(NULL, 5);
+}
+
+Test(control_join, tcp) {
+    all_join("tcp://127.0.0.1:0", 3);
+}
+
+Test(control_join, loopback_unless_named) {
+    struct kit kit;
+    kit_start(&kit, 1, "tcp://:0", 5, 0);
+    cr_assert_eq(strncmp(control_server_address(kit.server), "tcp://127.0.0.1:", 16), 0);
+    kit_join(&kit, 0, 1);
+    cr_assert_eq(kit.rank[0].status, STATUS_OK);
+    kit_stop(&kit);
+}
+
+Test(control_join, one_rank) {
+    all_join(NULL, 1);
+}
+
+Test(control_join, port_in_use) {
+    struct kit kit;
+    struct control_server *second = NULL;
+    char text[1024];
+    kit_start(&kit, 1, "tcp://127.0.0.1:0", 5, 0);
+    struct control_server_config config = {.bind = control_server_address(kit.server), .world = 1};
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_server_start(&config, &second), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_assert(strstr(text, control_server_address(kit.server)), "%s", text);
+    cr_assert_null(second);
+    kit_stop(&kit);
+}
+
+Test(control_store, put_and_get) {
+    struct kit kit;
+    void *value;
+    size_t bytes;
+    kit_start(&kit, 2, NULL, 20, 0);
+    kit_join(&kit, 0, 2);
+    cr_assert_eq(control_put(kit.rank[0].control, "a", "first", 5), STATUS_OK);
+    cr_assert_eq(control_put(kit.rank[0].control, "a", "second", 6), STATUS_OK);
+    cr_assert_eq(control_put(kit.rank[1].control, "empty", NULL, 0), STATUS_OK);
+    cr_assert_eq(control_get(kit.rank[1].control, "a", &value, &bytes), STATUS_OK);
+    cr_assert_eq(bytes, 6);
+    cr_assert_str_eq(value, "second");
+    free(value);
+    cr_assert_eq(control_get(kit.rank[0].control, "empty", &value, &bytes), STATUS_OK);
+    cr_assert_eq(bytes, 0);
+    free(value);
+    kit_stop(&kit);
+}
+
+Test(control_store, largest_value) {
+    struct kit kit;
+    unsigned char *big = malloc(CONTROL_VALUE_BYTES + 1);
+    void *value;
+    size_t bytes;
+    for (int i = 0; i < CONTROL_VALUE_BYTES; i++) big[i] = (unsigned char)(i * 7 + i / 251);
+    kit_start(&kit, 1, "tcp://127.0.0.1:0", 20, 0);
+    kit_join(&kit, 0, 1);
+    cr_assert_eq(control_put(kit.rank[0].control, "k", big, CONTROL_VALUE_BYTES), STATUS_OK);
+    cr_assert_eq(control_get(kit.rank[0].control, "k", &value, &bytes), STATUS_OK);
+    cr_assert_eq(bytes, CONTROL_VALUE_BYTES);
+    cr_assert_eq(memcmp(value, big, bytes), 0);
+    free(value);
+    cr_assert_eq(control_put(kit.rank[0].control, "k", big, CONTROL_VALUE_BYTES + 1), STATUS_USAGE);
+    /* 64 MiB in all: the store is full before the last of these, and says so. */
+    enum status status = STATUS_OK;
+    char key[16] = "k0";
+    for (int i = 0; i < 70 && status == STATUS_OK; i++) {
+        key[1] = (char)('0' + i);
+        status = control_put(kit.rank[0].control, key, big, CONTROL_VALUE_BYTES);
+    }
+    cr_assert_eq(status, STATUS_USAGE);
+    free(big);
+    kit_stop(&kit);
+}
+
+Test(control_store, key_limits) {
+    struct kit kit;
+    char key[CONTROL_KEY_BYTES + 2];
+    memset(key, 'k', sizeof key);
+    key[CONTROL_KEY_BYTES + 1] = 0;
+    kit_start(&kit, 1, NULL, 20, 0);
+    kit_join(&kit, 0, 1);
+    cr_assert_eq(control_put(kit.rank[0].control, key, "x", 1), STATUS_USAGE);
+    key[CONTROL_KEY_BYTES] = 0;
+    cr_assert_eq(control_put(kit.rank[0].control, key, "x", 1), STATUS_OK);
+    cr_assert_eq(control_put(kit.rank[0].control, "", "x", 1), STATUS_USAGE);
+    kit_stop(&kit);
+}
+
+struct getter {
+    struct control *control;
+    enum status status;
+    void *value;
+    size_t bytes;
+};
+
+static void *get_late(void *argument) {
+    struct getter *getter = argument;
+    getter->status = control_get(getter->control, "late", &getter->value, &getter->bytes);
+    return NULL;
+}
+
+Test(control_store, get_waits) {
+    struct kit kit;
+    pthread_t thread[3];
+    struct getter getter[3];
+    kit_start(&kit, 2, NULL, 20, 0);
+    kit_join(&kit, 0, 2);
+    for (int i = 0; i < 3; i++) {
+        getter[i] = (struct getter){.control = kit.rank[i % 2].control};
+        pthread_create(&thread[i], NULL, get_late, &getter[i]);
+    }
+    kit_sleep_ms(100);
+    cr_assert_eq(control_put(kit.rank[0].control, "late", "now", 3), STATUS_OK);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        cr_assert_eq(getter[i].status, STATUS_OK);
+        cr_assert_str_eq(getter[i].value, "now");
+        free(getter[i].value);
+    }
+    kit_stop(&kit);
+}
+
+Test(control_loss, ended_rank_is_news_and_ends_waits) {
+    struct kit kit;
+    struct getter getter;
+    pthread_t thread;
+    char text[256];
+    kit_start(&kit, 3, NULL, 20, 0);
+    kit_join(&kit, 0, 3);
+    getter = (struct getter){.control = kit.rank[0].control};
+    pthread_create(&thread, NULL, get_late, &getter);
+    control_doing(kit.rank[2].control, 12, "#17 B s0 m5");
+    kit_sleep_ms(700); /* more than a beat */
+    cr_assert_str_eq(control_server_doing(kit.server, 2, text, sizeof text), "step 12 #17 B s0 m5");
+    control_server_rank_ended(kit.server, 2, "killed by signal 9");
+    cr_assert_geq(kit_await_loss(kit.rank[0].control, 5000), 0);
+    cr_assert_geq(kit_await_loss(kit.rank[1].control, 5000), 0);
+    cr_assert_eq(control_lost(kit.rank[0].control), 2);
+    control_lost_text(kit.rank[1].control, text, sizeof text);
+    cr_assert_str_eq(text, "rank 2 (host here) is lost: killed by signal 9");
+    pthread_join(thread, NULL);
+    cr_assert_eq(getter.status, STATUS_PEER);
+    cr_assert_eq(control_put(kit.rank[1].control, "x", "y", 1), STATUS_PEER);
+    kit_stop(&kit);
+    cr_assert_eq(kit.lost_count, 1, "ranks that leave after a loss are not lost");
+    cr_assert_eq(kit.lost_rank, 2);
+}
+
+Test(control_loss, clean_leave_is_none) {
+    struct kit kit;
+    kit_start(&kit, 3, "tcp://127.0.0.1:0", 20, 0);
+    kit_join(&kit, 0, 3);
+    control_leave(&kit.rank[1].control);
+    control_server_rank_ended(kit.server, 1, "exit code 0");
+    kit_sleep_ms(400);
+    cr_assert_eq(control_lost(kit.rank[0].control), CONTROL_NOBODY);
+    kit_stop(&kit);
+    cr_assert_eq(kit.lost_count, 0);
+}
+
+Test(control_loss, server_stopped) {
+    struct kit kit;
+    kit_start(&kit, 2, NULL, 20, 0);
+    kit_join(&kit, 0, 2);
+    control_server_stop(&kit.server);
+    cr_assert_geq(kit_await_loss(kit.rank[0].control, 5000), 0);
+    cr_assert_eq(control_lost(kit.rank[0].control), CONTROL_SERVER);
+    cr_assert_geq(kit_await_loss(kit.rank[1].control, 5000), 0);
+    kit_stop(&kit);
+}
