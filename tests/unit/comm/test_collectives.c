@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "ranks.h"
+#include "trial.h"
 
 static const int64_t sizes[] = {0, 1, 1023, 1024, 1025, 100000};
 enum { SIZE_COUNT = sizeof sizes / sizeof *sizes, MOST = 100000 };
@@ -15,8 +15,8 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 
 /* The fixed tree of the values of the given ranks at an index. */
 static float tree_value(const int *rank, int count, int64_t index) {
-    float level[RANKS_MOST];
-    for (int i = 0; i < count; i++) level[i] = ranks_value(rank[i], index);
+    float level[TRIAL_MOST];
+    for (int i = 0; i < count; i++) level[i] = trial_value(rank[i], index);
     while (count > 1) {
         int next = 0;
         for (int i = 0; i < count; i += 2)
@@ -31,26 +31,26 @@ static bool same_bits(float a, float b) {
 }
 
 static void fill(float *data, int rank, int64_t count) {
-    for (int64_t i = 0; i < count; i++) data[i] = ranks_value(rank, i);
+    for (int64_t i = 0; i < count; i++) data[i] = trial_value(rank, i);
 }
 
 static const int everyone[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-static void run_everywhere(void (*body)(struct ranks *, struct comm *), size_t heap_bytes) {
-    for (int mode = 0; mode < RANKS_PROCESSES; mode++)
+static void run_everywhere(void (*body)(struct trial *, struct comm *), size_t heap_bytes) {
+    for (int mode = 0; mode < TRIAL_MODE_COUNT; mode++)
         for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; i++) {
-            if (mode == RANKS_SELF && rank_counts[i] > 1) continue;
-            struct ranks ranks = {.mode = (enum ranks_mode)mode,
+            if (mode == TRIAL_SELF && rank_counts[i] > 1) continue;
+            struct trial trial = {.mode = (enum trial_mode)mode,
                                   .size = rank_counts[i],
                                   .heap_bytes = heap_bytes,
                                   .body = body,
                                   .killed = -1};
-            const char *failure = ranks_run(&ranks);
+            const char *failure = trial_run(&trial);
             cr_assert(!failure, "%s", failure);
         }
 }
 
-static void all_reduce_body(struct ranks *ranks, struct comm *comm) {
+static void all_reduce_body(struct trial *trial, struct comm *comm) {
     float *data;
     NEED(comm_alloc(comm, MOST * sizeof *data, "data", (void **)&data) == STATUS_OK);
     NEED((uintptr_t)data % 64 == 0);
@@ -60,7 +60,7 @@ static void all_reduce_body(struct ranks *ranks, struct comm *comm) {
         NEED(comm_all_reduce(comm_world(comm), data, sizes[s], &request) == STATUS_OK);
         NEED(comm_wait(&request) == STATUS_OK && !request);
         for (int64_t i = 0; i < sizes[s]; i++)
-            NEED(same_bits(data[i], tree_value(everyone, ranks->size, i)));
+            NEED(same_bits(data[i], tree_value(everyone, trial->size, i)));
     }
 }
 
@@ -68,7 +68,7 @@ Test(comm_collectives, all_reduce_is_the_fixed_tree) {
     run_everywhere(all_reduce_body, MOST * sizeof(float));
 }
 
-static void reduce_scatter_body(struct ranks *ranks, struct comm *comm) {
+static void reduce_scatter_body(struct trial *trial, struct comm *comm) {
     struct comm_group *world = comm_world(comm);
     float *data;
     NEED(comm_alloc(comm, MOST * sizeof *data, "data", (void **)&data) == STATUS_OK);
@@ -80,12 +80,12 @@ static void reduce_scatter_body(struct ranks *ranks, struct comm *comm) {
         NEED(comm_wait(&request) == STATUS_OK);
         comm_slice(world, sizes[s], comm_group_place(world), &begin, &count);
         for (int64_t i = begin; i < begin + count; i++)
-            NEED(same_bits(data[i], tree_value(everyone, ranks->size, i)));
+            NEED(same_bits(data[i], tree_value(everyone, trial->size, i)));
         /* What was scattered and is then gathered is the all-reduce. */
         NEED(comm_all_gather(world, data, sizes[s], &request) == STATUS_OK);
         NEED(comm_wait(&request) == STATUS_OK);
         for (int64_t i = 0; i < sizes[s]; i++)
-            NEED(same_bits(data[i], tree_value(everyone, ranks->size, i)));
+            NEED(same_bits(data[i], tree_value(everyone, trial->size, i)));
     }
 }
 
@@ -93,11 +93,11 @@ Test(comm_collectives, scatter_then_gather_is_all_reduce) {
     run_everywhere(reduce_scatter_body, MOST * sizeof(float));
 }
 
-static void broadcast_body(struct ranks *ranks, struct comm *comm) {
+static void broadcast_body(struct trial *trial, struct comm *comm) {
     unsigned char *data;
     NEED(comm_alloc(comm, MOST, "data", (void **)&data) == STATUS_OK);
     for (int s = 0; s < SIZE_COUNT; s++)
-        for (int root = 0; root < ranks->size; root++) {
+        for (int root = 0; root < trial->size; root++) {
             struct comm_request *request = NULL;
             for (int64_t i = 0; i < sizes[s]; i++)
                 data[i] = (unsigned char)(i * 7 + comm_rank(comm) * 31);
@@ -113,25 +113,25 @@ Test(comm_collectives, broadcast_from_every_root) {
     run_everywhere(broadcast_body, MOST);
 }
 
-static void exchange_body(struct ranks *ranks, struct comm *comm) {
+static void exchange_body(struct trial *trial, struct comm *comm) {
     struct comm_group *world = comm_world(comm);
-    unsigned char mine[COMM_EXCHANGE_BYTES], all[RANKS_MOST * COMM_EXCHANGE_BYTES];
+    unsigned char mine[COMM_EXCHANGE_BYTES], all[TRIAL_MOST * COMM_EXCHANGE_BYTES];
     static const size_t bytes[] = {0, 1, 8, 100, COMM_EXCHANGE_BYTES};
     for (int turn = 0; turn < 200; turn++) {
         size_t size = bytes[turn % 5];
         memset(mine, comm_rank(comm) * 16 + turn % 16, sizeof mine);
         NEED(comm_exchange(world, mine, size, all) == STATUS_OK);
-        for (int r = 0; r < ranks->size; r++)
+        for (int r = 0; r < trial->size; r++)
             for (size_t i = 0; i < size; i++)
                 NEED(all[(size_t)r * size + i] == (unsigned char)(r * 16 + turn % 16));
         /* Nobody passes a barrier before all have come to it. */
-        atomic_fetch_add(&ranks->board->note[turn], 1);
+        atomic_fetch_add(&trial->board->note[turn], 1);
         NEED(comm_barrier(world) == STATUS_OK);
-        NEED(atomic_load(&ranks->board->note[turn]) == ranks->size);
+        NEED(atomic_load(&trial->board->note[turn]) == trial->size);
     }
     NEED(comm_agree(world, STATUS_OK) == STATUS_OK);
-    enum status mine_status = comm_rank(comm) == ranks->size / 2  ? STATUS_NUMERIC
-                              : comm_rank(comm) > ranks->size / 2 ? STATUS_DATA
+    enum status mine_status = comm_rank(comm) == trial->size / 2  ? STATUS_NUMERIC
+                              : comm_rank(comm) > trial->size / 2 ? STATUS_DATA
                                                                   : STATUS_OK;
     NEED(comm_agree(world, mine_status) == STATUS_NUMERIC);
     NEED(comm_agree(world, STATUS_OK) == STATUS_OK);
@@ -150,7 +150,7 @@ static const int members[][5] = {{4, 2, 0}, {1, 2, 3, 4}, {3, 1}, {2}};
 static const int member_counts[] = {3, 4, 2, 1};
 enum { GROUPS = 4 };
 
-static void flights_body(struct ranks *ranks, struct comm *comm) {
+static void flights_body(struct trial *trial, struct comm *comm) {
     struct comm_group *group[GROUPS];
     struct comm_request *request[FLIGHTS][GROUPS] = {{NULL}};
     float *data;
@@ -179,19 +179,19 @@ static void flights_body(struct ranks *ranks, struct comm *comm) {
 }
 
 Test(comm_collectives, many_in_flight_in_overlapping_groups) {
-    for (int mode = RANKS_THREADS; mode < RANKS_PROCESSES; mode++) {
-        struct ranks ranks = {.mode = (enum ranks_mode)mode,
+    for (int mode = TRIAL_THREADS; mode < TRIAL_MODE_COUNT; mode++) {
+        struct trial trial = {.mode = (enum trial_mode)mode,
                               .size = 5,
                               .heap_bytes = FLIGHTS * GROUPS * FLIGHT_COUNT * sizeof(float),
                               .body = flights_body,
                               .killed = -1};
-        const char *failure = ranks_run(&ranks);
+        const char *failure = trial_run(&trial);
         cr_assert(!failure, "%s", failure);
     }
 }
 
 /* Operations on the same data follow one another without a wait: scatter, gather, broadcast. */
-static void chain_body(struct ranks *ranks, struct comm *comm) {
+static void chain_body(struct trial *trial, struct comm *comm) {
     struct comm_group *world = comm_world(comm);
     struct comm_request *request[3] = {NULL};
     float *data;
@@ -201,13 +201,13 @@ static void chain_body(struct ranks *ranks, struct comm *comm) {
         fill(data, comm_rank(comm), MOST);
         NEED(comm_reduce_scatter(world, data, MOST, &request[0]) == STATUS_OK);
         NEED(comm_all_gather(world, data, MOST, &request[1]) == STATUS_OK);
-        NEED(comm_broadcast(world, turn % ranks->size, data, MOST * sizeof *data, &request[2]) ==
+        NEED(comm_broadcast(world, turn % trial->size, data, MOST * sizeof *data, &request[2]) ==
              STATUS_OK);
         NEED(comm_wait(&request[2]) == STATUS_OK);
         NEED(comm_test(&request[0], &done) == STATUS_OK && done && !request[0]);
         NEED(comm_wait(&request[1]) == STATUS_OK);
         for (int64_t i = 0; i < MOST; i += 997)
-            NEED(same_bits(data[i], tree_value(everyone, ranks->size, i)));
+            NEED(same_bits(data[i], tree_value(everyone, trial->size, i)));
         NEED(comm_barrier(world) == STATUS_OK);
     }
 }
@@ -216,11 +216,11 @@ Test(comm_collectives, operations_on_the_same_data_keep_their_order) {
     run_everywhere(chain_body, MOST * sizeof(float));
 }
 
-static void slices_body(struct ranks *ranks, struct comm *comm) {
+static void slices_body(struct trial *trial, struct comm *comm) {
     struct comm_group *world = comm_world(comm);
     for (int64_t count = 0; count < 20000; count += 511) {
         int64_t next = 0, begin, slice, least = count, most = 0;
-        for (int place = 0; place < ranks->size; place++) {
+        for (int place = 0; place < trial->size; place++) {
             comm_slice(world, count, place, &begin, &slice);
             NEED(begin == next && (begin % COMM_SLICE_BLOCK == 0 || begin == count));
             next = begin + slice;

@@ -2,9 +2,9 @@
  * of `self`, as threads, or as processes that find one another over a link in a shared mapping.
  *
  * A rank's function must not use Criterion's assertions (it may be in another thread or process):
- * it says NEED(condition), and the first failure of any rank is reported by ranks_run. */
-#ifndef TESTS_UNIT_COMM_RANKS_H
-#define TESTS_UNIT_COMM_RANKS_H
+ * it says NEED(condition), and the first failure of any rank is reported by trial_run. */
+#ifndef TESTS_UNIT_COMM_TRIAL_H
+#define TESTS_UNIT_COMM_TRIAL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,49 +14,49 @@
 
 #include "comm/comm.h"
 
-enum ranks_mode { RANKS_SELF, RANKS_THREADS, RANKS_PROCESSES, RANKS_MODE_COUNT };
-extern const char *const ranks_mode_name[RANKS_MODE_COUNT];
+enum trial_mode { TRIAL_SELF, TRIAL_THREADS, TRIAL_PROCESSES, TRIAL_MODE_COUNT };
+extern const char *const trial_mode_name[TRIAL_MODE_COUNT];
 
-enum { RANKS_MOST = 16, RANKS_KEYS = 256, RANKS_VALUE_BYTES = 256, RANKS_NOTES = 4096 };
+enum { TRIAL_MOST = 16, TRIAL_KEYS = 256, TRIAL_VALUE_BYTES = 256, TRIAL_NOTES = 4096 };
 
 /* Seen by all ranks. */
-struct ranks_board {
+struct trial_board {
     _Atomic int lost; /* what every rank's link says */
     _Atomic int lock, key_count;
     struct {
-        char key[64], value[RANKS_VALUE_BYTES];
+        char key[64], value[TRIAL_VALUE_BYTES];
         size_t bytes;
-    } pair[RANKS_KEYS];
+    } pair[TRIAL_KEYS];
     _Atomic int failures;
     char failure[256];
-    _Atomic int64_t note[RANKS_NOTES]; /* for the test's own use */
+    _Atomic int64_t note[TRIAL_NOTES]; /* for the test's own use */
     _Atomic int
-        waited_for[RANKS_MOST]; /* by each rank: whom its link was told it waits for, or -1 */
-    pid_t pid[RANKS_MOST];
+        waited_for[TRIAL_MOST]; /* by each rank: whom its link was told it waits for, or -1 */
+    pid_t pid[TRIAL_MOST];
 };
 
-struct ranks {
-    struct ranks_board *board;
-    enum ranks_mode mode;
+struct trial {
+    struct trial_board *board;
+    enum trial_mode mode;
     int size;
     size_t heap_bytes;
     void *argument;
-    void (*body)(struct ranks *ranks, struct comm *comm);
+    void (*body)(struct trial *trial, struct comm *comm);
     int killed; /* a rank that is meant to die by a signal, or -1 */
 };
 
 /* Runs body on every rank; returns the text of the first failure, NULL when there was none. */
-const char *ranks_run(struct ranks *ranks);
-void ranks_fail(struct ranks *ranks, int rank, const char *file, int line, const char *what);
+const char *trial_run(struct trial *trial);
+void trial_fail(struct trial *trial, int rank, const char *file, int line, const char *what);
 /* A value any rank can make for any other, with full mantissas. */
-float ranks_value(int rank, int64_t index);
+float trial_value(int rank, int64_t index);
 /* The link of a rank as a process. */
-struct comm_link ranks_link(struct ranks_board *board);
+struct comm_link trial_link(struct trial_board *board);
 
 #define NEED(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            ranks_fail(ranks, comm_rank(comm), __FILE__, __LINE__, #condition);                    \
+            trial_fail(trial, comm_rank(comm), __FILE__, __LINE__, #condition);                    \
             return;                                                                                \
         }                                                                                          \
     } while (0)

@@ -1,0 +1,169 @@
+/* How trial_run starts its ranks. A rank that fails aborts its peers (threads) or is declared lost
+ * (processes), so that a failing test ends. */
+#include "trial.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+const char *const trial_mode_name[TRIAL_MODE_COUNT] = {"self", "threads", "processes"};
+
+float trial_value(int rank, int64_t index) {
+    uint64_t word = ((uint64_t)rank + 1) * 0x9E3779B97F4A7C15u + (uint64_t)index;
+    word = (word ^ word >> 32) * 0xD6E8FEB86659FD93u;
+    word = (word ^ word >> 32) * 0xD6E8FEB86659FD93u;
+    /* 24 random bits, magnitudes over a factor of 256: sums in another order differ. */
+    return (float)((int64_t)(word >> 40) - (1 << 23)) * (float)(1 << (word & 7));
+}
+
+void trial_fail(struct trial *trial, int rank, const char *file, int line, const char *what) {
+    if (atomic_fetch_add(&trial->board->failures, 1) == 0)
+        snprintf(trial->board->failure, sizeof trial->board->failure,
+                 "%s, rank %d of %d: %s:%d: %s", trial_mode_name[trial->mode], rank, trial->size,
+                 file, line, what);
+    atomic_store(&trial->board->lost, rank);
+}
+
+/* --- a link in a shared mapping ------------------------------------------------------------ */
+
+static void lock(struct trial_board *board) {
+    while (atomic_exchange(&board->lock, 1)) usleep(50);
+}
+
+static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
+    struct trial_board *board = context;
+    lock(board);
+    int at = atomic_load(&board->key_count);
+    if (at == TRIAL_KEYS || bytes > TRIAL_VALUE_BYTES || strlen(key) >= 64) abort();
+    memcpy(board->pair[at].key, key, strlen(key) + 1);
+    memcpy(board->pair[at].value, value, bytes);
+    board->pair[at].bytes = bytes;
+    atomic_store(&board->key_count, at + 1);
+    atomic_store(&board->lock, 0);
+    return STATUS_OK;
+}
+
+static enum status link_get(void *context, const char *key, void **value, size_t *bytes) {
+    struct trial_board *board = context;
+    while (atomic_load(&board->lost) < 0) {
+        for (int i = 0; i < atomic_load(&board->key_count); i++)
+            if (strcmp(board->pair[i].key, key) == 0) {
+                *value = memcpy(mem_new(board->pair[i].bytes), board->pair[i].value,
+                                board->pair[i].bytes);
+                *bytes = board->pair[i].bytes;
+                return STATUS_OK;
+            }
+        usleep(100);
+    }
+    return STATUS_PEER;
+}
+
+static int link_lost(void *context) {
+    return atomic_load(&((struct trial_board *)context)->lost);
+}
+
+/* Which rank of this process waits is not told: a link belongs to one. */
+static int link_rank = 0;
+static void link_waiting(void *context, int rank, const char *what, int64_t since_ns) {
+    (void)what, (void)since_ns;
+    atomic_store(&((struct trial_board *)context)->waited_for[link_rank], rank);
+}
+
+struct comm_link trial_link(struct trial_board *board) {
+    return (struct comm_link){board, link_put, link_get, link_lost, link_waiting};
+}
+
+/* --- starting ------------------------------------------------------------------------------ */
+
+static void run_one(struct trial *trial, struct comm *comm) {
+    trial->body(trial, comm);
+    if (atomic_load(&trial->board->failures)) comm_abort(comm, 0);
+    comm_close(&comm);
+}
+
+static void run_opened(struct trial *trial, int rank, const char *name) {
+    struct comm_link link = trial_link(trial->board);
+    struct comm_config config = {.rank = rank,
+                                 .size = trial->size,
+                                 .link = &link,
+                                 .heap_bytes = trial->heap_bytes,
+                                 .host = "here"};
+    struct comm *comm = NULL;
+    link_rank = rank;
+    if (comm_open(name, &config, &comm) == STATUS_OK)
+        run_one(trial, comm);
+    else
+        trial_fail(trial, rank, __FILE__, __LINE__, "comm_open");
+}
+
+struct thread {
+    struct trial *trial;
+    struct comm *comm;
+    pthread_t id;
+};
+
+static void *thread_main(void *argument) {
+    struct thread *thread = argument;
+    run_one(thread->trial, thread->comm);
+    return NULL;
+}
+
+static void run_threads(struct trial *trial) {
+    struct thread thread[TRIAL_MOST];
+    struct comm *comm[TRIAL_MOST] = {NULL};
+    if (comm_open_threads(trial->size, trial->heap_bytes, comm) != STATUS_OK) {
+        trial_fail(trial, 0, __FILE__, __LINE__, "comm_open_threads");
+        return;
+    }
+    for (int r = 0; r < trial->size; r++) {
+        thread[r] = (struct thread){trial, comm[r], 0};
+        if (pthread_create(&thread[r].id, NULL, thread_main, &thread[r]) != 0) abort();
+    }
+    for (int r = 0; r < trial->size; r++) pthread_join(thread[r].id, NULL);
+}
+
+static void collect(struct trial *trial, int rank) {
+    int how = 0;
+    waitpid(trial->board->pid[rank], &how, 0);
+    if (!(WIFEXITED(how) && WEXITSTATUS(how) == 0) && rank != trial->killed)
+        trial_fail(trial, rank, __FILE__, __LINE__, "the process ended badly");
+}
+
+static void run_processes(struct trial *trial) {
+    for (int r = 0; r < trial->size; r++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            run_opened(trial, r, "shm");
+            _exit(0);
+        }
+        trial->board->pid[r] = pid;
+    }
+    for (int r = 0; r < trial->size; r++) collect(trial, r);
+}
+
+const char *trial_run(struct trial *trial) {
+    static char failure[256];
+    trial->board =
+        mmap(NULL, sizeof *trial->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (trial->board == MAP_FAILED) abort();
+    atomic_store(&trial->board->lost, -1);
+    for (int r = 0; r < TRIAL_MOST; r++) atomic_store(&trial->board->waited_for[r], -1);
+    switch (trial->mode) {
+    case TRIAL_SELF: run_opened(trial, 0, "self"); break;
+    case TRIAL_THREADS: run_threads(trial); break;
+    default: run_processes(trial);
+    }
+    bool failed = atomic_load(&trial->board->failures) > 0;
+    memcpy(failure, trial->board->failure, sizeof failure);
+    munmap(trial->board, sizeof *trial->board);
+    return failed ? failure : NULL;
+}
