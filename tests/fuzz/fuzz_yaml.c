@@ -1,4 +1,5 @@
-/* Any bytes as a configuration file of the train command; what is accepted must also survive the checks that follow. */
+/* Any bytes as a configuration file of the train command; what is accepted must also survive the
+ * checks that follow. */
 #include "base/option.h"
 #include "fuzz.h"
 
