@@ -1,10 +1,10 @@
-/* Convolutions: oneDNN, direct or Winograd, in layouts that oneDNN chooses.
+/* Convolutions: direct or Winograd, in layouts that the kernel chooses.
  *
  * All three tensors are asked for with "any": activations then chain from layer to layer without a
  * reorder, and the gradient of the weights comes in the layout of the forward weights. Winograd
- * F(4x4,3x3) does a quarter of the multiplications and, on AVX-512 with oneDNN 2.6, is 1.2 to 2.6
- * times as fast as the direct kernel from 32 channels on; below that the transforms eat the gain.
- * STRETTO_CPU_WINOGRAD=off leaves it out, for comparisons. */
+ * F(4x4,3x3) does a quarter of the multiplications and is 1.2 to 2.6 times as fast as the direct
+ * kernel from 32 channels on; below that the transforms eat the gain. oneDNN's own is taken where
+ * there is one (version 2 on AVX-512), else winograd.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +32,10 @@ static struct conv conv_of(const struct op_call *call) {
     return conv;
 }
 
-static bool winograd_allowed(void) {
+/* STRETTO_CPU_WINOGRAD=off: never; =own: ours even where oneDNN has one. */
+static bool winograd_set_to(const char *value) {
     const char *text = getenv("STRETTO_CPU_WINOGRAD");
-    return !text || strcmp(text, "off") != 0;
+    return text && strcmp(text, value) == 0;
 }
 
 /* The rule: a 3x3 kernel that visits every pixel, channels in whole vectors, enough tiles to pay
@@ -51,7 +52,7 @@ static bool winograd_pays(const struct op_call *call, const struct conv *conv) {
             columns = (W + WINOGRAD_TILE - 1) / WINOGRAD_TILE;
     double waste = (double)(rows * columns * WINOGRAD_TILE * WINOGRAD_TILE) / (double)(H * W);
     return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8 &&
-           cpu_has_avx512() && winograd_allowed();
+           !winograd_set_to("off");
 }
 
 static const struct dnn_md *weights_any(const struct conv *conv) {
@@ -118,15 +119,15 @@ static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec
 }
 
 enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    (void)in; /* what it has does not change what is best: reorders are cheap beside convolutions */
     struct conv conv = conv_of(&kernel->call);
     struct dnn_spec spec = spec_of(&kernel->call, &conv);
     enum status status = STATUS_NO;
     if (winograd_pays(&kernel->call, &conv)) {
         spec.winograd = true;
-        status = create(kernel, &spec);
+        if (!winograd_set_to("own")) status = create(kernel, &spec);
         kernel->aligned = status == STATUS_OK;
         spec.winograd = false;
+        if (status == STATUS_NO) status = cpu_winograd(kernel, in);
     }
     if (status == STATUS_NO) status = create(kernel, &spec);
     spec_free(&spec);

@@ -180,8 +180,8 @@ static void cpu_kernel_free(struct kernel *kernel) {
     free(kernel);
 }
 
-static void run_primitive(struct cpu_kernel *kernel, struct cpu_step *step, void *const in[],
-                          void *const out[], void *scratch) {
+static void run_primitive(const struct cpu_kernel *kernel, const struct cpu_step *step,
+                          void *const in[], void *const out[], void *scratch) {
     for (int i = 0; i < step->count; i++) {
         const struct cpu_bind *bind = &step->bind[i];
         char *base = bind->place == CPU_IN    ? in[bind->index]
@@ -196,11 +196,16 @@ static void run_primitive(struct cpu_kernel *kernel, struct cpu_step *step, void
     CHECK(status == dnnl_success, "%s: oneDNN status %d", kernel->name, (int)status);
 }
 
+void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                   void *scratch) {
+    run_primitive(kernel, &kernel->step[0], in, out, scratch);
+}
+
 static void cpu_kernel_run(struct kernel *base, void *const in[], void *const out[], void *scratch,
                            struct stream *stream) {
     (void)stream;
     struct cpu_kernel *kernel = (struct cpu_kernel *)base;
-    for (int i = 0; i < kernel->step_count; i++) {
+    for (int i = kernel->inner; i < kernel->step_count; i++) {
         struct cpu_step *step = &kernel->step[i];
         if (step->loop)
             step->loop(kernel, in, out, scratch);

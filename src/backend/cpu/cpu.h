@@ -63,6 +63,7 @@ struct cpu_kernel {
     int step_count;
     struct cpu_step step[CPU_MAX_STEPS];
     size_t own_bytes; /* scratch of our loops, ahead of the primitives' */
+    bool inner;       /* step 0 is run by the loops (cpu_run_inner), as often as they like */
     bool aligned;     /* every tensor must lie on a multiple of 64 bytes, or the kernel traps */
     char name[CPU_NAME_BYTES];
     /* What the loops of this kernel need to know; which are set follows from the operation. */
@@ -73,7 +74,8 @@ struct cpu_kernel {
 /* Makes a kernel for kernel->call from the layouts its inputs have. base.in and base.out are plain
  * when it starts. */
 typedef enum status cpu_creator(struct cpu_kernel *kernel, const struct layout *const in[]);
-cpu_creator cpu_conv, cpu_linear, cpu_linear_bwd_data, cpu_linear_bwd_weight, cpu_matmul;
+cpu_creator cpu_conv, cpu_winograd, cpu_linear, cpu_linear_bwd_data, cpu_linear_bwd_weight,
+    cpu_matmul;
 cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_layer_norm,
     cpu_layer_norm_bwd;
 cpu_creator cpu_unary, cpu_unary_bwd, cpu_add, cpu_dropout, cpu_reorder;
@@ -107,6 +109,10 @@ enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t 
 /* Local. Describe and add in one go; the scratchpad is bound by itself. */
 enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int count,
                      const struct cpu_bind *bind);
+/* Local. Runs the primitive that is step 0 of a kernel with `inner`, from inside one of its loops.
+ */
+void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                   void *scratch);
 /* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. */
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
 

@@ -74,8 +74,9 @@ struct dnn_spec {
     enum dnn_kind kind;
     const struct dnn_md *src, *weights, *bias, *dst; /* bias NULL: none */
     bool winograd, relu, tanh;                       /* relu, tanh: applied to the result */
-    float scale;                                     /* of the result, matmul only; 0 is 1 */
-    int stride[2], pad[2], dilation[2];              /* dilation 1 is dense */
+    bool accumulate;                    /* the result is added to what is there, matmul only */
+    float scale;                        /* of the result, matmul only; 0 is 1 */
+    int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */
 };
 
 /* Local. Describes a primitive with a user scratchpad; STATUS_NO when oneDNN has no implementation.
@@ -91,6 +92,7 @@ const char *dnn_pd_name(const_dnnl_primitive_desc_t pd);
  * and onednn3.c. */
 dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec);
 void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha);
+void dnn_post_sum(dnnl_post_ops_t ops);
 dnnl_data_type_t dnn_dtype(enum dtype dtype);
 dnnl_format_tag_t dnn_block_tag(int64_t block);
 

@@ -90,6 +90,10 @@ void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha) {
     CHECK(dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, 0.0f) == dnnl_success, "post-op");
 }
 
+void dnn_post_sum(dnnl_post_ops_t ops) {
+    CHECK(dnnl_post_ops_append_sum(ops, 1.0f) == dnnl_success, "post-op");
+}
+
 const struct dnn_md *dnn_pd_md(const_dnnl_primitive_desc_t pd, int argument) {
     return (const struct dnn_md *)dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md,
                                                                argument);
