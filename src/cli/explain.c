@@ -107,6 +107,35 @@ void explain_print(const struct job *job, FILE *out) {
     print_memory(job->plan, out);
 }
 
+static void show_part(const struct job *job, const char *part, FILE *out) {
+    enum { MEMORY_LINES = 40 };
+    const struct micro_plan *main = &job->plan->micro[0];
+    char arena[TEXT_BYTES], live[TEXT_BYTES];
+    if (strcmp(part, "graph") == 0) graph_print(main->graph, out);
+    if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
+    if (strcmp(part, "memory") != 0) return;
+    fprintf(out, "  arena of a micro-batch %s; most bytes alive at once %s\n",
+            text_size((int64_t)main->placement.bytes, arena),
+            text_size((int64_t)main->placement.live_bytes, live));
+    placement_print(&main->placement, out, MEMORY_LINES);
+}
+
+/* The parts of --show as texts. */
+static json_t *shown_parts(const struct job *job) {
+    json_t *parts = json_object();
+    for (int i = 0; i < job->options.show.count; i++) {
+        const char *part = job->options.show.item[i];
+        char *text = NULL;
+        size_t bytes;
+        FILE *stream = open_memstream(&text, &bytes);
+        show_part(job, part, stream);
+        fclose(stream);
+        json_object_set_new(parts, part, json_string(text));
+        free(text);
+    }
+    return parts;
+}
+
 void explain_print_json(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
@@ -124,6 +153,7 @@ void explain_print_json(const struct job *job, FILE *out) {
         "instructions", plan->program->rank[0].list[LIST_BODY].count, "step_flops",
         plan_step_flops(plan), "predicted_step_ms", job_step_ns(job) * 1e-6, "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", bill);
+    if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
     free(text);
@@ -142,20 +172,6 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-static void show_part(const struct job *job, const char *part) {
-    enum { MEMORY_LINES = 40 };
-    const struct micro_plan *main = &job->plan->micro[0];
-    char arena[TEXT_BYTES], live[TEXT_BYTES];
-    printf("\n%s\n", part);
-    if (strcmp(part, "graph") == 0) graph_print(main->graph, stdout);
-    if (strcmp(part, "program") == 0) program_print(job->plan->program, stdout);
-    if (strcmp(part, "memory") != 0) return;
-    printf("  arena of a micro-batch %s; most bytes alive at once %s\n",
-           text_size((int64_t)main->placement.bytes, arena),
-           text_size((int64_t)main->placement.live_bytes, live));
-    placement_print(&main->placement, stdout, MEMORY_LINES);
-}
-
 enum status explain_run(const struct options *options) {
     struct job job;
     TRY(job_open(options, &job));
@@ -163,7 +179,10 @@ enum status explain_run(const struct options *options) {
         explain_print_json(&job, stdout);
     else
         explain_print(&job, stdout);
-    for (int i = 0; i < options->show.count; i++) show_part(&job, options->show.item[i]);
+    for (int i = 0; i < options->show.count && !options->json; i++) {
+        printf("\n%s\n", options->show.item[i]);
+        show_part(&job, options->show.item[i], stdout);
+    }
     enum status status = job_check_memory(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
         status = explain_save_program(job.plan, options->save_program);

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 extern const struct dataset_ops dataset_digits, dataset_mnist, dataset_cifar10, dataset_wiki,
     dataset_synthetic;
@@ -43,13 +44,20 @@ static const struct dataset_ops *find(const char *spec, size_t length) {
 }
 
 static enum status fail_unknown(const char *spec) {
-    char known[512] = "";
+    char known[512] = "", word[32], quoted[TEXT_QUOTED_BYTES];
+    const char *names[TABLE_COUNT];
     size_t used = 0;
+    for (int i = 0; i < TABLE_COUNT; i++) names[i] = table[i]->name;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(spec, ":"), spec);
+    const char *near = text_nearest(word, names, TABLE_COUNT);
+    if (near)
+        return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
+                    text_quoted(spec, quoted), near);
     for (int i = 0; i < TABLE_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s%s%s", i ? ", " : "",
                                  table[i]->name, table[i]->argument ? ":" : "",
                                  table[i]->argument ? table[i]->argument : "");
-    return fail(STATUS_USAGE, "unknown data set '%s'\n  known: %s", spec, known);
+    return fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
 }
 
 static enum status find_checked(const char *spec, const struct dataset_ops **ops,

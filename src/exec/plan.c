@@ -84,7 +84,7 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
 }
 
 /* The loaders' view of the run, and how the short last step of an epoch is dealt. */
-static void plan_samples(struct plan *plan) {
+static enum status plan_samples(struct plan *plan) {
     const struct run_config *config = &plan->config;
     int64_t total = (int64_t)config->replicas * config->micro_batches;
     plan->train_loader = (struct loader_config){.split = SPLIT_TRAIN,
@@ -95,6 +95,11 @@ static void plan_samples(struct plan *plan) {
                                                 .drop_last = config->drop_last,
                                                 .workers = config->workers};
     plan->steps_per_epoch = loader_steps(config->dataset, &plan->train_loader);
+    if (plan->steps_per_epoch == 0)
+        return fail(STATUS_USAGE,
+                    "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
+                    "the short one out\n  a smaller --batch, or no --drop-last",
+                    (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
     int64_t test = config->dataset->count[SPLIT_TEST], micro = config->batch / total;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
     if (plan->eval_batch > test) plan->eval_batch = test;
@@ -106,10 +111,11 @@ static void plan_samples(struct plan *plan) {
                               .micro_batches = config->micro_batches,
                               .drop_last = config->drop_last};
     int64_t last = plan->steps_per_epoch - 1;
-    if (last < 0 || sampler_step_samples(&sampler, last) == config->batch) return;
+    if (sampler_step_samples(&sampler, last) == config->batch) return STATUS_OK;
     plan->last_samples = MEM_ARRAY(int64_t, total);
     for (int64_t g = 0; g < total; g++)
         plan->last_samples[g] = sampler_micro_samples(&sampler, last, (int)g);
+    return STATUS_OK;
 }
 
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
@@ -179,7 +185,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     enum status status;
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
-    plan_samples(plan);
+    TRY_GOTO(plan_samples(plan), failed);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_graphs(plan), failed);
     plan_bill(plan);
