@@ -1,0 +1,57 @@
+# The same training again, from what a run wrote: its config.yml, its program; and explain tells of it beforehand.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+hash_of() { sed -n 's/^ *"param_hash": "\(.*\)",*$/\1/p' "$1/summary.json"; }
+run() {
+    out=$1
+    shift
+    "$STRETTO" train "$@" --out "$out" >"$out.out" 2>"$out.err" || say "$out: exit $?: $(cat "$out.err")"
+}
+same() { [ -n "$(hash_of "$1")" ] && [ "$(hash_of "$1")" = "$(hash_of "$2")" ] || say "$2 is not the same training as $1"; }
+options="--model mlp --device ref --threads 1 --steps 26 --deal 2x2 --sum tree --dropout 0.1 --optimizer adamw --lr-policy linear --warmup 3 --seed 5"
+
+# shellcheck disable=SC2086
+run first $options --save-program saved.txt
+run config --config first/config.yml
+same first config
+# shellcheck disable=SC2086
+run program $options --program first/program.txt
+same first program
+cmp -s first/program.txt saved.txt || say "--save-program wrote another program than program.txt"
+cmp -s first/config.yml config/config.yml || diff first/config.yml config/config.yml | grep '^[<>]' | grep -v 'out:\|save-program:\|save_program:\|config:' && say "config.yml changed on the way"
+# shellcheck disable=SC2086
+run other $options --seed 6
+[ "$(hash_of first)" != "$(hash_of other)" ] || say "another seed gives the same parameters"
+
+# A program saved is not written over, by train and by explain.
+cp saved.txt kept.txt
+# shellcheck disable=SC2086
+"$STRETTO" explain $options --save-program saved.txt >out 2>err
+[ $? = 2 ] && cmp -s saved.txt kept.txt || say "explain wrote over saved.txt"
+# shellcheck disable=SC2086
+"$STRETTO" explain $options --save-program explained.txt >out 2>err || say "explain --save-program: $(cat err)"
+cmp -s explained.txt saved.txt || say "explain saves another program than train"
+[ ! -e runs ] || say "explain made a folder"
+
+# explain: one screen, and the parts asked for.
+# shellcheck disable=SC2086
+"$STRETTO" explain $options >out 2>err || say "explain failed"
+[ ! -s err ] || say "explain says: $(cat err)"
+[ "$(wc -l <out)" -le 24 ] || say "explain prints more than a screen"
+for part in '64 = 2 replica(s) x 2 micro-batch(es) x 16 samples' 'predicted peak' 'adamw' 'gradient buffer'; do
+    grep -qF "$part" out || say "explain: no '$part'"
+done
+# shellcheck disable=SC2086
+"$STRETTO" explain $options --show graph,memory,program >out 2>err || say "explain --show failed"
+for part in 'linear_bwd_weight' 'cross_entropy' 'alive at the peak' 'stretto program 1' '#0 r0 COUNT' ' SUM g'; do
+    grep -qF -- "$part" out || say "explain --show: no '$part'"
+done
+
+# --quiet prints nothing at all.
+"$STRETTO" train --model mlp --device ref --steps 2 --quiet --out quiet >out 2>err || say "--quiet failed"
+[ ! -s out ] && [ ! -s err ] || say "--quiet printed: $(cat out err)"
+# --steps 0 evaluates the initial parameters; --epochs 0 too.
+run zero --model mlp --device ref --steps 0
+grep -q '"steps": 0' zero/summary.json || say "--steps 0 made steps"
+exit $failed

@@ -1,0 +1,67 @@
+# --out: never written over by accident, checked before training, and whole after it.
+set -u
+mlp="--model mlp --device ref --threads 1 --steps 2 --batch 32"
+failed=0
+say() { echo "$*"; failed=1; }
+# expect CODE TEXT ARGUMENTS: exit code and a part of what is said on standard error, in three lines.
+expect() {
+    code=$1 part=$2
+    shift 2
+    "$STRETTO" train "$@" >out 2>err
+    got=$?
+    [ "$got" = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
+    [ -z "$part" ] || grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
+    [ "$(grep -c . err)" -le 3 ] || [ "$part" = 'none of the' ] || say "$*: a long message: $(cat err)"
+}
+
+# shellcheck disable=SC2086
+{
+    expect 0 '' $mlp --out run --quiet
+    for file in config.yml summary.json metrics.jsonl program.txt trace.json model.safetensors report.html checkpoints; do
+        [ -s run/$file ] || say "no $file"
+    done
+    ls run/events.out.tfevents.* >/dev/null || say "no event file"
+    [ -f run/checkpoints/step-00000002/manifest.json ] || say "no checkpoint at the end"
+    [ "$(readlink run/checkpoints/best)" = step-00000002 ] || say "best is $(readlink run/checkpoints/best)"
+    echo precious >run/notes.txt
+    cksum run/model.safetensors >before
+
+    expect 2 'holds a run' $mlp --out run
+    cksum run/model.safetensors | cmp -s - before || say "a refused run changed the folder"
+    expect 2 'exclude one another' $mlp --out run --resume --overwrite
+    expect 2 '--out' $mlp --resume
+    expect 0 '' $mlp --out run --overwrite --seed 3 --quiet
+    cksum run/model.safetensors | cmp -s - before && say "--overwrite kept the old model"
+    [ -s run/notes.txt ] || say "--overwrite removed a file that is not a run's"
+
+    echo text >file
+    expect 3 'file' $mlp --out file
+    expect 3 'file' $mlp --out file/below
+    expect 3 '/proc' $mlp --out /proc/run
+    if [ "$(id -u)" != 0 ]; then
+        mkdir locked && chmod 555 locked
+        expect 3 'locked' $mlp --out locked/run
+        expect 3 'locked' $mlp --out locked
+    fi
+
+    # A disk that takes no more than 10 KiB of a file: the checkpoint does not fit.
+    (trap '' XFSZ && ulimit -f 20 && exec "$STRETTO" train $mlp --out full --quiet) 2>err
+    code=$?
+    [ $code = 3 ] || say "a full disk: exit $code, not 3: $(cat err)"
+    ls full/checkpoints 2>/dev/null | grep -q . && say "a full disk left: $(ls full/checkpoints)"
+
+    # A full disk later on: the checkpoint before it is whole, and the run goes on from there.
+    expect 0 '' $mlp --out later --quiet
+    (trap '' XFSZ && ulimit -f 20 && exec "$STRETTO" train --resume --steps 4 --out later --quiet) 2>err
+    code=$?
+    [ $code = 3 ] || say "a disk that fills up: exit $code, not 3: $(cat err)"
+    expect 0 'resuming from later/checkpoints/step-00000002' --resume --steps 4 --out later
+}
+
+# A damaged newest checkpoint: the older one is taken, saying so; with none left the run stops.
+"$STRETTO" train --model mlp --device ref --threads 1 --steps 4 --save-every 2 --out damaged --quiet || say "a run failed"
+echo x >>damaged/checkpoints/step-00000004/model.safetensors
+expect 0 'step-00000004 is damaged and is passed over' --resume --out damaged
+for step in damaged/checkpoints/step-*; do echo x >>"$step/optimizer.safetensors"; done
+expect 3 'none of the' --resume --out damaged
+exit $failed

@@ -1,0 +1,78 @@
+# What train refuses: exit code, a part of the message, at most three lines on standard error and none on standard output.
+set -u
+failed=0
+check() {
+    code=$1 part=$2
+    shift 2
+    "$STRETTO" train --device ref --threads 1 --steps 1 --out run "$@" >out 2>err
+    got=$?
+    [ "$got" = "$code" ] || { echo "train $*: exit $got, not $code"; cat err; failed=1; }
+    grep -qF -- "$part" err || { echo "train $*: no '$part' in:"; cat err; failed=1; }
+    [ "$(wc -l <err)" -le 3 ] || { echo "train $*: a long message:"; cat err; failed=1; }
+    [ ! -s out ] || { echo "train $*: printed:"; cat out; failed=1; }
+    [ ! -e run ] || { echo "train $*: made its folder"; rm -r run; failed=1; }
+}
+
+printf 'not a program\n' >bad.txt
+printf 'stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 1 sum replica slots 1 grads 1\nrank 0 body\n#0 r0 STEP g0\n' >empty.txt
+printf 'model: resnet8\nmodle: mlp\n' >bad.yml
+printf 'rubbish' >bad.safetensors
+mkdir folder
+while IFS='|' read -r code part line; do
+    case $code in '' | '#'*) continue ;; esac
+    # shellcheck disable=SC2086
+    check "$code" "$part" $line
+done <<'END'
+# unknown words, and what was meant
+2|did you mean resnet8?|--model resnet
+2|there are: mlp|--model xyzzyxyzzy
+2|did you mean digits?|--data digit
+2|did you mean --batch?|--bacth 3
+2|did you mean --momentum?|--momentun 0.9
+2|did you mean adam?|--optimizer adamm
+2|modle|--config bad.yml
+3|nowhere.yml|--config nowhere.yml
+# numbers that contradict one another
+2|micro-batch|--batch 10 --micro-batches 3
+2|micro-batch|--batch 64 --micro-batches 4 --micro-batch-size 8
+2|not divisible by 3|--batch 10 --deal 3x1
+2|--batch|--batch 0
+2|--lr|--lr -1
+2|--lr|--lr nan
+2|2000|--batch 2000 --drop-last
+# models and data that do not fit
+2|node|--model lenet --image-size 6
+2|node|--model vit-tiny --image-size 30 --patch 4
+2|reads tokens|--model bert-tiny
+2|reads images|--model mlp --data synthetic:kind=tokens
+2|--classes|--classes 5
+3|nowhere|--data mnist:nowhere
+# programs
+3|bad.txt: line 1|--program bad.txt
+2|program refused|--program empty.txt
+3|nowhere.txt|--program nowhere.txt
+2|empty.txt|--save-program empty.txt
+# memory, predicted
+5|largest at the peak|--memory-limit 300K
+5|--micro-batches 2 would need|--memory-limit 1200K --batch 512 --model mlp
+5|would fit|--memory-limit 1K
+END
+
+# Files that are read when the run is set up, after its folder was made.
+for line in 3:bad.safetensors 3:nowhere.safetensors 3:folder; do
+    rm -rf run
+    "$STRETTO" train --model mlp --device ref --steps 1 --out run --quiet --weights "${line#*:}" >out 2>err
+    got=$?
+    [ $got = "${line%%:*}" ] || { echo "--weights ${line#*:}: exit $got"; failed=1; }
+    grep -qF "${line#*:}" err || { echo "--weights: $(cat err)"; failed=1; }
+done
+
+# Numeric failure: exit 6, naming step, tensor and operation; nothing that looks like a result.
+rm -rf run
+"$STRETTO" train --model mlp --device ref --steps 20 --lr 1e30 --warmup 0 --out run --quiet >out 2>err
+got=$?
+[ $got = 6 ] || { echo "a learning rate of 1e30: exit $got"; failed=1; }
+grep -q 'step 2: .*linear' err || { echo "a learning rate of 1e30: $(cat err)"; failed=1; }
+grep -q '"exit": 6' run/summary.json || { echo "the summary does not say exit 6"; failed=1; }
+[ ! -e run/model.safetensors ] || { echo "a model was written all the same"; failed=1; }
+exit $failed

@@ -1,0 +1,89 @@
+# A run that is stopped and resumed ends as one that was not: SIGINT, SIGTERM, SIGUSR2, --time-limit.
+set -u
+mlp="--model mlp --device ref --threads 1 --batch 192 --steps 64 --log-every 1 --eval-every never --save-every never"
+failed=0
+say() { echo "$*"; failed=1; }
+hash_of() { sed -n 's/^ *"param_hash": "\(.*\)",*$/\1/p' "$1/summary.json"; }
+# Until the command after the limit succeeds: 0.05 s a try.
+await() {
+    tries=$1
+    shift
+    while ! "$@" 2>/dev/null; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || { echo "waited in vain for: $*"; exit 1; }
+        sleep 0.05
+    done
+}
+has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+has_checkpoint() { ls "$1"/checkpoints/step-*/manifest.json >/dev/null; }
+
+# shellcheck disable=SC2086
+"$STRETTO" train $mlp --out whole --quiet || say "the unbroken run failed"
+want=$(hash_of whole)
+[ -n "$want" ] || say "no param_hash in the summary"
+
+# stop SIGNAL CODE: stops a run in the middle, resumes it.
+stop() {
+    # shellcheck disable=SC2086
+    "$STRETTO" train $mlp --out "$1" >"$1.out" 2>"$1.err" &
+    pid=$!
+    await 400 has_lines "$1/metrics.jsonl" 4
+    kill -"$1" $pid
+    wait $pid
+    code=$?
+    [ $code = "$2" ] || say "$1: exit $code, not $2"
+    grep -q "stopped by .*saved; --resume goes on" "$1.err" || say "$1: $(cat "$1.err")"
+    has_checkpoint "$1" || say "$1: no checkpoint"
+    grep -q "\"exit\": $2" "$1/summary.json" || say "$1: the summary does not tell the exit code"
+    "$STRETTO" train --resume --out "$1" >"$1.out" 2>"$1.err" || say "$1: the resumed run failed: $(cat "$1.err")"
+    grep -q "resuming from" "$1.err" || say "$1: did not resume"
+    [ "$(hash_of "$1")" = "$want" ] || say "$1: ends with $(hash_of "$1"), not $want"
+    [ "$(wc -l <"$1/metrics.jsonl")" = 64 ] || say "$1: $(wc -l <"$1/metrics.jsonl") lines of metrics for 64 steps"
+}
+stop INT 130
+stop TERM 143
+
+# SIGUSR2 saves and goes on.
+# shellcheck disable=SC2086
+"$STRETTO" train $mlp --out usr2 >usr2.out 2>usr2.err &
+pid=$!
+await 400 has_lines usr2/metrics.jsonl 4
+kill -USR2 $pid
+await 400 has_checkpoint usr2
+wait $pid || say "SIGUSR2 ended the run"
+grep -q "as asked" usr2.err || say "SIGUSR2: $(cat usr2.err)"
+[ "$(hash_of usr2)" = "$want" ] || say "SIGUSR2 changed the training"
+
+# The second signal does not wait for the step.
+"$STRETTO" train --model resnet20 --device ref --threads 1 --batch 1500 --steps 3 --out twice >twice.out 2>twice.err &
+pid=$!
+await 400 test -s twice/program.txt
+sleep 0.3
+kill -INT $pid
+sleep 0.1
+kill -TERM $pid
+wait $pid
+code=$?
+[ $code = 143 ] || say "the second signal: exit $code, not 143"
+[ ! -e twice/summary.json ] || say "the second signal waited"
+
+# --time-limit, as often as it takes.
+# shellcheck disable=SC2086
+"$STRETTO" train $mlp --out limited --time-limit 0.4 --quiet
+code=$?
+runs=1
+while [ $code = 142 ] && [ $runs -lt 60 ]; do
+    has_checkpoint limited || say "--time-limit: no checkpoint"
+    "$STRETTO" train --resume --out limited --quiet 2>limited.err
+    code=$?
+    runs=$((runs + 1))
+done
+[ $code = 0 ] || say "--time-limit: exit $code after $runs runs: $(cat limited.err)"
+[ $runs -gt 1 ] || echo "note: the whole run took less than its limit"
+[ "$(hash_of limited)" = "$want" ] || say "--time-limit: ends with $(hash_of limited), not $want"
+
+# Resuming a run that is done does nothing; resuming nothing starts at step 0.
+"$STRETTO" train --resume --out whole 2>err >/dev/null || say "resuming a finished run failed"
+"$STRETTO" train --model mlp --device ref --steps 1 --resume --out none 2>err >/dev/null || say "resuming nothing failed"
+grep -q "starting at step 0" err || say "resuming nothing: $(cat err)"
+exit $failed

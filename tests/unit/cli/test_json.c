@@ -1,0 +1,88 @@
+/* --json: every line that train and explain print is one JSON object, and nothing else is printed.
+ * The command runs in a child with its output in a file. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+static char folder[64];
+
+static void make_folder(void) {
+    strncpy(folder, "/tmp/stretto-json-XXXXXX", sizeof folder - 1);
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+static void remove_folder(void) {
+    folder_remove(folder);
+}
+
+TestSuite(cli_json, .init = make_folder, .fini = remove_folder);
+
+/* What `stretto LINE` prints; the caller frees it. */
+static struct bytes output_of(const char *line, int code) {
+    char *path = mem_format("%s/out", folder), *copy = mem_text(line), *state = NULL;
+    char *word[32] = {"stretto"};
+    int count = 1, result;
+    for (char *w = strtok_r(copy, " ", &state); w && count < 31; w = strtok_r(NULL, " ", &state))
+        word[count++] = w;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(99);
+        exit(cli_main(count, word));
+    }
+    waitpid(pid, &result, 0);
+    cr_assert(WIFEXITED(result) && WEXITSTATUS(result) == code, "stretto %s: status %x", line,
+              result);
+    struct bytes bytes;
+    cr_assert_eq(file_read(path, 1 << 24, &bytes), STATUS_OK);
+    free(path);
+    free(copy);
+    return bytes;
+}
+
+Test(cli_json, every_line_of_a_run_is_an_object) {
+    char *line = mem_format("train --model mlp --device ref --threads 1 --steps 30 --log-every 5 "
+                            "--json --out %s/run",
+                            folder);
+    struct bytes text = output_of(line, 0);
+    char *state = NULL;
+    int train = 0, eval = 0;
+    for (char *l = strtok_r((char *)text.data, "\n", &state); l; l = strtok_r(NULL, "\n", &state)) {
+        json_t *row = json_loads(l, JSON_REJECT_DUPLICATES, NULL);
+        cr_assert(json_is_object(row), "not an object: %s", l);
+        const char *kind = json_string_value(json_object_get(row, "kind"));
+        cr_expect(json_is_integer(json_object_get(row, "step")));
+        cr_expect(json_is_real(json_object_get(row, "loss")));
+        train += strcmp(kind, "train") == 0;
+        eval += strcmp(kind, "eval") == 0;
+        json_decref(row);
+    }
+    cr_expect_geq(train, 6);
+    cr_expect_eq(eval, 2);
+    bytes_free(&text);
+    free(line);
+}
+
+Test(cli_json, explain_is_one_object_with_its_parts) {
+    struct bytes text =
+        output_of("explain --model mlp --device ref --json --show graph,memory,program", 0);
+    json_t *root = json_loadb((char *)text.data, text.count, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert(json_is_object(root), "%s", (char *)text.data);
+    cr_expect_eq(json_integer_value(json_object_get(root, "batch")), 64);
+    cr_expect_gt(json_integer_value(json_object_get(root, "predicted_peak_bytes")), 100000);
+    const json_t *shown = json_object_get(root, "show");
+    cr_expect(strstr(json_string_value(json_object_get(shown, "program")), "stretto program 1"));
+    cr_expect(strstr(json_string_value(json_object_get(shown, "graph")), "fc1"));
+    cr_expect(strstr(json_string_value(json_object_get(shown, "memory")), "alive at the peak"));
+    json_decref(root);
+    bytes_free(&text);
+}
