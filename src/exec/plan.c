@@ -136,6 +136,11 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
                     "micro-batch(es); this run has 1, 1, %d x %d",
                     name, program->ranks, program->stages, program->replicas,
                     program->micro_batches, config->replicas, config->micro_batches);
+    if (program->sum != config->sum)
+        return fail(STATUS_USAGE,
+                    "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s",
+                    name, sum_order_name(program->sum), sum_order_name(config->sum),
+                    sum_order_name(program->sum));
     TRY(program_verify(program, NULL));
     if (plan->last_samples) {
         schedule.samples = plan->last_samples;

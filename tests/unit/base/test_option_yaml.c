@@ -153,9 +153,9 @@ Test(base_option_yaml, dump_reads_back) {
         {"--out=a: b # \"c\" \\ d", "--model=null", "--weights=-x", "--data=mnist:/a,b c",
          "--program=~", NULL},
         {"--out=gr\xc3\xbcn \xe4\xbd\xa0", "--model=*a", "--weights=&a", "--data=!x",
-         "--program=: ", "--save-program=x:", NULL},
-        {"--out= x ", "--model='", "--weights=[a]", "--data={a: b}", "--program=% a",
-         "--save-program=- a", NULL},
+         "--program=: ", NULL},
+        {"--weights=x:", "--program=- a", NULL},
+        {"--out= x ", "--model='", "--weights=[a]", "--data={a: b}", "--program=% a", NULL},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         int argc = 0;
