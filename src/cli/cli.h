@@ -36,6 +36,7 @@ enum status train_run(const struct options *options);
 enum status explain_run(const struct options *options);
 enum status compare_run(const struct options *options);
 enum status doctor_run(const struct options *options);
+enum status key_run(const struct options *options);
 enum status completion_run(const struct options *options);
 enum status help_run(const struct options *options);
 

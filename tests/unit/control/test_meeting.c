@@ -1,0 +1,256 @@
+/* file:// meetings: hosts and guests as processes that die, stale and damaged records, two jobs. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "control/record.h"
+#include "kit.h"
+
+static char folder[64], path[96], lock_path[112];
+
+static void make_folder(void) {
+    snprintf(folder, sizeof folder, "/tmp/stretto-test-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/meet", folder);
+    snprintf(lock_path, sizeof lock_path, "%s.lock", path);
+}
+
+static void remove_folder(void) {
+    folder_remove(folder);
+}
+
+static struct control_meeting_info some_info(void) {
+    struct control_meeting_info info = {.address = "tcp://127.0.0.1:4242"};
+    cr_assert_eq(control_secret_new(&info.secret), STATUS_OK);
+    return info;
+}
+
+TestSuite(control_meeting, .init = make_folder, .fini = remove_folder);
+
+Test(control_meeting, host_and_guests) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *host = NULL, *guest[2] = {NULL};
+    cr_assert_eq(control_meet_host(path, NULL, 3, &info, &host), STATUS_OK);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(control_meet_guest(path, NULL, 3, 5, &got, &guest[i]), STATUS_OK);
+        cr_assert_str_eq(got.address, info.address);
+        cr_assert_arr_eq(got.secret.bytes, info.secret.bytes, 32);
+    }
+    control_meet_leave(&guest[0]);
+    control_meet_leave(&host);
+    cr_assert(file_exists(path), "guest 1 has not left yet");
+    control_meet_leave(&guest[1]);
+    cr_assert(!file_exists(path) && !file_exists(lock_path), "the last one removes the files");
+    cr_assert_eq(rmdir(folder), 0, "nothing else is left");
+}
+
+static void *host_later(void *argument) {
+    struct control_meeting_info info = {.address = "tcp://127.0.0.1:1"};
+    kit_sleep_ms(150);
+    control_meet_host(path, "7", 2, &info, argument);
+    return NULL;
+}
+
+Test(control_meeting, guest_first) {
+    struct control_meeting *host = NULL, *guest = NULL;
+    struct control_meeting_info got;
+    pthread_t thread;
+    pthread_create(&thread, NULL, host_later, &host);
+    cr_assert_eq(control_meet_guest(path, "7", 2, 10, &got, &guest), STATUS_OK);
+    pthread_join(thread, NULL);
+    control_meet_leave(&host);
+    control_meet_leave(&guest);
+    cr_assert(!file_exists(path));
+}
+
+static pid_t host_process(const char *job, int world) {
+    int ready[2];
+    char byte;
+    cr_assert_eq(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct control_meeting_info info = {.address = "tcp://127.0.0.1:2"};
+        struct control_meeting *host = NULL;
+        if (control_meet_host(path, job, world, &info, &host) != STATUS_OK) _exit(1);
+        if (write(ready[1], "x", 1) != 1) _exit(2);
+        while (true) pause();
+    }
+    close(ready[1]);
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void end_process(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+Test(control_meeting, two_jobs) {
+    struct control_meeting_info info = some_info();
+    struct control_meeting *second = NULL, *guest = NULL;
+    char text[1024], pid_text[32];
+    pid_t pid = host_process("one", 2);
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_host(path, "two", 2, &info, &second), STATUS_USAGE);
+    snprintf(pid_text, sizeof pid_text, "process %d", (int)pid);
+    cr_assert(strstr(text, pid_text) && strstr(text, "job one"), "%s", text);
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_guest(path, "two", 2, 1, &info, &guest), STATUS_USAGE);
+    cr_assert(strstr(text, "job one") && strstr(text, "job two"), "%s", text);
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_guest(path, "one", 3, 1, &info, &guest), STATUS_USAGE);
+    cr_assert(strstr(text, "of 2 ranks") && strstr(text, "for 3"), "%s", text);
+    log_capture(NULL, 0);
+    cr_assert(file_exists(path), "the first job's record is untouched");
+    end_process(pid);
+}
+
+Test(control_meeting, dead_host) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *host = NULL, *guest = NULL;
+    char text[1024];
+    end_process(host_process(NULL, 2));
+    cr_assert(file_exists(path));
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 0.3, &got, &guest), STATUS_PEER);
+    cr_assert(strstr(text, "dead job"), "%s", text);
+    log_capture(NULL, 0);
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 5, &got, &guest), STATUS_OK);
+    cr_assert_str_eq(got.address, info.address);
+    control_meet_leave(&guest);
+    control_meet_leave(&host);
+    cr_assert(!file_exists(path));
+}
+
+/* A record as another machine would write it: without our boot, and no lock we could see. */
+static void write_foreign(const char *nonce) {
+    struct control_meeting_info info = {.address = "tcp://10.0.0.9:5"};
+    struct control_record record;
+    char text[CONTROL_RECORD_BYTES];
+    cr_assert_eq(control_record_new(NULL, 2, &info, &record), STATUS_OK);
+    snprintf(record.boot, sizeof record.boot, "another-boot");
+    snprintf(record.host, sizeof record.host, "elsewhere");
+    snprintf(record.nonce, sizeof record.nonce, "%s", nonce);
+    size_t bytes = control_record_print(&record, text);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+    chmod(path, 0600);
+}
+
+static void *touch_on(void *argument) {
+    volatile bool *stop = argument;
+    while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+        kit_sleep_ms(200);
+        utimensat(0, path, NULL, 0);
+    }
+    return NULL;
+}
+
+Test(control_meeting, host_elsewhere) {
+    struct control_meeting_info got, info = some_info();
+    struct control_meeting *guest = NULL, *host = NULL;
+    pthread_t thread;
+    bool stop = false;
+    char text[1024];
+    write_foreign("aa");
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &guest), STATUS_PEER, "not touched");
+    pthread_create(&thread, NULL, touch_on, &stop);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 10, &got, &guest), STATUS_OK);
+    cr_assert_str_eq(got.address, "tcp://10.0.0.9:5");
+    control_meet_leave(&guest);
+    write_foreign("bb");
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_USAGE, "it lives");
+    log_capture(NULL, 0);
+    cr_assert(strstr(text, "elsewhere"), "%s", text);
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK, "it is dead");
+    control_meet_leave(&host);
+}
+
+Test(control_meeting, not_ours_is_not_touched) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *meeting = NULL;
+    struct bytes bytes;
+    cr_assert_eq(file_write_text(path, "my thesis\n"), STATUS_OK);
+    chmod(path, 0600);
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &meeting), STATUS_USAGE);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &meeting), STATUS_USAGE);
+    cr_assert_eq(file_read(path, 100, &bytes), STATUS_OK);
+    cr_assert_str_eq((char *)bytes.data, "my thesis\n");
+    bytes_free(&bytes);
+    chmod(path, 0644);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &meeting), STATUS_USAGE, "its mode");
+}
+
+Test(control_meeting, deleted_while_in_use) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *host = NULL, *guest = NULL;
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(control_meet_guest(path, NULL, 2, 0.2, &got, &guest), STATUS_PEER);
+    cr_assert_eq(unlink(lock_path), 0);
+    control_meet_leave(&host);
+    cr_assert_eq(rmdir(folder), 0);
+}
+
+Test(control_meeting, no_folder) {
+    struct control_meeting_info info = some_info();
+    struct control_meeting *host = NULL;
+    char text[1024];
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_meet_host("/nowhere/at/all", NULL, 2, &info, &host), STATUS_DATA);
+    log_capture(NULL, 0);
+    cr_assert(strstr(text, "/nowhere/at/all"), "%s", text);
+}
+
+/* Every truncation and every flipped bit is noticed; the seed is a real record. */
+Test(control_record, damage) {
+    struct control_meeting_info info = some_info();
+    struct control_record record, got;
+    char text[CONTROL_RECORD_BYTES], damaged[CONTROL_RECORD_BYTES];
+    cr_assert_eq(control_record_new("job-1", 8, &info, &record), STATUS_OK);
+    size_t bytes = control_record_print(&record, text);
+    cr_assert_eq(control_record_parse(text, bytes, &got), CONTROL_RECORD_GOOD);
+    cr_assert_str_eq(got.job, "job-1");
+    cr_assert_eq(got.world, 8);
+    cr_assert_eq(got.pid, getpid());
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(control_record_parse(text, i, &got), CONTROL_RECORD_TORN, "cut at %zu", i);
+    for (size_t i = 0; i < 8 * bytes; i++) {
+        memcpy(damaged, text, bytes);
+        damaged[i / 8] ^= (char)(1 << (i % 8));
+        cr_assert_neq(control_record_parse(damaged, bytes, &got), CONTROL_RECORD_GOOD, "bit %zu",
+                      i);
+    }
+    memcpy(damaged, text, bytes);
+    damaged[bytes] = '\n';
+    cr_assert_neq(control_record_parse(damaged, bytes + 1, &got), CONTROL_RECORD_GOOD);
+}
+
+/* A torn record is waited out by guests and replaced by hosts. */
+Test(control_meeting, torn_record) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *host = NULL, *guest = NULL;
+    for (int cut = 0; cut < 200; cut += 40) {
+        write_foreign("cc");
+        cr_assert_eq(truncate(path, cut), 0);
+        cr_assert_eq(control_meet_guest(path, NULL, 2, 0.05, &got, &guest), STATUS_PEER);
+        cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
+        cr_assert_eq(control_meet_guest(path, NULL, 2, 5, &got, &guest), STATUS_OK);
+        control_meet_leave(&host);
+        control_meet_leave(&guest);
+    }
+}
