@@ -114,7 +114,7 @@ $(B)/stretto: $(MAIN_OBJ) $(B)/libstretto.a
 	$(Q)$(CC) $(ALL_LDFLAGS) $(MAIN_OBJ) $(B)/libstretto.a $(LIBS) -o $@
 
 # --- tests ---------------------------------------------------------------------------------------------------------
-UNIT_SRC := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
+UNIT_SRC := $(sort $(shell find tests/unit tests/faults -name '*.c' 2>/dev/null))
 # Sanitizer builds have a runner of their own: tests/plain_runner.c says why.
 UNIT_OBJ = $(UNIT_SRC:%.c=$(B)/%.o) $(if $(SAN),$(B)/tests/plain_runner.o)
 
