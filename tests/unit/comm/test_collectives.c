@@ -216,6 +216,21 @@ Test(comm_collectives, operations_on_the_same_data_keep_their_order) {
     run_everywhere(chain_body, MOST * sizeof(float));
 }
 
+#ifndef STRETTO_SANITIZE
+Test(comm_collectives, a_team_of_threads_gives_the_same_bits) {
+    for (int mode = TRIAL_THREADS; mode < TRIAL_MODE_COUNT; mode++) {
+        struct trial trial = {.mode = (enum trial_mode)mode,
+                              .size = 3,
+                              .threads = 2,
+                              .heap_bytes = MOST * sizeof(float),
+                              .body = reduce_scatter_body,
+                              .killed = -1};
+        const char *failure = trial_run(&trial);
+        cr_assert(!failure, "%s", failure);
+    }
+}
+#endif
+
 static void slices_body(struct trial *trial, struct comm *comm) {
     struct comm_group *world = comm_world(comm);
     for (int64_t count = 0; count < 20000; count += 511) {

@@ -2,6 +2,7 @@
  * (processes), so that a failing test ends. */
 #include "trial.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -84,6 +85,7 @@ struct comm_link trial_link(struct trial_board *board) {
 /* --- starting ------------------------------------------------------------------------------ */
 
 static void run_one(struct trial *trial, struct comm *comm) {
+    omp_set_num_threads(trial->threads ? trial->threads : 1);
     trial->body(trial, comm);
     if (atomic_load(&trial->board->failures)) comm_abort(comm, 0);
     comm_close(&comm);

@@ -39,6 +39,7 @@ struct trial {
     struct trial_board *board;
     enum trial_mode mode;
     int size;
+    int threads; /* of a rank; 0: one */
     size_t heap_bytes;
     void *argument;
     void (*body)(struct trial *trial, struct comm *comm);
