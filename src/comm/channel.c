@@ -31,7 +31,7 @@ static enum status place(struct comm *comm, struct comm_channel *channel) {
 
 enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
                              struct comm_channel **out) {
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     CHECK(from >= 0 && from < comm->size && to >= 0 && to < comm->size && slots >= 1,
           "channel from %d to %d with %d slots", from, to, slots);
     uint64_t facts[] = {(uint64_t)from, (uint64_t)to, (uint64_t)kind, bytes, (uint64_t)slots};
@@ -52,7 +52,7 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
 
 enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent) {
     struct comm *comm = channel->comm;
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     CHECK(comm->rank == channel->from, "rank %d sends on a channel of rank %d", comm->rank,
           channel->from);
     TRY(comm->ops->try_send(channel, data, sent));
@@ -62,14 +62,14 @@ enum status comm_channel_try_send(struct comm_channel *channel, const void *data
 
 enum status comm_channel_try_receive(struct comm_channel *channel, void **data) {
     struct comm *comm = channel->comm;
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     CHECK(comm->rank == channel->to, "rank %d receives on a channel of rank %d", comm->rank,
           channel->to);
     return comm->ops->try_receive(channel, data);
 }
 
 enum status comm_channel_release(struct comm_channel *channel) {
-    TRY(channel->comm->failed);
+    TRY(comm_check(channel->comm));
     CHECK(channel->comm->rank == channel->to, "rank %d releases on a channel of rank %d",
           channel->comm->rank, channel->to);
     return channel->comm->ops->release(channel);

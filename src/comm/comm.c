@@ -155,7 +155,7 @@ static enum status check_members(const struct comm *comm, const int *ranks, int 
 
 enum status comm_group_new(struct comm *comm, const int *ranks, int count,
                            struct comm_group **out) {
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     TRY(check_members(comm, ranks, count));
     struct comm_group *group = arena_new(&comm->arena, sizeof *group);
     size_t bytes = (size_t)count * sizeof *ranks;
@@ -224,7 +224,7 @@ static bool fits(const struct comm *comm, size_t bytes, size_t used, size_t *rou
 
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out) {
     size_t rounded, used = comm->heap_used + most_channels(comm);
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     if (!fits(comm, bytes, used, &rounded)) return fail_full(comm, bytes, used, what);
     *out = comm->heap + comm->heap_used;
     comm->heap_used += rounded;
@@ -314,7 +314,7 @@ static struct comm_request *enqueue(const struct comm_request *wanted) {
 static enum status start(struct comm_request wanted, struct comm_request **out) {
     struct comm_group *group = wanted.group;
     struct comm *comm = group->comm;
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     CHECK(group->place >= 0, "rank %d is no member of group %d", comm->rank, group->index);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
     TRY(find_offset(&wanted));

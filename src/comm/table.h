@@ -127,6 +127,8 @@ enum { COMM_TEXT_BYTES = 128 };
 const char *comm_kind_name(enum comm_kind kind);
 const char *comm_request_text(const struct comm_request *request, char text[COMM_TEXT_BYTES]);
 
+/* Local. What every call on this communicator now returns: it failed before, or was aborted. */
+enum status comm_check(struct comm *comm);
 /* Local. Tells whoever watches that an operation is done. */
 void comm_finished(struct comm_request *request);
 

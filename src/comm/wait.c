@@ -32,12 +32,13 @@ static void retire(struct comm_group *group) {
     }
 }
 
-static enum status look_for_abort(struct comm *comm) {
-    return comm->ops->aborted(comm) < 0 ? STATUS_OK : STATUS_PEER;
+enum status comm_check(struct comm *comm) {
+    if (comm->failed == STATUS_OK && comm->ops->aborted(comm) >= 0) comm->failed = STATUS_PEER;
+    return comm->failed;
 }
 
 enum status comm_progress(struct comm *comm) {
-    TRY(comm->failed);
+    TRY(comm_check(comm));
     size_t kept = 0;
     for (size_t i = 0; i < comm->active_count; i++) {
         struct comm_group *group = comm->active[i];
@@ -46,16 +47,35 @@ enum status comm_progress(struct comm *comm) {
         if (group->first) comm->active[kept++] = group;
     }
     comm->active_count = kept;
-    if (comm->failed == STATUS_OK) comm->failed = look_for_abort(comm);
     return comm->failed;
 }
 
-/* What the link knows, and what it should know. */
+static enum status is_ready(struct comm *comm, const struct comm_subject *subject, bool *out) {
+    TRY(comm_progress(comm));
+    return subject->ready(subject->object, out);
+}
+
+/* Armed first and asked once more after, so that no news falls between the question and the sleep.
+ */
+static enum status nap(struct comm *comm, const struct comm_subject *subject, bool *ready) {
+    comm->ops->arm(comm, true);
+    enum status status = is_ready(comm, subject, ready);
+    if (status != STATUS_OK || *ready)
+        comm->ops->arm(comm, false);
+    else
+        comm->ops->rest(comm, NAP_NS);
+    return status;
+}
+
+/* What the link knows, and what it should know. What the lost rank has still done counts: whether
+ * it is lost is asked first, whether the wait is over second. */
 static enum status look_around(struct comm *comm, const struct comm_subject *subject,
-                               int64_t since_ns) {
+                               int64_t since_ns, bool *ready) {
     char what[COMM_TEXT_BYTES] = "";
     if (!comm->link) return STATUS_OK;
     int lost = comm->link->lost ? comm->link->lost(comm->link->context) : -1;
+    TRY(is_ready(comm, subject, ready));
+    if (*ready) return STATUS_OK;
     int whom = subject->whom(subject->object, what);
     if (lost >= 0)
         return comm->failed =
@@ -65,25 +85,11 @@ static enum status look_around(struct comm *comm, const struct comm_subject *sub
     return STATUS_OK;
 }
 
-/* Armed first and asked once more after, so that no news falls between the question and the sleep.
- */
-static enum status nap(struct comm *comm, const struct comm_subject *subject, bool *ready) {
-    comm->ops->arm(comm, true);
-    enum status status = comm_progress(comm);
-    if (status == STATUS_OK) status = subject->ready(subject->object, ready);
-    if (status != STATUS_OK || *ready)
-        comm->ops->arm(comm, false);
-    else
-        comm->ops->rest(comm, NAP_NS);
-    return status;
-}
-
 enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
     int64_t since_ns = 0;
     bool ready = false;
     for (int turn = 0;; turn++) {
-        TRY(comm_progress(comm));
-        TRY(subject->ready(subject->object, &ready));
+        TRY(is_ready(comm, subject, &ready));
         if (ready) return STATUS_OK;
         if (turn < comm->spins) {
             relax();
@@ -92,8 +98,8 @@ enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
         } else {
             if (!since_ns) since_ns = clock_ns();
             TRY(nap(comm, subject, &ready));
+            if (!ready) TRY(look_around(comm, subject, since_ns, &ready));
             if (ready) return STATUS_OK;
-            TRY(look_around(comm, subject, since_ns));
         }
     }
 }

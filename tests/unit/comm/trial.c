@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 
 const char *const trial_mode_name[TRIAL_MODE_COUNT] = {"self", "threads", "processes"};
@@ -132,10 +133,14 @@ static void run_threads(struct trial *trial) {
     for (int r = 0; r < trial->size; r++) pthread_join(thread[r].id, NULL);
 }
 
-static void collect(struct trial *trial, int rank) {
-    int how = 0;
-    waitpid(trial->board->pid[rank], &how, 0);
-    if (!(WIFEXITED(how) && WEXITSTATUS(how) == 0) && rank != trial->killed)
+/* As a launcher would: waits for any of them, and tells all of one that was killed. */
+static void collect(struct trial *trial) {
+    int how = 0, rank = 0;
+    pid_t pid = waitpid(-1, &how, 0);
+    while (rank < trial->size && trial->board->pid[rank] != pid) rank++;
+    if (WIFSIGNALED(how) && rank == trial->killed)
+        atomic_store(&trial->board->lost, rank);
+    else if (!(WIFEXITED(how) && WEXITSTATUS(how) == 0))
         trial_fail(trial, rank, __FILE__, __LINE__, "the process ended badly");
 }
 
@@ -144,12 +149,13 @@ static void run_processes(struct trial *trial) {
         pid_t pid = fork();
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            log_capture(trial->board->log[r], TRIAL_LOG_BYTES);
             run_opened(trial, r, "shm");
             _exit(0);
         }
         trial->board->pid[r] = pid;
     }
-    for (int r = 0; r < trial->size; r++) collect(trial, r);
+    for (int r = 0; r < trial->size; r++) collect(trial);
 }
 
 const char *trial_run(struct trial *trial) {
@@ -166,6 +172,7 @@ const char *trial_run(struct trial *trial) {
     }
     bool failed = atomic_load(&trial->board->failures) > 0;
     memcpy(failure, trial->board->failure, sizeof failure);
+    if (trial->after) trial->after(trial);
     munmap(trial->board, sizeof *trial->board);
     return failed ? failure : NULL;
 }

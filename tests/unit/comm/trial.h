@@ -17,7 +17,13 @@
 enum trial_mode { TRIAL_SELF, TRIAL_THREADS, TRIAL_PROCESSES, TRIAL_MODE_COUNT };
 extern const char *const trial_mode_name[TRIAL_MODE_COUNT];
 
-enum { TRIAL_MOST = 16, TRIAL_KEYS = 256, TRIAL_VALUE_BYTES = 256, TRIAL_NOTES = 4096 };
+enum {
+    TRIAL_MOST = 16,
+    TRIAL_KEYS = 256,
+    TRIAL_VALUE_BYTES = 256,
+    TRIAL_NOTES = 4096,
+    TRIAL_LOG_BYTES = 1024
+};
 
 /* Seen by all ranks. */
 struct trial_board {
@@ -33,6 +39,7 @@ struct trial_board {
     _Atomic int
         waited_for[TRIAL_MOST]; /* by each rank: whom its link was told it waits for, or -1 */
     pid_t pid[TRIAL_MOST];
+    char log[TRIAL_MOST][TRIAL_LOG_BYTES]; /* what each rank said, as a process */
 };
 
 struct trial {
@@ -43,7 +50,9 @@ struct trial {
     size_t heap_bytes;
     void *argument;
     void (*body)(struct trial *trial, struct comm *comm);
-    int killed; /* a rank that is meant to die by a signal, or -1 */
+    void (*after)(
+        struct trial *trial); /* in the test's process, while the board is there; or NULL */
+    int killed;               /* a rank that is meant to die by a signal, or -1 */
 };
 
 /* Runs body on every rank; returns the text of the first failure, NULL when there was none. */
