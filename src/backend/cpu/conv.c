@@ -101,10 +101,16 @@ static const struct cpu_bind binds[3][4] = {
      {DNNL_ARG_DIFF_BIAS, CPU_OUT, 1, 0}},
 };
 
-static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec) {
+/* With `fast`, only an implementation made of generated code is good enough. */
+static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec, bool fast) {
     dnnl_primitive_desc_t pd = NULL;
     struct cpu_device *device = cpu_device_of(kernel);
     TRY(dnn_describe(device->engine, spec, &pd));
+    if (fast && strncmp(dnn_pd_name(pd), "jit", 3) != 0 &&
+        strncmp(dnn_pd_name(pd), "brg", 3) != 0) {
+        dnnl_primitive_desc_destroy(pd);
+        return STATUS_NO;
+    }
     const struct cpu_bind *bind = binds[spec->kind - DNN_CONV];
     for (int i = 0; i < 3; i++) { /* the bias is plain already */
         const struct dnn_md *md = dnn_pd_md(pd, bind[i].argument);
@@ -118,18 +124,34 @@ static enum status create(struct cpu_kernel *kernel, const struct dnn_spec *spec
     return cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
 }
 
+/* The first input, an image in all three directions, is kept in the blocked layout it has if there
+ * is fast code for that: oneDNN 3 would rather have gradients of strided convolutions
+ * channels-last, which gains less than the reorders cost. */
+static enum status create_direct(struct cpu_kernel *kernel, struct dnn_spec *spec,
+                                 const struct layout *has) {
+    const struct dnn_md **image = spec->kind == DNN_CONV_DATA ? &spec->dst : &spec->src;
+    const struct dnn_md *any = *image;
+    enum status status = STATUS_NO;
+    if (has && !has->plain && cpu_md(has)) {
+        *image = cpu_md(has);
+        status = create(kernel, spec, true);
+        *image = any;
+    }
+    return status == STATUS_NO ? create(kernel, spec, false) : status;
+}
+
 enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct conv conv = conv_of(&kernel->call);
     struct dnn_spec spec = spec_of(&kernel->call, &conv);
     enum status status = STATUS_NO;
     if (winograd_pays(&kernel->call, &conv)) {
         spec.winograd = true;
-        if (!winograd_set_to("own")) status = create(kernel, &spec);
+        if (!winograd_set_to("own")) status = create(kernel, &spec, false);
         kernel->aligned = status == STATUS_OK;
         spec.winograd = false;
         if (status == STATUS_NO) status = cpu_winograd(kernel, in);
     }
-    if (status == STATUS_NO) status = create(kernel, &spec);
+    if (status == STATUS_NO) status = create_direct(kernel, &spec, in[0]);
     spec_free(&spec);
     return status;
 }
