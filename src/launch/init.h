@@ -1,0 +1,21 @@
+/* --init: where the ranks of a job meet. Local, not blocking. */
+#ifndef LAUNCH_INIT_H
+#define LAUNCH_INIT_H
+
+#include "base/status.h"
+#include "launch/place.h"
+
+enum init_kind { INIT_NONE, INIT_TCP, INIT_FILE };
+
+struct init {
+    enum init_kind kind;
+    char host[256]; /* TCP: a name or address, without brackets */
+    int port;
+    char path[1024]; /* FILE: absolute */
+};
+
+/* tcp://host:port, tcp://[fd00::1]:port, file:///path, env:// (MASTER_ADDR and MASTER_PORT); no
+ * --init is INIT_NONE. */
+enum status init_parse(const struct launch_config *config, struct init *out);
+
+#endif
