@@ -147,6 +147,20 @@ static enum status check_needs(const struct options *options) {
     return STATUS_OK;
 }
 
+/* Options that ask for more than one rank. */
+static enum status check_single(const struct options *options) {
+    static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
+                                          OPTION_nodes_file};
+    if (strcmp(options->strategy, "single") != 0) return STATUS_OK;
+    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+        if (option_is_given(options, many[i]))
+            return fail(STATUS_USAGE,
+                        "--%s asks for several ranks, but --strategy single runs on one",
+                        option_rows[many[i]].name);
+    }
+    return STATUS_OK;
+}
+
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE,
@@ -155,6 +169,7 @@ enum status options_check(struct options *options) {
     if (options->nesterov && options->momentum == 0)
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
     TRY(check_needs(options));
+    TRY(check_single(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;

@@ -22,6 +22,29 @@ static const struct {
 #include "launch/sources.def"
 };
 
+static int given(const struct options *options, enum option_id id, int64_t value, int missing) {
+    return option_is_given(options, id) ? (int)value : missing;
+}
+
+static const char *text_given(const struct options *options, enum option_id id, const char *text) {
+    return option_is_set(options, id) ? text : NULL;
+}
+
+void launch_config_of(const struct options *options, struct launch_config *out) {
+    *out = (struct launch_config){
+        .local_ranks = given(options, OPTION_local_ranks, options->local_ranks, 0),
+        .rank = given(options, OPTION_rank, options->rank, -1),
+        .world = given(options, OPTION_world_size, options->world_size, -1),
+        .nodes = given(options, OPTION_nodes, options->nodes, -1),
+        .node_rank = given(options, OPTION_node_rank, options->node_rank, -1),
+        .init = text_given(options, OPTION_init, options->init),
+        .interface = text_given(options, OPTION_interface, options->interface),
+        .hostfile = text_given(options, OPTION_hostfile, options->hostfile),
+        .nodes_file = text_given(options, OPTION_nodes_file, options->nodes_file),
+        .key = text_given(options, OPTION_key, options->key),
+    };
+}
+
 const char *launch_variable(const struct launch_config *config, const char *name) {
     if (!*name) return NULL;
     const char *value = config->variable ? config->variable(name) : getenv(name);

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/option.h"
 #include "base/status.h"
 
 enum launch_source {
@@ -22,7 +23,7 @@ enum launch_source {
 
 /* What the user said of ranks and networks. Texts belong to the options. */
 struct launch_config {
-    int local_ranks;                           /* -n: ranks this process starts; 1: none */
+    int local_ranks;                           /* -n: ranks to start here; 0: not given */
     int rank, world;                           /* --rank, --world-size; -1: not given */
     int nodes, node_rank;                      /* --nodes, --node-rank; -1: not given */
     const char *init;                          /* --init, or NULL */
@@ -49,6 +50,9 @@ struct launch_place {
 };
 
 enum status launch_place(const struct launch_config *config, struct launch_place *out);
+
+/* What the options of group "ranks" say. */
+void launch_config_of(const struct options *options, struct launch_config *out);
 
 /* A variable of the config's environment, NULL when unset or empty. */
 const char *launch_variable(const struct launch_config *config, const char *name);

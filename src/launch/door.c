@@ -1,0 +1,279 @@
+/* See door.h. */
+#include "launch/door.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "launch/init.h"
+#include "launch/network.h"
+
+enum { LEAVE_LIMIT_S = 60 };
+
+struct visit {
+    const struct launch_config *config;
+    const struct launch_party *party;
+    struct init init;
+    double limit_s;
+    bool keyed; /* the secret was given */
+    struct launch_door door;
+};
+
+static bool is_host(const struct visit *visit) {
+    return visit->party->index == visit->party->host;
+}
+
+/* ---- the secret ---- */
+
+static enum status take_key(struct visit *visit) {
+    const char *text = launch_variable(visit->config, "STRETTO_KEY");
+    visit->keyed = visit->config->key || text;
+    if (visit->config->key) return control_secret_file(visit->config->key, &visit->door.secret);
+    if (text) return control_secret_parse("STRETTO_KEY", text, &visit->door.secret);
+    return is_host(visit) ? control_secret_new(&visit->door.secret) : STATUS_OK;
+}
+
+/* ---- addresses ---- */
+
+static void tcp_text(const char *host, int port, char text[CONTROL_ADDRESS_BYTES]) {
+    bool sixth = strchr(host, ':') != NULL;
+    snprintf(text, CONTROL_ADDRESS_BYTES, sixth ? "tcp://[%.200s]:%d" : "tcp://%.200s:%d", host,
+             port);
+}
+
+/* Where the server listens: on one host a socket that only this user reaches, else the chosen
+ * network, any free port. */
+static enum status listen_anywhere(const struct visit *visit, char bind[CONTROL_ADDRESS_BYTES]) {
+    struct network_list list;
+    struct network_address address;
+    char why[NETWORK_WHY_BYTES];
+    bind[0] = 0;
+    if (visit->party->one_host) return STATUS_OK;
+    TRY(network_list(&list));
+    TRY(network_choose(&list, visit->config->interface, NULL, &address, why));
+    tcp_text(address.text, 0, bind);
+    return STATUS_OK;
+}
+
+static enum status start_server(struct visit *visit, const char *bind) {
+    struct control_server_config server = {.bind = *bind ? bind : NULL,
+                                           .secret = visit->door.secret,
+                                           .world = visit->party->world,
+                                           .epoch = visit->party->epoch,
+                                           .join_limit_s = visit->limit_s,
+                                           .leave_limit_s = LEAVE_LIMIT_S};
+    enum status status = control_server_start(&server, &visit->door.server);
+    control_secret_wipe(&server.secret);
+    TRY(status);
+    snprintf(visit->door.address, sizeof visit->door.address, "%s",
+             control_server_address(visit->door.server));
+    return STATUS_OK;
+}
+
+/* ---- ways to meet ---- */
+
+static enum status meet_at_file(struct visit *visit, const char *path, const char *bind) {
+    const struct launch_party *party = visit->party;
+    const char *job = party->job[0] ? party->job : NULL;
+    struct control_meeting_info info;
+    enum status status;
+    snprintf(visit->door.how, sizeof visit->door.how, "the file %.200s", path);
+    if (is_host(visit)) {
+        TRY(start_server(visit, bind));
+        info.secret = visit->door.secret;
+        snprintf(info.address, sizeof info.address, "%s", visit->door.address);
+        status = control_meet_host(path, job, party->count, &info, &visit->door.meeting);
+    } else {
+        status = control_meet_guest(path, job, party->count, visit->limit_s, &info,
+                                    &visit->door.meeting);
+        if (status == STATUS_OK) {
+            visit->door.secret = info.secret;
+            snprintf(visit->door.address, sizeof visit->door.address, "%s", info.address);
+        }
+    }
+    control_secret_wipe(&info.secret);
+    return status;
+}
+
+static enum status meet_at_given_file(struct visit *visit) {
+    char bind[CONTROL_ADDRESS_BYTES] = "";
+    if (is_host(visit)) TRY(listen_anywhere(visit, bind));
+    return meet_at_file(visit, visit->init.path, bind);
+}
+
+/* A folder of this user alone, for what ranks of one host tell one another. */
+static enum status private_folder(const struct launch_config *config, char path[512]) {
+    const char *runtime = launch_variable(config, "XDG_RUNTIME_DIR");
+    struct stat info;
+    if (runtime && strlen(runtime) < 400 && access(runtime, W_OK) == 0)
+        snprintf(path, 512, "%s/stretto", runtime);
+    else
+        snprintf(path, 512, "/tmp/stretto-%u", (unsigned)getuid());
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return fail(STATUS_DATA, "%s: cannot be made: %s", path, strerror(errno));
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != getuid() ||
+        info.st_mode & 077)
+        return fail(STATUS_USAGE,
+                    "%s is not a folder of this user alone\n  remove it, or set XDG_RUNTIME_DIR",
+                    path);
+    return STATUS_OK;
+}
+
+static enum status meet_privately(struct visit *visit, const char *name, const char *bind) {
+    char folder[512];
+    TRY(private_folder(visit->config, folder));
+    char *path = mem_format("%s/%s", folder, name);
+    enum status status = meet_at_file(visit, path, bind);
+    free(path);
+    return status;
+}
+
+static enum status refuse_open_door(const struct visit *visit) {
+    return fail(STATUS_USAGE,
+                "--init tcp://%s:%d between hosts needs a key, or anybody could join\n"
+                "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
+                "  then give --key job.key on every node",
+                visit->init.host, visit->init.port);
+}
+
+/* On loopback a private file carries the secret; between hosts somebody must. */
+static enum status meet_at_port(struct visit *visit) {
+    struct network_list list;
+    struct network_address own = {.text = "127.0.0.1"};
+    char bind[CONTROL_ADDRESS_BYTES], name[32];
+    const struct init *init = &visit->init;
+    bool loopback = network_is_loopback(init->host);
+    if (!visit->keyed && !loopback && visit->party->count > 1) return refuse_open_door(visit);
+    if (is_host(visit)) {
+        TRY(network_list(&list));
+        TRY(network_own(&list, init->host, &own));
+    }
+    tcp_text(is_host(visit) ? own.text : init->host, init->port, bind);
+    snprintf(name, sizeof name, "port-%d", init->port);
+    if (!visit->keyed && visit->party->count > 1) return meet_privately(visit, name, bind);
+    snprintf(visit->door.how, sizeof visit->door.how, "%.100s%s", bind,
+             visit->keyed ? ", with a key" : "");
+    if (is_host(visit)) return start_server(visit, bind);
+    snprintf(visit->door.address, sizeof visit->door.address, "%s", bind);
+    return STATUS_OK;
+}
+
+static enum status meet_by_job(struct visit *visit) {
+    const struct launch_party *party = visit->party;
+    char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
+    if (party->count == 1) {
+        snprintf(visit->door.how, sizeof visit->door.how, "this process");
+        return start_server(visit, "");
+    }
+    if (!party->job[0])
+        return fail(STATUS_USAGE,
+                    "%d %s must meet somewhere: --init is missing\n"
+                    "  --init tcp://host:port, or file:///shared/path",
+                    party->count, party->count == party->world ? "ranks" : "nodes");
+    if (party->one_host) return meet_privately(visit, party->job, "");
+    if (!getcwd(folder, sizeof folder))
+        return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
+    if (is_host(visit)) TRY(listen_anywhere(visit, bind));
+    char *path = mem_format("%s/.stretto-%s", folder, party->job);
+    enum status status = meet_at_file(visit, path, bind);
+    free(path);
+    return status;
+}
+
+enum status launch_door_open(const struct launch_config *config, const struct launch_party *party,
+                             double limit_s, struct launch_door *out) {
+    struct visit visit = {.config = config, .party = party, .limit_s = limit_s > 0 ? limit_s : 60};
+    enum status status;
+    visit.door.epoch = party->epoch;
+    if (config->interface) TRY(network_check_rule(config->interface));
+    TRY_GOTO(init_parse(config, &visit.init), failed);
+    TRY_GOTO(take_key(&visit), failed);
+    if (visit.init.kind == INIT_FILE)
+        status = meet_at_given_file(&visit);
+    else if (visit.init.kind == INIT_TCP)
+        status = meet_at_port(&visit);
+    else
+        status = meet_by_job(&visit);
+    if (status == STATUS_OK) {
+        *out = visit.door;
+        return STATUS_OK;
+    }
+failed:
+    launch_door_close(&visit.door);
+    return status;
+}
+
+void launch_door_close(struct launch_door *door) {
+    control_server_stop(&door->server);
+    control_meet_leave(&door->meeting);
+    control_secret_wipe(&door->secret);
+}
+
+/* ---- ranks ---- */
+
+/* What names the job to all its ranks, and no other job: for a file's name. */
+static void job_of(const struct launch_config *config, const struct launch_place *place,
+                   char job[LAUNCH_JOB_BYTES]) {
+    static const char *const names[LAUNCH_ALONE + 1][3] = {
+        [LAUNCH_SLURM] = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"},
+        [LAUNCH_ARRAY] = {"SLURM_ARRAY_JOB_ID", NULL},
+        [LAUNCH_OPEN_MPI] = {"PMIX_NAMESPACE", NULL},
+        [LAUNCH_TORCHRUN] = {"TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"},
+    };
+    size_t used = 0;
+    job[0] = 0;
+    for (int i = 0; i < 3 && names[place->source][i]; i++) {
+        const char *value = launch_variable(config, names[place->source][i]);
+        if (!value && i == 0) return;
+        used += (size_t)snprintf(job + used, LAUNCH_JOB_BYTES - used, "%s%.30s", i ? "." : "",
+                                 value ? value : "0");
+    }
+    if (place->source == LAUNCH_PMI &&
+        place->local_world == place->world) /* MPICH gives none; its daemon is the parent */
+        snprintf(job, LAUNCH_JOB_BYTES, "mpich-%d", (int)getppid());
+    for (char *at = job; *at; at++) {
+        if (!isalnum((unsigned char)*at) && !strchr(".-_", *at)) *at = '_';
+    }
+}
+
+void launch_party_of(const struct launch_config *config, const struct launch_place *place,
+                     struct launch_party *out) {
+    struct launch_party party = {.index = place->rank,
+                                 .count = place->world,
+                                 .world = place->world,
+                                 .one_host = place->local_world == place->world};
+    job_of(config, place, party.job);
+    *out = party;
+}
+
+static enum status take_inherited(const struct launch_config *config, struct launch_door *out) {
+    struct launch_door door = {.server = NULL};
+    const char *address = launch_variable(config, "STRETTO_CONTROL");
+    int fd = -1, attempt = 0;
+    TRY(launch_number(config, "STRETTO_SECRET_FD", &fd));
+    TRY(launch_number(config, "STRETTO_ATTEMPT", &attempt));
+    if (!address || fd < 0 || strlen(address) >= sizeof door.address)
+        return fail(STATUS_USAGE, "STRETTO_RANK is set, but not by a launcher that runs\n  unset "
+                                  "it: it is for the launcher alone");
+    TRY(control_secret_receive(fd, &door.secret));
+    snprintf(door.address, sizeof door.address, "%s", address);
+    snprintf(door.how, sizeof door.how, "the launcher");
+    door.epoch = (uint32_t)attempt;
+    *out = door;
+    return STATUS_OK;
+}
+
+enum status launch_door_of_rank(const struct launch_config *config,
+                                const struct launch_place *place, double limit_s,
+                                struct launch_door *out) {
+    struct launch_party party;
+    if (place->source == LAUNCH_LAUNCHER) return take_inherited(config, out);
+    launch_party_of(config, place, &party);
+    return launch_door_open(config, &party, limit_s, out);
+}

@@ -1,0 +1,57 @@
+/* The way into a job: the control plane's address and the job's secret, however they are found; and
+ * the server, where this process is the one that runs it.
+ *
+ * Who meets are the ranks, where another launcher started them, or the launchers of several nodes.
+ * The first of them runs the server. The secret comes from --key or STRETTO_KEY; from our launcher
+ * by an inherited descriptor; from the rendezvous file, which only its owner may read. Without
+ * --init ranks of srun, mpirun and torchrun meet at a file named after their job: in a private
+ * folder where all are on one host, else in the working folder, which the nodes of a cluster share.
+ * tcp:// between hosts without a key is refused. */
+#ifndef LAUNCH_DOOR_H
+#define LAUNCH_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "control/control.h"
+#include "launch/place.h"
+
+enum { LAUNCH_JOB_BYTES = 128 };
+
+/* Who meets. */
+struct launch_party {
+    int index, count;           /* this one among those that meet */
+    int host;                   /* the index of the one that runs the server */
+    int world;                  /* ranks of the job */
+    uint32_t epoch;             /* counts restarts */
+    bool one_host;              /* all of them are on this one */
+    char job[LAUNCH_JOB_BYTES]; /* the outer launcher's name for the job, "": none */
+};
+
+struct launch_door {
+    char address[CONTROL_ADDRESS_BYTES];
+    struct control_secret secret;
+    uint32_t epoch;
+    struct control_server *server;   /* NULL: another runs it */
+    struct control_meeting *meeting; /* or NULL */
+    char how[LAUNCH_HOW_BYTES];      /* for people */
+};
+
+/* Collective over the party, blocking until the one that runs the server is found, at most
+ * `limit_s` (0: 60). The caller closes. */
+enum status launch_door_open(const struct launch_config *config, const struct launch_party *party,
+                             double limit_s, struct launch_door *out);
+/* Collective over the ranks in the same way: the door of a rank that knows its place. Takes the
+ * inherited secret. */
+enum status launch_door_of_rank(const struct launch_config *config,
+                                const struct launch_place *place, double limit_s,
+                                struct launch_door *out);
+/* Local; blocking where the server waits for ranks to leave. Wipes the secret. */
+void launch_door_close(struct launch_door *door);
+
+/* Local. Those who meet where `place` was found. */
+void launch_party_of(const struct launch_config *config, const struct launch_place *place,
+                     struct launch_party *out);
+
+#endif

@@ -1,0 +1,147 @@
+/* See local.h. */
+#include "launch/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "launch/door.h"
+#include "launch/layout.h"
+#include "launch/network.h"
+#include "launch/ranks.h"
+
+enum { GRACE_S = 30, KILL_S = 5 };
+
+static void tell_ended(void *context, int rank, const char *why) {
+    struct launch_door *door = context;
+    if (door->server) control_server_rank_ended(door->server, rank, why);
+}
+
+static const char *ask_doing(void *context, int rank, char *text, size_t bytes) {
+    struct launch_door *door = context;
+    text[0] = 0;
+    return door->server ? control_server_doing(door->server, rank, text, bytes) : text;
+}
+
+static enum status run_ranks(const struct launch_local_config *config,
+                             const struct launch_layout *layout, int attempt,
+                             struct launch_door *door, struct ranks_outcome *out) {
+    bool again = attempt > 0;
+    struct ranks_config ranks = {.program = config->program,
+                                 .argv = again && config->restart_argv ? config->restart_argv
+                                                                       : config->argv,
+                                 .count = layout->count,
+                                 .first_rank = layout->first_rank,
+                                 .world = layout->world,
+                                 .node = layout->node,
+                                 .nodes = layout->nodes,
+                                 .threads = config->threads,
+                                 .attempt = attempt,
+                                 .address = door->address,
+                                 .log_folder = config->log_folder,
+                                 .append_logs = config->append_logs || again,
+                                 .grace_s = config->grace_s > 0 ? config->grace_s : GRACE_S,
+                                 .kill_s = KILL_S,
+                                 .context = door,
+                                 .ended = tell_ended,
+                                 .doing = ask_doing};
+    TRY(control_secret_share(&door->secret, &ranks.secret));
+    enum status status = ranks_run(&ranks, out);
+    close(ranks.secret);
+    return status;
+}
+
+/* A start has a server, a secret and an epoch of its own: what is left of an earlier one cannot
+ * disturb it. */
+static enum status run_once(const struct launch_local_config *config,
+                            const struct launch_layout *layout, int attempt,
+                            struct ranks_outcome *out) {
+    struct launch_config where = *config->launch;
+    struct launch_door door;
+    struct launch_party party = {.index = layout->node,
+                                 .count = layout->nodes,
+                                 .host = layout->chief,
+                                 .world = layout->world,
+                                 .epoch = (uint32_t)attempt,
+                                 .one_host = layout->nodes == 1};
+    where.init = layout->nodes > 1 ? layout->init : NULL;
+    TRY(launch_door_open(&where, &party, config->join_limit_s, &door));
+    enum status status = run_ranks(config, layout, attempt, &door, out);
+    launch_door_close(&door);
+    return status;
+}
+
+static enum status run_all(const struct launch_local_config *config, int *exit_code) {
+    struct launch_layout layout;
+    struct ranks_outcome outcome;
+    TRY(launch_layout(config->launch, network_is_here, &layout));
+    if (config->log_folder) TRY(folder_make(config->log_folder));
+    for (int attempt = 0;; attempt++) {
+        TRY(run_once(config, &layout, attempt, &outcome));
+        if (!outcome.worth_another || attempt >= config->restarts) break;
+        log_note("all ranks start again, %d of %d times", attempt + 1, config->restarts);
+    }
+    *exit_code = outcome.exit_code;
+    return STATUS_OK;
+}
+
+int launch_local(const struct launch_local_config *config) {
+    int exit_code;
+    enum status status = run_all(config, &exit_code);
+    return status == STATUS_OK ? exit_code : status_exit_code(status);
+}
+
+/* ---- arguments ---- */
+
+/* All of a file that has no size of its own. */
+static char *read_proc(const char *path, size_t *count) {
+    size_t capacity = 0, got;
+    char *text = NULL;
+    FILE *file = fopen(path, "re");
+    *count = 0;
+    do {
+        text = mem_grow(text, &capacity, *count + 4096, 1);
+        got = file ? fread(text + *count, 1, 4095, file) : 0;
+        *count += got;
+    } while (got > 0);
+    if (file) fclose(file);
+    text[*count] = 0;
+    return text;
+}
+
+enum status launch_arguments(char ***out) {
+    size_t bytes, count = 0, at = 0;
+    char *text = read_proc("/proc/self/cmdline", &bytes);
+    for (size_t i = 0; i < bytes; i++) count += text[i] == 0;
+    char **argv = MEM_ARRAY(char *, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        argv[i] = mem_text(text + at);
+        at += strlen(text + at) + 1;
+    }
+    free(text);
+    if (count == 0) {
+        launch_arguments_free(argv);
+        return fail(STATUS_DATA, "/proc/self/cmdline cannot be read: is /proc mounted?");
+    }
+    *out = argv;
+    return STATUS_OK;
+}
+
+char **launch_arguments_with(char *const *argv, const char *const *more) {
+    size_t count = 0, extra = 0;
+    while (argv[count]) count++;
+    while (more[extra]) extra++;
+    char **out = MEM_ARRAY(char *, count + extra + 1);
+    for (size_t i = 0; i < count; i++) out[i] = mem_text(argv[i]);
+    for (size_t i = 0; i < extra; i++) out[count + i] = mem_text(more[i]);
+    return out;
+}
+
+void launch_arguments_free(char **argv) {
+    for (int i = 0; argv && argv[i]; i++) free(argv[i]);
+    free(argv);
+}
