@@ -123,6 +123,11 @@ $(B)/unit-tests: $(UNIT_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(UNIT_OBJ) $(B)/libstretto.a $(LIBS) -lcriterion -o $@
 
+# A rank that trains nothing, for tests of the launcher and the rendezvous.
+$(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # A fuzz target is a file tests/fuzz/fuzz_NAME.c with seeds in corpus/NAME. It is linked twice: with a driver of our own
 # that any compiler builds ($(B)/fuzz/NAME), and, where clang has it, with libFuzzer and sanitizers (build-fuzz/NAME).
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -163,7 +168,7 @@ run: all
 	$(B)/stretto train
 
 # Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+test: all $(B)/unit-tests $(B)/rank-probe $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
 	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
 
 # The front door on bare Debian systems, for the committed tree.
@@ -231,5 +236,5 @@ clean:
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

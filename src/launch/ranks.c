@@ -116,18 +116,18 @@ static struct end judge(struct ranks *ranks, int result) {
     struct end end = {.code = result, .by_itself = ranks->phase < ASKED};
     int signal = -result;
     if (result >= 0) {
-        snprintf(end.words, sizeof end.words, "ended with exit code %d", result);
+        snprintf(end.words, sizeof end.words, "exit code %d", result);
         if (ranks->outcome.stopped_by && result == 128 + ranks->outcome.stopped_by)
             end.by_itself = false;
         return end;
     }
     enum oom_answer memory =
         signal == SIGKILL && end.by_itself ? oom_between(ranks->oom, oom_count("")) : OOM_NO;
-    snprintf(
-        end.words, sizeof end.words, "was killed by signal %d (%s)%s", signal, strsignal(signal),
-        memory == OOM_YES       ? ": out of memory, the limit of its cgroup"
-        : memory == OOM_PERHAPS ? ": probably out of memory, the kernel killed somebody for that"
-                                : "");
+    snprintf(end.words, sizeof end.words, "killed by signal %d (%s)%s", signal, strsignal(signal),
+             memory == OOM_YES ? ": out of memory, the limit of its cgroup"
+             : memory == OOM_PERHAPS
+                 ? ": probably out of memory, the kernel killed somebody for that"
+                 : "");
     end.code = memory != OOM_NO ? 5 : is_own_fault(signal) ? 7 : 4;
     if (ranks->outcome.stopped_by &&
         (signal == ranks->outcome.stopped_by || ranks->phase == KILLED))
@@ -143,8 +143,8 @@ static void write_obituary(const struct ranks *ranks, int rank, const struct end
                     ? mem_format("\n  its output: %s/rank-%d.log", config->log_folder, rank)
                     : mem_text("");
     output_flush(ranks->output, true); /* what the rank itself said comes first */
-    fail(STATUS_PEER, "rank %d %s%s%s%s", rank, end->words, *doing ? ", last seen at " : "", doing,
-         log);
+    fail(STATUS_PEER, "rank %d ended: %s%s%s%s", rank, end->words, *doing ? ", last seen at " : "",
+         doing, log);
     free(log);
 }
 
@@ -180,7 +180,7 @@ static void handle_end(struct ranks *ranks, int index, int result) {
 
 /* Where all that ended here only told of a loss elsewhere, the first of them is named. */
 static void name_messenger(const struct ranks *ranks) {
-    struct end end = {.words = "ended because a peer was lost"};
+    struct end end = {.words = "a peer was lost"};
     if (!ranks->settled && ranks->outcome.exit_code == 4)
         write_obituary(ranks, ranks->outcome.rank, &end);
 }

@@ -167,7 +167,7 @@ Test(launch_ranks, the_first_failure_gives_the_exit_code) {
     cr_expect_eq(outcome.exit_code, 3);
     cr_expect_eq(outcome.rank, 1);
     cr_expect(!outcome.worth_another);
-    cr_expect(file_says("err", "error: rank 1 ended with exit code 3"));
+    cr_expect(file_says("err", "error: rank 1 ended: exit code 3"));
     cr_expect(file_says("err", "rank-1.log"));
     cr_expect(file_says("err", "rank 0 still runs: asked to end"));
     cr_expect(file_says("err", "rank 0 still runs: killed"));
@@ -209,8 +209,8 @@ Test(launch_ranks, a_killed_rank_is_a_lost_peer_with_an_obituary) {
     cr_expect(outcome.worth_another);
     cr_expect_eq(news.rank, 2);
     cr_expect(strstr(news.why, "killed by signal 9"), "%s", news.why);
-    cr_expect(
-        file_says("err", "rank 2 was killed by signal 9 (Killed), last seen at step 12 #17 B\n"));
+    cr_expect(file_says("err",
+                        "rank 2 ended: killed by signal 9 (Killed), last seen at step 12 #17 B\n"));
 }
 
 Test(launch_ranks, an_own_fault_is_a_bug) {
@@ -225,7 +225,7 @@ Test(launch_ranks, four_alone_is_named_and_worth_another_try) {
     struct ranks_outcome outcome = run(defaults, "exit 4");
     cr_expect_eq(outcome.exit_code, 4);
     cr_expect(outcome.worth_another);
-    cr_expect(file_says("err", "ended because a peer was lost"));
+    cr_expect(file_says("err", "ended: a peer was lost"));
 }
 
 /* A child signals the launcher when both ranks say that they are ready. */

@@ -1,0 +1,40 @@
+# Signals to the launcher reach all ranks, which end in order; killed itself, it leaves nobody behind.
+. "$ROOT/tests/ranks/lib.sh"
+# start: ranks that stay, until all have joined
+start() {
+    rm -rf run
+    PROBE=stay "$probe" -n 3 --out run >out 2>err &
+    launcher=$!
+    for rank in 0 1 2; do
+        tries=0
+        until grep -qs "rank $rank of 3" run/rank-$rank.log; do
+            sleep 0.1
+            tries=$((tries + 1))
+            [ $tries -lt 600 ] || { echo "rank $rank did not come"; cat out err; exit 1; }
+        done
+    done
+}
+pids() { sed -n 's/^rank [0-9]* pid \([0-9]*\) .*/\1/p' run/rank-*.log; }
+for signal in INT TERM HUP; do
+    start
+    # a shell starts background jobs with SIGINT ignored, which the launcher and its ranks then keep
+    [ $signal != INT ] || { kill -TERM $launcher; wait $launcher; continue; }
+    kill -$signal $launcher
+    wait $launcher
+    got=$?
+    number=$(kill -l $signal 2>/dev/null || echo 0)
+    case $signal in TERM) number=15 ;; HUP) number=1 ;; esac
+    [ $got = $((128 + number)) ] || { echo "SIG$signal: exit code $got"; cat out err; exit 1; }
+    ! grep -q 'error' err || { cat err; exit 1; }
+done
+start
+kill -KILL $launcher
+wait $launcher 2>/dev/null
+tries=0
+for pid in $(pids); do
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || { echo "rank $pid outlives its launcher"; exit 1; }
+    done
+done
