@@ -86,7 +86,7 @@ static const struct {
     {COMMAND_TRAIN, "--lr --batch 3", STATUS_USAGE, {"--lr needs a value", ""}},
     {COMMAND_TRAIN, "--lr -1", STATUS_USAGE, {"--lr: '-1' is not allowed", "at least 0"}},
     {COMMAND_TRAIN, "--lr=", STATUS_USAGE, {"--lr: '' is not allowed", ""}},
-    {COMMAND_TRAIN, "-n 2", STATUS_USAGE, {"-n: '2' is not allowed", "only 1"}},
+    {COMMAND_TRAIN, "-n 2000", STATUS_USAGE, {"-n: '2000' is not allowed", "1024"}},
     {COMMAND_TRAIN, "--drop-last=maybe", STATUS_USAGE, {"--drop-last: 'maybe'", "on or off"}},
     {COMMAND_TRAIN, "--strategy gpipe", STATUS_USAGE, {"--strategy: 'gpipe'", "single"}},
     {COMMAND_TRAIN, "--show graph", STATUS_USAGE, {"--show is not an option of train", "explain"}},

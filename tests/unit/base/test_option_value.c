@@ -36,7 +36,7 @@ static const struct {
     {OPTION_batch, "99999999999999999999", NULL},
     {OPTION_seed, "9223372036854775807", "9223372036854775807"},
     {OPTION_seed, "9223372036854775808", NULL},
-    {OPTION_local_ranks, "2", NULL},
+    {OPTION_local_ranks, "0", NULL},
     {OPTION_lr, "0.1", "0.1"},
     {OPTION_lr, ".5", "0.5"},
     {OPTION_lr, "1e-3", "0.001"},
@@ -197,7 +197,7 @@ Test(base_option_value, messages) {
         const char *text, *part;
     } rows[] = {
         {OPTION_batch, "x", "a whole number from 1 to 16777216"},
-        {OPTION_local_ranks, "2", "only 1 so far"},
+        {OPTION_local_ranks, "0", "1024"},
         {OPTION_lr, "x", "a number, at least 0"},
         {OPTION_eps, "x", "a number above 0"},
         {OPTION_dropout, "x", "a number, at least 0 and below 1"},
