@@ -174,7 +174,8 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
 
 enum status explain_run(const struct options *options) {
     struct job job;
-    TRY(job_open(options, &job));
+    struct job_seat seat = {.rank = 0, .ranks = (int)options->local_ranks};
+    TRY(job_open(options, &seat, &job));
     if (options->json)
         explain_print_json(&job, stdout);
     else

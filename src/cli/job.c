@@ -46,7 +46,10 @@ static enum status open_data(struct job *job) {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
     job->data_spec = data_spec_for(job->config.model, options->data);
-    TRY(dataset_open(job->data_spec, &config, &job->dataset));
+    if (!job->dataset) {
+        TRY(dataset_open(job->data_spec, &config, &job->dataset));
+        job->owns_dataset = true;
+    }
     job->config.dataset = job->dataset;
     bool images = dataset_field(job->dataset, "image") >= 0;
     if (images != (job->config.model->input == MODEL_IMAGES))
@@ -128,18 +131,24 @@ static void resolve_batch(struct job *job) {
     const struct options *options = &job->options;
     bool dealt = option_is_set(options, OPTION_deal);
     job->config.schedule = "single";
+    job->config.sync = job->config.ranks > 1 ? "allreduce" : "none";
     job->config.batch = options->batch;
-    job->config.replicas = dealt ? (int)options->deal.replicas : 1;
+    job->config.replicas = dealt ? (int)options->deal.replicas : job->config.ranks;
     job->config.micro_batches =
         dealt ? (int)options->deal.micro_batches : (int)options->micro_batches;
     job->config.sum = sum_of(options->sum);
     job->config.drop_last = options->drop_last;
 }
 
+static int64_t threads_of(const struct job *job) {
+    int threads = machine_cores("").usable / (int)job->options.local_ranks;
+    return threads > 0 ? threads : 1;
+}
+
 static void resolve_machine(struct job *job) {
     struct options *options = &job->options;
     if (!option_is_set(options, OPTION_threads))
-        options->threads = machine_cores("").usable, option_resolve(options, OPTION_threads);
+        options->threads = threads_of(job), option_resolve(options, OPTION_threads);
     job->config.threads = (int)options->threads;
     job->config.device = options->device;
     job->config.seed = (uint64_t)options->seed;
@@ -201,8 +210,10 @@ static enum status open_parts(struct job *job) {
     return STATUS_OK;
 }
 
-enum status job_open(const struct options *options, struct job *out) {
-    struct job job = {.options = *options};
+enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
+    struct job job = {.options = *options,
+                      .dataset = seat->dataset,
+                      .config = {.rank = seat->rank, .ranks = seat->ranks}};
     enum status status = open_parts(&job);
     if (status == STATUS_OK)
         *out = job;
@@ -213,7 +224,7 @@ enum status job_open(const struct options *options, struct job *out) {
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
-    dataset_free(&job->dataset);
+    if (job->owns_dataset) dataset_free(&job->dataset);
     free(job->data_spec);
     *job = (struct job){0};
 }
@@ -226,7 +237,7 @@ double job_step_ns(const struct job *job) {
         struct op_call call = graph_call(graph, &graph->nodes[i]);
         if (graph->nodes[i].kernel) sum += plan->device->backend->cost_ns(plan->device, &call);
     }
-    return sum * plan->config.replicas * plan->config.micro_batches;
+    return sum * plan->config.micro_batches * (plan->config.ranks == 1 ? plan->config.replicas : 1);
 }
 
 /* The smallest division of the micro-batch that fits, or 0. */

@@ -6,9 +6,16 @@
 #include "base/option.h"
 #include "exec/plan.h"
 
+/* Which rank of how many this is; ranks of one process share a data set. */
+struct job_seat {
+    int rank, ranks;
+    struct dataset *dataset; /* NULL: open it */
+};
+
 struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
+    bool owns_dataset;
     struct run_config config;
     struct plan *plan;
     char *data_spec;
@@ -18,7 +25,7 @@ struct job {
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan. The
  * caller closes the job; the options must outlive it. */
-enum status job_open(const struct options *options, struct job *out);
+enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out);
 void job_close(struct job *job);
 
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than

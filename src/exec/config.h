@@ -14,7 +14,9 @@ struct run_config {
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
     const char *schedule;        /* "single" */
-    int replicas, micro_batches; /* of the deal: R x M */
+    const char *sync;            /* "none", "allreduce" */
+    int ranks, rank;             /* of the job; this one */
+    int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */
     int64_t batch;               /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;

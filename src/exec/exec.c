@@ -125,8 +125,8 @@ static enum status set_up(struct exec *exec) {
                           [PARAM_BIAS] = config->decay_bias,
                           [PARAM_NORM] = config->decay_norm};
     const struct backend *backend = plan->device->backend;
-    TRY(store_new(plan->micro[0].graph, plan->device, plan->grads, config->optimizer, decay,
-                  &exec->store));
+    TRY(store_new(plan->micro[0].graph, plan->device, exec->comm, plan->grads, config->optimizer,
+                  decay, &exec->store));
     TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
     TRY(backend->memory_new(plan->device, plan->bill.activations, "activations",
                             (void **)&exec->arena));
@@ -135,10 +135,12 @@ static enum status set_up(struct exec *exec) {
     return open_loaders(exec);
 }
 
-enum status exec_new(const struct plan *plan, const struct exec_observer *observer,
-                     struct exec **out) {
+enum status exec_new(const struct plan *plan, struct comm *comm,
+                     const struct exec_observer *observer, struct exec **out) {
     struct exec *exec = MEM_NEW(struct exec);
     exec->plan = plan;
+    exec->comm = comm;
+    exec->request = MEM_ARRAY(struct comm_request *, plan->buckets.count + 1);
     if (observer) exec->observer = *observer;
     exec->slot = MEM_ARRAY(struct slot, plan->slots);
     enum status status = set_up(exec);
@@ -166,8 +168,31 @@ void exec_free(struct exec **pointer) {
         plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
     store_free(&exec->store);
     free(exec->slot);
+    free(exec->request);
     free(exec);
     *pointer = NULL;
+}
+
+enum status exec_start(struct exec *exec) {
+    const struct instr_list *start =
+        &exec->plan->program->rank[exec->plan->config.rank].list[LIST_START];
+    for (int i = 0; i < start->count; i++) TRY(handle_instr(exec, &start->items[i]));
+    return STATUS_OK;
+}
+
+void exec_wish(struct exec *exec, const struct exec_wish *wish) {
+    exec->wish = *wish;
+}
+
+struct comm *exec_comm(const struct exec *exec) {
+    return exec->comm;
+}
+
+void exec_progress(struct exec *exec) {
+    if (exec->pending == 0 || exec->comm_status != STATUS_OK) return;
+    int64_t begin = clock_ns();
+    exec->comm_status = comm_progress(exec->comm);
+    exec->times.comm_ns += clock_ns() - begin;
 }
 
 struct store *exec_store(struct exec *exec) {
@@ -197,7 +222,7 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
 
 /* Instructions are timed by kind; the observer sees each. */
 static enum status run_instr(struct exec *exec, const struct instr *instr) {
-    int64_t begin = clock_ns();
+    int64_t begin = clock_ns(), comm_before = exec->times.comm_ns;
     TRY(handle_instr(exec, instr));
     int64_t end = clock_ns(), spent = end - begin;
     switch ((enum instr_op)instr->op) {
@@ -206,7 +231,9 @@ static enum status run_instr(struct exec *exec, const struct instr *instr) {
     case INSTR_F: exec->times.forward_ns += spent; break;
     case INSTR_B:
     case INSTR_I:
-    case INSTR_W: exec->times.backward_ns += spent; break;
+    case INSTR_W: exec->times.backward_ns += spent - (exec->times.comm_ns - comm_before); break;
+    case INSTR_REDUCE: exec->times.comm_ns += spent; break;
+    case INSTR_NORM: exec->times.optimizer_ns += spent - (exec->times.comm_ns - comm_before); break;
     default: exec->times.optimizer_ns += spent;
     }
     if (exec->observer.instr)
@@ -226,7 +253,8 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
                                 .lr = exec->lr,
                                 .grad_norm = exec->grad_norm,
-                                .times = exec->times};
+                                .times = exec->times,
+                                .wish = exec->agreed};
 }
 
 enum status exec_step(struct exec *exec, struct step_result *out) {
@@ -256,15 +284,22 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
         TRY(loader_next(exec->eval, &batch));
         if (!batch) break;
         const struct micro_batch *samples = &batch->micro[0];
+        if (samples->samples == 0) { /* fewer samples than ranks were left */
+            loader_release(exec->eval);
+            continue;
+        }
         const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, false);
         CHECK(micro, "no evaluation graph for %lld samples", (long long)samples->samples);
         struct runnable *runnable = &exec->runnable[micro - exec->plan->micro];
         bind_inputs(exec, runnable, 0, samples);
-        run_pass(exec, runnable, 0, &(struct pass_config){.pass = PASS_FORWARD, .grad = -1});
+        run_pass(exec, runnable, 0,
+                 &(struct pass_config){.pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1});
         tally_add(runnable, 0, samples, &tally);
-        result.samples += samples->samples;
+        tally.samples += (double)samples->samples;
         loader_release(exec->eval);
     }
+    TRY(tally_share(exec, &tally));
+    result.samples = (int64_t)tally.samples;
     result.loss = tally_loss(&tally, losses);
     if (!isfinite(result.loss)) return numeric_failure_of_evaluation(exec, result.loss);
     result.acc1 = tally.ranked > 0 ? tally.right1 / tally.ranked : NAN;

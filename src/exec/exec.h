@@ -6,6 +6,7 @@
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 
+#include "comm/comm.h"
 #include "exec/plan.h"
 #include "exec/store.h"
 
@@ -20,6 +21,13 @@ struct exec_observer {
 /* Where the time of a step went. */
 struct exec_times {
     int64_t total_ns, data_ns, forward_ns, backward_ns, optimizer_ns;
+    int64_t comm_ns; /* posting, adding and waiting: not hidden behind computation */
+};
+
+/* What a rank wishes after the step under way; all ranks learn what any of them wishes. */
+struct exec_wish {
+    int signal;         /* that asks for a stop; 0: none */
+    bool save, time_up; /* a checkpoint; a stop because time is up */
 };
 
 struct step_result {
@@ -29,6 +37,7 @@ struct step_result {
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
     double lr, grad_norm;
     struct exec_times times;
+    struct exec_wish wish; /* of all ranks together */
 };
 
 struct eval_result {
@@ -39,11 +48,20 @@ struct eval_result {
 
 struct exec;
 
-/* Local. Memory, initial parameters and loaders for a plan, which must outlive it; step 0 is next.
+/* Collective over the ranks of `comm` (the self communicator for one), not blocking. Memory,
+ * initial parameters and loaders for a plan, which must outlive it, as must `comm`; step 0 is next.
  * The caller owns it. */
-enum status exec_new(const struct plan *plan, const struct exec_observer *observer,
-                     struct exec **out);
+enum status exec_new(const struct plan *plan, struct comm *comm,
+                     const struct exec_observer *observer, struct exec **out);
 void exec_free(struct exec **exec);
+
+/* Collective, blocking. Runs the start list: every rank has replica 0's parameters, optimizer
+ * state, buffers and step from then on. */
+enum status exec_start(struct exec *exec);
+
+/* Local. What this rank wishes; told to all at the end of the step. */
+void exec_wish(struct exec *exec, const struct exec_wish *wish);
+struct comm *exec_comm(const struct exec *exec);
 
 /* Local. The store, for checkpoints and comparisons; owned by the executor. */
 struct store *exec_store(struct exec *exec);
@@ -54,11 +72,11 @@ const struct plan *exec_plan(const struct exec *exec);
 int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
-/* Local, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite: parameters
- * are then unchanged. */
+/* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
+ * parameters are then unchanged. */
 enum status exec_step(struct exec *exec, struct step_result *out);
 
-/* Local, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC when
+/* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC when
  * the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 

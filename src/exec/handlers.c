@@ -1,7 +1,11 @@
 /* One handler per instruction. */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/state.h"
 
 /* Waits for the samples of the step. */
@@ -14,20 +18,41 @@ static enum status need_batch(struct exec *exec) {
     return STATUS_OK;
 }
 
+/* Adds label counts over the ranks. */
+static enum status share_counts(struct exec *exec, int64_t labels[GRAPH_MAX_LOSSES]) {
+    int ranks = comm_size(exec->comm);
+    if (ranks == 1) return STATUS_OK;
+    int64_t *all = MEM_ARRAY(int64_t, ranks * GRAPH_MAX_LOSSES);
+    enum status status =
+        comm_exchange(comm_world(exec->comm), labels, GRAPH_MAX_LOSSES * sizeof *labels, all);
+    memset(labels, 0, GRAPH_MAX_LOSSES * sizeof *labels);
+    for (int i = 0; i < ranks * GRAPH_MAX_LOSSES; i++) labels[i % GRAPH_MAX_LOSSES] += all[i];
+    free(all);
+    return status;
+}
+
 static enum status handle_count(struct exec *exec, const struct instr *instr) {
     (void)instr;
     TRY(need_batch(exec));
     const struct runnable *main = &exec->runnable[0];
-    for (int i = 0; i < main->plan->graph->loss_count; i++) {
-        int64_t labels = exec->batch->own_label_count[main->label_field[i]];
-        exec->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
-    }
+    int losses = main->plan->graph->loss_count;
+    int64_t labels[GRAPH_MAX_LOSSES] = {0};
+    for (int i = 0; i < losses; i++) labels[i] = exec->batch->own_label_count[main->label_field[i]];
+    TRY(share_counts(exec, labels));
+    for (int i = 0; i < losses; i++)
+        exec->seed[i] = labels[i] > 0 ? (float)(1.0 / (double)labels[i]) : 0;
     return STATUS_OK;
+}
+
+/* The samples of a micro-batch of the step, numbered over all ranks; this rank's loader has its own
+ * only. */
+static const struct micro_batch *samples_of(const struct exec *exec, int micro) {
+    return &exec->batch->micro[micro - exec->plan->train_loader.first_micro];
 }
 
 static enum status handle_load(struct exec *exec, const struct instr *instr) {
     TRY(need_batch(exec));
-    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    const struct micro_batch *samples = samples_of(exec, instr->micro);
     const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, true);
     CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
     struct slot *slot = &exec->slot[instr->slot];
@@ -38,16 +63,20 @@ static enum status handle_load(struct exec *exec, const struct instr *instr) {
 
 static enum status handle_f(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = &exec->slot[instr->slot];
-    struct pass_config pass = {.pass = PASS_FORWARD, .grad = -1, .pure = instr->flags & INSTR_PURE};
+    struct pass_config pass = {
+        .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
     run_pass(exec, slot->runnable, instr->slot, &pass);
-    tally_add(slot->runnable, instr->slot, &exec->batch->micro[instr->micro], &exec->tally);
+    tally_add(slot->runnable, instr->slot, samples_of(exec, instr->micro), &exec->tally);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
+    if (comm_size(exec->comm) > 1) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
-    struct pass_config pass = {
-        .pass = kind, .grad = instr->grad, .fresh = instr->flags & INSTR_NEW};
+    struct pass_config pass = {.pass = kind,
+                               .segment = instr->segment,
+                               .grad = instr->grad,
+                               .fresh = instr->flags & INSTR_NEW};
     if (kind == PASS_INPUT_HALF) pass.grad = -1;
     run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
     return STATUS_OK;
@@ -65,8 +94,56 @@ static enum status handle_w(struct exec *exec, const struct instr *instr) {
     return backward(exec, instr, PASS_WEIGHT_HALF);
 }
 
+static enum status handle_zero(struct exec *exec, const struct instr *instr) {
+    store_zero(exec->store, instr->grad);
+    return STATUS_OK;
+}
+
 static enum status handle_tie(struct exec *exec, const struct instr *instr) {
-    store_tie(exec->store, instr->grad);
+    struct bucket all = {.first = 0, .count = exec->store->param_count};
+    const struct bucket *bucket =
+        instr->bucket == INSTR_ALL ? &all : &exec->plan->buckets.items[instr->bucket];
+    store_tie(exec->store, instr->grad, bucket->first, bucket->count);
+    return STATUS_OK;
+}
+
+static enum status handle_reduce(struct exec *exec, const struct instr *instr) {
+    const struct bucket *bucket = &exec->plan->buckets.items[instr->bucket];
+    float *data = exec->store->grad[instr->grad] + bucket->begin;
+    TRY(comm_all_reduce(comm_world(exec->comm), data, bucket->elements,
+                        &exec->request[instr->bucket]));
+    exec->pending++;
+    return comm_progress(exec->comm);
+}
+
+/* One array of replica 0 to all, through a gradient buffer, which is the memory others can reach.
+ */
+static enum status broadcast(struct exec *exec, void *data, size_t bytes) {
+    size_t room = (size_t)exec->store->gradient_elements * sizeof(float);
+    char *staging = (char *)exec->store->grad[0];
+    for (size_t done = 0; done < bytes; done += room) {
+        size_t piece = bytes - done < room ? bytes - done : room;
+        struct comm_request *request;
+        if (comm_rank(exec->comm) == 0) memcpy(staging, (char *)data + done, piece);
+        TRY(comm_broadcast(comm_world(exec->comm), 0, staging, piece, &request));
+        TRY(comm_wait(&request));
+        if (comm_rank(exec->comm) != 0) memcpy((char *)data + done, staging, piece);
+        TRY(comm_barrier(comm_world(exec->comm))); /* the staging is free again */
+    }
+    return STATUS_OK;
+}
+
+static enum status handle_bcast(struct exec *exec, const struct instr *instr) {
+    (void)instr;
+    struct store *store = exec->store;
+    size_t bytes = (size_t)store->param_elements * sizeof(float);
+    TRY(broadcast(exec, store->param, bytes));
+    for (int i = 0; i < store->optimizer->state_count; i++)
+        TRY(broadcast(exec, store->state[i], bytes));
+    TRY(broadcast(exec, store->buffer, store->buffer_bytes));
+    int64_t step = exec->step;
+    TRY(broadcast(exec, &step, sizeof step));
+    if (step != exec->step) exec_seek(exec, step);
     return STATUS_OK;
 }
 
@@ -75,7 +152,44 @@ static enum status handle_sum(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
+static enum status await_reductions(struct exec *exec) {
+    for (int b = 0; b < exec->plan->buckets.count; b++) {
+        if (exec->request[b]) TRY(comm_wait(&exec->request[b]));
+    }
+    exec->pending = 0;
+    return exec->comm_status;
+}
+
+/* What the ranks wish, all together: a stop or a save must happen after the same step everywhere.
+ */
+static enum status share_wishes(struct exec *exec) {
+    int ranks = comm_size(exec->comm);
+    exec->agreed = exec->wish;
+    if (ranks == 1) return STATUS_OK;
+    struct exec_wish *all = MEM_ARRAY(struct exec_wish, ranks);
+    enum status status = comm_exchange(comm_world(exec->comm), &exec->wish, sizeof exec->wish, all);
+    for (int r = 0; r < ranks; r++) {
+        if (all[r].signal) exec->agreed.signal = all[r].signal;
+        exec->agreed.save |= all[r].save;
+        exec->agreed.time_up |= all[r].time_up;
+    }
+    free(all);
+    return status;
+}
+
+static enum status share_step(struct exec *exec) {
+    int64_t begin = clock_ns();
+    enum status status = await_reductions(exec);
+    if (status == STATUS_OK) status = tally_share(exec, &exec->tally);
+    if (status == STATUS_OK) status = share_wishes(exec);
+    exec->times.comm_ns += clock_ns() - begin;
+    return status;
+}
+
 static enum status handle_norm(struct exec *exec, const struct instr *instr) {
+    TRY(share_step(exec));
+    double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
+    if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     double squares = optim_sum_squares(exec->store->grad[instr->grad], exec->store->param_elements);
     exec->grad_norm = sqrt(squares);
     return isfinite(squares) ? STATUS_OK
@@ -106,7 +220,8 @@ enum status handle_instr(struct exec *exec, const struct instr *instr) {
         [INSTR_COUNT] = handle_count, [INSTR_LOAD] = handle_load, [INSTR_F] = handle_f,
         [INSTR_B] = handle_b,         [INSTR_I] = handle_i,       [INSTR_W] = handle_w,
         [INSTR_TIE] = handle_tie,     [INSTR_SUM] = handle_sum,   [INSTR_NORM] = handle_norm,
-        [INSTR_STEP] = handle_step,
+        [INSTR_STEP] = handle_step,   [INSTR_ZERO] = handle_zero, [INSTR_REDUCE] = handle_reduce,
+        [INSTR_BCAST] = handle_bcast,
     };
     return handlers[instr->op](exec, instr);
 }

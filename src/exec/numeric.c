@@ -72,8 +72,12 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
     bind_inputs(exec, runnable, 0, samples);
     hunt->node = -1;
-    struct pass_config pass = {
-        .pass = PASS_FORWARD, .grad = -1, .pure = true, .after = node_is_bad, .context = hunt};
+    struct pass_config pass = {.pass = PASS_FORWARD,
+                               .segment = INSTR_ALL,
+                               .grad = -1,
+                               .pure = true,
+                               .after = node_is_bad,
+                               .context = hunt};
     run_pass(exec, runnable, 0, &pass);
     if (hunt->node >= 0) return hunt->node;
     pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;

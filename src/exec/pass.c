@@ -1,8 +1,10 @@
 /* Running the nodes of a graph, and reading what a forward pass counted. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/state.h"
 
 static bool in_pass(const struct node *node, const struct pass_config *config) {
@@ -60,9 +62,14 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
     bool forward = config->pass == PASS_FORWARD;
     int begin = forward ? 0 : graph->forward_count,
         end = forward ? graph->forward_count : graph->node_count;
+    if (config->segment != INSTR_ALL && !forward) {
+        if (config->segment > 0) begin = runnable->plan->segments[config->segment - 1];
+        end = runnable->plan->segments[config->segment];
+    }
     for (int n = begin; n < end; n++) {
         if (!in_pass(&graph->nodes[n], config)) continue;
         run_node(exec, graph, &graph->nodes[n], address, config);
+        exec_progress(exec);
         if (config->after && config->after(config->context, runnable, slot, n)) return;
     }
     if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
@@ -91,4 +98,19 @@ double tally_loss(const struct tally *tally, int losses) {
         if (tally->labels[i] > 0) sum += tally->loss[i] / tally->labels[i];
     }
     return sum;
+}
+
+enum status tally_share(struct exec *exec, struct tally *tally) {
+    int ranks = comm_size(exec->comm);
+    if (ranks == 1) return STATUS_OK;
+    struct tally *all = MEM_ARRAY(struct tally, ranks), sum = {0};
+    enum status status = comm_exchange(comm_world(exec->comm), tally, sizeof *tally, all);
+    for (int r = 0; r < ranks; r++) {
+        double *to = (double *)&sum;
+        const double *from = (const double *)&all[r];
+        for (size_t i = 0; i < sizeof sum / sizeof(double); i++) to[i] += from[i];
+    }
+    if (status == STATUS_OK) *tally = sum;
+    free(all);
+    return status;
 }

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "data/sampler.h"
 #include "exec/store.h"
+#include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };
@@ -39,8 +40,9 @@ failed:
     return status;
 }
 
-static bool program_has(const struct program *program, enum instr_op op, unsigned without_flags) {
-    const struct instr_list *body = program ? &program->rank[0].list[LIST_BODY] : NULL;
+static bool program_has(const struct program *program, int rank, enum instr_op op,
+                        unsigned without_flags) {
+    const struct instr_list *body = program ? &program->rank[rank].list[LIST_BODY] : NULL;
     for (int i = 0; body && i < body->count; i++) {
         if (body->items[i].op == op && !(body->items[i].flags & without_flags)) return true;
     }
@@ -48,8 +50,9 @@ static bool program_has(const struct program *program, enum instr_op op, unsigne
 }
 
 static bool either_has(const struct plan *plan, enum instr_op op, unsigned without_flags) {
-    return program_has(plan->program, op, without_flags) ||
-           program_has(plan->last_program, op, without_flags);
+    int rank = plan->config.rank;
+    return program_has(plan->program, rank, op, without_flags) ||
+           program_has(plan->last_program, rank, op, without_flags);
 }
 
 static struct placement_config placement_of(const struct plan *plan) {
@@ -68,11 +71,18 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     TRY(make_graph(plan, samples, training, &micro->graph));
     micro->samples = samples;
     micro->training = training;
-    struct placement_config placement = placement_of(plan);
-    plan->split = placement.split;
-    micro->placement = graph_place(micro->graph, &placement);
     plan->micro_count++;
     return STATUS_OK;
+}
+
+static void place_micros(struct plan *plan) {
+    struct placement_config placement = placement_of(plan);
+    plan->split = placement.split;
+    for (int i = 0; i < plan->micro_count; i++) {
+        struct micro_plan *micro = &plan->micro[i];
+        micro->placement = graph_place(micro->graph, &placement);
+        if (micro->training) micro->segments = buckets_segments(&plan->buckets, micro->graph);
+    }
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -83,85 +93,117 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
     return NULL;
 }
 
-/* The loaders' view of the run, and how the short last step of an epoch is dealt. */
-static enum status plan_samples(struct plan *plan) {
+/* The rank's own part of a program: the bodies of all are built alike, so that each can verify all.
+ */
+static int64_t *last_step_samples(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     int64_t total = (int64_t)config->replicas * config->micro_batches;
-    plan->train_loader = (struct loader_config){.split = SPLIT_TRAIN,
-                                                .batch = config->batch,
-                                                .replicas = config->replicas,
-                                                .micro_batches = config->micro_batches,
-                                                .seed = config->seed,
-                                                .drop_last = config->drop_last,
-                                                .workers = config->workers};
-    plan->steps_per_epoch = loader_steps(config->dataset, &plan->train_loader);
-    if (plan->steps_per_epoch == 0)
-        return fail(STATUS_USAGE,
-                    "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
-                    "the short one out\n  a smaller --batch, or no --drop-last",
-                    (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
-    int64_t test = config->dataset->count[SPLIT_TEST], micro = config->batch / total;
-    plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
-    if (plan->eval_batch > test) plan->eval_batch = test;
-    plan->eval_loader = (struct loader_config){
-        .split = SPLIT_TEST, .evaluate = true, .batch = plan->eval_batch, .workers = 1, .depth = 2};
     struct sampler sampler = {.samples = config->dataset->count[SPLIT_TRAIN],
                               .batch = config->batch,
                               .replicas = config->replicas,
                               .micro_batches = config->micro_batches,
                               .drop_last = config->drop_last};
     int64_t last = plan->steps_per_epoch - 1;
-    if (sampler_step_samples(&sampler, last) == config->batch) return STATUS_OK;
-    plan->last_samples = MEM_ARRAY(int64_t, total);
-    for (int64_t g = 0; g < total; g++)
-        plan->last_samples[g] = sampler_micro_samples(&sampler, last, (int)g);
+    if (sampler_step_samples(&sampler, last) == config->batch) return NULL;
+    int64_t *samples = MEM_ARRAY(int64_t, total);
+    for (int64_t g = 0; g < total; g++) samples[g] = sampler_micro_samples(&sampler, last, (int)g);
+    return samples;
+}
+
+/* The loaders' view of the run, and how the short last step of an epoch is dealt. */
+static enum status plan_samples(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    bool alone = config->ranks == 1;
+    plan->train_loader =
+        (struct loader_config){.split = SPLIT_TRAIN,
+                               .batch = config->batch,
+                               .replicas = config->replicas,
+                               .micro_batches = config->micro_batches,
+                               .first_micro = alone ? 0 : config->rank * config->micro_batches,
+                               .micro_count = alone ? 0 : config->micro_batches,
+                               .seed = config->seed,
+                               .drop_last = config->drop_last,
+                               .workers = config->workers};
+    plan->steps_per_epoch = loader_steps(config->dataset, &plan->train_loader);
+    if (plan->steps_per_epoch == 0)
+        return fail(STATUS_USAGE,
+                    "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
+                    "the short one out\n  a smaller --batch, or no --drop-last",
+                    (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
+    int64_t test = config->dataset->count[SPLIT_TEST];
+    int64_t share = (test + config->ranks - 1) / config->ranks;
+    int64_t micro = config->batch / config->replicas / config->micro_batches;
+    plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    if (plan->eval_batch > share) plan->eval_batch = share;
+    plan->eval_loader = (struct loader_config){.split = SPLIT_TEST,
+                                               .evaluate = true,
+                                               .batch = plan->eval_batch * config->ranks,
+                                               .replicas = config->ranks,
+                                               .micro_batches = 1,
+                                               .first_micro = config->rank,
+                                               .micro_count = 1,
+                                               .workers = 1,
+                                               .depth = 2};
+    plan->last_samples = last_step_samples(plan);
     return STATUS_OK;
 }
 
-static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
+static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
-    struct schedule_config schedule = {.stages = 1,
+    const struct program *program = plan->program;
+    if (program->ranks == config->ranks && program->stages == 1 &&
+        program->replicas == config->replicas && program->micro_batches == config->micro_batches)
+        return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
+                "micro-batch(es); this run has %d, 1, %d x %d",
+                name, program->ranks, program->stages, program->replicas, program->micro_batches,
+                config->ranks, config->replicas, config->micro_batches);
+}
+
+static enum status build_program(const struct plan *plan, const int64_t *samples,
+                                 struct program **out) {
+    const struct run_config *config = &plan->config;
+    struct schedule_config schedule = {.ranks = config->ranks,
+                                       .stages = 1,
                                        .replicas = config->replicas,
                                        .micro_batches = config->micro_batches,
-                                       .sum = config->sum};
-    if (text)
+                                       .sum = config->sum,
+                                       .samples = samples};
+    TRY(schedule_build(config->schedule, &schedule, out));
+    TRY(sync_insert(config->sync, *out, plan->buckets.count));
+    return program_verify(*out, samples);
+}
+
+static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
+    if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
-    else
-        TRY(schedule_build(config->schedule, &schedule, &plan->program));
-    const struct program *program = plan->program;
-    if (program->ranks != 1 || program->stages != 1 || program->replicas != config->replicas ||
-        program->micro_batches != config->micro_batches)
-        return fail(STATUS_USAGE,
-                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
-                    "micro-batch(es); this run has 1, 1, %d x %d",
-                    name, program->ranks, program->stages, program->replicas,
-                    program->micro_batches, config->replicas, config->micro_batches);
-    if (program->sum != config->sum)
-        return fail(STATUS_USAGE,
-                    "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s",
-                    name, sum_order_name(program->sum), sum_order_name(config->sum),
-                    sum_order_name(program->sum));
-    TRY(program_verify(program, NULL));
-    if (plan->last_samples) {
-        schedule.samples = plan->last_samples;
-        TRY(schedule_build(config->schedule, &schedule, &plan->last_program));
-        TRY(program_verify(plan->last_program, plan->last_samples));
+        TRY(check_program(plan, name));
+        TRY(program_verify(plan->program, NULL));
+        if (plan->program->ranks > 1 && plan->program->buckets != plan->buckets.count)
+            return fail(STATUS_USAGE, "%s: the program has %d buckets, this model %d", name,
+                        plan->program->buckets, plan->buckets.count);
+    } else {
+        TRY(build_program(plan, NULL, &plan->program));
     }
-    plan->grads = program->grads;
-    plan->slots = program->slots;
+    if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    plan->grads = plan->program->grads;
+    plan->slots = plan->program->slots;
     if (plan->last_program && plan->last_program->grads > plan->grads)
         plan->grads = plan->last_program->grads;
     return STATUS_OK;
 }
 
-static enum status plan_graphs(struct plan *plan) {
+/* Sizes this rank meets beside the main one. */
+static enum status plan_other_graphs(struct plan *plan) {
     const struct run_config *config = &plan->config;
-    int64_t total = (int64_t)config->replicas * config->micro_batches;
-    TRY(add_micro(plan, config->batch / total, true));
-    for (int64_t g = 0; plan->last_samples && g < total; g++)
+    int own = config->ranks == 1 ? config->replicas * config->micro_batches : config->micro_batches;
+    int first = config->ranks == 1 ? 0 : config->rank * config->micro_batches;
+    for (int g = first; plan->last_samples && g < first + own; g++)
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
-    return add_micro(plan, config->dataset->count[SPLIT_TEST] % plan->eval_batch, false);
+    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * config->ranks);
+    return add_micro(plan, (rest - config->rank + config->ranks - 1) / config->ranks, false);
 }
 
 static void plan_bill(struct plan *plan) {
@@ -191,8 +233,12 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
     TRY_GOTO(plan_samples(plan), failed);
+    int64_t micro = config->batch / config->replicas / config->micro_batches;
+    TRY_GOTO(add_micro(plan, micro, true), failed);
+    plan->buckets = buckets_of(plan->micro[0].graph);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
-    TRY_GOTO(plan_graphs(plan), failed);
+    TRY_GOTO(plan_other_graphs(plan), failed);
+    place_micros(plan);
     plan_bill(plan);
     *out = plan;
     return STATUS_OK;
@@ -206,13 +252,21 @@ void plan_free(struct plan **plan) {
     for (int i = 0; i < (*plan)->micro_count; i++) {
         placement_free(&(*plan)->micro[i].placement);
         graph_free(&(*plan)->micro[i].graph);
+        free((*plan)->micro[i].segments);
     }
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);
     free((*plan)->last_samples);
+    free((*plan)->buckets.items);
     free(*plan);
     *plan = NULL;
+}
+
+size_t plan_heap_bytes(const struct plan *plan) {
+    size_t array =
+        (store_size(plan->micro[0].graph).gradient_elements * sizeof(float) + 63) / 64 * 64;
+    return array * (size_t)plan->grads;
 }
 
 size_t plan_bytes(const struct plan *plan) {
@@ -225,5 +279,5 @@ double plan_step_flops(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct graph *graph = plan->micro[0].graph;
     double micro = graph_cost(graph, PHASE_FORWARD).flops + graph_cost(graph, PHASE_BACKWARD).flops;
-    return micro * config->replicas * config->micro_batches;
+    return micro * config->micro_batches * (config->ranks == 1 ? config->replicas : 1);
 }

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "data/loader.h"
+#include "exec/buckets.h"
 #include "exec/config.h"
 #include "graph/memory.h"
 #include "program/program.h"
@@ -19,6 +20,7 @@ struct micro_plan {
     bool training;
     struct graph *graph;
     struct placement placement;
+    int *segments; /* of a training graph: the node at which each segment of backward ends */
 };
 
 /* Predicted bytes of a rank, by purpose. */
@@ -33,6 +35,7 @@ struct plan {
     struct device *device;
     struct program *program, *last_program;  /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                   /* per micro-batch of the short last step */
+    struct bucket_list buckets;              /* of the gradients */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch;
@@ -52,9 +55,11 @@ void plan_free(struct plan **plan);
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
 
+/* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);
+size_t plan_heap_bytes(const struct plan *plan);
 
-/* Local. Floating-point operations of one training step. */
+/* Local. Floating-point operations of one training step of this rank. */
 double plan_step_flops(const struct plan *plan);
 
 #endif

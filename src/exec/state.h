@@ -33,7 +33,7 @@ struct slot {
 /* Sums over the micro-batches of a step or an evaluation. */
 struct tally {
     double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
-    double right1, right5, ranked;
+    double right1, right5, ranked, samples;
 };
 
 struct exec {
@@ -50,6 +50,11 @@ struct exec {
     struct tally tally;
     double grad_norm, lr;
     struct exec_times times;
+    struct comm *comm;
+    struct comm_request **request; /* per bucket: its reduction under way, or NULL */
+    int pending;                   /* how many there are */
+    enum status comm_status;       /* first failure of moving them on between nodes */
+    struct exec_wish wish, agreed; /* this rank's; all ranks' */
 };
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
@@ -60,6 +65,7 @@ void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
 enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_INPUT_HALF, PASS_WEIGHT_HALF };
 struct pass_config {
     enum pass pass;
+    int segment; /* of backward; INSTR_ALL: all of it */
     int grad;
     bool fresh, pure;
     /* Called after each node when not NULL; a true answer ends the pass. */
@@ -73,6 +79,11 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
+/* Collective, blocking. Adds the tallies of all ranks, in their order. */
+enum status tally_share(struct exec *exec, struct tally *tally);
+
+/* Local. Moves reductions under way on; called between pieces of computation. */
+void exec_progress(struct exec *exec);
 
 /* Local. Runs an instruction. */
 enum status handle_instr(struct exec *exec, const struct instr *instr);

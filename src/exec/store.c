@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "model/model.h"
 
-static int64_t param_span(const struct graph *graph, int param) {
+int64_t store_param_span(const struct graph *graph, int param) {
     int64_t elements =
         (int64_t)(graph->values[graph->params[param].value].layout->bytes / sizeof(float));
     return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
@@ -18,7 +18,7 @@ static int64_t param_span(const struct graph *graph, int param) {
 struct store_size store_size(const struct graph *graph) {
     struct store_size size = {0};
     for (int p = 0; p < graph->param_count; p++) {
-        size_t span = (size_t)param_span(graph, p);
+        size_t span = (size_t)store_param_span(graph, p);
         size.param_elements += span;
         size.gradient_elements += span * (size_t)graph->params[p].use_count;
     }
@@ -32,7 +32,7 @@ static void describe_params(struct store *store, const struct graph *graph, cons
     for (int p = 0; p < graph->param_count; p++) {
         const struct param *param = &graph->params[p];
         const struct value *value = &graph->values[param->value];
-        int64_t span = param_span(graph, p);
+        int64_t span = store_param_span(graph, p);
         store->params[p] =
             (struct store_item){param->name, value->type, value->layout, begin, span};
         store->spans[p] = (struct optim_span){begin, span, decay[param->class]};
@@ -67,7 +67,7 @@ static enum status take_memory(struct store *store, int grads) {
     size_t grad_bytes = (size_t)store->gradient_elements * sizeof(float);
     TRY(backend->memory_new(store->device, param_bytes, "parameters", (void **)&store->param));
     for (int i = 0; i < grads; i++) {
-        TRY(backend->memory_new(store->device, grad_bytes, "gradients", (void **)&store->grad[i]));
+        TRY(comm_alloc(store->comm, grad_bytes, "gradients", (void **)&store->grad[i]));
         store->grad_count = i + 1;
     }
     for (int i = 0; i < store->optimizer->state_count; i++)
@@ -77,10 +77,12 @@ static enum status take_memory(struct store *store, int grads) {
                                (void **)&store->buffer);
 }
 
-enum status store_new(const struct graph *graph, struct device *device, int grads,
-                      const struct optim_rule *optimizer, const bool decay[3], struct store **out) {
+enum status store_new(const struct graph *graph, struct device *device, struct comm *comm,
+                      int grads, const struct optim_rule *optimizer, const bool decay[3],
+                      struct store **out) {
     struct store *store = MEM_NEW(struct store);
     *store = (struct store){.device = device,
+                            .comm = comm,
                             .optimizer = optimizer,
                             .param_count = graph->param_count,
                             .buffer_count = graph->buffer_count,
@@ -107,10 +109,7 @@ void store_free(struct store **pointer) {
     if (!store) return;
     const struct backend *backend = store->device->backend;
     size_t param_bytes = (size_t)store->param_elements * sizeof(float);
-    size_t grad_bytes = (size_t)store->gradient_elements * sizeof(float);
     if (store->param) backend->memory_free(store->device, store->param, param_bytes);
-    for (int i = 0; i < store->grad_count; i++)
-        backend->memory_free(store->device, store->grad[i], grad_bytes);
     for (int i = 0; i < OPTIM_MAX_STATES; i++) {
         if (store->state[i]) backend->memory_free(store->device, store->state[i], param_bytes);
     }
@@ -213,11 +212,18 @@ void store_sum(struct store *store, int into, int from) {
     store_add(store->grad[into], store->grad[from], store->param_elements);
 }
 
-void store_tie(struct store *store, int grad) {
+void store_tie(struct store *store, int grad, int first_param, int count) {
     for (int u = 0; u < store->use_count; u++) {
-        const struct store_item *item = &store->params[store->use_param[u]];
-        if (store->use_rank[u] > 0)
-            store_add(store->grad[grad] + item->begin, store->grad[grad] + store->use_begin[u],
-                      item->count);
+        int param = store->use_param[u];
+        if (store->use_rank[u] == 0 || param < first_param || param >= first_param + count)
+            continue;
+        const struct store_item *item = &store->params[param];
+        store_add(store->grad[grad] + item->begin, store->grad[grad] + store->use_begin[u],
+                  item->count);
     }
+}
+
+void store_zero(struct store *store, int grad) {
+    float *values = store->grad[grad];
+    for (int64_t i = 0; i < store->gradient_elements; i++) values[i] = -0.0f;
 }

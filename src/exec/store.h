@@ -8,6 +8,7 @@
 #define EXEC_STORE_H
 
 #include "backend/backend.h"
+#include "comm/comm.h"
 #include "graph/graph.h"
 #include "optim/optim.h"
 
@@ -21,6 +22,7 @@ struct store_item {
 
 struct store {
     struct device *device;
+    struct comm *comm; /* owns the gradient arrays: other ranks read and write them */
     const struct optim_rule *optimizer;
     int param_count, buffer_count, use_count, grad_count;
     struct store_item *params, *buffers;
@@ -37,14 +39,17 @@ struct store_size {
     size_t param_elements, gradient_elements, buffer_bytes;
 };
 
+/* Local. Elements a parameter of a lowered graph takes in the arrays, padding included. */
+int64_t store_param_span(const struct graph *graph, int param);
 /* Local. What a store for this lowered training graph will take. */
 struct store_size store_size(const struct graph *graph);
 
 /* Local. Memory for `grads` gradient arrays and the optimizer's state, all zero. The caller owns
  * it; graph and device must outlive it. Weight decay reaches a class of parameters where
  * decay[class]. */
-enum status store_new(const struct graph *graph, struct device *device, int grads,
-                      const struct optim_rule *optimizer, const bool decay[3], struct store **out);
+enum status store_new(const struct graph *graph, struct device *device, struct comm *comm,
+                      int grads, const struct optim_rule *optimizer, const bool decay[3],
+                      struct store **out);
 void store_free(struct store **store);
 
 /* Local. Initial values, keyed by seed, name and element. */
@@ -64,7 +69,9 @@ uint64_t store_buffer_hash(const struct store *store);
 /* Local. Gradient arithmetic: a += b over everything; further uses into the first, in graph order.
  */
 void store_sum(struct store *store, int into, int from);
-void store_tie(struct store *store, int grad);
+void store_tie(struct store *store, int grad, int first_param, int count);
+/* Local. Fills a gradient array with -0, the neutral element of addition to the last bit. */
+void store_zero(struct store *store, int grad);
 /* Local. Adds `count` floats on the team. */
 void store_add(float *into, const float *from, int64_t count);
 

@@ -3,9 +3,11 @@
 #include "exec/train.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/stop.h"
 
 struct run {
@@ -15,13 +17,25 @@ struct run {
     struct checkpoint_state state;
     struct train_result result;
     int64_t total;
-    int64_t saved_step; /* steps done at the newest checkpoint, -1 for none */
+    struct exec_wish agreed; /* what the ranks wished at the last step */
+    int64_t saved_step;      /* steps done at the newest checkpoint, -1 for none */
 };
+
+/* Rank 0 writes; all go on, or fail, together. */
+static enum status save_together(struct run *run) {
+    struct comm *comm = exec_comm(run->exec);
+    enum status status = STATUS_OK;
+    if (comm_rank(comm) == 0) {
+        status = run->observer->saving(run->observer->context, run->state.step);
+        if (status == STATUS_OK)
+            status = checkpoint_save(&run->config->checkpoint, run->exec, &run->state);
+    }
+    return comm_agree(comm_world(comm), status);
+}
 
 static enum status save(struct run *run) {
     if (run->saved_step == run->state.step) return STATUS_OK;
-    TRY(run->observer->saving(run->observer->context, run->state.step));
-    TRY(checkpoint_save(&run->config->checkpoint, run->exec, &run->state));
+    TRY(save_together(run));
     run->saved_step = run->state.step;
     return STATUS_OK;
 }
@@ -52,28 +66,42 @@ static enum status after_step(struct run *run) {
     bool end = run->state.step == run->total, best = false;
     if (due(run->state.step, config->eval_every) || (end && config->eval_at_end))
         TRY(evaluate(run, &best));
-    bool asked = stop_take_save();
-    if (asked) log_note("saving after step %lld, as asked", (long long)run->state.step);
+    bool asked = run->agreed.save;
+    if (asked && comm_rank(exec_comm(run->exec)) == 0)
+        log_note("saving after step %lld, as asked", (long long)run->state.step);
     bool saving =
         config->save_every > 0 && (due(run->state.step, config->save_every) || best || end);
     return saving || asked ? save(run) : STATUS_OK;
 }
 
 static enum stop_cause cause_to_stop(const struct run *run) {
-    if (stop_signal()) return STOP_SIGNAL;
-    if (run->config->deadline_ns && clock_ns() >= run->config->deadline_ns) return STOP_TIME;
-    return STOP_END;
+    if (run->agreed.signal) return STOP_SIGNAL;
+    return run->agreed.time_up ? STOP_TIME : STOP_END;
+}
+
+static struct exec_wish wish_now(const struct run *run) {
+    int64_t deadline = run->config->deadline_ns;
+    return (struct exec_wish){.signal = stop_signal(),
+                              .save = stop_take_save(),
+                              .time_up = deadline && clock_ns() >= deadline};
+}
+
+static enum status one_step(struct run *run) {
+    struct step_result step;
+    struct exec_wish wish = wish_now(run);
+    exec_wish(run->exec, &wish);
+    TRY(exec_step(run->exec, &step));
+    run->result.steps = ++run->state.step;
+    run->agreed = step.wish;
+    run->result.signal = step.wish.signal;
+    run->observer->step(run->observer->context, &step);
+    return after_step(run);
 }
 
 static enum status steps(struct run *run) {
-    while (run->state.step < run->total) {
+    while (run->state.step < run->total && run->result.cause == STOP_END) {
+        TRY(one_step(run));
         run->result.cause = cause_to_stop(run);
-        if (run->result.cause != STOP_END) break;
-        struct step_result step;
-        TRY(exec_step(run->exec, &step));
-        run->result.steps = ++run->state.step;
-        run->observer->step(run->observer->context, &step);
-        TRY(after_step(run));
     }
     if (run->state.step == run->total) run->result.cause = STOP_END;
     return run->result.cause == STOP_END ? STATUS_OK : save(run);
@@ -83,17 +111,31 @@ struct checkpoint_state train_fresh(void) {
     return (struct checkpoint_state){.best_step = -1};
 }
 
-enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
-                         struct checkpoint_state *state) {
+/* Rank 0 reads; the others get parameters, state and step by BCAST. */
+static enum status resume_rank0(struct exec *exec, const struct checkpoint_config *config,
+                                struct checkpoint_state *state) {
     bool found;
     int64_t total = exec_plan(exec)->config.lr.total_steps;
-    *state = train_fresh();
     TRY(checkpoint_resume(config, exec, state, &found));
     if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
     if (found && state->step >= total)
         log_note("the checkpoint is at step %lld of %lld: nothing is left to train",
                  (long long)state->step, (long long)total);
     return STATUS_OK;
+}
+
+enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
+                         struct checkpoint_state *state) {
+    struct comm *comm = exec_comm(exec);
+    struct checkpoint_state *all = MEM_ARRAY(struct checkpoint_state, comm_size(comm));
+    enum status status = STATUS_OK;
+    *state = train_fresh();
+    if (comm_rank(comm) == 0) status = resume_rank0(exec, config, state);
+    status = comm_agree(comm_world(comm), status);
+    if (status == STATUS_OK) status = comm_exchange(comm_world(comm), state, sizeof *state, all);
+    if (status == STATUS_OK) *state = all[0];
+    free(all);
+    return status;
 }
 
 enum status train_all(struct exec *exec, const struct train_config *config,

@@ -26,17 +26,18 @@ struct train_result {
     bool evaluated;
     struct eval_result eval; /* the last one */
     enum stop_cause { STOP_END, STOP_SIGNAL, STOP_TIME } cause;
+    int signal; /* of STOP_SIGNAL */
 };
 
 /* Local. The state of a run that has not begun. */
 struct checkpoint_state train_fresh(void);
-/* Local, blocking. Resumes from the newest whole checkpoint; where there is none, says so and
+/* Collective, blocking. Resumes from the newest whole checkpoint; where there is none, says so and
  * leaves the state fresh. */
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
                          struct checkpoint_state *state);
 
-/* Local, blocking. Trains from `state` to the end of the plan. A stop on request saves first and is
- * STATUS_STOPPED. `out` is filled in either case. */
+/* Collective, blocking. Trains from `state` to the end of the plan. A stop on request saves first
+ * and is STATUS_STOPPED. `out` is filled in either case. */
 enum status train_all(struct exec *exec, const struct train_config *config,
                       const struct checkpoint_state *state, const struct train_observer *observer,
                       struct train_result *out);

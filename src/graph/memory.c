@@ -224,7 +224,7 @@ void placement_free(struct placement *placement) {
     *placement = (struct placement){0};
 }
 
-static const struct graph *sorted_graph; /* qsort has no context argument in C11 */
+static _Thread_local const struct graph *sorted_graph; /* qsort has no context argument in C11 */
 
 static int by_layout_bytes(const void *a, const void *b) {
     size_t x = sorted_graph->values[*(const int *)a].layout->bytes;

@@ -19,9 +19,7 @@ uint64_t order_sum(uint64_t into, uint64_t from) {
     return rng_key(rng_key(SUM, into), from);
 }
 
-/* Level by level neighbours 2i and 2i+1 are added, an odd last one is carried up. Spends `level`.
- */
-static uint64_t tree(uint64_t *level, int count) {
+uint64_t order_tree(uint64_t *level, int count) {
     if (count == 0) return 0;
     for (; count > 1; count = (count + 1) / 2) {
         for (int i = 0; i + 1 < count; i += 2) level[i / 2] = order_sum(level[i], level[i + 1]);
@@ -52,16 +50,16 @@ uint64_t order_defined(const struct program *program, const int64_t *samples) {
              *part = MEM_ARRAY(uint64_t, replicas + micros);
     uint64_t result;
     if (program->sum == SUM_TREE) {
-        result = tree(leaf, leaves(samples, 0, 1, replicas * micros, leaf));
+        result = order_tree(leaf, leaves(samples, 0, 1, replicas * micros, leaf));
     } else if (program->sum == SUM_REPLICA) {
         for (int r = 0; r < replicas; r++) {
             uint64_t sum = in_order(leaf, leaves(samples, r * micros, 1, micros, leaf));
             if (sum) part[count++] = sum;
         }
-        result = tree(part, count);
+        result = order_tree(part, count);
     } else {
         for (int m = 0; m < micros; m++) {
-            uint64_t sum = tree(leaf, leaves(samples, m, micros, replicas, leaf));
+            uint64_t sum = order_tree(leaf, leaves(samples, m, micros, replicas, leaf));
             if (sum) part[count++] = sum;
         }
         result = in_order(part, count);

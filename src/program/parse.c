@@ -60,12 +60,18 @@ static enum status parse_header(struct parser *parser) {
         return bad(parser, "replica, tree or replicas-first", word_at(parser, 9));
     TRY(read_pair(parser, 10, "slots", MAX_SMALL, &slots));
     TRY(read_pair(parser, 12, "grads", 64, &grads));
-    if (parser->words != 14) return bad(parser, "the end of the line", word_at(parser, 14));
+    int buckets = 1, last = 14;
+    if (parser->words > last) {
+        TRY(read_pair(parser, last, "buckets", MAX_SMALL, &buckets));
+        last += 2;
+    }
+    if (parser->words != last) return bad(parser, "the end of the line", word_at(parser, last));
     if ((int64_t)replicas * micro_batches > MAX_NUMBER)
         return bad(parser, "fewer micro-batches", parser->word[7]);
     parser->program = program_new(ranks, stages, replicas, micro_batches, (enum sum_order)sum);
     parser->program->slots = slots;
     parser->program->grads = grads;
+    parser->program->buckets = buckets;
     return STATUS_OK;
 }
 
@@ -86,6 +92,8 @@ static void set_operand(struct instr *instr, char letter, int value) {
     case 'm': instr->micro = value; break;
     case 'a': instr->slot = (int16_t)value; break;
     case 'g': instr->grad = (int16_t)value; break;
+    case 'e': instr->segment = (int16_t)value; break;
+    case 'b': instr->bucket = (int16_t)value; break;
     default: instr->other = (int16_t)value;
     }
 }
@@ -94,6 +102,10 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
     int at = 3;
     for (const char *letter = instr_operands(instr->op); *letter; letter++, at++) {
         const char *word = word_at(parser, at);
+        if (*letter == '?' && word[0] != *++letter) { /* an optional one, left out */
+            at--;
+            continue;
+        }
         int value, high = *letter == 'm' ? MAX_NUMBER : MAX_SMALL;
         char what[32];
         snprintf(what, sizeof what, "operand %c and a number", *letter);

@@ -34,6 +34,8 @@ static int operand_value(const struct instr *instr, char letter) {
     case 'm': return instr->micro;
     case 'a': return instr->slot;
     case 'g': return instr->grad;
+    case 'e': return instr->segment;
+    case 'b': return instr->bucket;
     default: return instr->other;
     }
 }
@@ -41,9 +43,13 @@ static int operand_value(const struct instr *instr, char letter) {
 const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]) {
     int used =
         snprintf(text, INSTR_TEXT_BYTES, "#%d r%d %s", instr->id, rank, instrs[instr->op].name);
-    for (const char *letter = instrs[instr->op].operands; *letter; letter++)
-        used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
-                         operand_value(instr, *letter));
+    for (const char *letter = instrs[instr->op].operands; *letter; letter++) {
+        if (*letter == '?' && operand_value(instr, letter[1]) == INSTR_ALL)
+            letter++;
+        else if (*letter != '?')
+            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
+                             operand_value(instr, *letter));
+    }
     snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), "%s%s",
              instr->flags & INSTR_NEW ? " new" : "", instr->flags & INSTR_PURE ? " pure" : "");
     return text;
@@ -58,6 +64,7 @@ struct program *program_new(int ranks, int stages, int replicas, int micro_batch
                                 .micro_batches = micro_batches,
                                 .sum = sum,
                                 .slots = 1,
+                                .buckets = 1,
                                 .grads = 1,
                                 .rank = MEM_ARRAY(struct rank_program, ranks)};
     return program;
@@ -82,6 +89,8 @@ struct instr *program_add(struct program *program, int rank, enum list_name list
         mem_grow(into->items, &into->capacity, (size_t)into->count + 1, sizeof *into->items);
     struct instr *instr = &into->items[into->count++];
     *instr = (struct instr){.id = id, .op = (uint8_t)op};
+    if (strstr(instrs[op].operands, "?e")) instr->segment = INSTR_ALL;
+    if (strstr(instrs[op].operands, "?b")) instr->bucket = INSTR_ALL;
     return instr;
 }
 
@@ -92,9 +101,11 @@ const char *sum_order_name(enum sum_order sum) {
 
 void program_print(const struct program *program, FILE *out) {
     fprintf(out, "stretto program 1\n");
-    fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d\n",
+    fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d",
             program->ranks, program->stages, program->replicas, program->micro_batches,
             sum_order_name(program->sum), program->slots, program->grads);
+    if (program->buckets > 1) fprintf(out, " buckets %d", program->buckets);
+    fprintf(out, "\n");
     char text[INSTR_TEXT_BYTES];
     for (int r = 0; r < program->ranks; r++) {
         for (int l = 0; l < LIST_COUNT; l++) {

@@ -22,13 +22,14 @@ enum instr_op {
 
 enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2 };
 
-/* Fixed size; operands an instruction does not have are 0. */
+/* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */
+enum { INSTR_ALL = -1 };
 struct instr {
     int32_t id;
     uint8_t op, flags;
-    int16_t stage;
+    int16_t stage, segment;
     int32_t micro;
-    int16_t slot, grad, other;
+    int16_t slot, grad, other, bucket;
 };
 
 const char *instr_name(enum instr_op op);
@@ -62,6 +63,7 @@ struct program {
         micro_batches; /* micro_batches is M, of one replica; a step has G = R*M */
     enum sum_order sum;
     int slots, grads; /* activation slots and gradient buffers of a rank, the most any needs */
+    int buckets;      /* of a gradient buffer: what REDUCE takes at a time */
     struct rank_program *rank;
 };
 
@@ -87,6 +89,7 @@ enum status program_verify(const struct program *program, const int64_t *samples
 
 /* What a schedule builder is told. */
 struct schedule_config {
+    int ranks; /* 1: all replicas on one device, one after the other; else a rank for each */
     int stages, replicas, micro_batches;
     enum sum_order sum;
     const int64_t

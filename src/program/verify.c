@@ -1,6 +1,9 @@
-/* The verifier of one rank's step: walks the body with an abstract state instead of data. A slot
- * knows which micro-batch it holds and how far that has come; a gradient buffer knows how often it
- * holds each micro-batch. */
+/* The verifier: walks the bodies of all ranks with an abstract state instead of data.
+ *
+ * A slot knows which micro-batch it holds and how far that has come; a bucket of a gradient buffer
+ * knows which micro-batches it holds and in which order they were added. Ranks are walked in turn,
+ * each until it ends or must wait for another at NORM, as they would run; when all wait, the
+ * program would hang, and the instruction where the first one waits is the answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,24 +19,33 @@ static const char *const slot_texts[] = {"free", "loaded", "forward done", "inpu
 
 struct slot {
     enum slot_state state;
-    int micro;
+    int micro, segment; /* the next segment of backward */
+};
+
+struct bucket {
+    bool started, tied, posted; /* posted: REDUCE took it */
+    int *times;                 /* per micro-batch of the step: how often its gradient is in here */
+    uint64_t order;             /* of the additions that made it; 0: nothing added */
 };
 
 struct grad {
-    bool started, tied, normed; /* normed: NORM saw it as it is */
-    int *times;                 /* per micro-batch of the step: how often its gradient is in here */
-    uint64_t order;             /* of the additions that made it */
+    bool normed; /* NORM saw it as it is */
+    struct bucket *bucket;
 };
 
 struct walk {
     const struct program *program;
     const int64_t *samples;
+    struct walk *all; /* one a rank */
     int rank, micro_total;
     struct slot *slots;
     struct grad *grads;
-    bool *ran;   /* per micro-batch */
-    int tracked; /* micro-batches of replica 0 below this one have moved the running statistics */
-    bool counted, stepped;
+    bool *ran;    /* per micro-batch */
+    int tracked;  /* micro-batches of replica 0 below this one have moved the running statistics */
+    int at;       /* next instruction of the body */
+    int reduces;  /* posted so far */
+    int *reduced; /* buckets, in the order posted */
+    bool counted, stepped, waits;
     const struct instr *instr;
 };
 
@@ -68,19 +80,23 @@ static enum status check_flags(const struct walk *walk) {
 
 static enum status check_operands(const struct walk *walk) {
     const struct instr *instr = walk->instr;
+    const struct program *program = walk->program;
     if (instr->stage < 0 || instr->micro < 0 || instr->slot < 0 || instr->grad < 0 ||
-        instr->other < 0)
+        instr->other < 0 || instr->segment < INSTR_ALL || instr->bucket < INSTR_ALL)
         return broken(walk, "a negative operand");
-    if (instr->stage >= walk->program->stages)
-        return broken(walk, "stage %d of %d", instr->stage, walk->program->stages);
+    if (instr->stage >= program->stages)
+        return broken(walk, "stage %d of %d", instr->stage, program->stages);
     if (instr->micro >= walk->micro_total)
         return broken(walk, "micro-batch %d of %d", instr->micro, walk->micro_total);
-    if (instr->slot >= walk->program->slots)
-        return broken(walk, "slot %d of %d", instr->slot, walk->program->slots);
-    if (instr->grad >= walk->program->grads || instr->other >= walk->program->grads)
+    if (instr->slot >= program->slots)
+        return broken(walk, "slot %d of %d", instr->slot, program->slots);
+    if (instr->grad >= program->grads || instr->other >= program->grads)
         return broken(walk, "gradient buffer %d of %d",
-                      instr->grad > instr->other ? instr->grad : instr->other,
-                      walk->program->grads);
+                      instr->grad > instr->other ? instr->grad : instr->other, program->grads);
+    if (instr->segment >= program->buckets || instr->bucket >= program->buckets)
+        return broken(walk, "bucket %d of %d",
+                      instr->segment > instr->bucket ? instr->segment : instr->bucket,
+                      program->buckets);
     return STATUS_OK;
 }
 
@@ -98,26 +114,31 @@ static enum status advance(struct walk *walk, enum slot_state from, enum slot_st
 
 static enum status load(struct walk *walk) {
     struct slot *slot = &walk->slots[walk->instr->slot];
+    const struct program *program = walk->program;
     int micro = walk->instr->micro;
     if (!present(walk, micro))
         return broken(walk, "micro-batch %d has no samples in this step", micro);
     if (walk->ran[micro]) return broken(walk, "micro-batch %d was loaded before", micro);
+    if (program->ranks > 1 && micro / program->micro_batches != walk->rank)
+        return broken(walk, "micro-batch %d belongs to rank %d", micro,
+                      micro / program->micro_batches);
     if (slot->state != SLOT_FREE && slot->state != SLOT_DONE)
         return broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot,
                       slot->micro, slot_texts[slot->state]);
-    *slot = (struct slot){SLOT_LOADED, micro};
+    *slot = (struct slot){SLOT_LOADED, micro, 0};
     walk->ran[micro] = true;
     return STATUS_OK;
 }
 
-/* Running statistics are replica 0's, in the order of its micro-batches. */
+/* On one device running statistics are replica 0's, in the order of its micro-batches; with a rank
+ * a replica each keeps its own. */
 static enum status forward(struct walk *walk) {
     TRY(advance(walk, SLOT_LOADED, SLOT_FORWARD));
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
-    bool pure = walk->instr->flags & INSTR_PURE;
-    if (pure != (replica > 0))
-        return broken(walk, "running statistics are replica 0's, micro-batch %d is replica %d's",
-                      micro, replica);
+    bool pure = walk->instr->flags & INSTR_PURE, own = walk->program->ranks > 1;
+    if (pure != (!own && replica > 0))
+        return broken(walk, "running statistics are replica %s, micro-batch %d is replica %d's",
+                      own ? "by replica" : "0's", micro, replica);
     if (pure) return STATUS_OK;
     if (micro < walk->tracked)
         return broken(walk, "running statistics saw micro-batch %d before it", walk->tracked - 1);
@@ -126,62 +147,165 @@ static enum status forward(struct walk *walk) {
 }
 
 /* The first half of backward reads the loss seeds, which COUNT sets. */
-static enum status backward(struct walk *walk, enum slot_state to) {
-    if (!walk->counted) return broken(walk, "no COUNT before the first backward");
-    return advance(walk, SLOT_FORWARD, to);
+static enum status need_count(struct walk *walk) {
+    if (walk->counted) return STATUS_OK;
+    return broken(walk, "no COUNT before the first backward");
+}
+
+static enum status accumulate_bucket(struct walk *walk, int index) {
+    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    bool fresh = walk->instr->flags & INSTR_NEW;
+    if (fresh) {
+        memset(bucket->times, 0, (size_t)walk->micro_total * sizeof *bucket->times);
+        bucket->started = true;
+        bucket->tied = bucket->posted = false;
+    }
+    if (!bucket->started)
+        return broken(walk, "gradient buffer %d was never started (\"new\")", walk->instr->grad);
+    if (bucket->tied) return broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
+    uint64_t leaf = order_leaf(walk->instr->micro);
+    bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
+    bucket->times[walk->instr->micro]++;
+    return STATUS_OK;
 }
 
 static enum status accumulate(struct walk *walk) {
+    int first = walk->instr->segment, count = 1;
+    if (first == INSTR_ALL || walk->instr->op == INSTR_W) first = 0, count = walk->program->buckets;
+    walk->grads[walk->instr->grad].normed = false;
+    for (int b = first; b < first + count; b++) TRY(accumulate_bucket(walk, b));
+    return STATUS_OK;
+}
+
+/* Segments of backward come in order; the last one ends it. */
+static enum status backward(struct walk *walk) {
+    struct slot *slot = &walk->slots[walk->instr->slot];
+    int segment = walk->instr->segment;
+    TRY(need_count(walk));
+    TRY(advance(walk, SLOT_FORWARD, SLOT_FORWARD));
+    if (segment == INSTR_ALL && slot->segment > 0)
+        return broken(walk, "segments below %d were run already", slot->segment);
+    if (segment != INSTR_ALL && segment != slot->segment)
+        return broken(walk, "segment %d is next", slot->segment);
+    slot->segment++;
+    if (segment == INSTR_ALL || slot->segment == walk->program->buckets) slot->state = SLOT_DONE;
+    return accumulate(walk);
+}
+
+static enum status zero(struct walk *walk) {
     struct grad *grad = &walk->grads[walk->instr->grad];
-    if (walk->instr->flags & INSTR_NEW) {
-        memset(grad->times, 0, (size_t)walk->micro_total * sizeof *grad->times);
-        grad->started = true;
-        grad->tied = false;
+    for (int m = 0; walk->program->ranks > 1 && m < walk->program->micro_batches; m++) {
+        if (present(walk, walk->rank * walk->program->micro_batches + m))
+            return broken(walk, "this rank has samples");
     }
-    if (!grad->started)
-        return broken(walk, "gradient buffer %d was never started (\"new\")", walk->instr->grad);
-    if (grad->tied) return broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
+    for (int b = 0; b < walk->program->buckets; b++) {
+        memset(grad->bucket[b].times, 0, (size_t)walk->micro_total * sizeof(int));
+        grad->bucket[b] = (struct bucket){.started = true, .times = grad->bucket[b].times};
+    }
     grad->normed = false;
-    uint64_t leaf = order_leaf(walk->instr->micro);
-    grad->order = walk->instr->flags & INSTR_NEW ? leaf : order_sum(grad->order, leaf);
-    grad->times[walk->instr->micro]++;
+    return STATUS_OK;
+}
+
+static enum status tie_bucket(struct walk *walk, int index) {
+    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    if (!bucket->started || bucket->tied)
+        return broken(walk, "gradient buffer %d %s", walk->instr->grad,
+                      bucket->tied ? "is tied already" : "is empty");
+    bucket->tied = true;
     return STATUS_OK;
 }
 
 static enum status tie(struct walk *walk) {
-    struct grad *grad = &walk->grads[walk->instr->grad];
-    if (!grad->started || grad->tied)
-        return broken(walk, "gradient buffer %d %s", walk->instr->grad,
-                      grad->tied ? "is tied already" : "is empty");
-    grad->tied = true;
+    if (walk->instr->bucket != INSTR_ALL) return tie_bucket(walk, walk->instr->bucket);
+    for (int b = 0; b < walk->program->buckets; b++) TRY(tie_bucket(walk, b));
     return STATUS_OK;
 }
 
 static enum status sum(struct walk *walk) {
     struct grad *into = &walk->grads[walk->instr->grad], *from = &walk->grads[walk->instr->other];
     if (into == from) return broken(walk, "a buffer added to itself");
-    if (!into->tied || !from->tied)
-        return broken(walk, "both buffers must be whole (TIE) before they are added");
-    for (int m = 0; m < walk->micro_total; m++) into->times[m] += from->times[m];
-    into->order = order_sum(into->order, from->order);
-    from->started = from->tied = into->normed = from->normed = false;
-    return STATUS_OK;
-}
-
-static enum status check_whole(struct walk *walk) {
-    const struct grad *grad = &walk->grads[walk->instr->grad];
-    if (!grad->tied)
-        return broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
-    for (int m = 0; m < walk->micro_total; m++) {
-        if (grad->times[m] != (present(walk, m) ? 1 : 0))
-            return broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m,
-                          walk->instr->grad, grad->times[m]);
+    for (int b = 0; b < walk->program->buckets; b++) {
+        struct bucket *to = &into->bucket[b], *of = &from->bucket[b];
+        if (!to->tied || !of->tied)
+            return broken(walk, "both buffers must be whole (TIE) before they are added");
+        if (to->posted || of->posted) return broken(walk, "bucket %d is being reduced", b);
+        for (int m = 0; m < walk->micro_total; m++) to->times[m] += of->times[m];
+        to->order = order_sum(to->order, of->order);
+        of->started = of->tied = false;
     }
+    into->normed = from->normed = false;
     return STATUS_OK;
 }
 
+static enum status reduce(struct walk *walk) {
+    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[walk->instr->bucket];
+    if (walk->program->ranks == 1) return broken(walk, "there is no other rank to reduce with");
+    if (!bucket->tied) return broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+    if (bucket->posted) return broken(walk, "bucket %d was posted already", walk->instr->bucket);
+    if (walk->reduces >= walk->program->buckets)
+        return broken(walk, "more reductions than buckets");
+    bucket->posted = true;
+    walk->reduced[walk->reduces++] = walk->instr->bucket;
+    return STATUS_OK;
+}
+
+/* What the reduction of a bucket gives: the tree over the ranks' contributions. */
+static uint64_t reduced_order(const struct walk *walk, int index, int *times) {
+    int ranks = walk->program->ranks, count = 0;
+    uint64_t *orders = MEM_ARRAY(uint64_t, ranks);
+    memset(times, 0, (size_t)walk->micro_total * sizeof *times);
+    for (int r = 0; r < ranks; r++) {
+        const struct bucket *bucket = &walk->all[r].grads[walk->instr->grad].bucket[index];
+        if (bucket->order) orders[count++] = bucket->order;
+        for (int m = 0; m < walk->micro_total; m++) times[m] += bucket->times[m];
+    }
+    uint64_t order = order_tree(orders, count);
+    free(orders);
+    return order;
+}
+
+static enum status check_bucket(struct walk *walk, int index, bool check_order) {
+    const struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    if (!bucket->tied)
+        return broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
+    if (walk->program->ranks > 1 && !bucket->posted)
+        return broken(walk, "bucket %d was not reduced over the replicas", index);
+    int *times = MEM_ARRAY(int, walk->micro_total);
+    memcpy(times, bucket->times, (size_t)walk->micro_total * sizeof *times);
+    uint64_t order = walk->program->ranks > 1 ? reduced_order(walk, index, times) : bucket->order;
+    enum status status = STATUS_OK;
+    for (int m = 0; m < walk->micro_total && status == STATUS_OK; m++) {
+        if (times[m] != (present(walk, m) ? 1 : 0))
+            status = broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m,
+                            walk->instr->grad, times[m]);
+    }
+    free(times);
+    TRY(status);
+    if (check_order && order != order_defined(walk->program, walk->samples))
+        return broken(walk, "the gradients were not added in the order \"sum %s\" of the header",
+                      sum_order_name(walk->program->sum));
+    return STATUS_OK;
+}
+
+static enum status check_whole(struct walk *walk, bool check_order) {
+    for (int b = 0; b < walk->program->buckets; b++) TRY(check_bucket(walk, b, check_order));
+    return STATUS_OK;
+}
+
+/* NORM awaits what was posted: every rank must post the same buckets in the same order. */
 static enum status norm(struct walk *walk) {
-    TRY(check_whole(walk));
+    for (int r = 0; r < walk->program->ranks; r++) {
+        const struct walk *other = &walk->all[r];
+        int both = other->reduces < walk->reduces ? other->reduces : walk->reduces;
+        if (memcmp(other->reduced, walk->reduced, (size_t)both * sizeof(int)) != 0)
+            return broken(walk, "ranks %d and %d reduce their buckets in different orders",
+                          walk->rank, r);
+        if (other->reduces < walk->reduces) {
+            walk->waits = true;
+            return STATUS_OK;
+        }
+    }
+    TRY(check_whole(walk, false));
     walk->grads[walk->instr->grad].normed = true;
     return STATUS_OK;
 }
@@ -189,12 +313,9 @@ static enum status norm(struct walk *walk) {
 /* Without NORM nothing would stop a gradient that is not finite, and clipping would use the step
  * before's. */
 static enum status step(struct walk *walk) {
-    TRY(check_whole(walk));
+    TRY(check_whole(walk, true));
     if (!walk->grads[walk->instr->grad].normed)
         return broken(walk, "no NORM of gradient buffer %d before it", walk->instr->grad);
-    if (walk->grads[walk->instr->grad].order != order_defined(walk->program, walk->samples))
-        return broken(walk, "the gradients were not added in the order \"sum %s\" of the header",
-                      sum_order_name(walk->program->sum));
     if (walk->stepped) return broken(walk, "a second STEP");
     walk->stepped = true;
     return STATUS_OK;
@@ -207,36 +328,44 @@ static enum status visit(struct walk *walk) {
     case INSTR_COUNT: walk->counted = true; return STATUS_OK;
     case INSTR_LOAD: return load(walk);
     case INSTR_F: return forward(walk);
-    case INSTR_B: TRY(backward(walk, SLOT_DONE)); return accumulate(walk);
-    case INSTR_I: return backward(walk, SLOT_HALF);
+    case INSTR_B: return backward(walk);
+    case INSTR_I: TRY(need_count(walk)); return advance(walk, SLOT_FORWARD, SLOT_HALF);
     case INSTR_W: TRY(advance(walk, SLOT_HALF, SLOT_DONE)); return accumulate(walk);
+    case INSTR_ZERO: return zero(walk);
     case INSTR_TIE: return tie(walk);
     case INSTR_SUM: return sum(walk);
+    case INSTR_REDUCE: return reduce(walk);
     case INSTR_NORM: return norm(walk);
     case INSTR_STEP: return step(walk);
+    case INSTR_BCAST: return broken(walk, "BCAST belongs into start");
     case INSTR_COUNT_: break;
     }
     return broken(walk, "not an instruction");
 }
 
-/* No instruction belongs into start or drain yet, and none would be run there. */
+/* BCAST is the one instruction of start; nothing belongs into drain yet. */
 static enum status check_other_lists(struct walk *walk) {
     for (int l = 0; l < LIST_COUNT; l++) {
         const struct instr_list *list = &walk->program->rank[walk->rank].list[l];
-        if (l == LIST_BODY || list->count == 0) continue;
-        walk->instr = &list->items[0];
-        return broken(walk, "%s belongs into the body, not into %s",
-                      instr_name((enum instr_op)list->items[0].op), list_names[l]);
+        for (int i = 0; l != LIST_BODY && i < list->count; i++) {
+            walk->instr = &list->items[i];
+            if (l == LIST_START && list->items[i].op == INSTR_BCAST) continue;
+            return broken(walk, "%s belongs into the body, not into %s",
+                          instr_name((enum instr_op)list->items[i].op), list_names[l]);
+        }
     }
     return STATUS_OK;
 }
 
-static enum status walk_body(struct walk *walk) {
+/* Walks a rank on until it ends or waits; *moved tells whether it did anything. */
+static enum status walk_on(struct walk *walk, bool *moved) {
     const struct instr_list *body = &walk->program->rank[walk->rank].list[LIST_BODY];
-    TRY(check_other_lists(walk));
-    for (int i = 0; i < body->count; i++) {
-        walk->instr = &body->items[i];
+    for (; walk->at < body->count; walk->at++) {
+        walk->instr = &body->items[walk->at];
+        walk->waits = false;
         TRY(visit(walk));
+        if (walk->waits) return STATUS_OK;
+        *moved = true;
     }
     if (!walk->stepped)
         return fail(STATUS_USAGE,
@@ -245,25 +374,59 @@ static enum status walk_body(struct walk *walk) {
     return STATUS_OK;
 }
 
-static enum status verify_rank(const struct program *program, int rank, const int64_t *samples) {
+static enum status walk_all(struct walk *all, int ranks) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int r = 0; r < ranks; r++) TRY(walk_on(&all[r], &moved));
+    }
+    for (int r = 0; r < ranks; r++) {
+        if (all[r].waits)
+            return broken(&all[r], "it would wait for ever: another rank never reduces as much");
+    }
+    return STATUS_OK;
+}
+
+static void walk_new(struct walk *walk, struct walk *all, const struct program *program, int rank,
+                     const int64_t *samples) {
     int total = program->replicas * program->micro_batches;
-    struct walk walk = {.program = program,
-                        .samples = samples,
-                        .rank = rank,
-                        .micro_total = total,
-                        .slots = MEM_ARRAY(struct slot, program->slots),
-                        .grads = MEM_ARRAY(struct grad, program->grads),
-                        .ran = MEM_ARRAY(bool, total)};
-    for (int g = 0; g < program->grads; g++) walk.grads[g].times = MEM_ARRAY(int, total);
-    enum status status = walk_body(&walk);
-    for (int g = 0; g < program->grads; g++) free(walk.grads[g].times);
-    free(walk.slots);
-    free(walk.grads);
-    free(walk.ran);
-    return status;
+    *walk = (struct walk){.program = program,
+                          .samples = samples,
+                          .all = all,
+                          .rank = rank,
+                          .micro_total = total,
+                          .slots = MEM_ARRAY(struct slot, program->slots),
+                          .grads = MEM_ARRAY(struct grad, program->grads),
+                          .ran = MEM_ARRAY(bool, total),
+                          .reduced = MEM_ARRAY(int, program->buckets)};
+    for (int g = 0; g < program->grads; g++) {
+        walk->grads[g].bucket = MEM_ARRAY(struct bucket, program->buckets);
+        for (int b = 0; b < program->buckets; b++)
+            walk->grads[g].bucket[b].times = MEM_ARRAY(int, total);
+    }
+}
+
+static void walk_free(struct walk *walk) {
+    for (int g = 0; g < walk->program->grads; g++) {
+        for (int b = 0; b < walk->program->buckets; b++) free(walk->grads[g].bucket[b].times);
+        free(walk->grads[g].bucket);
+    }
+    free(walk->slots);
+    free(walk->grads);
+    free(walk->ran);
+    free(walk->reduced);
 }
 
 enum status program_verify(const struct program *program, const int64_t *samples) {
-    for (int r = 0; r < program->ranks; r++) TRY(verify_rank(program, r, samples));
-    return STATUS_OK;
+    if (program->ranks > 1 && program->ranks != program->replicas)
+        return fail(STATUS_USAGE, "program refused: %d ranks for %d replicas", program->ranks,
+                    program->replicas);
+    struct walk *all = MEM_ARRAY(struct walk, program->ranks);
+    for (int r = 0; r < program->ranks; r++) walk_new(&all[r], all, program, r, samples);
+    enum status status = STATUS_OK;
+    for (int r = 0; r < program->ranks && status == STATUS_OK; r++)
+        status = check_other_lists(&all[r]);
+    if (status == STATUS_OK) status = walk_all(all, program->ranks);
+    for (int r = 0; r < program->ranks; r++) walk_free(&all[r]);
+    free(all);
+    return status;
 }

@@ -1,18 +1,22 @@
-/* One device: every micro-batch of every replica, one after the other.
+/* The whole model on each rank: micro-batches one after the other.
  *
- * With --deal RxM it replays on one device the split and the order of sums of R replicas of M
- * micro-batches, which is what other strategies are compared with. Only replica 0 touches running
- * statistics, as it would be there. */
+ * With one rank and --deal RxM it replays on one device the split and the order of sums of R
+ * replicas of M micro-batches, which is what other strategies are compared with; only replica 0
+ * touches running statistics, as it would be there. With a rank for each replica every rank runs
+ * its own micro-batches, and a sync policy adds the rest. */
+#include "base/log.h"
 #include "program/program.h"
 #include "program/tree.h"
 
 struct builder {
     const struct schedule_config *config;
     struct program *program;
+    int rank;
+    int first, last; /* replicas run here: [first, last) */
 };
 
 static struct instr *add(struct builder *builder, enum instr_op op) {
-    return program_add(builder->program, 0, LIST_BODY, op);
+    return program_add(builder->program, builder->rank, LIST_BODY, op);
 }
 
 static bool has_samples(const struct builder *builder, int micro) {
@@ -23,7 +27,8 @@ static void run_micro(struct builder *builder, int micro, int grad, bool fresh) 
     add(builder, INSTR_LOAD)->micro = micro;
     struct instr *forward = add(builder, INSTR_F);
     forward->micro = micro;
-    if (micro >= builder->config->micro_batches) forward->flags = INSTR_PURE;
+    if (builder->config->ranks == 1 && micro >= builder->config->micro_batches)
+        forward->flags = INSTR_PURE;
     struct instr *backward = add(builder, INSTR_B);
     backward->micro = micro;
     backward->grad = (int16_t)grad;
@@ -37,7 +42,7 @@ static void tie(struct builder *builder, int grad) {
 /* Micro-batches of a replica in index order, then the tree over replicas. */
 static int build_replica(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches;
-    for (int r = 0; r < builder->config->replicas; r++) {
+    for (int r = builder->first; r < builder->last; r++) {
         int grad = -1;
         for (int m = r * count; m < (r + 1) * count; m++) {
             if (!has_samples(builder, m)) continue;
@@ -62,8 +67,8 @@ static void leaf(struct builder *builder, struct sum_tree *tree, int micro) {
 
 /* The tree over all micro-batches: the same however they are spread over replicas. */
 static int build_tree(struct builder *builder, struct sum_tree *tree) {
-    int total = builder->config->replicas * builder->config->micro_batches;
-    for (int g = 0; g < total; g++) leaf(builder, tree, g);
+    int count = builder->config->micro_batches;
+    for (int g = builder->first * count; g < builder->last * count; g++) leaf(builder, tree, g);
     return tree_finish(tree);
 }
 
@@ -72,7 +77,7 @@ static int build_tree(struct builder *builder, struct sum_tree *tree) {
 static int build_replicas_first(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches, total = -1;
     for (int m = 0; m < count; m++) {
-        for (int r = 0; r < builder->config->replicas; r++) leaf(builder, tree, r * count + m);
+        for (int r = builder->first; r < builder->last; r++) leaf(builder, tree, r * count + m);
         int sum = tree_finish(tree);
         if (sum < 0) continue;
         if (total < 0) {
@@ -87,23 +92,56 @@ static int build_replicas_first(struct builder *builder, struct sum_tree *tree) 
     return total;
 }
 
-static enum status single_build(const struct schedule_config *config, struct program **out) {
+static void build_rank(struct builder *builder) {
     static int (*const orders[])(struct builder *,
                                  struct sum_tree *) = {[SUM_REPLICA] = build_replica,
                                                        [SUM_TREE] = build_tree,
                                                        [SUM_REPLICAS_FIRST] = build_replicas_first};
-    struct builder builder = {
-        .config = config,
-        .program = program_new(1, 1, config->replicas, config->micro_batches, config->sum)};
-    struct sum_tree tree = {.program = builder.program};
-    add(&builder, INSTR_COUNT);
-    int grad = orders[config->sum](&builder, &tree);
-    add(&builder, INSTR_NORM)->grad = (int16_t)grad;
-    add(&builder, INSTR_STEP)->grad = (int16_t)grad;
-    *out = builder.program;
+    struct sum_tree tree = {.program = builder->program, .rank = builder->rank};
+    add(builder, INSTR_COUNT);
+    int grad = orders[builder->config->sum](builder, &tree);
+    if (grad < 0) {
+        grad = tree_take(&tree);
+        add(builder, INSTR_ZERO)->grad = (int16_t)grad;
+        tie(builder, grad);
+    }
+    add(builder, INSTR_NORM)->grad = (int16_t)grad;
+    add(builder, INSTR_STEP)->grad = (int16_t)grad;
+}
+
+/* Sums inside a rank come before those between ranks: an order that wants it otherwise is refused.
+ */
+static enum status check_order(const struct schedule_config *config) {
+    int micros = config->micro_batches;
+    if (config->ranks == 1) return STATUS_OK;
+    if (config->sum == SUM_REPLICAS_FIRST && micros > 1)
+        return fail(STATUS_USAGE,
+                    "--sum replicas-first needs one rank (--deal), or one micro-batch a rank");
+    if (config->sum == SUM_TREE && (micros & (micros - 1)) != 0)
+        return fail(STATUS_USAGE,
+                    "--sum tree over ranks needs a power of two of micro-batches a rank, not %d",
+                    micros);
     return STATUS_OK;
 }
 
-const struct schedule schedule_single = {.name = "single",
-                                         .help = "one device, micro-batches one after the other",
-                                         .build = single_build};
+static enum status single_build(const struct schedule_config *config, struct program **out) {
+    TRY(check_order(config));
+    struct program *program =
+        program_new(config->ranks, 1, config->replicas, config->micro_batches, config->sum);
+    for (int r = 0; r < config->ranks; r++) {
+        bool alone = config->ranks == 1;
+        struct builder builder = {.config = config,
+                                  .program = program,
+                                  .rank = r,
+                                  .first = alone ? 0 : r,
+                                  .last = alone ? config->replicas : r + 1};
+        build_rank(&builder);
+    }
+    *out = program;
+    return STATUS_OK;
+}
+
+const struct schedule schedule_single = {
+    .name = "single",
+    .help = "the whole model on each rank, micro-batches one after the other",
+    .build = single_build};

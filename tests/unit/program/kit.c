@@ -26,7 +26,8 @@ struct program *program_of_case(const struct program_case *of, int64_t *samples)
     int total = of->replicas * of->micro_batches;
     int64_t *own = MEM_ARRAY(int64_t, total);
     for (int g = 0; g < total; g++) own[g] = of->last ? (of->last - g + total - 1) / total : 7;
-    struct schedule_config config = {.stages = 1,
+    struct schedule_config config = {.ranks = 1,
+                                     .stages = 1,
                                      .replicas = of->replicas,
                                      .micro_batches = of->micro_batches,
                                      .sum = of->sum,

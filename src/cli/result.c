@@ -1,0 +1,149 @@
+/* What a run comes to: summary.json, the table on the screen, the report. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/folder.h"
+#include "cli/session.h"
+#include "record/report.h"
+#include "stretto.h"
+
+static void describe_run(const struct session *session, struct summary *summary) {
+    const struct run_config *config = &session->job.plan->config;
+    const struct options *options = &session->job.options;
+    char device[128];
+    session->job.plan->device->backend->describe(session->job.plan->device, device, sizeof device);
+    summary->version = stretto_version();
+    summary->strategy = config->ranks > 1 ? "ddp" : options->strategy;
+    summary->model = config->model->name;
+    summary->data = options->data;
+    summary->device = options->device;
+    summary->dtype = options->dtype;
+    summary->isa = summary_text(summary, device);
+    summary->threads = config->threads;
+    summary->comm = comm_name(session->comm);
+    summary->deterministic = SUMMARY_ON;
+    summary->seed = options->seed;
+    summary->ranks = config->ranks;
+    summary->stages = summary->virtual = 1;
+    summary->replicas = config->replicas;
+    summary->micro_batches = config->micro_batches;
+    summary->batch = config->batch;
+    summary->params = graph_param_elements(session->job.plan->micro[0].graph);
+    summary->sent_bytes_per_step = summary_ints_new(summary, 1);
+    summary->sent_bytes_per_step.item[0] = summary->reduced_bytes_per_step = 0;
+}
+
+static double seconds_of(struct timeval time) {
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+static void measure_run(struct session *session, struct summary *summary) {
+    const struct train_result *result = &session->result;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    summary->steps = result->steps;
+    summary->epochs = (double)result->steps / (double)session->job.plan->steps_per_epoch;
+    if (result->evaluated) {
+        summary->eval_loss = result->eval.loss;
+        summary->acc1 = result->eval.acc1;
+        summary->acc5 = result->eval.acc5;
+    }
+    summary->peak_bytes = summary_ints_new(summary, 1);
+    summary->peak_bytes.item[0] = (int64_t)(mem_peak_bytes() - session->job.resident_before);
+    summary->predicted_peak_bytes = summary_ints_new(summary, 1);
+    summary->predicted_peak_bytes.item[0] = (int64_t)plan_bytes(session->job.plan);
+    summary->predicted_step_ms.p50 = job_step_ns(&session->job) * 1e-6;
+    summary->wall_s = (double)(clock_ns() - session->begin_ns) * 1e-9;
+    summary->user_s = seconds_of(usage.ru_utime);
+    summary->sys_s = seconds_of(usage.ru_stime);
+}
+
+enum status result_fill(struct session *session, int exit_code) {
+    struct summary *summary = &session->summary;
+    measure_run(session, summary); /* first: what follows uses memory of its own */
+    describe_run(session, summary);
+    watch_summary(&session->watch, summary);
+    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
+    summary->param_hash.known = summary->buffer_hash.known = true;
+    summary->buffer_hash.value = store_buffer_hash(exec_store(session->exec));
+    summary->exit = exit_code;
+    return STATUS_OK;
+}
+
+void result_print(const struct session *session) {
+    const struct summary *summary = &session->summary;
+    char size[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES];
+    struct text_table table = {.align = "ll"};
+    text_table_cell(&table, "steps"),
+        text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
+    text_table_cell(&table, "training loss"),
+        text_table_cell(&table, "%.4f at first, %.4f at last", summary->loss_first,
+                        summary->loss_last);
+    if (session->result.evaluated) {
+        text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
+        if (!isnan(summary->acc1))
+            text_table_cell(&table, "accuracy"),
+                text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", summary->acc1 * 100,
+                                summary->acc5 * 100);
+    }
+    if (!isnan(summary->samples_per_s)) {
+        text_table_cell(&table, "speed");
+        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
+                        summary->step_ms.p50, summary->step_ms.p90);
+    }
+    text_table_cell(&table, "peak memory");
+    text_table_cell(&table, "%s (predicted %s)", text_size(summary->peak_bytes.item[0], size),
+                    text_size(summary->predicted_peak_bytes.item[0], predicted));
+    text_table_cell(&table, "time"),
+        text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
+    text_table_cell(&table, "param_hash"),
+        text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
+    text_table_cell(&table, "report");
+    text_table_cell(&table, "%s/report.html", session->folder);
+    printf("\n");
+    text_table_print(&table, 0, stdout);
+    text_table_free(&table);
+}
+
+static char *text_of(const char *folder, const char *name) {
+    enum { TEXT_LIMIT = 64 << 20 };
+    char *path = folder_path(folder, name);
+    struct bytes bytes;
+    char *text = file_read(path, TEXT_LIMIT, &bytes) == STATUS_OK ? (char *)bytes.data : NULL;
+    free(path);
+    return text;
+}
+
+/* The arguments of this process, as the system keeps them. */
+static char *command_line(void) {
+    char *line = mem_new(4096);
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    size_t count = file ? fread(line, 1, 4095, file) : 0;
+    if (file) fclose(file);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (line[i] == 0) line[i] = ' ';
+    }
+    return line;
+}
+
+enum status result_report(const struct session *session) {
+    char *line = command_line(), *yaml = text_of(session->folder, "config.yml");
+    char *program = text_of(session->folder, "program.txt");
+    struct report_input input = {.summary = &session->summary,
+                                 .command_line = line,
+                                 .config_yaml = yaml,
+                                 .program_text = program};
+    enum status status = report_write(session->folder, &input);
+    free(line);
+    free(yaml);
+    free(program);
+    return status;
+}

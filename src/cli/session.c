@@ -1,0 +1,198 @@
+/* See session.h. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/explain.h"
+#include "cli/folder.h"
+#include "cli/session.h"
+#include "exec/stop.h"
+#include "stretto.h"
+
+static bool first_rank(const struct session *session) {
+    return comm_rank(session->comm) == 0;
+}
+
+static void add_fact(struct session *session, enum fact_kind kind, const char *key,
+                     char *value_owned) {
+    session->facts[session->fact_count++] = (struct checkpoint_fact){
+        .key = key, .value = arena_text(&session->arena, value_owned), .kind = kind};
+    free(value_owned);
+}
+
+/* What decides the course of training must be the same on resume; what only shapes it may change,
+ * and is said. */
+void session_facts(struct session *session) {
+    static const enum option_id fixed[] = {OPTION_model,  OPTION_optimizer, OPTION_seed,
+                                           OPTION_batch,  OPTION_sum,       OPTION_drop_last,
+                                           OPTION_classes};
+    static const enum option_id told[] = {OPTION_lr,       OPTION_lr_policy,       OPTION_momentum,
+                                          OPTION_nesterov, OPTION_weight_decay,    OPTION_no_decay,
+                                          OPTION_clip,     OPTION_label_smoothing, OPTION_warmup,
+                                          OPTION_lr_gamma, OPTION_beta1,           OPTION_beta2,
+                                          OPTION_eps};
+    struct options *options = &session->job.options;
+    const struct plan *plan = session->job.plan;
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        add_fact(session, FACT_FIXED, option_rows[fixed[i]].name, option_text(options, fixed[i]));
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
+        add_fact(session, FACT_TOLD, option_rows[told[i]].name, option_text(options, told[i]));
+    add_fact(session, FACT_FIXED, "deal",
+             mem_format("%dx%d", plan->config.replicas, plan->config.micro_batches));
+    add_fact(session, FACT_FIXED, "data-hash",
+             mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
+    add_fact(session, FACT_FIXED, "dropout", mem_format("%g", (double)plan->config.shape.dropout));
+    const struct lr_config *lr = &plan->config.lr;
+    add_fact(session, FACT_TOLD, "lr-step",
+             mem_format("%lld", (long long)(lr->policy == LR_STEP ? lr->step_size : 0)));
+    add_fact(session, FACT_TOLD, "steps",
+             mem_format("%lld", (long long)plan->config.lr.total_steps));
+    add_fact(session, FACT_RAN_ON, "threads", mem_format("%d", plan->config.threads));
+    add_fact(session, FACT_RAN_ON, "version", mem_format("%s", stretto_version()));
+    add_fact(session, FACT_RAN_ON, "compiler", mem_format("%s", __VERSION__));
+    char device[128];
+    plan->device->backend->describe(plan->device, device, sizeof device);
+    add_fact(session, FACT_RAN_ON, "device", mem_format("%s", device));
+}
+
+static enum status write_texts(struct session *session) {
+    char *yaml = options_write_yaml(&session->job.options),
+         *path = folder_path(session->folder, "config.yml");
+    enum status status = file_write_text(path, yaml);
+    free(yaml);
+    free(path);
+    TRY(status);
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    program_print(session->job.plan->program, stream);
+    fclose(stream);
+    path = folder_path(session->folder, "program.txt");
+    status = file_write_text(path, text);
+    free(text);
+    free(path);
+    return status;
+}
+
+/* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
+ * begins. Rank 0 reads files; the start list brings everything to the others. */
+static enum status load_rank0(struct session *session) {
+    const struct options *options = &session->job.options;
+    if (!first_rank(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    return checkpoint_load_weights(session->exec, options->weights);
+}
+
+static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
+                           struct checkpoint_state *state) {
+    const struct options *options = &session->job.options;
+    struct exec_observer observer = watch_exec_observer(&session->watch);
+    struct comm_group *world = comm_world(session->comm);
+    enum status status = exec_new(session->job.plan, session->comm,
+                                  first_rank(session) ? &observer : NULL, &session->exec);
+    TRY(comm_agree(world, status));
+    TRY(comm_agree(world, load_rank0(session)));
+    *state = train_fresh();
+    if (options->resume) TRY(train_resume(session->exec, checkpoint, state));
+    TRY(exec_start(session->exec));
+    if (first_rank(session)) {
+        status = write_texts(session);
+        if (status == STATUS_OK)
+            status = watch_open(&session->job, session->folder, state->step, &session->watch);
+    }
+    return comm_agree(world, status);
+}
+
+static void say_stopped(const struct session *session) {
+    bool signalled = session->result.cause == STOP_SIGNAL;
+    int signal =
+        signalled ? session->result.signal : SIGALRM; /* a time limit is a timer's signal */
+    cli_stopped_by(signal);
+    log_note("stopped by %s after step %lld, saved; --resume goes on",
+             signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
+}
+
+static void see_step(void *context, const struct step_result *result) {
+    (void)context, (void)result;
+}
+
+static void see_evaluated(void *context, int64_t steps, const struct eval_result *result) {
+    (void)context, (void)steps, (void)result;
+}
+
+/* Of ranks that leave the talking to rank 0. */
+static struct train_observer silent_observer(void) {
+    return (struct train_observer){.step = see_step, .evaluated = see_evaluated};
+}
+
+static enum status train(struct session *session, const struct checkpoint_config *checkpoint,
+                         const struct checkpoint_state *state) {
+    const struct job *job = &session->job;
+    const struct options *options = &job->options;
+    struct train_observer observer =
+        first_rank(session) ? watch_train_observer(&session->watch) : silent_observer();
+    bool limited = option_is_set(options, OPTION_time_limit_s);
+    struct train_config config = {
+        .eval_every = job_period_steps(job, options->eval_every),
+        .save_every = job_period_steps(job, options->save_every),
+        .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
+        .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
+        .checkpoint = *checkpoint,
+    };
+    enum status status = train_all(session->exec, &config, state, &observer, &session->result);
+    if (status == STATUS_STOPPED && first_rank(session)) say_stopped(session);
+    return status;
+}
+
+/* The end of a run, also of one that failed in training: what was measured is kept. */
+static enum status finish(struct session *session, enum status status) {
+    if (!first_rank(session)) return status;
+    bool good = status == STATUS_OK || status == STATUS_STOPPED;
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *summary = folder_path(session->folder, "summary.json");
+    int signal = session->result.signal ? session->result.signal : SIGALRM;
+    int exit_code = status == STATUS_STOPPED ? 128 + signal : status_exit_code(status);
+    enum status finishing = result_fill(session, exit_code);
+    if (finishing == STATUS_OK && good)
+        finishing = checkpoint_write_model(session->exec, model, NULL);
+    enum status closing = watch_close(&session->watch);
+    if (finishing == STATUS_OK) finishing = closing;
+    if (finishing == STATUS_OK) finishing = summary_write(&session->summary, summary);
+    if (finishing == STATUS_OK) finishing = result_report(session);
+    free(model);
+    free(summary);
+    if (!good) return status;
+    const struct options *options = &session->job.options;
+    if (finishing == STATUS_OK && !options->quiet && !options->json) result_print(session);
+    return finishing == STATUS_OK ? status : finishing;
+}
+
+enum status session_run(struct session *session) {
+    const struct options *options = &session->job.options;
+    bool talks = first_rank(session) && !options->quiet && !options->json;
+    if (talks) explain_print(&session->job, stdout), printf("\n");
+    summary_init(&session->summary);
+    session_facts(session);
+    char *checkpoints = folder_path(session->folder, "checkpoints");
+    struct checkpoint_config checkpoint = {.folder = checkpoints,
+                                           .keep = (int)options->keep,
+                                           .facts = session->facts,
+                                           .fact_count = session->fact_count};
+    struct checkpoint_state state;
+    enum status status = prepare(session, &checkpoint, &state);
+    if (status == STATUS_OK) status = finish(session, train(session, &checkpoint, &state));
+    free(checkpoints);
+    return status;
+}
+
+void session_free(struct session *session) {
+    exec_free(&session->exec);
+    summary_free(&session->summary);
+    arena_free(&session->arena);
+}

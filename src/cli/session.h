@@ -1,0 +1,40 @@
+/* One rank's run, from its plan to its results. Rank 0 also keeps the run's folder and speaks for
+ * all. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "cli/job.h"
+#include "cli/watch.h"
+#include "exec/checkpoint.h"
+#include "exec/train.h"
+#include "record/summary.h"
+
+struct session {
+    struct job job;
+    struct comm *comm; /* the caller's */
+    char
+        *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
+    struct exec *exec;
+    struct watch watch; /* of rank 0 */
+    struct train_result result;
+    int64_t begin_ns;
+    struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
+    int fact_count;
+    struct arena arena;
+    struct summary summary;
+};
+
+/* Collective over the ranks, blocking. job, comm, folder and begin_ns are set. STATUS_STOPPED after
+ * a stop on request. */
+enum status session_run(struct session *session);
+/* Local. Gives back all but what the caller owns. */
+void session_free(struct session *session);
+
+/* Local. Parts of it: what a checkpoint remembers of the run; the summary, the table for people,
+ * the report. */
+void session_facts(struct session *session);
+enum status result_fill(struct session *session, int exit_code);
+void result_print(const struct session *session);
+enum status result_report(const struct session *session);
+
+#endif

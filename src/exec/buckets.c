@@ -1,0 +1,70 @@
+/* See buckets.h. Small buckets start early and hide more; large ones cost fewer messages: the
+ * limits are torch's order of magnitude, scaled to the model. */
+#include "exec/buckets.h"
+
+#include <stdlib.h>
+
+#include "exec/store.h"
+
+enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
+
+static int64_t most_elements(int64_t total) {
+    int64_t bytes = total * (int64_t)sizeof(float) / SHARE;
+    if (bytes > MAX_BYTES) bytes = MAX_BYTES;
+    if (bytes < MIN_BYTES) bytes = MIN_BYTES;
+    return bytes / (int64_t)sizeof(float);
+}
+
+/* The node after which every gradient of the bucket's parameters is there. */
+static int whole_after(const struct bucket *bucket, const struct graph *graph) {
+    int last = 0;
+    for (int p = bucket->first; p < bucket->first + bucket->count; p++) {
+        const struct param *param = &graph->params[p];
+        for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
+            int producer = graph->values[graph->uses[u].gradient].producer;
+            if (producer > last) last = producer;
+        }
+    }
+    return last + 1;
+}
+
+/* Stable insertion sort by `whole_after`: there are few, and they are nearly sorted. */
+static void sort_by_time(struct bucket_list *list, const struct graph *graph) {
+    for (int i = 1; i < list->count; i++) {
+        struct bucket bucket = list->items[i];
+        int at = i, when = whole_after(&bucket, graph);
+        for (; at > 0 && whole_after(&list->items[at - 1], graph) > when; at--)
+            list->items[at] = list->items[at - 1];
+        list->items[at] = bucket;
+    }
+}
+
+struct bucket_list buckets_of(const struct graph *graph) {
+    struct bucket_list list = {.items = MEM_ARRAY(struct bucket, graph->param_count + 1)};
+    int64_t end = (int64_t)store_size(graph).param_elements, most = most_elements(end);
+    struct bucket *open = NULL;
+    for (int p = graph->param_count - 1; p >= 0; p--) {
+        int64_t elements = store_param_span(graph, p);
+        if (!open || open->elements + elements > most) {
+            open = &list.items[list.count++];
+            *open = (struct bucket){.first = p + 1, .begin = end};
+        }
+        end -= elements;
+        open->first = p;
+        open->count++;
+        open->begin = end;
+        open->elements += elements;
+    }
+    sort_by_time(&list, graph);
+    return list;
+}
+
+int *buckets_segments(const struct bucket_list *buckets, const struct graph *graph) {
+    int *ends = MEM_ARRAY(int, buckets->count + 1), last = graph->forward_count;
+    for (int b = 0; b < buckets->count; b++) {
+        int end = whole_after(&buckets->items[b], graph);
+        last = ends[b] = end > last ? end : last;
+    }
+    if (buckets->count) ends[buckets->count - 1] = graph->node_count;
+    return ends;
+}

@@ -1,0 +1,29 @@
+/* Buckets: the pieces of a gradient buffer that are reduced one by one, in the order backward makes
+ * them whole. */
+#ifndef EXEC_BUCKETS_H
+#define EXEC_BUCKETS_H
+
+#include "graph/graph.h"
+
+/* Parameters [first, first + count), elements [begin, begin + elements) of a gradient array. */
+struct bucket {
+    int first, count;
+    int64_t begin, elements;
+};
+
+struct bucket_list {
+    struct bucket *items;
+    int count;
+};
+
+/* Local. Cuts the parameters of a lowered training graph, from the last to the first, into pieces
+ * of at most a sixteenth of all gradients (but 1 to 25 MiB), ordered by when backward completes
+ * them; the caller frees the items. */
+struct bucket_list buckets_of(const struct graph *graph);
+
+/* Local. For each bucket the node of this graph after which it is whole: the end of its segment of
+ * backward (never decreasing, the last one is the end of the graph). The caller frees the result.
+ */
+int *buckets_segments(const struct bucket_list *buckets, const struct graph *graph);
+
+#endif

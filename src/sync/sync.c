@@ -1,0 +1,33 @@
+/* The table of policies. */
+#include "sync/sync.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+extern const struct sync_policy sync_none, sync_allreduce;
+
+static const struct sync_policy *const policies[] = {&sync_none, &sync_allreduce};
+
+const struct sync_policy *sync_find(const char *name) {
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        if (strcmp(policies[i]->name, name) == 0) return policies[i];
+    }
+    return NULL;
+}
+
+enum status sync_insert(const char *name, struct program *program, int buckets) {
+    const struct sync_policy *policy = sync_find(name);
+    if (!policy) return fail(STATUS_USAGE, "no sync policy is called %s", name);
+    return policy->insert(program, buckets);
+}
+
+static enum status none_insert(struct program *program, int buckets) {
+    (void)buckets;
+    if (program->ranks == 1) return STATUS_OK;
+    return fail(STATUS_USAGE, "%d ranks without a sync policy would train %d models",
+                program->ranks, program->ranks);
+}
+
+const struct sync_policy sync_none = {
+    .name = "none", .help = "one replica: nothing to keep in step", .insert = none_insert};

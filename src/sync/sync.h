@@ -1,0 +1,20 @@
+/* Sync policies: how replicas keep the same parameters. A policy takes the program a schedule made
+ * for each rank alone and inserts its own instructions; the executor knows nothing of policies. One
+ * file each, one row in sync.c. */
+#ifndef SYNC_SYNC_H
+#define SYNC_SYNC_H
+
+#include "program/program.h"
+
+struct sync_policy {
+    const char *name, *help;
+    /* Local. Changes the program in place; it has `buckets` buckets a gradient buffer from then on.
+     */
+    enum status (*insert)(struct program *program, int buckets);
+};
+
+/* Local. By name, NULL when there is none. */
+const struct sync_policy *sync_find(const char *name);
+enum status sync_insert(const char *name, struct program *program, int buckets);
+
+#endif
