@@ -211,6 +211,8 @@ static enum status open_parts(struct job *job) {
 }
 
 enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
+    static const struct job_seat alone = {.rank = 0, .ranks = 1};
+    if (!seat) seat = &alone;
     struct job job = {.options = *options,
                       .dataset = seat->dataset,
                       .config = {.rank = seat->rank, .ranks = seat->ranks}};

@@ -23,7 +23,8 @@ struct job {
                                counted from there */
 };
 
-/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan. The
+/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
+ * rank (NULL: the only one). The
  * caller closes the job; the options must outlive it. */
 enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out);
 void job_close(struct job *job);

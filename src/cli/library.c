@@ -14,7 +14,6 @@
 struct stretto_run {
     struct options options;
     struct job job;
-    struct comm *comm;
     struct exec *exec;
 };
 
@@ -23,13 +22,9 @@ int stretto_main(int argc, char **argv) {
 }
 
 static enum status open_run(struct stretto_run *run) {
-    struct job_seat seat = {.rank = 0, .ranks = 1};
-    TRY(job_open(&run->options, &seat, &run->job));
+    TRY(job_open(&run->options, NULL, &run->job));
     TRY(job_check_memory(&run->job));
-    struct comm_config config = {
-        .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(run->job.plan)};
-    TRY(comm_open("self", &config, &run->comm));
-    TRY(exec_new(run->job.plan, run->comm, NULL, &run->exec));
+    TRY(exec_new(run->job.plan, NULL, NULL, &run->exec));
     if (!option_is_set(&run->options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(run->exec, run->options.weights);
 }
@@ -52,7 +47,6 @@ int stretto_open(int count, const char *const *options, struct stretto_run **out
 void stretto_close(struct stretto_run **run) {
     if (!run || !*run) return;
     exec_free(&(*run)->exec);
-    comm_close(&(*run)->comm);
     job_close(&(*run)->job);
     options_free(&(*run)->options);
     free(*run);

@@ -1,13 +1,14 @@
-/* The program. Everything it does is in the library, so that tests can reach it; only how the process itself starts is
- * decided here. */
+/* The program. Everything it does is in the library, so that tests can reach it; only how the
+ * process itself starts is decided here. */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 
-/* OpenMP reads its environment when the library is loaded, before main: the process starts itself once more to change it.
- * Workers that spin for long between parallel regions are what makes a busy machine crawl (measured: ten times slower and
- * more beside other processes); a short spin keeps the speed of an idle one. A team that shrinks by itself breaks oneDNN. */
+/* OpenMP reads its environment when the library is loaded, before main: the process starts itself
+ * once more to change it. Workers that spin for long between parallel regions are what makes a busy
+ * machine crawl (measured: ten times slower and more beside other processes); a short spin keeps
+ * the speed of an idle one. A team that shrinks by itself breaks oneDNN. */
 static void settle_openmp(char **argv) {
     if (getenv("STRETTO_STARTED")) return;
     setenv("STRETTO_STARTED", "1", 1);

@@ -37,8 +37,8 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->micro_batches = config->micro_batches;
     summary->batch = config->batch;
     summary->params = graph_param_elements(session->job.plan->micro[0].graph);
-    summary->sent_bytes_per_step = summary_ints_new(summary, 1);
-    summary->sent_bytes_per_step.item[0] = summary->reduced_bytes_per_step = 0;
+    summary->reduced_bytes_per_step =
+        config->ranks == 1 ? 0 : exec_store(session->exec)->param_elements * (int64_t)sizeof(float);
 }
 
 static double seconds_of(struct timeval time) {
@@ -56,19 +56,50 @@ static void measure_run(struct session *session, struct summary *summary) {
         summary->acc1 = result->eval.acc1;
         summary->acc5 = result->eval.acc5;
     }
-    summary->peak_bytes = summary_ints_new(summary, 1);
-    summary->peak_bytes.item[0] = (int64_t)(mem_peak_bytes() - session->job.resident_before);
-    summary->predicted_peak_bytes = summary_ints_new(summary, 1);
-    summary->predicted_peak_bytes.item[0] = (int64_t)plan_bytes(session->job.plan);
     summary->predicted_step_ms.p50 = job_step_ns(&session->job) * 1e-6;
     summary->wall_s = (double)(clock_ns() - session->begin_ns) * 1e-9;
     summary->user_s = seconds_of(usage.ru_utime);
     summary->sys_s = seconds_of(usage.ru_stime);
 }
 
+void result_measure(struct session *session) {
+    struct summary timed;
+    summary_init(&timed);
+    watch_summary(&session->watch, &timed);
+    int64_t steps = session->result.steps - session->result.first_step;
+    session->figures = (struct rank_figures){
+        .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
+        .peak_bytes = (int64_t)(mem_peak_bytes() - session->job.resident_before),
+        .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
+        .sent_bytes_per_step = steps > 0 ? (int64_t)comm_sent_bytes(session->comm) / steps : 0};
+    summary_free(&timed);
+}
+
+enum status result_gather(struct session *session) {
+    session->all = MEM_ARRAY(struct rank_figures, comm_size(session->comm));
+    return comm_exchange(comm_world(session->comm), &session->figures, sizeof session->figures,
+                         session->all);
+}
+
+static void fill_ranks(const struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(session->comm) : 1;
+    summary->samples_per_s_rank = summary_reals_new(summary, ranks);
+    summary->peak_bytes = summary_ints_new(summary, ranks);
+    summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
+    summary->sent_bytes_per_step = summary_ints_new(summary, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
+        summary->samples_per_s_rank.item[r] = of->samples_per_s;
+        summary->peak_bytes.item[r] = of->peak_bytes;
+        summary->predicted_peak_bytes.item[r] = of->predicted_bytes;
+        summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;
+    }
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
-    measure_run(session, summary); /* first: what follows uses memory of its own */
+    measure_run(session, summary);
+    fill_ranks(session, summary);
     describe_run(session, summary);
     watch_summary(&session->watch, summary);
     TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));

@@ -101,11 +101,10 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     *state = train_fresh();
     if (options->resume) TRY(train_resume(session->exec, checkpoint, state));
     TRY(exec_start(session->exec));
-    if (first_rank(session)) {
-        status = write_texts(session);
-        if (status == STATUS_OK)
-            status = watch_open(&session->job, session->folder, state->step, &session->watch);
-    }
+    if (first_rank(session)) status = write_texts(session);
+    const char *folder = first_rank(session) ? session->folder : NULL;
+    if (status == STATUS_OK)
+        status = watch_open(&session->job, folder, state->step, &session->watch);
     return comm_agree(world, status);
 }
 
@@ -118,25 +117,11 @@ static void say_stopped(const struct session *session) {
              signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
 }
 
-static void see_step(void *context, const struct step_result *result) {
-    (void)context, (void)result;
-}
-
-static void see_evaluated(void *context, int64_t steps, const struct eval_result *result) {
-    (void)context, (void)steps, (void)result;
-}
-
-/* Of ranks that leave the talking to rank 0. */
-static struct train_observer silent_observer(void) {
-    return (struct train_observer){.step = see_step, .evaluated = see_evaluated};
-}
-
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint,
                          const struct checkpoint_state *state) {
     const struct job *job = &session->job;
     const struct options *options = &job->options;
-    struct train_observer observer =
-        first_rank(session) ? watch_train_observer(&session->watch) : silent_observer();
+    struct train_observer observer = watch_train_observer(&session->watch);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
         .eval_every = job_period_steps(job, options->eval_every),
@@ -151,8 +136,7 @@ static enum status train(struct session *session, const struct checkpoint_config
 }
 
 /* The end of a run, also of one that failed in training: what was measured is kept. */
-static enum status finish(struct session *session, enum status status) {
-    if (!first_rank(session)) return status;
+static enum status finish_first(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
     char *model = folder_path(session->folder, "model.safetensors"),
          *summary = folder_path(session->folder, "summary.json");
@@ -171,6 +155,15 @@ static enum status finish(struct session *session, enum status status) {
     const struct options *options = &session->job.options;
     if (finishing == STATUS_OK && !options->quiet && !options->json) result_print(session);
     return finishing == STATUS_OK ? status : finishing;
+}
+
+static enum status finish(struct session *session, enum status status) {
+    bool good = status == STATUS_OK || status == STATUS_STOPPED;
+    result_measure(session);
+    if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
+    if (first_rank(session)) return finish_first(session, status);
+    enum status closing = watch_close(&session->watch);
+    return closing == STATUS_OK ? status : closing;
 }
 
 enum status session_run(struct session *session) {
@@ -195,4 +188,5 @@ void session_free(struct session *session) {
     exec_free(&session->exec);
     summary_free(&session->summary);
     arena_free(&session->arena);
+    free(session->all);
 }

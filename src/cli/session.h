@@ -9,6 +9,12 @@
 #include "exec/train.h"
 #include "record/summary.h"
 
+/* What each rank measures of itself. */
+struct rank_figures {
+    double samples_per_s;
+    int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
+};
+
 struct session {
     struct job job;
     struct comm *comm; /* the caller's */
@@ -21,6 +27,8 @@ struct session {
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
     int fact_count;
     struct arena arena;
+    struct rank_figures figures; /* of this rank */
+    struct rank_figures *all;    /* of all ranks, once gathered */
     struct summary summary;
 };
 
@@ -33,6 +41,9 @@ void session_free(struct session *session);
 /* Local. Parts of it: what a checkpoint remembers of the run; the summary, the table for people,
  * the report. */
 void session_facts(struct session *session);
+void result_measure(struct session *session);
+/* Collective, blocking: every rank's own figures to all. */
+enum status result_gather(struct session *session);
 enum status result_fill(struct session *session, int exit_code);
 void result_print(const struct session *session);
 enum status result_report(const struct session *session);

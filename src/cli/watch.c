@@ -36,6 +36,7 @@ static void time_step(struct watch *watch, const struct step_result *result) {
     watch->timed.forward_ns += times->forward_ns;
     watch->timed.backward_ns += times->backward_ns;
     watch->timed.optimizer_ns += times->optimizer_ns;
+    watch->timed.comm_ns += times->comm_ns;
 }
 
 static bool line_due(const struct watch *watch, const struct step_result *result) {
@@ -61,6 +62,7 @@ static void on_step(void *context, const struct step_result *result) {
         (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.data_ns * 1e-6;
+    if (!watch->metrics) return;
     progress_step(watch->progress, &row);
     if (!line_due(watch, result)) return;
     enum status status = metrics_write(watch->metrics, &row);
@@ -88,7 +90,7 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
 static enum status on_saving(void *context, int64_t steps) {
     (void)steps;
     struct watch *watch = context;
-    if (watch->status != STATUS_OK) return watch->status;
+    if (watch->status != STATUS_OK || !watch->metrics) return watch->status;
     return metrics_sync(watch->metrics);
 }
 
@@ -112,13 +114,15 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .log_every = options->log_every,
                           .loss_first = NAN,
                           .loss_last = NAN};
+    watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    *out = watch;
+    if (!folder) return STATUS_OK;
     TRY(metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics));
     enum status status = open_trace(&watch);
     if (status != STATUS_OK) {
         metrics_close(&watch.metrics);
         return status;
     }
-    watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     watch.progress =
         progress_open(&(struct progress_config){.first_step = first_step,
                                                 .total_steps = job->plan->config.lr.total_steps,
@@ -153,14 +157,13 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
     summary->step_ms.p90 = watch->step_ms[count * 9 / 10];
     double per_step = 1e-6 / (double)watch->timed_steps;
     summary->samples_per_s = (double)watch->timed_samples / ((double)watch->timed.total_ns * 1e-9);
-    summary->samples_per_s_rank = summary_reals_new(summary, 1);
-    summary->samples_per_s_rank.item[0] = summary->samples_per_s;
     summary->time_ms.data = (double)watch->timed.data_ns * per_step;
     summary->time_ms.forward = (double)watch->timed.forward_ns * per_step;
     summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
     summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
-    summary->time_ms.comm_exposed = summary->time_ms.comm_hidden = 0;
-    summary->time_ms.idle = 0; /* one rank waits for data only, which has its own row */
+    summary->time_ms.comm_exposed = (double)watch->timed.comm_ns * per_step;
+    summary->time_ms.comm_hidden = 0; /* nothing moves but on the computing thread */
+    summary->time_ms.idle = 0;        /* one rank waits for data only, which has its own row */
     summary->bubble = summary->span_bubble =
         (double)watch->timed.data_ns / (double)watch->timed.total_ns;
 }
@@ -174,6 +177,10 @@ void watch_summary(const struct watch *watch, struct summary *summary) {
 }
 
 enum status watch_close(struct watch *watch) {
+    if (!watch->metrics) {
+        free(watch->step_ms);
+        return STATUS_OK;
+    }
     char *path = folder_path(watch->folder, "trace.json");
     progress_close(&watch->progress);
     enum status status = trace_write(path, &watch->trace, 1);

@@ -29,8 +29,8 @@ struct watch {
     enum status status; /* of writing metrics: the first failure */
 };
 
-/* Local, blocking. Opens what watches; steps from `first_step` on. Its memory counts towards the
- * run's. */
+/* Local, blocking. Opens what watches (`folder` NULL: only counts, for ranks that leave the writing
+ * to rank 0); steps from `first_step` on. Its memory counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);

@@ -118,8 +118,14 @@ static enum status open_loaders(struct exec *exec) {
     return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
 }
 
+static enum status open_self(struct exec *exec) {
+    struct comm_config config = {.rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(exec->plan)};
+    return comm_open("self", &config, &exec->comm);
+}
+
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
+    if (exec->owns_comm) TRY(open_self(exec));
     const struct run_config *config = &plan->config;
     const bool decay[] = {[PARAM_WEIGHT] = true,
                           [PARAM_BIAS] = config->decay_bias,
@@ -140,6 +146,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     struct exec *exec = MEM_NEW(struct exec);
     exec->plan = plan;
     exec->comm = comm;
+    exec->owns_comm = !comm;
     exec->request = MEM_ARRAY(struct comm_request *, plan->buckets.count + 1);
     if (observer) exec->observer = *observer;
     exec->slot = MEM_ARRAY(struct slot, plan->slots);
@@ -167,6 +174,7 @@ void exec_free(struct exec **pointer) {
     if (exec->scratch)
         plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
     store_free(&exec->store);
+    if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
     free(exec->request);
     free(exec);

@@ -48,9 +48,9 @@ struct eval_result {
 
 struct exec;
 
-/* Collective over the ranks of `comm` (the self communicator for one), not blocking. Memory,
- * initial parameters and loaders for a plan, which must outlive it, as must `comm`; step 0 is next.
- * The caller owns it. */
+/* Collective over the ranks of `comm` (NULL: one rank, with a communicator of its own), not
+ * blocking. Memory, initial parameters and loaders for a plan, which must outlive it, as must
+ * `comm`; step 0 is next. The caller owns it. */
 enum status exec_new(const struct plan *plan, struct comm *comm,
                      const struct exec_observer *observer, struct exec **out);
 void exec_free(struct exec **exec);
@@ -76,8 +76,8 @@ void exec_seek(struct exec *exec, int64_t step);
  * parameters are then unchanged. */
 enum status exec_step(struct exec *exec, struct step_result *out);
 
-/* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC when
- * the loss is not finite. */
+/* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
+ * when the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 
 #endif

@@ -51,6 +51,7 @@ struct exec {
     double grad_norm, lr;
     struct exec_times times;
     struct comm *comm;
+    bool owns_comm;
     struct comm_request **request; /* per bucket: its reduction under way, or NULL */
     int pending;                   /* how many there are */
     enum status comm_status;       /* first failure of moving them on between nodes */

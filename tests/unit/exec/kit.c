@@ -16,8 +16,8 @@ static struct kit_run *open_line(const struct exec_observer *observer, char *lin
         word[count++] = w;
     struct kit_run *run = MEM_NEW(struct kit_run);
     cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &run->options), STATUS_OK);
-    cr_assert_eq(job_open(&run->options, &run->job), STATUS_OK);
-    cr_assert_eq(exec_new(run->job.plan, observer, &run->exec), STATUS_OK);
+    cr_assert_eq(job_open(&run->options, NULL, &run->job), STATUS_OK);
+    cr_assert_eq(exec_new(run->job.plan, NULL, observer, &run->exec), STATUS_OK);
     return run;
 }
 

@@ -89,6 +89,8 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
         .dataset = dataset,
         .shape = golden_config(gold),
         .schedule = "single",
+        .sync = "none",
+        .ranks = 1,
         .replicas = 1,
         .micro_batches = micro_batches,
         .batch = gold->batch,
@@ -125,7 +127,7 @@ static void check_buffers(struct golden_check *check, const struct store *store)
 
 static void train(struct golden_check *check, const struct plan *plan, int steps) {
     struct exec *exec = NULL;
-    cr_assert_eq(exec_new(plan, NULL, &exec), STATUS_OK);
+    cr_assert_eq(exec_new(plan, NULL, NULL, &exec), STATUS_OK);
     for (int step = 0; step < steps; step++) {
         struct step_result result;
         cr_assert_eq(exec_step(exec, &result), STATUS_OK);
