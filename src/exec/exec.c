@@ -266,7 +266,8 @@ static void fill_result(struct exec *exec, struct step_result *out) {
 }
 
 enum status exec_step(struct exec *exec, struct step_result *out) {
-    const struct instr_list *body = &program_of_step(exec, exec->step)->rank[0].list[LIST_BODY];
+    const struct instr_list *body =
+        &program_of_step(exec, exec->step)->rank[exec->plan->config.rank].list[LIST_BODY];
     int64_t begin = clock_ns();
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};

@@ -74,7 +74,7 @@ static enum status handle_f(struct exec *exec, const struct instr *instr) {
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
-                               .segment = instr->segment,
+                               .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
                                .grad = instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     if (kind == PASS_INPUT_HALF) pass.grad = -1;

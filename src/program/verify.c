@@ -294,6 +294,8 @@ static enum status check_whole(struct walk *walk, bool check_order) {
 
 /* NORM awaits what was posted: every rank must post the same buckets in the same order. */
 static enum status norm(struct walk *walk) {
+    if (walk->program->ranks > 1 && walk->grads[walk->instr->grad].normed)
+        return broken(walk, "a second NORM would add up the ranks' losses again");
     for (int r = 0; r < walk->program->ranks; r++) {
         const struct walk *other = &walk->all[r];
         int both = other->reduces < walk->reduces ? other->reduces : walk->reduces;
