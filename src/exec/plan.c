@@ -93,8 +93,7 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
     return NULL;
 }
 
-/* The rank's own part of a program: the bodies of all are built alike, so that each can verify all.
- */
+/* How an epoch's short last step is dealt over all micro-batches; NULL where there is none. */
 static int64_t *last_step_samples(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     int64_t total = (int64_t)config->replicas * config->micro_batches;
@@ -151,14 +150,18 @@ static enum status plan_samples(struct plan *plan) {
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
-    if (program->ranks == config->ranks && program->stages == 1 &&
-        program->replicas == config->replicas && program->micro_batches == config->micro_batches)
-        return STATUS_OK;
+    if (program->ranks != config->ranks || program->stages != 1 ||
+        program->replicas != config->replicas || program->micro_batches != config->micro_batches)
+        return fail(STATUS_USAGE,
+                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
+                    "micro-batch(es); this run has %d, 1, %d x %d",
+                    name, program->ranks, program->stages, program->replicas,
+                    program->micro_batches, config->ranks, config->replicas, config->micro_batches);
+    if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
-                "micro-batch(es); this run has %d, 1, %d x %d",
-                name, program->ranks, program->stages, program->replicas, program->micro_batches,
-                config->ranks, config->replicas, config->micro_batches);
+                "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
+                sum_order_name(program->sum), sum_order_name(config->sum),
+                sum_order_name(program->sum));
 }
 
 static enum status build_program(const struct plan *plan, const int64_t *samples,
