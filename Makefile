@@ -175,6 +175,10 @@ test: all $(B)/unit-tests $(B)/rank-probe $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HA
 test-debian:
 	@B=$(B) scripts/test-debian $(DEBIAN)
 
+# Real Slurm daemons, and hosts as network namespaces; both need root and skip without it.
+test-slurm test-hosts: all $(B)/rank-probe
+	@B=$(B) SAN=$(SAN) scripts/$@
+
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch
 
@@ -232,7 +236,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-torch golden bench-torch bench-ops unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ops unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
