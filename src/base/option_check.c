@@ -152,7 +152,7 @@ static enum status check_single(const struct options *options) {
     static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
                                           OPTION_nodes_file};
     if (strcmp(options->strategy, "single") != 0) return STATUS_OK;
-    if (options->local_ranks > 1)
+    if (options->local_ranks > 1 && option_is_given(options, OPTION_strategy))
         return fail(STATUS_USAGE,
                     "-n %" PRId64 " asks for several ranks, but --strategy single runs on one",
                     options->local_ranks);
