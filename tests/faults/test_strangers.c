@@ -55,6 +55,13 @@ static const struct {
 };
 enum { CORPUS = sizeof corpus / sizeof corpus[0], GREETED = 14, IDLE = 2000 };
 
+/* Sanitizers keep freed memory, so there its size says nothing. */
+#ifdef STRETTO_SANITIZE
+static const bool sanitized = true;
+#else
+static const bool sanitized = false;
+#endif
+
 static int port_of(const struct control_server *server) {
     return atoi(strrchr(control_server_address(server), ':') + 1);
 }
@@ -212,7 +219,7 @@ static void disturb(void (*play)(int port, int ready), size_t most_bytes) {
             if (mem_resident_bytes() - before > grown) grown = mem_resident_bytes() - before;
             fprintf(stderr, "grown by %zu KiB; joined in %.0f ms, without strangers %.0f ms\n",
                     grown >> 10, loud_s * 1e3, quiet_s * 1e3);
-            cr_assert_leq(grown, most_bytes);
+            if (!sanitized) cr_assert_leq(grown, most_bytes);
         }
         control_server_stop(&server);
     }
@@ -236,6 +243,7 @@ Test(faults_strangers, two_thousand_greet, .timeout = 100) {
 
 static struct control_server *server_alone(struct process_job *job) {
     struct control_server *server = NULL;
+    log_quiet(true); /* before there are threads */
     process_job(job, 1, 20, 0);
     snprintf(job->address, sizeof job->address, "tcp://127.0.0.1:0");
     struct control_server_config config = process_server_config(job);
@@ -259,10 +267,7 @@ Test(faults_strangers, wrong_secret) {
     struct control_config config = process_rank_config(&job, 0);
     config.secret.bytes[7] ^= 1;
     config.join_limit_s = 1.5;
-    log_quiet(true);
-    cr_assert_eq(control_join(&config, &control), STATUS_PEER);
     log_capture(text, sizeof text);
-    config.join_limit_s = 0.2;
     cr_assert_eq(control_join(&config, &control), STATUS_PEER);
     log_capture(NULL, 0);
     cr_assert(strstr(text, "not with this job's key"), "%s", text);
@@ -304,7 +309,6 @@ Test(faults_strangers, other_mechanism_or_unknown_key) {
     struct control_server *server = server_alone(&job);
     cr_assert_eq(control_keys_derive(&job.secret, &keys), STATUS_OK);
     cr_assert_eq(zmq_curve_keypair(public_key, secret_key), 0);
-    log_quiet(true);
     cr_assert(!is_answered(job.address, NULL, NULL, NULL), "without encryption");
     cr_assert(!is_answered(job.address, keys.server_public, public_key, secret_key),
               "even the server's public key does not help without the clients'");
@@ -367,7 +371,6 @@ Test(faults_strangers, replayed_rank) {
     /* The same secret and a fresh server that waits for rank 0: the tape must not be rank 0. */
     snprintf(job.address, sizeof job.address, "tcp://127.0.0.1:%d", tape.port);
     struct control_server_config config = process_server_config(&job);
-    log_quiet(true);
     cr_assert_eq(control_server_start(&config, &server), STATUS_OK);
     int fd = connect_to(tape.port);
     cr_assert_geq(fd, 0);
