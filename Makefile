@@ -32,7 +32,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-comm
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -207,6 +207,16 @@ $(B)/bench-ops: $(B)/bench/ops.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# All-reduce between local ranks, in turns with a plain C loop, Open MPI and gloo; COMM='--rounds 9 --ranks 2'.
+bench-comm: $(B)/bench-comm
+	@scripts/venv $(VENV)
+	@if command -v mpicc >/dev/null; then mpicc -O2 bench/comm/mpi.c -o $(B)/bench-comm-mpi; fi
+	@python3 bench/comm/bench_comm.py --bench $(B)/bench-comm --mpi $(B)/bench-comm-mpi --torch $(VENV)/bin/python $(COMM)
+
+$(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # --- installing ----------------------------------------------------------------------------------------------------
 D := $(DESTDIR)$(PREFIX)
 
@@ -236,7 +246,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ops unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
