@@ -18,9 +18,9 @@ struct shm_print {
     uint16_t kind, root;
 };
 
-/* Who does an operation's chunks: whoever claims them first. Both words hold the low half of the
- * operation's sequence above a count of chunks, so an entry is as good as zero when its turn
- * comes. */
+/* Who does an operation's chunks: whoever claims them first. Each member has a range of them and
+ * counts the claims on it; member 0 counts what is finished of all. The words hold the low half of
+ * the operation's sequence above the count, so an entry is as good as zero when its turn comes. */
 struct shm_work {
     _Alignas(SHM_LINE) _Atomic uint64_t claimed;
     _Atomic uint64_t finished;
@@ -32,7 +32,7 @@ struct shm_block {
     _Alignas(SHM_LINE) _Atomic uint64_t retired; /* of the last one this member has seen done */
     _Atomic uint64_t working;                    /* of the one it holds a chunk of, 0: none */
     _Alignas(SHM_LINE) struct shm_print print[SHM_IN_FLIGHT];
-    struct shm_work work[SHM_IN_FLIGHT]; /* member 0's are the ones used */
+    struct shm_work work[SHM_IN_FLIGHT];
     _Alignas(SHM_PAGE) char exchange[2][COMM_EXCHANGE_BYTES];
 };
 

@@ -225,34 +225,51 @@ static void do_chunk(const struct comm_request *request, const struct cut *cut, 
         do_slice_chunk(request, cut, number);
 }
 
-static struct shm_work *work_of(const struct comm_request *request) {
-    return &state_of(request->group)->block[0]->work[request->sequence % SHM_IN_FLIGHT];
+static struct shm_work *work_of(const struct comm_request *request, int member) {
+    return &state_of(request->group)->block[member]->work[request->sequence % SHM_IN_FLIGHT];
 }
 
 /* The count in a word that holds the low half of a sequence above it; 0 when it is of an older
  * operation. */
-static uint64_t count_in(uint64_t word, uint64_t sequence) {
+static int64_t count_in(uint64_t word, uint64_t sequence) {
     return word >> 32 == (uint32_t)sequence ? (uint32_t)word : 0;
 }
 
-/* Adds one to the count unless it has reached `limit`; returns the count before. */
-static uint64_t raise_count(_Atomic uint64_t *word, uint64_t sequence, uint64_t limit) {
-    uint64_t old = atomic_load(word), count;
+/* Adds to the count unless it has reached `limit`; returns the count before. */
+static int64_t raise_count(_Atomic uint64_t *word, uint64_t sequence, int64_t more, int64_t limit) {
+    uint64_t old = atomic_load(word);
+    int64_t count;
     do {
         count = count_in(old, sequence);
         if (count >= limit) break;
-    } while (!atomic_compare_exchange_weak(word, &old, sequence << 32 | (count + 1)));
+    } while (!atomic_compare_exchange_weak(word, &old, sequence << 32 | (uint64_t)(count + more)));
     return count;
 }
 
-static void claim_chunks(const struct comm_request *request, const struct cut *cut) {
-    struct shm_work *work = work_of(request);
-    uint64_t total = (uint64_t)cut->total, number;
-    while ((number = raise_count(&work->claimed, request->sequence, total)) < total) {
-        do_chunk(request, cut, (int64_t)number);
-        if (raise_count(&work->finished, request->sequence, total) + 1 == total)
-            wake_members(request->group);
+/* All that is left of one range of the chunks; returns how many that were. */
+static int64_t claim_range(const struct comm_request *request, const struct cut *cut, int range,
+                           int ranges) {
+    int64_t begin = cut->total * range / ranges, end = cut->total * (range + 1) / ranges;
+    _Atomic uint64_t *claimed = &work_of(request, range)->claimed;
+    int64_t number, done = 0;
+    while ((number = raise_count(claimed, request->sequence, 1, end - begin)) < end - begin) {
+        do_chunk(request, cut, begin + number);
+        done++;
     }
+    return done;
+}
+
+/* One's own range first, so that in peace everyone works on the same slice each time, out of its
+ * own cache and without a word that others write; then what others have left. */
+static void claim_chunks(const struct comm_request *request, const struct cut *cut) {
+    const struct comm_group *group = request->group;
+    int ranges = (int)smaller(cut->total, group->count), own = group->place * ranges / group->count;
+    int64_t done = 0;
+    for (int i = 0; i < ranges; i++) done += claim_range(request, cut, (own + i) % ranges, ranges);
+    if (done &&
+        raise_count(&work_of(request, 0)->finished, request->sequence, done, cut->total) + done ==
+            cut->total)
+        wake_members(group);
 }
 
 static void do_work(struct comm_request *request) {
@@ -260,6 +277,7 @@ static void do_work(struct comm_request *request) {
     struct shm_block *mine = state_of(group)->block[group->place];
     struct cut cut = cut_of(request);
     request->worked = true;
+    request->pieces = cut.total;
     if (cut.total == 0) return;
     atomic_store_explicit(&mine->working, request->sequence, memory_order_relaxed);
     if (cut.total > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
@@ -288,9 +306,8 @@ static bool is_held_up(const struct comm_request *request) {
 }
 
 static bool is_finished(const struct comm_request *request) {
-    uint64_t total = (uint64_t)cut_of(request).total;
-    return total == 0 ||
-           count_in(atomic_load(&work_of(request)->finished), request->sequence) == total;
+    return request->pieces == 0 || count_in(atomic_load(&work_of(request, 0)->finished),
+                                            request->sequence) == request->pieces;
 }
 
 static void take_exchange(const struct comm_request *request) {

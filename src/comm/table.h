@@ -66,9 +66,10 @@ struct comm_request {
     int64_t begin_ns;
     bool done;
     /* The table's. */
-    int arrived;  /* members known to have posted it */
-    bool checked; /* all members mean the same */
-    bool worked;  /* nothing is left for this rank to do */
+    int arrived;    /* members known to have posted it */
+    bool checked;   /* all members mean the same */
+    bool worked;    /* nothing is left for this rank to do */
+    int64_t pieces; /* the operation was cut into, once worked */
 };
 
 struct comm_channel {

@@ -26,9 +26,21 @@ VECTOR_CLONES static void add_4(const float *a, const float *b, const float *c, 
     for (int64_t i = 0; i < count; i++) out[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
-VECTOR_CLONES static void add_2_both(float *restrict a, float *restrict b, int64_t count) {
+VECTOR_CLONES static void add_2_all(float *restrict a, float *restrict b, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) a[i] = b[i] = a[i] + b[i];
+}
+
+VECTOR_CLONES static void add_3_all(float *restrict a, float *restrict b, float *restrict c,
+                                    int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) a[i] = b[i] = c[i] = (a[i] + b[i]) + c[i];
+}
+
+VECTOR_CLONES static void add_4_all(float *restrict a, float *restrict b, float *restrict c,
+                                    float *restrict d, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) a[i] = b[i] = c[i] = d[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
 static int left_half(int terms) {
@@ -60,15 +72,21 @@ void tree_sum(float *const term[], int terms, int64_t at, int64_t count, float *
         sum_block(term, terms, at + i, count - i < BLOCK ? count - i : BLOCK, out + i);
 }
 
-void tree_sum_all(float *const term[], int terms, int64_t at, int64_t count) {
+static void sum_many_all(float *const term[], int terms, int64_t at, int64_t count) {
     float sum[BLOCK];
-    if (terms == 2) {
-        add_2_both(term[0] + at, term[1] + at, count);
-        return;
-    }
-    for (int64_t i = 0; terms > 1 && i < count; i += BLOCK) {
+    for (int64_t i = 0; i < count; i += BLOCK) {
         int64_t piece = count - i < BLOCK ? count - i : BLOCK;
         sum_block(term, terms, at + i, piece, sum);
         for (int t = 0; t < terms; t++) memcpy(term[t] + at + i, sum, (size_t)piece * sizeof *sum);
+    }
+}
+
+void tree_sum_all(float *const term[], int terms, int64_t at, int64_t count) {
+    switch (terms) {
+    case 1: break;
+    case 2: add_2_all(term[0] + at, term[1] + at, count); break;
+    case 3: add_3_all(term[0] + at, term[1] + at, term[2] + at, count); break;
+    case 4: add_4_all(term[0] + at, term[1] + at, term[2] + at, term[3] + at, count); break;
+    default: sum_many_all(term, terms, at, count);
     }
 }
