@@ -87,7 +87,7 @@ static enum status map_plain_areas(struct shm_team *team) {
                         "system",
                         text_size((int64_t)team->area_bytes, text), rank);
         team->area[rank] = area;
-        madvise(area->heap, team->area_bytes - sizeof *area, MADV_HUGEPAGE);
+        madvise(area->heap, team->area_bytes - sizeof *area, MADV_HUGEPAGE); /* may not be */
     }
     return STATUS_OK;
 }

@@ -138,6 +138,7 @@ static enum status map_area(struct join *join, int memory, int rank) {
                     "out of memory: %s for the shared heap of rank %d were refused: %s",
                     text_size((int64_t)join->team->area_bytes, text), rank, strerror(errno));
     join->team->area[rank] = area;
+    madvise(join->team->area[rank]->heap, join->config->heap_bytes, MADV_HUGEPAGE); /* may not be */
     return STATUS_OK;
 }
 
