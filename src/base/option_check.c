@@ -156,7 +156,8 @@ static enum status check_single(const struct options *options) {
         return fail(STATUS_USAGE,
                     "-n %" PRId64 " asks for several ranks, but --strategy single runs on one",
                     options->local_ranks);
-    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+    bool script = options->command == COMMAND_LAUNCH; /* for whoever runs it to judge */
+    for (size_t i = 0; i < sizeof many / sizeof many[0] && !script; i++) {
         if (option_is_given(options, many[i]))
             return fail(STATUS_USAGE,
                         "--%s asks for several ranks, but --strategy single runs on one",

@@ -36,4 +36,12 @@ void doctor_look_device(const struct check *check, struct finding *out);
  */
 void doctor_look_isa(const struct check *check, struct finding *out);
 
+/* Local; names are looked up. Ranks and networks: cli/doctor_ranks.c. */
+void doctor_look_place(const struct check *check, struct finding *out);
+void doctor_look_meeting(const struct check *check, struct finding *out);
+void doctor_look_rank_cores(const struct check *check, struct finding *out);
+void doctor_look_network(const struct check *check, struct finding *out);
+void doctor_look_host(const struct check *check, struct finding *out);
+void doctor_look_slurm(const struct check *check, struct finding *out);
+
 #endif

@@ -27,7 +27,7 @@ RANK=0 WORLD_SIZE=2 code 0 "$probe" --init env://
 wait $! || { cat err1; exit 1; }
 [ -z "$(ls -A private/stretto)" ] || { ls -A private/stretto; exit 1; }
 # what is refused
-code 2 "$probe" --rank 0 --world-size 2 --init tcp://192.0.2.1:29500
+code 2 "$probe" --rank 0 --world-size 2 --init tcp://198.51.100.1:29500
 says err 'needs a key'
 says err 'stretto key job.key'
 code 2 "$probe" --rank 0 --world-size 2

@@ -31,7 +31,7 @@ static void on_signal(int signal) {
 /* Without options_check: a probe has no strategy. */
 static enum status parse(int argc, char **argv, struct options *out) {
     options_init(COMMAND_TRAIN, out);
-    for (int i = 1; i < argc; i++) {
+    for (int i = argc > 1 && strcmp(argv[1], "train") == 0 ? 2 : 1; i < argc; i++) {
         enum option_id id;
         const char *name = strcmp(argv[i], "-n") == 0 ? "local-ranks" : argv[i] + 2;
         if (!option_find(name, &id)) return fail(STATUS_USAGE, "%s: unknown", argv[i]);

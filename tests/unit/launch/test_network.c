@@ -87,7 +87,7 @@ Test(launch_network, what_is_here) {
     gethostname(name, sizeof name - 1);
     cr_expect(network_is_here(name));
     cr_expect(network_is_here("127.0.0.1"));
-    cr_expect(!network_is_here("192.0.2.77")); /* kept for documents */
+    cr_expect(!network_is_here("198.51.100.77")); /* kept for documents */
     cr_expect(network_is_loopback("127.3.2.1") && network_is_loopback("::1") &&
               network_is_loopback("localhost"));
     cr_expect(!network_is_loopback("10.0.0.1") && !network_is_loopback("localhost.example"));

@@ -1,0 +1,20 @@
+/* `stretto launch --emit sbatch`: a job script from the options of a training run. */
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "launch/sbatch.h"
+
+enum status launch_run(const struct options *options) {
+    char program[PATH_MAX];
+    if (!option_is_given(options, OPTION_emit))
+        return fail(
+            STATUS_USAGE,
+            "launch needs --emit sbatch\n  to start ranks on this machine: stretto train -n N");
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0) return fail(STATUS_DATA, "/proc/self/exe cannot be read: is /proc mounted?");
+    program[length] = 0;
+    return sbatch_write(options, program, stdout);
+}
