@@ -58,7 +58,8 @@ enum status region_map(size_t bytes, const char *what, struct region *out) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t rounded = (bytes + page - 1) / page * page;
     if (rounded == 0) rounded = page;
-    void *base = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *base = mmap(NULL, rounded, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (base == MAP_FAILED)
         return fail(STATUS_MEMORY, "out of memory: %zu bytes for %s were refused by the system",
                     bytes, what);

@@ -23,8 +23,9 @@ void *mem_grow(void *array, size_t *capacity, size_t need, size_t element_bytes)
 char *mem_text(const char *text);
 char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Local. A region of zeroed memory, at least page aligned. region_free accepts NULL and zeroes the
- * struct. */
+/* Local. A region of zeroed memory, at least page aligned, all of it resident from the start: what
+ * a run will use is taken before it begins, not in the middle of it. region_free accepts NULL and
+ * zeroes the struct. */
 struct region {
     void *base;
     size_t bytes;

@@ -1,5 +1,6 @@
 /* The program. Everything it does is in the library, so that tests can reach it; only how the
  * process itself starts is decided here. */
+#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,5 +21,7 @@ static void settle_openmp(char **argv) {
 int main(int argc, char **argv) {
     settle_openmp(argv);
     unsetenv("STRETTO_STARTED");
+    mallopt(M_MMAP_THRESHOLD,
+            1 << 20); /* large temporaries go back to the system when freed, always */
     return cli_main(argc, argv);
 }

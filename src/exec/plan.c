@@ -225,6 +225,7 @@ static void plan_bill(struct plan *plan) {
         if (activations > bill->activations) bill->activations = activations;
         if (scratch > bill->scratch) bill->scratch = scratch;
     }
+    bill->library = plan->device->backend->library_bytes;
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
 }
@@ -275,7 +276,7 @@ size_t plan_heap_bytes(const struct plan *plan) {
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_bill *bill = &plan->bill;
     return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
-           bill->scratch + bill->loader;
+           bill->scratch + bill->loader + bill->library;
 }
 
 double plan_step_flops(const struct plan *plan) {

@@ -25,7 +25,7 @@ struct micro_plan {
 
 /* Predicted bytes of a rank, by purpose. */
 struct memory_bill {
-    size_t params, gradients, state, buffers, activations, scratch, loader;
+    size_t params, gradients, state, buffers, activations, scratch, loader, library;
 };
 
 enum { PLAN_MAX_MICRO = 5 };
