@@ -148,30 +148,34 @@ static bool is_display(const struct output *output, int index, int which) {
     return which == OUT && output->config.first_rank + index == 0;
 }
 
-/* A whole line, without its end. What a progress bar drew over (before the last \r) is not kept. */
+/* What is left standing of a line that a progress bar drew over: the text behind the last \r that
+ * has any, without the order to erase. */
+static const char *standing(const char *text, int *length) {
+    const char *end = text + *length;
+    while (end > text && end[-1] == '\r') end--;
+    const char *last = memrchr(text, '\r', (size_t)(end - text)), *from = last ? last + 1 : text;
+    if (end - from >= 3 && memcmp(from, "\033[K", 3) == 0) from += 3;
+    *length = (int)(end - from);
+    return from;
+}
+
+/* A whole line, without its end. */
 static void handle_line(struct output *output, int index, int which) {
     struct rank_output *rank = &output->rank[index];
     struct stream *stream = &rank->stream[which];
-    char *text = stream->line;
-    int length = stream->used;
-    stream->used = 0;
-    if (rank->log) {
-        char *last = memrchr(text, '\r', (size_t)length);
-        char *from = last && last + 1 < text + length ? last + 1 : text;
-        int kept = length - (int)(from - text);
-        while (kept && from[kept - 1] == '\r') kept--;
-        bool only_erased = kept == 3 && memcmp(from, "\033[K", 3) == 0;
-        if (!only_erased) fprintf(rank->log, "%.*s\n", kept, from);
-    }
+    int used = stream->used, length = used, number = output->config.first_rank + index;
+    const char *text = standing(stream->line, &length);
     char who[32];
-    snprintf(who, sizeof who, "rank %d", output->config.first_rank + index);
+    snprintf(who, sizeof who, "rank %d", number);
+    stream->used = 0;
+    if (rank->log && (length || !used)) fprintf(rank->log, "%.*s\n", length, text);
     if (which == ERROR)
-        hold(output, output->config.first_rank + index, text, length);
+        hold(output, number, text, length);
     else if (!is_display(output, index, which))
         show_tagged(output, output->config.out, who, text, length);
     else if (!output->terminal) {
-        text[length] = '\n';
-        write_all(output, output->config.out, text, (size_t)length + 1);
+        stream->line[used] = '\n';
+        write_all(output, output->config.out, stream->line, (size_t)used + 1);
     }
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -110,6 +111,17 @@ static int wait_for_news(struct control *control, int rank) {
     return 128 + stopped_by;
 }
 
+static int show_terminal(int rank) {
+    struct winsize size = {0};
+    bool terminal = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    printf("half a bar\r\033[K");
+    if (terminal)
+        printf("rank %d: a terminal of %d columns\n", rank, size.ws_col);
+    else
+        printf("rank %d: no terminal\n", rank);
+    return 0;
+}
+
 static int act(struct control *control, const struct launch_place *place) {
     const char *probe = getenv("PROBE"), *code = told("exit", place->rank);
     const char *attempt = getenv("STRETTO_ATTEMPT");
@@ -120,6 +132,7 @@ static int act(struct control *control, const struct launch_place *place) {
         usleep(700000); /* until that is known */
         raise(SIGKILL);
     }
+    if (strcmp(probe, "terminal") == 0) return show_terminal(place->rank);
     if (code) _exit((int)strtol(code + 1, NULL, 10));
     return wait_for_news(control, place->rank);
 }

@@ -1,0 +1,17 @@
+# mpirun starts ranks that need no option: they meet by the job's own name. Inside the launcher's ranks its variables do not count.
+. "$ROOT/tests/ranks/lib.sh"
+command -v mpirun >/dev/null || { echo "mpirun is not installed"; exit 77; }
+mpirun --version 2>/dev/null | grep -q 'Open MPI' || { echo "mpirun is not Open MPI's"; exit 77; }
+run() {
+    wanted=$1
+    shift
+    code "$wanted" mpirun --allow-run-as-root --oversubscribe --bind-to none -np 3 "$@"
+}
+run 0 "$probe"
+says out '^rank 2 of 3, local 2 of 3, node 0 of 1, 3 on this machine, attempt -, Open MPI: OMPI_COMM_WORLD_RANK 2'
+run 0 "$probe" --init "file://$PWD/meeting"
+run 2 "$probe" --rank 5 --world-size 6
+says err 'contradicts Open MPI'
+OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 code 0 "$probe"
+OMPI_COMM_WORLD_RANK=0 code 2 "$probe"
+says err 'OMPI_COMM_WORLD_RANK is set but OMPI_COMM_WORLD_SIZE is not'
