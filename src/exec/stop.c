@@ -23,7 +23,14 @@ static void install(int signal, void (*handler)(int)) {
     sigaction(signal, &action, NULL);
 }
 
+/* nohup's wish is kept. */
+static bool is_ignored(int signal) {
+    struct sigaction now;
+    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void stop_install(void) {
+    if (!is_ignored(SIGHUP)) install(SIGHUP, on_stop);
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);
     install(SIGUSR2, on_save);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Local. SIGINT and SIGTERM ask for a stop after the step under way (the second one ends the
+/* Local. SIGINT, SIGTERM and SIGHUP ask for a stop after the step under way (the second one ends the
  * process at once with 128 + signal); SIGUSR2 asks for a save. */
 void stop_install(void);
 
