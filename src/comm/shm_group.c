@@ -21,6 +21,8 @@
 
 /* A chunk is large enough that claiming it costs nothing, and small enough to spread well. */
 enum { CHUNK_LEAST = 4096, CHUNK_MOST = 32768, CHUNKS_PER_MEMBER = 4 };
+/* Chunks that are worth waking the threads of a rank for. */
+enum { TEAM_CHUNKS = 8 };
 
 struct state {
     uint64_t everyone;           /* sequence up to which all members have retired, at least */
@@ -280,7 +282,7 @@ static void do_work(struct comm_request *request) {
     request->pieces = cut.total;
     if (cut.total == 0) return;
     atomic_store_explicit(&mine->working, request->sequence, memory_order_relaxed);
-    if (cut.total > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+    if (cut.total >= TEAM_CHUNKS && omp_get_max_threads() > 1 && !omp_in_parallel()) {
 #pragma omp parallel
         claim_chunks(request, &cut);
     } else {
