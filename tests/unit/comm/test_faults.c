@@ -3,6 +3,7 @@
  * open. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -381,10 +382,32 @@ Test(comm_faults, hosts_and_heaps_that_differ_are_refused_by_all) {
                            .killed = -1});
 }
 
-/* A stranger that connects to every name it sees, says nothing, or says rubbish. */
+/* What a rank would say, but for the token: with a descriptor that is no heap. */
+static bool say_hello(int socket) {
+    struct {
+        uint64_t token;
+        int32_t rank;
+    } hello = {0, 3};
+    int memory = open("/dev/null", O_RDWR | O_CLOEXEC);
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof memory)] = {0};
+    struct iovec part = {&hello, sizeof hello};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){CMSG_LEN(sizeof memory), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(head), &memory, sizeof memory);
+    bool sent = sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof hello;
+    close(memory);
+    return sent;
+}
+
+/* A stranger that connects to every name it sees, and says nothing, rubbish, or nearly the right
+ * thing. */
 static void *bother(void *argument) {
     struct trial_board *board = argument;
-    while (atomic_load(&board->note[0]) == 0) {
+    for (int turn = 0; atomic_load(&board->note[0]) == 0; turn++) {
         char line[512];
         FILE *names = fopen("/proc/net/unix", "r");
         while (names && fgets(line, sizeof line, names)) {
@@ -396,7 +419,10 @@ static void *bother(void *argument) {
             int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
             if (connect(fd, (struct sockaddr *)&address,
                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
-                atomic_fetch_add(&board->note[1], send(fd, "rubbish", 7, MSG_NOSIGNAL) == 7);
+                atomic_fetch_add(&board->note[1], turn % 3 == 0 ? say_hello(fd)
+                                                  : turn % 3 == 1
+                                                      ? send(fd, "rubbish", 7, MSG_NOSIGNAL) == 7
+                                                      : 0);
             close(fd);
         }
         if (names) fclose(names);
