@@ -151,8 +151,8 @@ static enum status check_needs(const struct options *options) {
 static enum status check_single(const struct options *options) {
     static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
                                           OPTION_nodes_file};
-    if (strcmp(options->strategy, "single") != 0) return STATUS_OK;
-    if (options->local_ranks > 1 && option_is_given(options, OPTION_strategy))
+    if (!options->strategy || strcmp(options->strategy, "single") != 0) return STATUS_OK;
+    if (options->local_ranks > 1)
         return fail(STATUS_USAGE,
                     "-n %" PRId64 " asks for several ranks, but --strategy single runs on one",
                     options->local_ranks);

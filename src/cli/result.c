@@ -21,7 +21,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     char device[128];
     session->job.plan->device->backend->describe(session->job.plan->device, device, sizeof device);
     summary->version = stretto_version();
-    summary->strategy = config->ranks > 1 ? "ddp" : options->strategy;
+    summary->strategy = options->strategy;
     summary->model = config->model->name;
     summary->data = options->data;
     summary->device = options->device;

@@ -94,8 +94,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     const struct options *options = &session->job.options;
     struct exec_observer observer = watch_exec_observer(&session->watch);
     struct comm_group *world = comm_world(session->comm);
-    enum status status = exec_new(session->job.plan, session->comm,
-                                  first_rank(session) ? &observer : NULL, &session->exec);
+    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     TRY(comm_agree(world, load_rank0(session)));
     *state = train_fresh();
@@ -171,7 +170,7 @@ enum status session_run(struct session *session) {
     bool talks = first_rank(session) && !options->quiet && !options->json;
     if (talks) explain_print(&session->job, stdout), printf("\n");
     summary_init(&session->summary);
-    session_facts(session);
+    if (session->fact_count == 0) session_facts(session);
     char *checkpoints = folder_path(session->folder, "checkpoints");
     struct checkpoint_config checkpoint = {.folder = checkpoints,
                                            .keep = (int)options->keep,

@@ -5,15 +5,20 @@
  * What a rank then does is a session. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/rank.h"
 #include "cli/resume.h"
 #include "cli/session.h"
 #include "exec/stop.h"
+#include "launch/layout.h"
+#include "launch/local.h"
+#include "launch/network.h"
 
 /* What rank 0 settles before anything is taken or written: does it fit, where does it go. */
 static enum status open_folder(const struct job *job, char **out) {
@@ -124,9 +129,69 @@ static enum status run_threads(const struct options *options, int ranks) {
     return status;
 }
 
+/* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
+ * wrong with it is said once. */
+static enum status check_plan(const struct options *options, int world, char **folder) {
+    struct job job;
+    struct job_seat seat = {.rank = 0, .ranks = world};
+    TRY(job_open(options, &seat, &job));
+    enum status status = open_folder(&job, folder);
+    job_close(&job);
+    return status;
+}
+
+/* An exit code back to a status: those above 128 name a signal. */
+static enum status status_of_code(int code) {
+    if (code > 128) cli_stopped_by(code - 128);
+    for (int status = STATUS_OK; code <= 128 && status < STATUS_STOPPED; status++) {
+        if (status_exit_code((enum status)status) == code) return (enum status)status;
+    }
+    return STATUS_STOPPED;
+}
+
+static enum status launch(const struct options *options, const struct launch_config *config) {
+    struct launch_layout layout;
+    char *folder = NULL, **argv;
+    TRY(launch_layout(config, network_is_here, &layout));
+    TRY(check_plan(options, layout.world, &folder));
+    enum status status = launch_arguments(&argv);
+    if (status != STATUS_OK) return status;
+    const char *first[] = {"--out", folder, NULL}, *again[] = {"--out", folder, "--resume", NULL};
+    char **ranks = launch_arguments_with(argv, first),
+         **restarted = launch_arguments_with(argv, again);
+    int code = launch_local(&(struct launch_local_config){
+        .launch = config,
+        .argv = ranks,
+        .restart_argv = restarted,
+        .threads = option_is_set(options, OPTION_threads) ? (int)options->threads : 0,
+        .restarts = (int)options->restarts,
+        .log_folder = folder,
+        .append_logs = options->resume,
+        .grace_s = options->grace_s,
+        .join_limit_s = options->join_limit_s});
+    launch_arguments_free(ranks);
+    launch_arguments_free(restarted);
+    launch_arguments_free(argv);
+    free(folder);
+    return status_of_code(code);
+}
+
+static bool wants_threads(const struct options *options) {
+    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
+    return dp || strcmp(options->spawn, "threads") == 0;
+}
+
 static enum status train_with(const struct options *options) {
-    int ranks = (int)options->local_ranks;
-    return ranks == 1 ? run_one(options) : run_threads(options, ranks);
+    struct launch_config config;
+    struct launch_place place;
+    launch_config_of(options, &config);
+    TRY(launch_place(&config, &place));
+    bool many =
+        options->local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
+    if (place.source != LAUNCH_ALONE && place.world > 1) return rank_run(options, &config, &place);
+    if (!many) return run_one(options);
+    return wants_threads(options) ? run_threads(options, (int)options->local_ranks)
+                                  : launch(options, &config);
 }
 
 enum status train_run(const struct options *options) {

@@ -8,10 +8,19 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/folder.h"
+#include "exec/stop.h"
 
 enum { WATCH_MAX_TIMED = 4096 };
 
 static const char *const queue_names[] = {"compute"};
+
+static void on_starting(void *context, const struct instr *instr, int64_t step) {
+    struct watch *watch = context;
+    char text[INSTR_TEXT_BYTES];
+    if (!watch->control) return;
+    control_doing(watch->control, step + 1, instr_text(instr, watch->rank, text));
+    if (stop_take_report()) control_print_all(watch->control);
+}
 
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
@@ -73,6 +82,7 @@ static void on_step(void *context, const struct step_result *result) {
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
     struct watch *watch = context;
+    if (!watch->metrics) return;
     int64_t per_epoch = watch->job->plan->steps_per_epoch;
     struct metrics_row row =
         metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
@@ -109,7 +119,9 @@ static enum status open_trace(struct watch *watch) {
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out) {
     const struct options *options = &job->options;
-    struct watch watch = {.job = job,
+    struct watch watch = {.control = out->control,
+                          .rank = out->rank,
+                          .job = job,
                           .folder = folder,
                           .log_every = options->log_every,
                           .loss_first = NAN,
@@ -136,7 +148,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
 }
 
 struct exec_observer watch_exec_observer(struct watch *watch) {
-    return (struct exec_observer){.context = watch, .instr = on_instr};
+    return (struct exec_observer){.context = watch, .starting = on_starting, .instr = on_instr};
 }
 
 struct train_observer watch_train_observer(struct watch *watch) {

@@ -4,6 +4,7 @@
 #define CLI_WATCH_H
 
 #include "cli/job.h"
+#include "control/control.h"
 #include "exec/train.h"
 #include "record/metrics.h"
 #include "record/progress.h"
@@ -15,6 +16,8 @@
 enum { WATCH_WARMUP_STEPS = 5 };
 
 struct watch {
+    int rank;
+    struct control *control; /* told what this rank is doing; NULL: nobody asks */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;
@@ -29,8 +32,9 @@ struct watch {
     enum status status; /* of writing metrics: the first failure */
 };
 
-/* Local, blocking. Opens what watches (`folder` NULL: only counts, for ranks that leave the writing
- * to rank 0); steps from `first_step` on. Its memory counts towards the run's. */
+/* Local, blocking. Opens what watches (control and rank are set before) (`folder` NULL: only
+ * counts, for ranks that leave the writing to rank 0); steps from `first_step` on. Its memory
+ * counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);

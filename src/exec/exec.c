@@ -231,6 +231,7 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
 /* Instructions are timed by kind; the observer sees each. */
 static enum status run_instr(struct exec *exec, const struct instr *instr) {
     int64_t begin = clock_ns(), comm_before = exec->times.comm_ns;
+    if (exec->observer.starting) exec->observer.starting(exec->observer.context, instr, exec->step);
     TRY(handle_instr(exec, instr));
     int64_t end = clock_ns(), spent = end - begin;
     switch ((enum instr_op)instr->op) {

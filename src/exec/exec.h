@@ -14,6 +14,7 @@
  * long. */
 struct exec_observer {
     void *context;
+    void (*starting)(void *context, const struct instr *instr, int64_t step);
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
 };

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stopped_by, save_wanted;
+static volatile sig_atomic_t stopped_by, save_wanted, report_wanted;
 
 static void on_stop(int signal) {
     if (stopped_by) _exit(128 + signal);
@@ -15,6 +15,11 @@ static void on_stop(int signal) {
 static void on_save(int signal) {
     (void)signal;
     save_wanted = 1;
+}
+
+static void on_report(int signal) {
+    (void)signal;
+    report_wanted = 1;
 }
 
 static void install(int signal, void (*handler)(int)) {
@@ -34,6 +39,7 @@ void stop_install(void) {
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);
     install(SIGUSR2, on_save);
+    install(SIGUSR1, on_report);
 }
 
 int stop_signal(void) {
@@ -43,5 +49,11 @@ int stop_signal(void) {
 bool stop_take_save(void) {
     bool wanted = save_wanted;
     save_wanted = 0;
+    return wanted;
+}
+
+bool stop_take_report(void) {
+    bool wanted = report_wanted;
+    report_wanted = 0;
     return wanted;
 }

@@ -12,5 +12,7 @@ void stop_install(void);
  * call. */
 int stop_signal(void);
 bool stop_take_save(void);
+/* Local. Whether SIGUSR1 asked where every rank is, since the last call. */
+bool stop_take_report(void);
 
 #endif
