@@ -144,7 +144,9 @@ static enum status handle_bcast(struct exec *exec, const struct instr *instr) {
     int64_t step = exec->step;
     TRY(broadcast(exec, &step, sizeof step));
     if (step != exec->step) exec_seek(exec, step);
-    return STATUS_OK;
+    /* Padding of gradients is zero and stays so: sums and norms run over it. */
+    memset(store->grad[0], 0, (size_t)store->gradient_elements * sizeof(float));
+    return comm_barrier(comm_world(exec->comm));
 }
 
 static enum status handle_sum(struct exec *exec, const struct instr *instr) {

@@ -284,7 +284,7 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
     static const char *const deals[] = {"1x1", "1x4", "4x1", "2x8"};
     for (int d = 0; d < 4; d++) {
         struct by_hand hand = {0};
-        struct exec_observer observer = {&hand, check_bias};
+        struct exec_observer observer = {.context = &hand, .instr = check_bias};
         struct kit_run *run = kit_open_watched(
             &observer,
             "--model mlp --data synthetic:count=38,test_count=4,size=8,channels=1,classes=10 "
@@ -349,7 +349,7 @@ static void watch_buffers(void *context, const struct instr *instr, int64_t step
 
 Test(exec_training, running_statistics_are_replica_0s) {
     struct tracked tracked = {0};
-    struct exec_observer observer = {&tracked, watch_buffers};
+    struct exec_observer observer = {.context = &tracked, .instr = watch_buffers};
     struct kit_run *run = kit_open_watched(&observer, BN "--steps 2 --batch 16 --deal 2x2");
     const struct store *store = exec_store(run->exec);
     tracked.exec = run->exec;
