@@ -18,3 +18,9 @@ code 2 on 1 "$probe" -n 2 --nodes 2 --node-rank 0 --init "tcp://$net.1:29500"
 says err 'needs a key'
 code 2 on 1 "$probe" -n 2 --nodes 2 --node-rank 0 --init "tcp://$net.2:29500" --key key
 says err 'is no address of this host'
+PROBE=stay on 1 "$probe" --nodes 2 --node-rank 0 --init "tcp://$net.1:29501" --key key --out first >out1 2>err1 &
+until grep -qs '^rank 0 pid' first/rank-0.log; do sleep 0.1; done
+code 2 on 1 "$probe" --nodes 2 --node-rank 0 --init "tcp://$net.1:29501" --key key
+says err "cannot listen on tcp://$net.1:29501"
+kill $! 2>/dev/null
+wait

@@ -172,6 +172,9 @@ static int be_rank(const struct options *options, const struct launch_config *la
                                         .stall_after_s = options->stall_after_s};
     struct launch_rank *rank = NULL;
     enum status status = launch_rank_open(&config, &rank);
+    signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
+    signal(SIGINT, on_signal);
+    signal(SIGHUP, on_signal);
     if (status == STATUS_OK) status = exchange(rank->control, place);
     const char *probe = getenv("PROBE");
     if (status == STATUS_OK && probe && strcmp(probe, "sum") == 0) {
@@ -184,23 +187,19 @@ static int be_rank(const struct options *options, const struct launch_config *la
     return code;
 }
 
-int main(int argc, char **argv) {
-    struct options options;
+static int run(const struct options *options) {
     struct launch_config config;
     struct launch_place place;
-    if (parse(argc, argv, &options) != STATUS_OK) return 2;
-    launch_config_of(&options, &config);
+    launch_config_of(options, &config);
     if (launch_place(&config, &place) != STATUS_OK) return 2;
     bool many = config.local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
-    int code;
-    if (place.source == LAUNCH_ALONE && many)
-        code = launch(&options, &config);
-    else {
-        signal(SIGTERM, on_signal);
-        signal(SIGINT, on_signal);
-        signal(SIGHUP, on_signal);
-        code = be_rank(&options, &config, &place);
-    }
+    if (place.source == LAUNCH_ALONE && many) return launch(options, &config);
+    return be_rank(options, &config, &place);
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    int code = parse(argc, argv, &options) == STATUS_OK ? run(&options) : 2;
     options_free(&options);
     return code;
 }

@@ -27,6 +27,14 @@ for signal in INT TERM HUP; do
     [ $got = $((128 + number)) ] || { echo "SIG$signal: exit code $got"; cat out err; exit 1; }
     ! grep -q 'error' err || { cat err; exit 1; }
 done
+# while they are still waiting for one another
+PROBE=away:1 "$probe" -n 2 --out early >out 2>err &
+launcher=$!
+until grep -qs '^rank 1 pid' early/rank-1.log; do sleep 0.1; done
+kill -TERM $launcher
+wait $launcher
+got=$?
+[ $got = 143 ] || { echo "before joining: exit code $got"; cat out err; exit 1; }
 start
 kill -KILL $launcher
 wait $launcher 2>/dev/null
