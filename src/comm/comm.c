@@ -72,6 +72,7 @@ enum status comm_begin(struct comm *comm, const struct comm_config *config) {
     comm->rank = config->rank;
     comm->size = config->size;
     comm->link = config->link;
+    comm->spins_now = comm->spins;
     comm->channel_used = arena_new(&comm->arena, (size_t)comm->size * sizeof(size_t));
     int *all = arena_new(&comm->arena, (size_t)comm->size * sizeof(int));
     for (int rank = 0; rank < comm->size; rank++) all[rank] = rank;

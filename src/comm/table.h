@@ -25,9 +25,10 @@ struct comm {
     char *heap;                   /* set by the table's open */
     size_t heap_bytes;
     enum status failed; /* sticky: what every later call returns, without saying it again */
-    int spins;          /* turns of a wait before it yields; the table's open knows the cores */
+    int spins; /* most turns of a wait before it yields; the table's open knows the cores */
     struct arena arena; /* lives until the close; the table may use it too */
-    /* The rest is comm.c's. */
+    /* The rest is comm.c's, and wait.c's. */
+    int spins_now;
     size_t heap_used;     /* from the bottom: comm_alloc, alike on all ranks */
     size_t *channel_used; /* from the top, for each rank: the buffers it receives in */
     struct comm_group **group;

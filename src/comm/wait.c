@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "comm/table.h"
 
-enum { YIELDS = 50, NAP_NS = 100 * 1000 * 1000 };
+enum { YIELDS = 50, NAP_NS = 100 * 1000 * 1000, SPINS_LEAST = 32 };
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -85,15 +85,29 @@ static enum status look_around(struct comm *comm, const struct comm_subject *sub
     return STATUS_OK;
 }
 
+/* Where a peer shares this rank's core it cannot answer while we turn, only once we yield. So turns
+ * that were in vain make the next wait turn less, and turns that paid, more. */
+static void learn(struct comm *comm, int turn) {
+    int spins = comm->spins_now;
+    if (turn == 0) return; /* no wait, no lesson */
+    if (turn < spins)
+        spins *= 2;
+    else if (turn < spins + YIELDS)
+        spins /= 2;
+    if (spins < SPINS_LEAST) spins = SPINS_LEAST;
+    comm->spins_now = spins < comm->spins ? spins : comm->spins;
+}
+
 enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
     int64_t since_ns = 0;
     bool ready = false;
     for (int turn = 0;; turn++) {
         TRY(is_ready(comm, subject, &ready));
+        if (ready) learn(comm, turn);
         if (ready) return STATUS_OK;
-        if (turn < comm->spins) {
+        if (turn < comm->spins_now) {
             relax();
-        } else if (turn < comm->spins + YIELDS) {
+        } else if (turn < comm->spins_now + YIELDS) {
             sched_yield();
         } else {
             if (!since_ns) since_ns = clock_ns();
