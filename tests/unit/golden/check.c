@@ -9,6 +9,9 @@
 #include "golden.h"
 
 static const double tolerance = 1e-4;
+/* Running statistics are looked at after ten steps: by then the roundings of another kernel have
+ * been through ten updates, and a variance over few values shows them most. */
+static const double buffer_loose = 99;
 
 /* A gradient that is zero but for rounding (of a bias that softmax cancels, say) is held to a
  * thousandth of what is usual in the model. The usual is the middle one of the tensors' root mean
@@ -61,7 +64,8 @@ void golden_check_close(struct golden_check *check) {
 
 static void agree(struct golden_check *check, double got, double want, double usual,
                   const char *what, const char *name, int index) {
-    double allowed = tolerance * fmax(fabs(want), usual), error = fabs(got - want);
+    double allowed = tolerance * (1 + check->loose) * fmax(fabs(want), usual),
+           error = fabs(got - want);
     check->worst = fmax(check->worst, error / allowed);
     cr_expect(error <= allowed, "%s: %s %d of %s is %.9g, PyTorch has %.9g (allowed %.2g)",
               check->model, what, index, name, got, want, allowed);
@@ -122,5 +126,7 @@ void golden_check_gradient(struct golden_check *check, const char *name, const f
 
 void golden_check_buffer(struct golden_check *check, const char *name, const float *values,
                          int64_t count) {
+    check->loose = buffer_loose;
     check_tensor(check, "buffers", name, values, count, 0);
+    check->loose = 0;
 }
