@@ -44,7 +44,7 @@ void session_facts(struct session *session) {
         add_fact(session, FACT_FIXED, option_rows[fixed[i]].name, option_text(options, fixed[i]));
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
         add_fact(session, FACT_TOLD, option_rows[told[i]].name, option_text(options, told[i]));
-    add_fact(session, FACT_FIXED, "deal",
+    add_fact(session, FACT_TOLD, "deal",
              mem_format("%dx%d", plan->config.replicas, plan->config.micro_batches));
     add_fact(session, FACT_FIXED, "data-hash",
              mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
