@@ -3,12 +3,13 @@
 
 Each model is written here once more, plainly, in PyTorch and float64, trained for ten steps from the same weights on the
 same batches (both come from the program tests/golden/dump.c), and described by a few numbers a tensor: norm, sampled entries
-and random projections of the first gradients; losses; running statistics at the end. No schedule, clipping, decay or dropout.
+and random projections of the first gradients and of the running statistics after them; all losses. No schedule, clipping, decay or dropout.
 
 The gradient jumps where a ReLU's input or the difference of two candidates of a max pooling is zero, so a batch that comes
-too near such a point has no gradient to agree on in float32; and where later steps do, the losses part ways. Batches are drawn
-with seed 1, 2, ... until the first of them keeps away from all of these by MARGIN, and until PyTorch's own float32 has the
-losses of its float64 to SMOOTH; the seed is part of the vectors.
+too near such a point has no gradient that all float32 kernels agree on; and where a later step does, runs part ways. Batches
+are drawn with seed 1, 2, ... and taken where the first of them keeps away from all such points by MARGIN. How far PyTorch's own
+float32, from weights disturbed by NUDGE, strays from the float64 losses is written down as the spread of each step; of the first
+CANDIDATES seeds the first with a spread below SMOOTH is taken, or else the one with the least. The seed is part of the vectors.
 """
 import json
 import math
@@ -24,7 +25,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 STEPS, SAMPLES, PROJECTIONS, LEARNING_RATE = 10, 12, 3, 1e-3
-MARGIN, SMOOTH = 1e-5, 1e-5
+MARGIN = 1.5e-5
+NUDGES, NUDGE = 4, 1e-6
+CANDIDATES, SMOOTH = 3, 2e-5
 
 # --- distance to the nearest kink ----------------------------------------------------------------------------------
 nearest = math.inf
@@ -320,19 +323,22 @@ def prepared(case, start, batch):
 
 
 def train(case, model, batches):
+    """Losses of all steps; gradients and buffers of the first."""
     parameters = list(model.parameters())
     adam = case.startswith(("vit", "bert"))
     optimizer = (torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=0) if adam
                  else torch.optim.SGD(parameters, lr=LEARNING_RATE, momentum=0.9))
-    losses, gradients = [], None
+    losses, gradients, buffers = [], None, None
     for batch in batches:
         optimizer.zero_grad()
         terms = losses_of(model, batch)
         sum(terms).backward()
-        gradients = gradients or {name: describe(p.grad) for name, p in model.named_parameters()}
+        if not losses:
+            gradients = {name: describe(p.grad) for name, p in model.named_parameters()}
+            buffers = {name: describe(buffer) for name, buffer in model.named_buffers()}
         losses.append([number(term.detach()) for term in terms])
         optimizer.step()
-    return losses, gradients
+    return losses, gradients, buffers
 
 
 def distance_to_kinks(case, start, batch):
@@ -343,32 +349,43 @@ def distance_to_kinks(case, start, batch):
     return nearest
 
 
-def float32_error(case, start, batches, losses):
-    """How far float32 strays from these losses, relatively."""
+def spread_of(case, start, batches, losses):
+    """How far slightly disturbed float32 runs stray from these losses, relatively, step by step."""
     narrow = [{name: x.float() if x.is_floating_point() else x for name, x in batch.items()} for batch in batches]
-    other, _ = train(case, prepared(case, start, batches[0]).float(), narrow)
-    return max(abs(sum(b) / sum(a) - 1) for a, b in zip(losses, other))
+    spread = [0.0] * STEPS
+    for nudge in range(NUDGES):
+        torch.manual_seed(nudge)
+        near = {name: x * (1 + NUDGE * torch.randn(x.shape)) for name, x in start.items()}
+        other, _, _ = train(case, prepared(case, near, batches[0]).float(), narrow)
+        for step, (old, new) in enumerate(zip(losses, other)):
+            spread[step] = max([spread[step]] + [abs(b / a - 1) for a, b in zip(old, new)])
+    return spread
 
 
-def golden(program, case):
-    for seed in range(1, 1000):
+def candidates(program, case):
+    """Vectors of the seeds whose first batch is far from all kinks."""
+    for seed in range(1, 10000):
         start, batches = dump(program, case, seed)
         distance = distance_to_kinks(case, start, batches[0])
         if distance < MARGIN:
             continue
-        model = prepared(case, start, batches[0])
-        losses, gradients = train(case, model, batches)
-        error = float32_error(case, start, batches, losses)
-        if error < SMOOTH:
+        losses, gradients, buffers = train(case, prepared(case, start, batches[0]), batches)
+        spread = spread_of(case, start, batches, losses)
+        weights = math.sqrt(sum((p * p).sum().item() for p in start.values()))
+        print(f"{case}: seed {seed}, {distance:.2g} from the nearest kink, spread {max(spread):.2g}, "
+              f"loss {sum(losses[0]):.6f} to {sum(losses[-1]):.6f}", flush=True)
+        yield {"model": case, "seed": seed, "weight_norm": number(weights), "losses": losses,
+               "spread": [float(f"{x:.2g}") for x in spread], "gradients": gradients, "buffers": buffers}
+
+
+def golden(program, case):
+    best = None
+    for _, vectors in zip(range(CANDIDATES), candidates(program, case)):
+        if best is None or max(vectors["spread"]) < max(best["spread"]):
+            best = vectors
+        if max(best["spread"]) < SMOOTH:
             break
-    else:
-        sys.exit(f"{case}: no seed keeps {MARGIN} away from all kinks")
-    buffers = {name: describe(buffer) for name, buffer in model.named_buffers()}
-    weights = math.sqrt(sum((p * p).sum().item() for p in start.values()))
-    print(f"{case}: seed {seed}, {distance:.2g} from the nearest kink, float32 off by {error:.2g}, "
-          f"loss {sum(losses[0]):.6f} to {sum(losses[-1]):.6f}", flush=True)
-    return {"model": case, "seed": seed, "weight_norm": number(weights), "losses": losses,
-            "gradients": gradients, "buffers": buffers}
+    return best
 
 
 def write(path, content):
@@ -376,7 +393,7 @@ def write(path, content):
     def rows(table):
         return ",\n".join(f'  {json.dumps(name)}: {json.dumps(row)}' for name, row in table.items())
 
-    head = ",\n".join(f'"{key}": {json.dumps(content[key])}' for key in ("model", "seed", "weight_norm", "losses"))
+    head = ",\n".join(f'"{key}": {json.dumps(content[key])}' for key in ("model", "seed", "weight_norm", "losses", "spread"))
     with open(path, "w") as file:
         file.write(f'{{{head},\n"gradients": {{\n{rows(content["gradients"])}\n}},\n'
                    f'"buffers": {{\n{rows(content["buffers"])}\n}}}}\n')

@@ -13,6 +13,11 @@ static const double tolerance = 1e-4;
  * been through ten updates, and a variance over few values shows them most. */
 static const double buffer_loose = 99;
 
+/* Losses may stray this many times as far as PyTorch's own float32 does from slightly disturbed
+ * weights, where that is more than the tolerance: late steps of resnet18-cifar, in which a ReLU
+ * that rounds the other way shows. */
+static const double spreads = 3;
+
 /* A gradient that is zero but for rounding (of a bias that softmax cancels, say) is held to a
  * thousandth of what is usual in the model. The usual is the middle one of the tensors' root mean
  * squares. */
@@ -84,10 +89,18 @@ static const json_t *terms_of(const struct golden_check *check, int step) {
     return terms;
 }
 
+/* What agree() must be told so that it allows for the spread of a step. */
+static double usual_loss(const struct golden_check *check, int step, double want) {
+    const json_t *row = json_array_get(json_object_get(check->vectors, "spread"), (size_t)step);
+    cr_assert(json_is_number(row), "no spread of step %d", step);
+    return fabs(want) * spreads * json_number_value(row) / tolerance;
+}
+
 void golden_check_term(struct golden_check *check, int step, int term, double got) {
     const json_t *want = json_array_get(terms_of(check, step), (size_t)term);
     cr_assert(want, "PyTorch's model has no loss term %d", term);
-    agree(check, got, json_number_value(want), 0, "step", "the loss", step);
+    double loss = json_number_value(want);
+    agree(check, got, loss, usual_loss(check, step, loss), "step", "the loss", step);
 }
 
 void golden_check_loss(struct golden_check *check, int step, double got) {
@@ -95,7 +108,7 @@ void golden_check_loss(struct golden_check *check, int step, double got) {
     double want = 0;
     size_t i;
     json_array_foreach(terms, i, term) want += json_number_value(term);
-    agree(check, got, want, 0, "step", "the loss", step);
+    agree(check, got, want, usual_loss(check, step, want), "step", "the loss", step);
 }
 
 static void check_tensor(struct golden_check *check, const char *table, const char *name,

@@ -27,7 +27,7 @@ void golden_check_weights(struct golden_check *check, const float *weights, int6
 /* Losses of step `step` (from 0): one term, or all terms added. */
 void golden_check_term(struct golden_check *check, int step, int term, double got);
 void golden_check_loss(struct golden_check *check, int step, double got);
-/* Norm, projections and samples of a gradient of the first step, or of a buffer after the last. */
+/* Norm, projections and samples of a gradient of the first step, or of a buffer after it. */
 void golden_check_gradient(struct golden_check *check, const char *name, const float *values,
                            int64_t count);
 void golden_check_buffer(struct golden_check *check, const char *name, const float *values,
