@@ -215,7 +215,9 @@ static void abort_body(struct trial *trial, struct comm *comm) {
     NEED(comm_channel_new(comm, 0, VICTIM, 1, 64, 2, &channel[1]) == STATUS_OK);
     for (int i = 0; i < 10; i++)
         if (kind < 6) NEED(take_part(comm, kind, data, channel) == STATUS_OK);
+    atomic_fetch_add(&trial->board->note[0], 1);
     if (comm_rank(comm) == VICTIM) {
+        while (atomic_load(&trial->board->note[0]) < trial->size) usleep(100);
         usleep(3000); /* let the others fall asleep */
         comm_abort(comm, VICTIM);
         NEED(comm_barrier(comm_world(comm)) == STATUS_PEER);
