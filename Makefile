@@ -199,6 +199,11 @@ bench-torch: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
 
+# Ranks: one, two, and PyTorch DDP; BENCH='--ranks 2 --rounds 9' and so on: bench/torch/bench_ranks.py --help
+bench-ranks: all
+	@scripts/venv $(VENV)
+	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
+
 # Time of each operation in a training step; OPS='cpu 2 64' names device, threads, batch, repeats, models.
 bench-ops: $(B)/bench-ops
 	@$(B)/bench-ops $(OPS)
@@ -246,7 +251,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ranks bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
