@@ -156,7 +156,8 @@ static enum status launch(const struct options *options, const struct launch_con
     TRY(check_plan(options, layout.world, &folder));
     enum status status = launch_arguments(&argv);
     if (status != STATUS_OK) return status;
-    const char *first[] = {"--out", folder, NULL}, *again[] = {"--out", folder, "--resume", NULL};
+    const char *first[] = {"--out", folder, NULL},
+               *again[] = {"--out", folder, "--overwrite", "off", "--resume", NULL};
     char **ranks = launch_arguments_with(argv, first),
          **restarted = launch_arguments_with(argv, again);
     int code = launch_local(&(struct launch_local_config){

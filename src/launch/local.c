@@ -83,7 +83,7 @@ static enum status run_all(const struct launch_local_config *config, int *exit_c
     for (int attempt = 0;; attempt++) {
         TRY(run_once(config, &layout, attempt, &outcome));
         if (!outcome.worth_another || attempt >= config->restarts) break;
-        log_note("all ranks start again, %d of %d times", attempt + 1, config->restarts);
+        log_warning("all ranks start again, %d of %d times", attempt + 1, config->restarts);
     }
     *exit_code = outcome.exit_code;
     return STATUS_OK;

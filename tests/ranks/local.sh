@@ -9,7 +9,3 @@ done
 # many on few cores
 code 0 "$probe" -n 32
 says out '^\[rank 31\] rank 31 of 32'
-# the link between control plane and communicator
-PROBE=sum code 0 "$probe" -n 4
-says out '^rank 0: the sum is 10'
-says out '^\[rank 3\] rank 3: the sum is 10'

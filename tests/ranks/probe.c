@@ -19,9 +19,9 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "control/control.h"
+#include "launch/door.h"
 #include "launch/local.h"
 #include "launch/place.h"
-#include "launch/rank.h"
 
 static volatile sig_atomic_t stopped_by;
 
@@ -137,53 +137,35 @@ static int act(struct control *control, const struct launch_place *place) {
     return wait_for_news(control, place->rank);
 }
 
-/* An all-reduce between the ranks of one machine: the link serves communicators. */
-static enum status add_up(struct launch_rank *rank, const struct launch_place *place) {
-    struct comm_config config = {.rank = place->rank,
-                                 .size = place->world,
-                                 .link = &rank->link,
-                                 .heap_bytes = 1 << 16,
-                                 .host = place->machine};
-    struct comm *comm;
-    struct comm_request *request;
-    void *data;
-    TRY(comm_open("shm", &config, &comm));
-    enum status status = comm_alloc(comm, 1024 * sizeof(float), "test", &data);
-    if (status == STATUS_OK) {
-        for (int i = 0; i < 1024; i++) ((float *)data)[i] = (float)(place->rank + 1);
-        status = comm_all_reduce(comm_world(comm), data, 1024, &request);
-    }
-    if (status == STATUS_OK) status = comm_wait(&request);
-    if (status == STATUS_OK)
-        printf("rank %d: the sum is %g\n", place->rank, (double)((float *)data)[1023]);
-    comm_close(&comm);
-    return status;
+static enum status join(const struct options *options, const struct launch_place *place,
+                        const struct launch_door *door, struct control **out) {
+    struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
+    struct control_config config = {.address = door->address,
+                                    .secret = door->secret,
+                                    .rank = place->rank,
+                                    .world = place->world,
+                                    .epoch = door->epoch,
+                                    .host = place->host,
+                                    .facts = &fact,
+                                    .fact_count = 1,
+                                    .join_limit_s = options->join_limit_s};
+    return control_join(&config, out);
 }
 
-static int be_rank(const struct options *options, const struct launch_config *launch,
+static int be_rank(const struct options *options, const struct launch_config *config,
                    const struct launch_place *place) {
+    struct launch_door door = {.server = NULL};
+    struct control *control = NULL;
     if (told("away", place->rank)) pause();
-    struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
-    struct launch_rank_config config = {.launch = launch,
-                                        .place = place,
-                                        .facts = &fact,
-                                        .fact_count = 1,
-                                        .join_limit_s = options->join_limit_s,
-                                        .stall_after_s = options->stall_after_s};
-    struct launch_rank *rank = NULL;
-    enum status status = launch_rank_open(&config, &rank);
+    enum status status = launch_door_of_rank(config, place, options->join_limit_s, &door);
+    if (status == STATUS_OK) status = join(options, place, &door, &control);
     signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
     signal(SIGINT, on_signal);
     signal(SIGHUP, on_signal);
-    if (status == STATUS_OK) status = exchange(rank->control, place);
-    const char *probe = getenv("PROBE");
-    if (status == STATUS_OK && probe && strcmp(probe, "sum") == 0) {
-        status = add_up(rank, place);
-        launch_rank_close(&rank);
-        return status_exit_code(status);
-    }
-    int code = status == STATUS_OK ? act(rank->control, place) : status_exit_code(status);
-    launch_rank_close(&rank);
+    if (status == STATUS_OK) status = exchange(control, place);
+    int code = status == STATUS_OK ? act(control, place) : status_exit_code(status);
+    control_leave(&control);
+    launch_door_close(&door);
     return code;
 }
 
