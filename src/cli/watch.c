@@ -71,6 +71,9 @@ static void on_step(void *context, const struct step_result *result) {
         (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.data_ns * 1e-6;
+    row.ranks = result->ranks;
+    row.rank_loss = result->rank_loss;
+    row.rank_ms = result->rank_ms;
     if (!watch->metrics) return;
     progress_step(watch->progress, &row);
     if (!line_due(watch, result)) return;

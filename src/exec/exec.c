@@ -148,6 +148,10 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->comm = comm;
     exec->owns_comm = !comm;
     exec->request = MEM_ARRAY(struct comm_request *, plan->buckets.count + 1);
+    exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
+    exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
+    exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
+    exec->rank_ms = MEM_ARRAY(double, plan->config.ranks);
     if (observer) exec->observer = *observer;
     exec->slot = MEM_ARRAY(struct slot, plan->slots);
     enum status status = set_up(exec);
@@ -177,6 +181,10 @@ void exec_free(struct exec **pointer) {
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
     free(exec->request);
+    free(exec->shares);
+    free(exec->labels);
+    free(exec->rank_loss);
+    free(exec->rank_ms);
     free(exec);
     *pointer = NULL;
 }
@@ -263,13 +271,22 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .lr = exec->lr,
                                 .grad_norm = exec->grad_norm,
                                 .times = exec->times,
-                                .wish = exec->agreed};
+                                .wish = exec->agreed,
+                                .ranks = comm_size(exec->comm),
+                                .rank_loss = exec->rank_loss,
+                                .rank_ms = exec->rank_ms};
+    for (int r = 0; r < out->ranks; r++) {
+        exec->rank_loss[r] =
+            tally_loss(&exec->shares[r].tally, exec->plan->micro[0].graph->loss_count);
+        exec->rank_ms[r] = exec->shares[r].busy_ms;
+    }
 }
 
 enum status exec_step(struct exec *exec, struct step_result *out) {
     const struct instr_list *body =
         &program_of_step(exec, exec->step)->rank[exec->plan->config.rank].list[LIST_BODY];
     int64_t begin = clock_ns();
+    exec->step_begin_ns = begin;
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};
     enum status status = STATUS_OK;
@@ -283,7 +300,7 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     return status;
 }
 
-enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
+static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
     int64_t begin = clock_ns();
     struct tally tally = {0};
     struct eval_result result = {0};
@@ -308,7 +325,7 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
         tally.samples += (double)samples->samples;
         loader_release(exec->eval);
     }
-    TRY(tally_share(exec, &tally));
+    TRY(share_all(exec, &(struct step_share){.tally = tally}, &tally));
     result.samples = (int64_t)tally.samples;
     result.loss = tally_loss(&tally, losses);
     if (!isfinite(result.loss)) return numeric_failure_of_evaluation(exec, result.loss);
@@ -317,4 +334,18 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
     result.ns = clock_ns() - begin;
     *out = result;
     return STATUS_OK;
+}
+
+/* What is evaluated is what is saved: replica 0's running statistics. Each rank has its own back
+ * afterwards. */
+enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
+    struct store *store = exec->store;
+    if (comm_size(exec->comm) == 1 || store->buffer_bytes == 0) return evaluate_share(exec, out);
+    char *own = mem_new(store->buffer_bytes);
+    memcpy(own, store->buffer, store->buffer_bytes);
+    enum status status = broadcast_bytes(exec, store->buffer, store->buffer_bytes);
+    if (status == STATUS_OK) status = evaluate_share(exec, out);
+    memcpy(store->buffer, own, store->buffer_bytes);
+    free(own);
+    return status;
 }

@@ -39,6 +39,9 @@ struct step_result {
     double lr, grad_norm;
     struct exec_times times;
     struct exec_wish wish; /* of all ranks together */
+    int ranks;
+    const double *rank_loss, *rank_ms; /* per rank: its own mean loss; its time without waiting.
+                                          Valid until the next step */
 };
 
 struct eval_result {

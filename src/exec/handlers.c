@@ -22,13 +22,13 @@ static enum status need_batch(struct exec *exec) {
 static enum status share_counts(struct exec *exec, int64_t labels[GRAPH_MAX_LOSSES]) {
     int ranks = comm_size(exec->comm);
     if (ranks == 1) return STATUS_OK;
-    int64_t *all = MEM_ARRAY(int64_t, ranks * GRAPH_MAX_LOSSES);
-    enum status status =
-        comm_exchange(comm_world(exec->comm), labels, GRAPH_MAX_LOSSES * sizeof *labels, all);
-    memset(labels, 0, GRAPH_MAX_LOSSES * sizeof *labels);
-    for (int i = 0; i < ranks * GRAPH_MAX_LOSSES; i++) labels[i % GRAPH_MAX_LOSSES] += all[i];
-    free(all);
-    return status;
+    size_t bytes = GRAPH_MAX_LOSSES * sizeof *labels;
+    TRY(comm_exchange(comm_world(exec->comm), labels, bytes, exec->labels));
+    memset(labels, 0, bytes);
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < GRAPH_MAX_LOSSES; i++) labels[i] += exec->labels[r][i];
+    }
+    return STATUS_OK;
 }
 
 static enum status handle_count(struct exec *exec, const struct instr *instr) {
@@ -118,7 +118,7 @@ static enum status handle_reduce(struct exec *exec, const struct instr *instr) {
 
 /* One array of replica 0 to all, through a gradient buffer, which is the memory others can reach.
  */
-static enum status broadcast(struct exec *exec, void *data, size_t bytes) {
+enum status broadcast_bytes(struct exec *exec, void *data, size_t bytes) {
     size_t room = (size_t)exec->store->gradient_elements * sizeof(float);
     char *staging = (char *)exec->store->grad[0];
     for (size_t done = 0; done < bytes; done += room) {
@@ -130,23 +130,23 @@ static enum status broadcast(struct exec *exec, void *data, size_t bytes) {
         if (comm_rank(exec->comm) != 0) memcpy((char *)data + done, staging, piece);
         TRY(comm_barrier(comm_world(exec->comm))); /* the staging is free again */
     }
-    return STATUS_OK;
+    /* Padding of gradients is zero and stays so: sums and norms run over it. */
+    memset(staging, 0, bytes < room ? bytes : room);
+    return comm_barrier(comm_world(exec->comm));
 }
 
 static enum status handle_bcast(struct exec *exec, const struct instr *instr) {
     (void)instr;
     struct store *store = exec->store;
     size_t bytes = (size_t)store->param_elements * sizeof(float);
-    TRY(broadcast(exec, store->param, bytes));
+    TRY(broadcast_bytes(exec, store->param, bytes));
     for (int i = 0; i < store->optimizer->state_count; i++)
-        TRY(broadcast(exec, store->state[i], bytes));
-    TRY(broadcast(exec, store->buffer, store->buffer_bytes));
+        TRY(broadcast_bytes(exec, store->state[i], bytes));
+    TRY(broadcast_bytes(exec, store->buffer, store->buffer_bytes));
     int64_t step = exec->step;
-    TRY(broadcast(exec, &step, sizeof step));
+    TRY(broadcast_bytes(exec, &step, sizeof step));
     if (step != exec->step) exec_seek(exec, step);
-    /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    memset(store->grad[0], 0, (size_t)store->gradient_elements * sizeof(float));
-    return comm_barrier(comm_world(exec->comm));
+    return STATUS_OK;
 }
 
 static enum status handle_sum(struct exec *exec, const struct instr *instr) {
@@ -164,26 +164,23 @@ static enum status await_reductions(struct exec *exec) {
 
 /* What the ranks wish, all together: a stop or a save must happen after the same step everywhere.
  */
-static enum status share_wishes(struct exec *exec) {
-    int ranks = comm_size(exec->comm);
+static void agree_on_wishes(struct exec *exec) {
     exec->agreed = exec->wish;
-    if (ranks == 1) return STATUS_OK;
-    struct exec_wish *all = MEM_ARRAY(struct exec_wish, ranks);
-    enum status status = comm_exchange(comm_world(exec->comm), &exec->wish, sizeof exec->wish, all);
-    for (int r = 0; r < ranks; r++) {
-        if (all[r].signal) exec->agreed.signal = all[r].signal;
-        exec->agreed.save |= all[r].save;
-        exec->agreed.time_up |= all[r].time_up;
+    for (int r = 0; r < comm_size(exec->comm); r++) {
+        const struct exec_wish *wish = &exec->shares[r].wish;
+        if (wish->signal) exec->agreed.signal = wish->signal;
+        exec->agreed.save |= wish->save;
+        exec->agreed.time_up |= wish->time_up;
     }
-    free(all);
-    return status;
 }
 
 static enum status share_step(struct exec *exec) {
-    int64_t begin = clock_ns();
+    int64_t begin = clock_ns(), busy_ns = begin - exec->step_begin_ns - exec->times.comm_ns;
+    struct step_share mine = {
+        .tally = exec->tally, .wish = exec->wish, .busy_ms = (double)busy_ns * 1e-6};
     enum status status = await_reductions(exec);
-    if (status == STATUS_OK) status = tally_share(exec, &exec->tally);
-    if (status == STATUS_OK) status = share_wishes(exec);
+    if (status == STATUS_OK) status = share_all(exec, &mine, &exec->tally);
+    if (status == STATUS_OK) agree_on_wishes(exec);
     exec->times.comm_ns += clock_ns() - begin;
     return status;
 }

@@ -100,17 +100,16 @@ double tally_loss(const struct tally *tally, int losses) {
     return sum;
 }
 
-enum status tally_share(struct exec *exec, struct tally *tally) {
+enum status share_all(struct exec *exec, const struct step_share *mine, struct tally *sum) {
     int ranks = comm_size(exec->comm);
-    if (ranks == 1) return STATUS_OK;
-    struct tally *all = MEM_ARRAY(struct tally, ranks), sum = {0};
-    enum status status = comm_exchange(comm_world(exec->comm), tally, sizeof *tally, all);
+    exec->shares[0] = *mine;
+    if (ranks > 1) TRY(comm_exchange(comm_world(exec->comm), mine, sizeof *mine, exec->shares));
+    struct tally total = {0};
     for (int r = 0; r < ranks; r++) {
-        double *to = (double *)&sum;
-        const double *from = (const double *)&all[r];
-        for (size_t i = 0; i < sizeof sum / sizeof(double); i++) to[i] += from[i];
+        double *to = (double *)&total;
+        const double *from = (const double *)&exec->shares[r].tally;
+        for (size_t i = 0; i < sizeof total / sizeof(double); i++) to[i] += from[i];
     }
-    if (status == STATUS_OK) *tally = sum;
-    free(all);
-    return status;
+    *sum = total;
+    return STATUS_OK;
 }

@@ -36,6 +36,13 @@ struct tally {
     double right1, right5, ranked, samples;
 };
 
+/* What ranks tell one another at the end of a step. */
+struct step_share {
+    struct tally tally;
+    struct exec_wish wish;
+    double busy_ms; /* of this step, waiting for others left out */
+};
+
 struct exec {
     const struct plan *plan;
     struct exec_observer observer;
@@ -52,10 +59,14 @@ struct exec {
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;
-    struct comm_request **request; /* per bucket: its reduction under way, or NULL */
-    int pending;                   /* how many there are */
-    enum status comm_status;       /* first failure of moving them on between nodes */
-    struct exec_wish wish, agreed; /* this rank's; all ranks' */
+    struct comm_request **request;       /* per bucket: its reduction under way, or NULL */
+    int pending;                         /* how many there are */
+    enum status comm_status;             /* first failure of moving them on between nodes */
+    struct exec_wish wish, agreed;       /* this rank's; all ranks' */
+    struct step_share *shares;           /* of all ranks, at the last step */
+    int64_t (*labels)[GRAPH_MAX_LOSSES]; /* of all ranks, in COUNT */
+    double *rank_loss, *rank_ms;         /* per rank, for who watches */
+    int64_t step_begin_ns;
 };
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
@@ -80,8 +91,12 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
-/* Collective, blocking. Adds the tallies of all ranks, in their order. */
-enum status tally_share(struct exec *exec, struct tally *tally);
+/* Collective, blocking. Tells all ranks `mine`; fills exec->shares, and *sum with the tallies of
+ * all, added in rank order. */
+enum status share_all(struct exec *exec, const struct step_share *mine, struct tally *sum);
+
+/* Collective, blocking, between steps. The bytes of rank 0 to all. */
+enum status broadcast_bytes(struct exec *exec, void *data, size_t bytes);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void exec_progress(struct exec *exec);

@@ -55,6 +55,15 @@ struct metrics_row metrics_row_new(enum metrics_kind kind, int64_t step, int64_t
     return row;
 }
 
+static void emit_ranks(FILE *stream, const char *key, const double *values, int count) {
+    fprintf(stream, ",\"%s\":[", key);
+    for (int r = 0; r < count; r++) {
+        if (r) fputc(',', stream);
+        emit_number(stream, values[r]);
+    }
+    fputc(']', stream);
+}
+
 void metrics_emit(FILE *stream, const struct metrics_row *row) {
     fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"wall_s\":",
             row->kind == METRICS_EVAL ? "eval" : "train", (long long)row->step,
@@ -64,6 +73,10 @@ void metrics_emit(FILE *stream, const struct metrics_row *row) {
         if (!(columns[i].kinds & row->kind)) continue;
         fprintf(stream, ",\"%s\":", columns[i].key);
         emit_number(stream, value_of(row, &columns[i]));
+    }
+    if (row->ranks > 1 && row->kind == METRICS_TRAIN) {
+        emit_ranks(stream, "rank_loss", row->rank_loss, row->ranks);
+        emit_ranks(stream, "rank_ms", row->rank_ms, row->ranks);
     }
     fputs("}\n", stream);
 }

@@ -22,6 +22,8 @@ struct metrics_row {
 #define METRIC(field, kinds, shown, meaning) double field;
 #include "record/metrics.def"
 #undef METRIC
+    int ranks; /* above 1: what each rank saw by itself, borrowed until the row is written */
+    const double *rank_loss, *rank_ms;
 };
 
 /* Local. A row of now in which nothing has been measured. */
