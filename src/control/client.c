@@ -90,11 +90,10 @@ static enum status open_client(struct control *control, const struct control_con
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
     TRY(control_keys_derive(&config->secret, &keys));
-    enum status status =
-        control_socket_connect(control->zmq, control->address, &keys, &control->dealer);
+    enum status status = control_socket_connect(control->zmq, control->address, &keys, watched,
+                                                &control->dealer, &control->monitor);
     explicit_bzero(&keys, sizeof keys);
     TRY(status);
-    TRY(control_socket_monitor(control->zmq, control->dealer, watched, &control->monitor));
     return control_thread(&control->thread, control_client_run, control);
 }
 

@@ -144,20 +144,6 @@ enum status control_socket_listen(void *zmq, const char *bind, const struct cont
     return STATUS_OK;
 }
 
-enum status control_socket_connect(void *zmq, const char *address, const struct control_keys *keys,
-                                   void **out) {
-    void *socket = zmq_socket(zmq, ZMQ_DEALER);
-    if (!socket || !set_limits(socket, strchr(address, '[') != NULL) || !set_client(socket, keys) ||
-        zmq_connect(socket, address) != 0) {
-        fail(STATUS_USAGE, "cannot connect to %.200s: %s\n  write tcp://ADDRESS:PORT or ipc://PATH",
-             address, zmq_strerror(zmq_errno()));
-        if (socket) zmq_close(socket);
-        return STATUS_USAGE;
-    }
-    *out = socket;
-    return STATUS_OK;
-}
-
 enum status control_socket_monitor(void *zmq, void *socket, int events, void **out) {
     char name[64];
     int unlimited = 0; /* a full queue would stop ZeroMQ's own thread */
@@ -172,6 +158,30 @@ enum status control_socket_monitor(void *zmq, void *socket, int events, void **o
     }
     *out = monitor;
     return STATUS_OK;
+}
+
+static enum status connect_failed(const char *address) {
+    return fail(STATUS_USAGE,
+                "cannot connect to %.200s: %s\n  write tcp://ADDRESS:PORT or ipc://PATH", address,
+                zmq_strerror(zmq_errno()));
+}
+
+enum status control_socket_connect(void *zmq, const char *address, const struct control_keys *keys,
+                                   int events, void **out, void **monitor) {
+    void *socket = zmq_socket(zmq, ZMQ_DEALER), *watch = NULL;
+    enum status status = STATUS_OK;
+    if (!socket || !set_limits(socket, strchr(address, '[') != NULL) || !set_client(socket, keys))
+        status = connect_failed(address);
+    if (status == STATUS_OK) status = control_socket_monitor(zmq, socket, events, &watch);
+    if (status == STATUS_OK && zmq_connect(socket, address) != 0) status = connect_failed(address);
+    if (status == STATUS_OK) {
+        *out = socket;
+        *monitor = watch;
+        return STATUS_OK;
+    }
+    if (watch) zmq_socket_monitor(socket, NULL, 0), zmq_close(watch);
+    if (socket) zmq_close(socket);
+    return status;
 }
 
 bool control_socket_event(void *monitor, int *event, int *value) {

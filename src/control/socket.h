@@ -15,9 +15,10 @@ enum { CONTROL_HANDSHAKE_MS = 2000, CONTROL_BEAT_MS = 500 };
 enum status control_socket_listen(void *zmq, const char *bind, const struct control_keys *keys,
                                   double silent_limit_s, char address[CONTROL_ADDRESS_BYTES],
                                   void **out);
-/* Local. A DEALER that connects, and goes on trying. */
+/* Local. A DEALER that connects, and goes on trying; its events arrive on `monitor`, which watches
+ * before it connects: a connection made sooner than that would never be heard of. */
 enum status control_socket_connect(void *zmq, const char *address, const struct control_keys *keys,
-                                   void **out);
+                                   int events, void **out, void **monitor);
 /* Local. A socket on which the events of `socket` arrive. */
 enum status control_socket_monitor(void *zmq, void *socket, int events, void **out);
 /* Local, not blocking. The next event and its value (a descriptor or errno); false: none. */
