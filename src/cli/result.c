@@ -62,6 +62,16 @@ static void measure_run(struct session *session, struct summary *summary) {
     summary->sys_s = seconds_of(usage.ru_stime);
 }
 
+/* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
+ * ranks as processes that share memory have each other's heaps among their pages. */
+static int64_t own_peak_bytes(const struct session *session) {
+    int64_t peak = (int64_t)mem_peak_bytes() - (int64_t)session->job.resident_before;
+    int others = comm_size(session->comm) - 1;
+    if (session->threads) return peak / (others + 1);
+    if (strcmp(comm_name(session->comm), "shm") != 0) return peak;
+    return peak - others * (int64_t)plan_heap_bytes(session->job.plan);
+}
+
 void result_measure(struct session *session) {
     struct summary timed;
     summary_init(&timed);
@@ -69,7 +79,7 @@ void result_measure(struct session *session) {
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
-        .peak_bytes = (int64_t)(mem_peak_bytes() - session->job.resident_before),
+        .peak_bytes = own_peak_bytes(session),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step = steps > 0 ? (int64_t)comm_sent_bytes(session->comm) / steps : 0};
     summary_free(&timed);

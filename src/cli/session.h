@@ -16,6 +16,7 @@ struct rank_figures {
 };
 
 struct session {
+    bool threads; /* the ranks share this process */
     struct job job;
     struct comm *comm; /* the caller's */
     char

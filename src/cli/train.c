@@ -118,7 +118,8 @@ static enum status run_threads(const struct options *options, int ranks) {
     if (status == STATUS_OK)
         status = comm_open_threads(ranks, plan_heap_bytes(first->job.plan), comms);
     for (int r = 0; r < ranks; r++)
-        all[r].rank = r, all[r].ranks = ranks, all[r].session.comm = comms[r];
+        all[r].rank = r, all[r].ranks = ranks, all[r].session.comm = comms[r],
+        all[r].session.threads = true;
     if (status == STATUS_OK) status = start_threads(all, ranks);
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&comms[r]);
