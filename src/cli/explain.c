@@ -16,7 +16,7 @@ struct bill_row {
     size_t bytes;
 };
 
-enum { BILL_ROWS = 7 };
+enum { BILL_ROWS = 8 };
 
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
@@ -24,7 +24,7 @@ static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) 
         {"parameters", bill->params},       {"gradients", bill->gradients},
         {"optimizer", bill->state},         {"buffers", bill->buffers},
         {"activations", bill->activations}, {"scratch", bill->scratch},
-        {"loader", bill->loader},
+        {"loader", bill->loader},           {"library", bill->library},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -40,7 +40,8 @@ static void print_model(const struct job *job, FILE *out) {
     fprintf(out, "data       %s, %lld to train on, %lld to test on, %lld steps an epoch\n",
             plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
             (long long)plan->config.dataset->count[SPLIT_TEST], (long long)plan->steps_per_epoch);
-    fprintf(out, "device     %s, %d thread(s)\n", device, plan->config.threads);
+    fprintf(out, "device     %s; %d rank(s), sync %s\n", device, plan->config.ranks,
+            plan->config.sync);
 }
 
 static void print_batch(const struct plan *plan, FILE *out) {
