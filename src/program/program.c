@@ -99,6 +99,14 @@ const char *sum_order_name(enum sum_order sum) {
     return names[sum];
 }
 
+void program_renumber(struct program *program, int rank) {
+    int id = 0;
+    for (int l = 0; l < LIST_COUNT; l++) {
+        struct instr_list *list = &program->rank[rank].list[l];
+        for (int i = 0; i < list->count; i++) list->items[i].id = id++;
+    }
+}
+
 void program_print(const struct program *program, FILE *out) {
     fprintf(out, "stretto program 1\n");
     fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d",

@@ -74,6 +74,9 @@ void program_free(struct program **program);
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct program *program, int rank, enum list_name list, enum instr_op op);
 
+/* Local. Gives a rank's instructions ids in the order they stand. */
+void program_renumber(struct program *program, int rank);
+
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);

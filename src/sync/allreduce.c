@@ -73,8 +73,9 @@ static enum status allreduce_insert(struct program *program, int buckets) {
     if (program->ranks == 1) return STATUS_OK;
     program->buckets = buckets;
     for (int r = 0; r < program->ranks; r++) {
-        program_add(program, r, LIST_START, INSTR_BCAST);
         insert_rank(program, r);
+        program_add(program, r, LIST_START, INSTR_BCAST);
+        program_renumber(program, r);
     }
     return STATUS_OK;
 }
