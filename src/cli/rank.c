@@ -170,6 +170,7 @@ static enum status run(struct rank *rank) {
     TRY(join(rank));
     TRY(share_folder(rank));
     TRY(open_comm(rank));
+    stop_install(); /* not before: a rank that waits for others ends at once */
     rank->session.watch.control = rank->control;
     rank->session.watch.rank = rank->place->rank;
     return session_run(&rank->session);

@@ -112,6 +112,7 @@ static void say_stopped(const struct session *session) {
     int signal =
         signalled ? session->result.signal : SIGALRM; /* a time limit is a timer's signal */
     cli_stopped_by(signal);
+    if (!first_rank(session)) return;
     log_note("stopped by %s after step %lld, saved; --resume goes on",
              signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
 }
@@ -130,7 +131,7 @@ static enum status train(struct session *session, const struct checkpoint_config
         .checkpoint = *checkpoint,
     };
     enum status status = train_all(session->exec, &config, state, &observer, &session->result);
-    if (status == STATUS_STOPPED && first_rank(session)) say_stopped(session);
+    if (status == STATUS_STOPPED) say_stopped(session);
     return status;
 }
 

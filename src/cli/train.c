@@ -40,7 +40,11 @@ static enum status run_one(const struct options *options) {
         .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(session.job.plan)};
     enum status status = open_folder(&session.job, &session.folder);
     if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
-    if (status == STATUS_OK) status = session_run(&session);
+    if (status == STATUS_OK) {
+        stop_install(); /* not before: until then there is nothing to save, and a signal just ends
+                           it */
+        status = session_run(&session);
+    }
     session_free(&session);
     comm_close(&session.comm);
     job_close(&session.job);
@@ -120,7 +124,10 @@ static enum status run_threads(const struct options *options, int ranks) {
     for (int r = 0; r < ranks; r++)
         all[r].rank = r, all[r].ranks = ranks, all[r].session.comm = comms[r],
         all[r].session.threads = true;
-    if (status == STATUS_OK) status = start_threads(all, ranks);
+    if (status == STATUS_OK) {
+        stop_install();
+        status = start_threads(all, ranks);
+    }
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&comms[r]);
     job_close(&first->job);
@@ -199,7 +206,6 @@ static enum status train_with(const struct options *options) {
 enum status train_run(const struct options *options) {
     struct options resumed;
     bool found;
-    stop_install();
     log_quiet(options->quiet);
     TRY(resume_options(options, &resumed, &found));
     if (!found) return train_with(options);

@@ -1,0 +1,23 @@
+# SIGTERM to the launcher: while ranks train they save and stop; while one waits for the others it ends at once.
+. "$ROOT/tests/ranks/lib.sh"
+"$STRETTO" train -n 2 --model mlp --threads 1 --steps 100000000 --eval-every never --out run >out 2>err &
+run=$!
+tries=0
+until grep -qs '^step' run/rank-0.log; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || { echo "no step is made"; cat out err; exit 1; }
+done
+kill -TERM $run
+wait $run
+code=$?
+[ $code = 143 ] || { echo "exit code $code, not 143"; cat out err; exit 1; }
+ls run/checkpoints/* >/dev/null || exit 1
+says err 'saved'
+"$STRETTO" train --model mlp --rank 0 --world-size 2 --init "file://$PWD/meeting" --out early >out 2>err &
+run=$!
+until [ -s meeting ]; do sleep 0.1; done
+kill -TERM $run
+wait $run
+code=$?
+[ $code = 143 ] || { echo "while it waits: exit code $code"; cat out err; exit 1; }
