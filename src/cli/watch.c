@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/folder.h"
 #include "exec/stop.h"
@@ -14,12 +15,23 @@ enum { WATCH_MAX_TIMED = 4096 };
 
 static const char *const queue_names[] = {"compute"};
 
+/* SIGUSR1 asks where the ranks are: the control plane knows all of them, a run without one has only
+ * this. */
+static void report_place(const struct watch *watch, int64_t step, const char *text) {
+    if (watch->control)
+        control_print_all(watch->control);
+    else
+        log_note("rank %d is at step %lld %s", watch->rank, (long long)step + 1, text);
+}
+
 static void on_starting(void *context, const struct instr *instr, int64_t step) {
     struct watch *watch = context;
+    bool asked = stop_take_report();
+    if (!watch->control && !asked) return;
     char text[INSTR_TEXT_BYTES];
-    if (!watch->control) return;
-    control_doing(watch->control, step + 1, instr_text(instr, watch->rank, text));
-    if (stop_take_report()) control_print_all(watch->control);
+    instr_text(instr, watch->rank, text);
+    if (watch->control) control_doing(watch->control, step + 1, text);
+    if (asked) report_place(watch, step, text);
 }
 
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
