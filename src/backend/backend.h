@@ -49,7 +49,7 @@ struct backend {
     const char *name, *help;
     /* About what the library itself keeps in memory once kernels were made: code, tables, compiled
      * kernels. Measured. */
-    size_t library_bytes;
+    size_t overhead_bytes;
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
     enum status (*open)(int index, int threads, struct device **out);

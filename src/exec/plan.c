@@ -225,7 +225,7 @@ static void plan_bill(struct plan *plan) {
         if (activations > bill->activations) bill->activations = activations;
         if (scratch > bill->scratch) bill->scratch = scratch;
     }
-    bill->library = plan->device->backend->library_bytes;
+    bill->library = plan->device->backend->overhead_bytes;
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
 }

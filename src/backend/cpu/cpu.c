@@ -290,7 +290,7 @@ static void cpu_stream_wait_event(struct stream *stream, struct event *event) {
 
 const struct backend backend_cpu = {
     .name = "cpu",
-    .library_bytes = 11 << 20,
+    .overhead_bytes = 11 << 20,
     .help = "CPU kernels of oneDNN and of our own",
     .open = cpu_open,
     .close = cpu_close,
