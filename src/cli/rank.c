@@ -166,6 +166,8 @@ static enum status run(struct rank *rank) {
     struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
     TRY(job_open(rank->options, &seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
+    TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
+    fault_strike(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_door_of_rank(rank->launch, rank->place, rank->options->join_limit_s, &rank->door));
     TRY(join(rank));
     TRY(share_folder(rank));

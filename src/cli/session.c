@@ -96,6 +96,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     struct comm_group *world = comm_world(session->comm);
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
+    session->watch.exec = session->exec;
     TRY(comm_agree(world, load_rank0(session)));
     *state = train_fresh();
     if (options->resume) TRY(train_resume(session->exec, checkpoint, state));

@@ -21,17 +21,31 @@ static void report_place(const struct watch *watch, int64_t step, const char *te
     if (watch->control)
         control_print_all(watch->control);
     else
-        log_note("rank %d is at step %lld %s", watch->rank, (long long)step + 1, text);
+        log_note("rank %d is at step %lld %s", watch->rank, (long long)step, text);
+}
+
+/* The last parameter: behind it there is no ReLU that would hide it. */
+static void spoil(struct store *store) {
+    store->param[store->params[store->param_count - 1].begin] = NAN;
+}
+
+/* What this rank does from now on, for whoever asks. */
+static void begin(struct watch *watch, const char *what, int64_t step, const char *text) {
+    if (watch->control) control_doing(watch->control, step, text);
+    if (stop_take_report()) report_place(watch, step, text);
+    if (watch->fault.deed != FAULT_NONE && fault_strike(&watch->fault, what, step))
+        spoil(exec_store(watch->exec));
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step) {
     struct watch *watch = context;
-    bool asked = stop_take_report();
-    if (!watch->control && !asked) return;
     char text[INSTR_TEXT_BYTES];
-    instr_text(instr, watch->rank, text);
-    if (watch->control) control_doing(watch->control, step + 1, text);
-    if (asked) report_place(watch, step, text);
+    begin(watch, instr_name((enum instr_op)instr->op), step + 1,
+          instr_text(instr, watch->rank, text));
+}
+
+static void on_starting_other(void *context, const char *what, int64_t steps) {
+    begin(context, what, steps, what);
 }
 
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
@@ -136,6 +150,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     const struct options *options = &job->options;
     struct watch watch = {.control = out->control,
                           .rank = out->rank,
+                          .exec = out->exec,
+                          .fault = out->fault,
                           .job = job,
                           .folder = folder,
                           .log_every = options->log_every,
@@ -167,8 +183,11 @@ struct exec_observer watch_exec_observer(struct watch *watch) {
 }
 
 struct train_observer watch_train_observer(struct watch *watch) {
-    return (struct train_observer){
-        .context = watch, .step = on_step, .evaluated = on_evaluated, .saving = on_saving};
+    return (struct train_observer){.context = watch,
+                                   .starting = on_starting_other,
+                                   .step = on_step,
+                                   .evaluated = on_evaluated,
+                                   .saving = on_saving};
 }
 
 static int by_value(const void *a, const void *b) {

@@ -3,6 +3,7 @@
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 
+#include "cli/fault.h"
 #include "cli/job.h"
 #include "control/control.h"
 #include "exec/train.h"
@@ -18,6 +19,8 @@ enum { WATCH_WARMUP_STEPS = 5 };
 struct watch {
     int rank;
     struct control *control; /* told what this rank is doing; NULL: nobody asks */
+    struct exec *exec;
+    struct fault fault; /* of this rank, for tests */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;
@@ -32,9 +35,9 @@ struct watch {
     enum status status; /* of writing metrics: the first failure */
 };
 
-/* Local, blocking. Opens what watches (control and rank are set before) (`folder` NULL: only
- * counts, for ranks that leave the writing to rank 0); steps from `first_step` on. Its memory
- * counts towards the run's. */
+/* Local, blocking. Opens what watches (rank, control, exec and fault are set before) (`folder`
+ * NULL: only counts, for ranks that leave the writing to rank 0); steps from `first_step` on. Its
+ * memory counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);

@@ -192,7 +192,11 @@ void exec_free(struct exec **pointer) {
 enum status exec_start(struct exec *exec) {
     const struct instr_list *start =
         &exec->plan->program->rank[exec->plan->config.rank].list[LIST_START];
-    for (int i = 0; i < start->count; i++) TRY(handle_instr(exec, &start->items[i]));
+    const struct exec_observer *observer = &exec->observer;
+    for (int i = 0; i < start->count; i++) {
+        if (observer->starting) observer->starting(observer->context, &start->items[i], exec->step);
+        TRY(handle_instr(exec, &start->items[i]));
+    }
     return STATUS_OK;
 }
 

@@ -25,6 +25,7 @@ struct run {
 static enum status save_together(struct run *run) {
     struct comm *comm = exec_comm(run->exec);
     enum status status = STATUS_OK;
+    run->observer->starting(run->observer->context, "SAVE", run->state.step);
     if (comm_rank(comm) == 0) {
         status = run->observer->saving(run->observer->context, run->state.step);
         if (status == STATUS_OK)
@@ -46,6 +47,7 @@ static double score_of(const struct eval_result *eval) {
 }
 
 static enum status evaluate(struct run *run, bool *best) {
+    run->observer->starting(run->observer->context, "EVAL", run->state.step);
     TRY(exec_evaluate(run->exec, &run->result.eval));
     run->result.evaluated = true;
     run->observer->evaluated(run->observer->context, run->state.step, &run->result.eval);

@@ -7,6 +7,8 @@
 
 struct train_observer {
     void *context;
+    /* Begins what is no step, on every rank: "EVAL", "SAVE". */
+    void (*starting)(void *context, const char *what, int64_t steps);
     void (*step)(void *context, const struct step_result *result);
     /* `steps` are done so far. */
     void (*evaluated)(void *context, int64_t steps, const struct eval_result *result);

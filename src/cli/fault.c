@@ -1,0 +1,77 @@
+/* See fault.h. */
+#include "cli/fault.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+static const char *const deeds[] = {
+    [FAULT_KILL] = "kill", [FAULT_STOP] = "stop", [FAULT_EXIT] = "exit", [FAULT_NAN] = "nan"};
+
+static enum status refuse(const char *part) {
+    char quoted[TEXT_QUOTED_BYTES];
+    return fail(STATUS_USAGE,
+                "STRETTO_FAULT: %s is not understood\n"
+                "  it is for tests, such as rank=1,step=7,at=REDUCE,do=kill",
+                text_quoted(part, quoted));
+}
+
+static bool read_number(const char *text, int64_t *out) {
+    char *end;
+    *out = strtoll(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == 0;
+}
+
+static bool read_deed(const char *text, enum fault_deed *out) {
+    for (int deed = FAULT_KILL; deed <= FAULT_NAN; deed++) {
+        if (strcmp(text, deeds[deed]) == 0) *out = (enum fault_deed)deed;
+    }
+    return *out != FAULT_NONE;
+}
+
+static bool read_part(const char *part, struct fault *fault, int64_t *rank) {
+    if (strncmp(part, "rank=", 5) == 0) return read_number(part + 5, rank);
+    if (strncmp(part, "step=", 5) == 0) return read_number(part + 5, &fault->step);
+    if (strncmp(part, "do=", 3) == 0) return read_deed(part + 3, &fault->deed);
+    if (strncmp(part, "at=", 3) != 0 || !part[3] || strlen(part + 3) >= sizeof fault->at)
+        return false;
+    memcpy(fault->at, part + 3, strlen(part + 3) + 1);
+    return true;
+}
+
+enum status fault_parse(const char *text, int rank, int attempt, struct fault *out) {
+    struct fault fault = {.step = -1};
+    int64_t whose = -1;
+    enum status status = STATUS_OK;
+    char *copy = mem_text(text ? text : ""), *rest = NULL;
+    for (char *part = strtok_r(copy, ",", &rest); part && status == STATUS_OK;
+         part = strtok_r(NULL, ",", &rest)) {
+        if (!read_part(part, &fault, &whose)) status = refuse(part);
+    }
+    free(copy);
+    TRY(status);
+    if (text && (whose < 0 || !fault.at[0] || fault.deed == FAULT_NONE)) return refuse(text);
+    *out = whose == rank && attempt == 0 ? fault : (struct fault){.deed = FAULT_NONE};
+    return STATUS_OK;
+}
+
+enum status fault_read(int rank, struct fault *out) {
+    const char *attempt = getenv("STRETTO_ATTEMPT");
+    return fault_parse(getenv("STRETTO_FAULT"), rank, attempt ? atoi(attempt) : 0, out);
+}
+
+bool fault_strike(struct fault *fault, const char *at, int64_t step) {
+    if (fault->deed == FAULT_NONE || strcmp(fault->at, at) != 0) return false;
+    if (fault->step >= 0 && fault->step != step) return false;
+    enum fault_deed deed = fault->deed;
+    fault->deed = FAULT_NONE;
+    if (deed == FAULT_KILL) raise(SIGKILL);
+    if (deed == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
+    if (deed == FAULT_EXIT) _exit(7);
+    return deed == FAULT_NAN;
+}
