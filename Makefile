@@ -75,8 +75,10 @@ FORCE:
 # oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
 OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
 NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5_file.c)
+NO_LINES = $(if $(HAVE_MPI),,src/comm/mpi.c) $(if $(HAVE_UCX),,src/comm/ucx.c) \
+           $(if $(HAVE_MPI)$(HAVE_UCX),,src/comm/hosts.c)
 MAIN := $(wildcard src/cli/main.c)
-SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_LINES),$(sort $(shell find src -name '*.c' -o -name '*.S')))
 OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
 MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
 SHARED := $(B)/libstretto.so.$(VERSION)
@@ -128,6 +130,11 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# A rank that only talks, for communicators with a launcher of their own.
+$(B)/wire-probe: $(B)/tests/ranks/wire.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # A fuzz target is a file tests/fuzz/fuzz_NAME.c with seeds in corpus/NAME. It is linked twice: with a driver of our own
 # that any compiler builds ($(B)/fuzz/NAME), and, where clang has it, with libFuzzer and sanitizers (build-fuzz/NAME).
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -168,7 +175,7 @@ run: all
 	$(B)/stretto train
 
 # Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests $(B)/rank-probe $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
 	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
 
 # The front door on bare Debian systems, for the committed tree.
@@ -255,5 +262,5 @@ clean:
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

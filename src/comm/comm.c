@@ -104,6 +104,11 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
     return status;
 }
 
+size_t comm_overhead_bytes(const char *name, int size) {
+    const struct comm_ops *table = find(name);
+    return table && table->overhead ? table->overhead(size) : 0;
+}
+
 void comm_close(struct comm **comm) {
     struct comm *old = *comm;
     *comm = NULL;

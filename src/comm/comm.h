@@ -34,7 +34,7 @@ struct comm_link {
      * Keys are of the job. */
     enum status (*put)(void *context, const char *key, const void *value, size_t bytes);
     enum status (*get)(void *context, const char *key, void **value, size_t *bytes);
-    /* Any time, cheap. A rank known to be lost, or -1. */
+    /* Any time, cheap. A rank known to be lost, -1: none, another negative: the link itself. */
     int (*lost)(void *context);
     /* In a wait that lasts, about ten times a second: for which rank, at what, since when
      * (clock_ns). */
@@ -66,6 +66,11 @@ void comm_close(struct comm **comm);
 /* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if
  * `rank` were lost; says nothing, since whoever calls it has said why. */
 void comm_abort(struct comm *comm, int rank);
+
+/* Local. Memory that a communicator takes besides its heap, a rank, for the group of all ranks;
+ * each further group of n members takes at most that of n ranks. Sent channels take what the
+ * receiver's end takes of its heap. 0 for a name this build does not have. */
+size_t comm_overhead_bytes(const char *name, int size);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);

@@ -242,9 +242,7 @@ static enum status await_socket(const struct join *join, int socket, int rank) {
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
     while (poll(&poll_for, 1, LOOK_MS) == 0) {
         int lost = link->lost ? link->lost(link->context) : -1;
-        if (lost >= 0)
-            return fail(STATUS_PEER, "rank %d: rank %d is lost, seen while sharing memory",
-                        join->config->rank, lost);
+        if (lost != -1) return comm_fail_lost(join->config->rank, lost, "sharing memory");
         if (link->waiting) link->waiting(link->context, rank, "sharing memory", join->since_ns);
     }
     return STATUS_OK;

@@ -67,6 +67,7 @@ struct comm_request {
     int64_t begin_ns;
     bool done;
     /* The table's. */
+    bool launched;  /* shown to the others */
     int arrived;    /* members known to have posted it */
     bool checked;   /* all members mean the same */
     bool worked;    /* nothing is left for this rank to do */
@@ -81,7 +82,8 @@ struct comm_channel {
     size_t room;          /* of the buffers, rounded up */
     uint32_t hash;        /* of all that both ends must agree on */
     bool agreed;
-    void *state; /* the table's */
+    uint32_t index; /* the table's: its number among all channels */
+    void *state;    /* the table's */
 };
 
 struct comm_ops {
@@ -89,6 +91,8 @@ struct comm_ops {
     /* Collective over the job, blocking. Sets ops, heap, heap_bytes and spins; comm.c the rest. */
     enum status (*open)(const struct comm_config *config, struct comm **out);
     void (*close)(struct comm *comm); /* frees it */
+    /* Memory a rank needs besides its heap, for one group of so many members; NULL: none. */
+    size_t (*overhead)(int members);
 
     /* What the table keeps of a group and of a channel (state); given back by close. */
     enum status (*group_new)(struct comm_group *group);
@@ -131,6 +135,8 @@ const char *comm_request_text(const struct comm_request *request, char text[COMM
 
 /* Local. What every call on this communicator now returns: it failed before, or was aborted. */
 enum status comm_check(struct comm *comm);
+/* Local. Says that a wait of rank `own` ends because of what the link's lost() returned. */
+enum status comm_fail_lost(int own, int lost, const char *what);
 /* Local. Tells whoever watches that an operation is done. */
 void comm_finished(struct comm_request *request);
 

@@ -67,6 +67,12 @@ static enum status nap(struct comm *comm, const struct comm_subject *subject, bo
     return status;
 }
 
+enum status comm_fail_lost(int own, int lost, const char *what) {
+    char who[32] = "the control plane";
+    if (lost >= 0) snprintf(who, sizeof who, "rank %d", lost);
+    return fail(STATUS_PEER, "rank %d: %s is lost, seen while waiting at %s", own, who, what);
+}
+
 /* What the link knows, and what it should know. What the lost rank has still done counts: whether
  * it is lost is asked first, whether the wait is over second. */
 static enum status look_around(struct comm *comm, const struct comm_subject *subject,
@@ -77,10 +83,7 @@ static enum status look_around(struct comm *comm, const struct comm_subject *sub
     TRY(is_ready(comm, subject, ready));
     if (*ready) return STATUS_OK;
     int whom = subject->whom(subject->object, what);
-    if (lost >= 0)
-        return comm->failed =
-                   fail(STATUS_PEER, "rank %d: rank %d is lost, seen while waiting at %s",
-                        comm->rank, lost, what);
+    if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
     if (comm->link->waiting) comm->link->waiting(comm->link->context, whom, what, since_ns);
     return STATUS_OK;
 }

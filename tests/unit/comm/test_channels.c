@@ -14,6 +14,14 @@ static void run(enum trial_mode mode, int size, void (*body)(struct trial *, str
     cr_assert(!failure, "%s", failure);
 }
 
+/* On every communicator whose ranks are processes. */
+static void run_processes(int size, void (*body)(struct trial *, struct comm *),
+                          size_t heap_bytes) {
+    for (int mode = TRIAL_PROCESSES; mode < TRIAL_MODE_COUNT; mode++)
+        if (trial_mode_there((enum trial_mode)mode))
+            run((enum trial_mode)mode, size, body, heap_bytes);
+}
+
 enum { MESSAGES = 10000, BYTES = 100, SLOTS = 3 };
 
 static void message(int kind, int number, unsigned char out[BYTES]) {
@@ -48,7 +56,7 @@ Test(comm_channels, ten_thousand_messages_around_a_circle) {
     run(TRIAL_SELF, 1, circle_body, 4096);
     for (int size = 1; size <= 4; size++) {
         run(TRIAL_THREADS, size, circle_body, 4096);
-        run(TRIAL_PROCESSES, size, circle_body, 4096);
+        run_processes(size, circle_body, 4096);
     }
 }
 
@@ -75,7 +83,7 @@ static void stream_body(struct trial *trial, struct comm *comm) {
 
 Test(comm_channels, a_sender_runs_ahead_by_its_credits_only) {
     run(TRIAL_THREADS, 2, stream_body, 4096);
-    run(TRIAL_PROCESSES, 2, stream_body, 4096);
+    run_processes(2, stream_body, 4096);
 }
 
 static void credits_body(struct trial *trial, struct comm *comm) {
@@ -107,7 +115,7 @@ static void credits_body(struct trial *trial, struct comm *comm) {
 Test(comm_channels, credits_are_counted) {
     run(TRIAL_SELF, 1, credits_body, 4096);
     run(TRIAL_THREADS, 3, credits_body, 4096);
-    run(TRIAL_PROCESSES, 3, credits_body, 4096);
+    run_processes(3, credits_body, 4096);
 }
 
 /* --- the heap ------------------------------------------------------------------------------ */
@@ -135,7 +143,7 @@ Test(comm_channels, a_full_heap_is_refused_everywhere) {
     run(TRIAL_SELF, 1, full_body, 60000);
     cr_expect(strstr(text, "out of memory") && strstr(text, "heap"), "%s", text);
     log_capture(NULL, 0);
-    run(TRIAL_PROCESSES, 3, full_body, 60000);
+    run_processes(3, full_body, 60000);
 }
 
 Test(comm_channels, an_impossible_heap_is_refused) {

@@ -22,6 +22,14 @@ static void run(struct trial trial) {
     cr_assert(!failure, "%s", failure);
 }
 
+/* The same on every communicator whose ranks are processes. */
+static void run_processes(struct trial trial) {
+    for (int mode = TRIAL_PROCESSES; mode < TRIAL_MODE_COUNT; mode++) {
+        trial.mode = (enum trial_mode)mode;
+        if (trial_mode_there(trial.mode)) run(trial);
+    }
+}
+
 /* --- calls that do not match --------------------------------------------------------------- */
 
 /* Rank 2 differs from the others as the row says; every rank must fail and name both sides. */
@@ -80,13 +88,12 @@ static void misfit_after(struct trial *trial) {
 
 Test(comm_faults, calls_that_differ_fail_on_all_ranks) {
     for (int row = 0; row < MISFITS; row++)
-        run((struct trial){.mode = TRIAL_PROCESSES,
-                           .size = 3,
-                           .heap_bytes = COUNT * sizeof(float),
-                           .argument = &row,
-                           .body = misfit_body,
-                           .after = misfit_after,
-                           .killed = -1});
+        run_processes((struct trial){.size = 3,
+                                     .heap_bytes = COUNT * sizeof(float),
+                                     .argument = &row,
+                                     .body = misfit_body,
+                                     .after = misfit_after,
+                                     .killed = -1});
 }
 
 static void channel_misfit_body(struct trial *trial, struct comm *comm) {
@@ -102,11 +109,8 @@ static void channel_misfit_body(struct trial *trial, struct comm *comm) {
 }
 
 Test(comm_faults, a_channel_declared_differently_fails_at_both_ends) {
-    run((struct trial){.mode = TRIAL_PROCESSES,
-                       .size = 2,
-                       .heap_bytes = 4096,
-                       .body = channel_misfit_body,
-                       .killed = -1});
+    run_processes(
+        (struct trial){.size = 2, .heap_bytes = 4096, .body = channel_misfit_body, .killed = -1});
 }
 
 static void outside_body(struct trial *trial, struct comm *comm) {
@@ -195,13 +199,12 @@ Test(comm_faults, a_rank_that_dies_ends_every_kind_of_wait) {
     for (int kind = 0; kind < DEATH_KINDS; kind++)
         for (int d = 0; d < 4; d++) {
             int argument[] = {kind, delays_us[d]};
-            run((struct trial){.mode = TRIAL_PROCESSES,
-                               .size = DEATH_RANKS,
-                               .heap_bytes = COUNT * sizeof(float) + 4096,
-                               .argument = argument,
-                               .body = death_body,
-                               .after = death_after,
-                               .killed = VICTIM});
+            run_processes((struct trial){.size = DEATH_RANKS,
+                                         .heap_bytes = COUNT * sizeof(float) + 4096,
+                                         .argument = argument,
+                                         .body = death_body,
+                                         .after = death_after,
+                                         .killed = VICTIM});
         }
 }
 

@@ -16,7 +16,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-const char *const trial_mode_name[TRIAL_MODE_COUNT] = {"self", "threads", "processes"};
+const char *const trial_mode_name[TRIAL_MODE_COUNT] = {"self", "threads", "processes",
+                                                       "ucx",  "hosts",   "hosts mixed"};
+static const char *const communicator[TRIAL_MODE_COUNT] = {"self", "shm",   "shm",
+                                                           "ucx",  "hosts", "hosts"};
+
+/* Only what is built in takes memory besides its heap. */
+bool trial_mode_there(enum trial_mode mode) {
+    return mode < TRIAL_UCX || comm_overhead_bytes(communicator[mode], 2) > 0;
+}
 
 float trial_value(int rank, int64_t index) {
     uint64_t word = ((uint64_t)rank + 1) * 0x9E3779B97F4A7C15u + (uint64_t)index;
@@ -92,13 +100,20 @@ static void run_one(struct trial *trial, struct comm *comm) {
     comm_close(&comm);
 }
 
-static void run_opened(struct trial *trial, int rank, const char *name) {
+static const char *host_of(enum trial_mode mode, int rank) {
+    static const char *const names[] = {"one",  "two", "three", "four",
+                                        "five", "six", "seven", "ate"};
+    return mode == TRIAL_HOSTS ? names[rank / 2] : names[mode == TRIAL_HOSTS_MIXED ? rank % 2 : 0];
+}
+
+static void run_opened(struct trial *trial, int rank) {
     struct comm_link link = trial_link(trial->board);
     struct comm_config config = {.rank = rank,
                                  .size = trial->size,
                                  .link = &link,
                                  .heap_bytes = trial->heap_bytes,
-                                 .host = "here"};
+                                 .host = host_of(trial->mode, rank)};
+    const char *name = communicator[trial->mode];
     struct comm *comm = NULL;
     link_rank = rank;
     if (comm_open(name, &config, &comm) == STATUS_OK)
@@ -150,7 +165,7 @@ static void run_processes(struct trial *trial) {
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             log_capture(trial->board->log[r], TRIAL_LOG_BYTES);
-            run_opened(trial, r, "shm");
+            run_opened(trial, r);
             _exit(0);
         }
         trial->board->pid[r] = pid;
@@ -166,7 +181,7 @@ const char *trial_run(struct trial *trial) {
     atomic_store(&trial->board->lost, -1);
     for (int r = 0; r < TRIAL_MOST; r++) atomic_store(&trial->board->waited_for[r], -1);
     switch (trial->mode) {
-    case TRIAL_SELF: run_opened(trial, 0, "self"); break;
+    case TRIAL_SELF: run_opened(trial, 0); break;
     case TRIAL_THREADS: run_threads(trial); break;
     default: run_processes(trial);
     }

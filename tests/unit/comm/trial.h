@@ -14,13 +14,23 @@
 
 #include "comm/comm.h"
 
-enum trial_mode { TRIAL_SELF, TRIAL_THREADS, TRIAL_PROCESSES, TRIAL_MODE_COUNT };
+enum trial_mode {
+    TRIAL_SELF,
+    TRIAL_THREADS,
+    TRIAL_PROCESSES,
+    TRIAL_UCX,
+    TRIAL_HOSTS,       /* as processes; ranks 2i and 2i+1 pretend to share a host */
+    TRIAL_HOSTS_MIXED, /* even ranks on one host, odd ones on another */
+    TRIAL_MODE_COUNT
+};
 extern const char *const trial_mode_name[TRIAL_MODE_COUNT];
+/* Whether this build has what the mode needs. */
+bool trial_mode_there(enum trial_mode mode);
 
 enum {
     TRIAL_MOST = 16,
     TRIAL_KEYS = 256,
-    TRIAL_VALUE_BYTES = 256,
+    TRIAL_VALUE_BYTES = 2048,
     TRIAL_NOTES = 4096,
     TRIAL_LOG_BYTES = 1024
 };

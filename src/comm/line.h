@@ -1,0 +1,57 @@
+/* A line: messages between two ranks, which is all that ucx and mpi do for the engine (p2p.h). To
+ * add one: a file NAME.c that exports p2p_line_NAME and comm_NAME, a row in line.def and one in
+ * comm.def. Private to comm. */
+#ifndef COMM_LINE_H
+#define COMM_LINE_H
+
+#include "comm/table.h"
+
+/* A message under way, owned by the caller; it stays where it is until it is done. */
+struct p2p_transfer {
+    bool done;    /* set by the line, while it progresses */
+    size_t bytes; /* that came, of a receive */
+    int peer;
+    /* The line's. */
+    void *line, *handle;
+    struct p2p_transfer *next;
+};
+
+struct p2p_line {
+    const struct p2p_line_ops *ops;
+    int rank, size;
+};
+
+/* Messages of one stream between two ranks arrive in the order sent, and are taken by receives in
+ * the order posted; a receive may be longer than its message, never shorter. No call waits. What
+ * cannot be done any more, because the peer is gone, is never done. */
+struct p2p_line_ops {
+    const char *name;
+    /* Whether this job was started for it: the best line between hosts is the first that fits. */
+    bool (*fits)(void);
+    enum status (*open)(const struct comm_config *config, struct p2p_line **out); /* blocking */
+    /* Local; `clean`: nothing failed, so what was sent is still delivered. Frees it. */
+    void (*close)(struct p2p_line *line, bool clean);
+    void (*send)(struct p2p_line *line, int peer, uint32_t stream, const void *data, size_t bytes,
+                 struct p2p_transfer *transfer);
+    void (*receive)(struct p2p_line *line, int peer, uint32_t stream, void *data, size_t bytes,
+                    struct p2p_transfer *transfer);
+    bool (*progress)(struct p2p_line *line); /* whether anything moved */
+    /* Sleeps until something may have moved, or the limit. */
+    void (*rest)(struct p2p_line *line, int64_t limit_ns);
+    bool (*broken)(const struct p2p_line *line, int peer); /* the line knows that it is gone */
+    size_t overhead_bytes;                                 /* of the library itself, a rank */
+};
+
+#define LINE(name) extern const struct p2p_line_ops p2p_line_##name;
+#include "comm/line.def"
+#undef LINE
+
+/* Local. One nap of a line that has no way to sleep until news: it tests, with growing naps. */
+void p2p_nap(struct p2p_line *line, int64_t limit_ns);
+
+/* Blocking, for opening: progresses until `ready`, looks for lost ranks meanwhile and tells the
+ * link that `rank` is waited for. */
+enum status p2p_await(struct p2p_line *line, const struct comm_config *config, const bool *ready,
+                      int rank, const char *what);
+
+#endif

@@ -1,0 +1,198 @@
+/* The engine's frame: opening on a line, greeting, sleeping, closing. The rest is in p2p_plan.c,
+ * p2p_group.c, p2p_move.c and p2p_channel.c. */
+#include "comm/p2p.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "comm/shm.h"
+
+enum { SPINS = 100, YIELDS = 50, LOOK_NS = 100 * 1000 * 1000 };
+enum { NAP_FIRST_NS = 20 * 1000, NAP_MOST_NS = 500 * 1000 };
+/* A connection that breaks is rarely the cause: the rank at its other end may have left because of
+ * a third. The control plane knows who was first, and is given this long to say so. */
+static const int64_t grace_ns = (int64_t)3 * 1000 * 1000 * 1000;
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+void p2p_nap(struct p2p_line *line, int64_t limit_ns) {
+    int64_t end_ns = clock_ns() + limit_ns, nap_ns = NAP_FIRST_NS;
+    while (!line->ops->progress(line) && clock_ns() < end_ns) {
+        nanosleep(&(struct timespec){0, nap_ns}, NULL);
+        if (nap_ns < NAP_MOST_NS) nap_ns *= 2;
+    }
+}
+
+static enum status fail_gone(int own, int rank, const char *line) {
+    return fail(STATUS_PEER, "rank %d: the %s connection to rank %d broke", own, line, rank);
+}
+
+enum status p2p_await(struct p2p_line *line, const struct comm_config *config, const bool *ready,
+                      int rank, const char *what) {
+    const struct comm_link *link = config->link;
+    int64_t since_ns = clock_ns(), broken_ns = 0;
+    for (int turn = 0; !*ready; turn++) {
+        if (line->ops->progress(line)) continue;
+        if (turn < YIELDS) {
+            sched_yield();
+            continue;
+        }
+        line->ops->rest(line, LOOK_NS);
+        int lost = link && link->lost ? link->lost(link->context) : -1;
+        if (lost != -1) return comm_fail_lost(config->rank, lost, what);
+        if (line->ops->broken(line, rank) && !broken_ns) broken_ns = clock_ns();
+        if (broken_ns && clock_ns() - broken_ns > grace_ns)
+            return fail_gone(config->rank, rank, line->ops->name);
+        if (link && link->waiting) link->waiting(link->context, rank, what, since_ns);
+    }
+    return STATUS_OK;
+}
+
+enum status p2p_check_gone(struct p2p *p2p, int rank) {
+    const struct comm *comm = &p2p->comm;
+    if (rank < 0 || !p2p->line->ops->broken(p2p->line, rank)) return STATUS_OK;
+    if (!p2p->broken_ns) p2p->broken_ns = clock_ns();
+    if (comm->link && comm->link->lost && clock_ns() - p2p->broken_ns < grace_ns) return STATUS_OK;
+    return fail_gone(comm->rank, rank, p2p->line->ops->name);
+}
+
+/* Nothing falls between the question and the sleep: a line's rest returns when something moved. */
+void p2p_arm(struct comm *comm, bool on) {
+    (void)comm, (void)on;
+}
+
+void p2p_rest(struct comm *comm, int64_t limit_ns) {
+    struct p2p_line *line = p2p_of(comm)->line;
+    line->ops->rest(line, limit_ns);
+}
+
+void p2p_abort(struct comm *comm, int rank) {
+    int none = -1;
+    atomic_compare_exchange_strong(&p2p_of(comm)->aborted, &none, rank);
+}
+
+int p2p_aborted(const struct comm *comm) {
+    return atomic_load_explicit(&p2p_of(comm)->aborted, memory_order_relaxed);
+}
+
+/* --- greeting -------------------------------------------------------------------------------- */
+
+static enum status check_greeting(const struct p2p_greeting *mine, const struct p2p_greeting *other,
+                                  int own, int rank) {
+    if (mine->layout != other->layout)
+        return fail(STATUS_USAGE,
+                    "rank %d and rank %d speak differently (%llu and %llu)\n"
+                    "they must be of one build",
+                    own, rank, (unsigned long long)mine->layout, (unsigned long long)other->layout);
+    if (mine->heap_bytes != other->heap_bytes)
+        return fail(STATUS_BUG, "rank %d has a shared heap of %llu bytes, rank %d one of %llu", own,
+                    (unsigned long long)mine->heap_bytes, rank,
+                    (unsigned long long)other->heap_bytes);
+    return STATUS_OK;
+}
+
+/* All are heard before any is judged, so that every rank refuses, not only the odd one. */
+static enum status greet(struct p2p_line *line, const struct comm_config *config,
+                         struct p2p_round *round) {
+    for (int rank = 0; rank < line->size; rank++) {
+        if (rank == line->rank) continue;
+        line->ops->receive(line, rank, P2P_GREETING, &round->all[rank], sizeof round->mine,
+                           &round->received[rank]);
+        line->ops->send(line, rank, P2P_GREETING, &round->mine, sizeof round->mine,
+                        &round->sent[rank]);
+    }
+    for (int rank = 0; rank < line->size; rank++) {
+        if (rank == line->rank) continue;
+        TRY(p2p_await(line, config, &round->received[rank].done, rank, "greeting"));
+        TRY(p2p_await(line, config, &round->sent[rank].done, rank, "greeting"));
+    }
+    round->all[line->rank] = round->mine;
+    for (int rank = 1; rank < line->size; rank++)
+        TRY(check_greeting(&round->all[0], &round->all[rank], 0, rank));
+    return STATUS_OK;
+}
+
+enum status p2p_greet(struct p2p_line *line, const struct comm_config *config,
+                      struct p2p_round *out) {
+    *out = (struct p2p_round){.mine = {config->heap_bytes, sizeof(struct p2p_letter), ""}};
+    snprintf(out->mine.host, P2P_HOST_BYTES, "%s", config->host ? config->host : "localhost");
+    out->all = MEM_ARRAY(struct p2p_greeting, line->size);
+    out->sent = MEM_ARRAY(struct p2p_transfer, line->size);
+    out->received = MEM_ARRAY(struct p2p_transfer, line->size);
+    return greet(line, config, out);
+}
+
+void p2p_round_free(struct p2p_round *round) {
+    free(round->all);
+    free(round->sent);
+    free(round->received);
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+void *p2p_own(struct p2p *p2p, size_t count, size_t bytes) {
+    p2p->owned = mem_grow(p2p->owned, &p2p->owned_capacity, p2p->owned_count + 1, sizeof(void *));
+    return p2p->owned[p2p->owned_count++] = mem_array(count, bytes);
+}
+
+/* Which heaps are seen from here: one's own, and those of the team, in the order of the ranks. */
+static void find_heaps(struct p2p *p2p, const struct comm_config *config) {
+    int place = 0;
+    for (int rank = 0; rank < config->size; rank++) {
+        if (p2p->host[rank] != p2p->host[config->rank]) continue;
+        p2p->heap[rank] = p2p->team ? p2p->team->area[place++]->heap : p2p->region.base;
+    }
+    p2p->comm.heap = p2p->heap[config->rank];
+}
+
+enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
+                    struct p2p_line *line, const int *host, struct shm_team *team,
+                    struct comm **out) {
+    struct region region = {0};
+    if (!team) TRY(region_map(config->heap_bytes, "the heap of the communicator", &region));
+    struct p2p *p2p = MEM_NEW(struct p2p);
+    p2p->comm.ops = ops;
+    p2p->comm.heap_bytes = config->heap_bytes;
+    p2p->comm.spins = config->size <= machine_cores("").usable ? SPINS : 0;
+    p2p->line = line;
+    p2p->team = team;
+    p2p->region = region;
+    p2p->host = p2p_own(p2p, (size_t)config->size, sizeof(int));
+    p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
+    p2p->channel_count = 1;
+    atomic_init(&p2p->aborted, -1);
+    for (int rank = 0; rank < config->size; rank++) p2p->host[rank] = host ? host[rank] : rank;
+    find_heaps(p2p, config);
+    *out = &p2p->comm;
+    return STATUS_OK;
+}
+
+enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line_ops,
+                     const struct comm_config *config, struct comm **out) {
+    struct p2p_line *line;
+    struct p2p_round round;
+    TRY(line_ops->open(config, &line));
+    enum status status = p2p_greet(line, config, &round);
+    if (status == STATUS_OK) status = p2p_new(ops, config, line, NULL, NULL, out);
+    if (status != STATUS_OK) line->ops->close(line, false);
+    p2p_round_free(&round);
+    return status;
+}
+
+/* The line first: a message may still come into the memory. */
+void p2p_close(struct comm *comm) {
+    struct p2p *p2p = p2p_of(comm);
+    bool clean = comm->failed == STATUS_OK && p2p_aborted(comm) < 0 && comm->active_count == 0;
+    p2p->line->ops->close(p2p->line, clean);
+    for (size_t i = 0; i < p2p->owned_count; i++) free(p2p->owned[i]);
+    free(p2p->owned);
+    if (p2p->team) shm_team_leave(p2p->team);
+    region_free(&p2p->region);
+    free(p2p);
+}
