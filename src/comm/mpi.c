@@ -1,0 +1,249 @@
+/* MPI as a line: non-blocking sends and receives on a communicator of our own.
+ *
+ * No call here waits, but MPI_Init and MPI_Finalize: neither Open MPI nor MPICH reports a dead
+ * peer, so whoever waits inside them waits for ever. Waiting is ours, with an eye on the control
+ * plane. All requests are tested together; messages of one tag between two ranks keep their order,
+ * which is all the engine asks for.
+ *
+ * MPI can be started once in a process and ended once: at the first open, and at exit. Finalize
+ * waits for all ranks, so it is only called when every communicator was closed in peace, which a
+ * non-blocking barrier finds out; otherwise the process leaves without it, and mpirun ends the
+ * rest of the job, which has lost a rank anyway. */
+#include <mpi.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/p2p.h"
+
+/* Measured: what MPI_Init and the first messages add to the resident size. */
+enum { LIBRARY_BYTES = 24 << 20 };
+static const int64_t close_limit_ns = (int64_t)30 * 1000 * 1000 * 1000;
+
+struct line {
+    struct p2p_line base;
+    const struct comm_link *link; /* NULL: none */
+    MPI_Comm comm;
+    size_t count, capacity, other_capacity[3]; /* of requests under way */
+    MPI_Request *request;
+    struct p2p_transfer **transfer;
+    int *index; /* MPI_Testsome's answers */
+    MPI_Status *status;
+    bool broken; /* MPI reported an error, which it is not required to survive */
+};
+
+static struct line *line_of(const struct p2p_line *base) {
+    return (struct line *)base;
+}
+
+/* --- starting and ending MPI ----------------------------------------------------------------- */
+
+static bool unclean; /* some line was not closed in peace */
+
+static void finalize(void) {
+    int ended = 0;
+    MPI_Finalized(&ended);
+    if (!unclean && !ended) MPI_Finalize();
+}
+
+static enum status start(void) {
+    int started = 0, ended = 0, level = 0;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (ended) return fail(STATUS_USAGE, "MPI was ended in this process and cannot start again");
+    if (started) return STATUS_OK;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+        return fail(STATUS_PEER, "MPI does not start\nrun under mpirun or srun --mpi=pmix");
+    atexit(finalize);
+    if (level < MPI_THREAD_FUNNELED)
+        return fail(STATUS_USAGE, "this MPI was built without threads");
+    return STATUS_OK;
+}
+
+static enum status check_place(const struct comm_config *config) {
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == config->rank && size == config->size) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "rank %d of %d is rank %d of %d to MPI\n"
+                "start the ranks with mpirun -n %d (or srun --mpi=pmix), without -n of our own",
+                config->rank, config->size, rank, size, config->size);
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+static void add(struct line *line, MPI_Request request, struct p2p_transfer *transfer) {
+    size_t need = line->count + 1;
+    line->request = mem_grow(line->request, &line->capacity, need, sizeof *line->request);
+    line->transfer =
+        mem_grow(line->transfer, &line->other_capacity[0], need, sizeof *line->transfer);
+    line->index = mem_grow(line->index, &line->other_capacity[1], need, sizeof *line->index);
+    line->status = mem_grow(line->status, &line->other_capacity[2], need, sizeof *line->status);
+    line->request[line->count] = request;
+    line->transfer[line->count++] = transfer;
+}
+
+static bool is_possible(struct line *line, size_t bytes) {
+    CHECK(bytes <= INT32_MAX, "a message of %zu bytes", bytes);
+    return !line->broken;
+}
+
+static void mpi_send(struct p2p_line *base, int peer, uint32_t stream, const void *data,
+                     size_t bytes, struct p2p_transfer *transfer) {
+    struct line *line = line_of(base);
+    MPI_Request request;
+    *transfer = (struct p2p_transfer){.peer = peer};
+    if (!is_possible(line, bytes)) return;
+    if (MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)stream, line->comm, &request) ==
+        MPI_SUCCESS)
+        add(line, request, transfer);
+    else
+        line->broken = true;
+}
+
+static void mpi_receive(struct p2p_line *base, int peer, uint32_t stream, void *data, size_t bytes,
+                        struct p2p_transfer *transfer) {
+    struct line *line = line_of(base);
+    MPI_Request request;
+    *transfer = (struct p2p_transfer){.peer = peer};
+    if (!is_possible(line, bytes)) return;
+    if (MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, (int)stream, line->comm, &request) ==
+        MPI_SUCCESS)
+        add(line, request, transfer);
+    else
+        line->broken = true;
+}
+
+/* Drops what is done from the list, keeping the order of the rest. */
+static void compact(struct line *line) {
+    size_t kept = 0;
+    for (size_t i = 0; i < line->count; i++) {
+        if (line->request[i] == MPI_REQUEST_NULL) continue;
+        line->request[kept] = line->request[i];
+        line->transfer[kept++] = line->transfer[i];
+    }
+    line->count = kept;
+}
+
+static bool mpi_progress(struct p2p_line *base) {
+    struct line *line = line_of(base);
+    int done = 0;
+    if (line->count == 0 || line->broken) return false;
+    if (MPI_Testsome((int)line->count, line->request, &done, line->index, line->status) !=
+        MPI_SUCCESS) {
+        line->broken = true;
+        return false;
+    }
+    if (done <= 0) return false; /* also MPI_UNDEFINED */
+    for (int i = 0; i < done; i++) {
+        int bytes = 0;
+        struct p2p_transfer *transfer = line->transfer[line->index[i]];
+        MPI_Get_count(&line->status[i], MPI_BYTE, &bytes);
+        transfer->bytes = bytes > 0 ? (size_t)bytes : 0; /* of a send it is undefined */
+        transfer->done = true;
+    }
+    compact(line);
+    return true;
+}
+
+static bool mpi_broken(const struct p2p_line *base, int peer) {
+    (void)peer;
+    return line_of(base)->broken;
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+/* One request of MPI's own, waited for as any other. */
+static enum status await_request(struct line *line, const struct comm_config *config,
+                                 MPI_Request request, const char *what) {
+    struct p2p_transfer transfer = {0};
+    add(line, request, &transfer);
+    return p2p_await(&line->base, config, &transfer.done, -1, what);
+}
+
+static enum status open_steps(const struct comm_config *config, struct line *line) {
+    MPI_Request request;
+    TRY(start());
+    TRY(check_place(config));
+    if (MPI_Comm_idup(MPI_COMM_WORLD, &line->comm, &request) != MPI_SUCCESS)
+        return fail(STATUS_PEER, "rank %d: MPI gives no communicator", config->rank);
+    TRY(await_request(line, config, request, "opening MPI"));
+    MPI_Comm_set_errhandler(line->comm, MPI_ERRORS_RETURN);
+    return STATUS_OK;
+}
+
+/* Whether all ranks have come to the close, and none is lost. */
+static bool is_peace(struct line *line) {
+    MPI_Request barrier;
+    int64_t end_ns = clock_ns() + close_limit_ns;
+    int done = 0;
+    if (MPI_Ibarrier(line->comm, &barrier) != MPI_SUCCESS) return false;
+    while (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        bool lost = line->link && line->link->lost && line->link->lost(line->link->context) != -1;
+        if (lost || clock_ns() > end_ns) return false;
+        nanosleep(&(struct timespec){0, 200 * 1000}, NULL);
+    }
+    return done;
+}
+
+/* Receives that nobody will answer (a credit, say) are taken back. */
+static void cancel_all(struct line *line) {
+    for (size_t i = 0; i < line->count; i++) {
+        MPI_Cancel(&line->request[i]);
+        MPI_Request_free(&line->request[i]);
+    }
+    line->count = 0;
+}
+
+static void mpi_close(struct p2p_line *base, bool clean) {
+    struct line *line = line_of(base);
+    if (!clean || line->broken || !is_peace(line))
+        unclean = true;
+    else
+        cancel_all(line);
+    /* The communicator stays until the process ends: MPI_Comm_free may wait for others. */
+    free(line->request);
+    free(line->transfer);
+    free(line->index);
+    free(line->status);
+    free(line);
+}
+
+static enum status mpi_open(const struct comm_config *config, struct p2p_line **out) {
+    struct line *line = MEM_NEW(struct line);
+    line->base = (struct p2p_line){&p2p_line_mpi, config->rank, config->size};
+    line->link = config->link;
+    enum status status = open_steps(config, line);
+    if (status == STATUS_OK)
+        *out = &line->base;
+    else
+        mpi_close(&line->base, false);
+    return status;
+}
+
+/* Variables that Open MPI's mpirun, MPICH's, and srun --mpi=pmix set. */
+static bool mpi_fits(void) {
+    return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK");
+}
+
+const struct p2p_line_ops p2p_line_mpi = {.name = "mpi",
+                                          .fits = mpi_fits,
+                                          .open = mpi_open,
+                                          .close = mpi_close,
+                                          .send = mpi_send,
+                                          .receive = mpi_receive,
+                                          .progress = mpi_progress,
+                                          .rest = p2p_nap,
+                                          .broken = mpi_broken,
+                                          .overhead_bytes = LIBRARY_BYTES};
+
+static enum status open_comm(const struct comm_config *config, struct comm **out) {
+    return p2p_open(&comm_mpi, &p2p_line_mpi, config, out);
+}
+
+static size_t overhead(int members) {
+    return p2p_overhead_bytes(&p2p_line_mpi, members);
+}
+
+const struct comm_ops comm_mpi = P2P_TABLE("mpi", open_comm, overhead);
