@@ -1,0 +1,139 @@
+/* Ranks on several hosts: shared memory inside a host, a line between hosts. The sums, the order
+ * and the messages are the engine's (p2p.h); here only the memory is put together: ranks that name
+ * the same host join into a team of areas, as shm does, and each rank's heap is in its area.
+ *
+ * Small things (prints, letters, the end of an operation) go over the line between all ranks; lines
+ * use shared memory of their own inside a host. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/p2p.h"
+#include "comm/shm.h"
+
+static const struct p2p_line_ops *const lines[] = {
+#define LINE(name) &p2p_line_##name,
+#include "comm/line.def"
+#undef LINE
+};
+enum { LINE_COUNT = sizeof lines / sizeof *lines };
+
+static const struct p2p_line_ops *best_line(void) {
+    for (int i = 0; i < LINE_COUNT; i++)
+        if (lines[i]->fits()) return lines[i];
+    return NULL;
+}
+
+/* --- the link as the ranks of one host see it ------------------------------------------------- */
+
+struct neighbours {
+    const struct comm_link *link;
+    int host;        /* its lowest rank */
+    const int *rank; /* of each place */
+};
+
+static void host_key(const struct neighbours *neighbours, const char *key, char out[128]) {
+    snprintf(out, 128, "host-%d/%s", neighbours->host, key);
+}
+
+static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
+    struct neighbours *neighbours = context;
+    char full[128];
+    host_key(neighbours, key, full);
+    return neighbours->link->put(neighbours->link->context, full, value, bytes);
+}
+
+static enum status link_get(void *context, const char *key, void **value, size_t *bytes) {
+    struct neighbours *neighbours = context;
+    char full[128];
+    host_key(neighbours, key, full);
+    return neighbours->link->get(neighbours->link->context, full, value, bytes);
+}
+
+/* Any rank's loss ends the job, whatever its host. */
+static int link_lost(void *context) {
+    const struct comm_link *link = ((struct neighbours *)context)->link;
+    return link->lost ? link->lost(link->context) : -1;
+}
+
+static void link_waiting(void *context, int place, const char *what, int64_t since_ns) {
+    struct neighbours *neighbours = context;
+    const struct comm_link *link = neighbours->link;
+    if (link->waiting)
+        link->waiting(link->context, place < 0 ? place : neighbours->rank[place], what, since_ns);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* host[r]: the lowest rank that names the same host as rank r. */
+static void find_hosts(const struct p2p_greeting *all, int size, int *host) {
+    for (int rank = 0; rank < size; rank++) {
+        host[rank] = 0;
+        while (strcmp(all[host[rank]].host, all[rank].host) != 0) host[rank]++;
+    }
+}
+
+static enum status join(const struct comm_config *config, const int *host, struct shm_team **out) {
+    int *rank = MEM_ARRAY(int, config->size), count = 0, place = 0;
+    for (int r = 0; r < config->size; r++) {
+        if (host[r] != host[config->rank]) continue;
+        if (r == config->rank) place = count;
+        rank[count++] = r;
+    }
+    struct neighbours neighbours = {config->link, host[config->rank], rank};
+    struct comm_link link = {&neighbours, link_put, link_get, link_lost, link_waiting};
+    struct comm_config inner = *config;
+    inner.rank = place;
+    inner.size = count;
+    inner.link = &link;
+    struct shm_team *team;
+    enum status status = shm_team_new(count, config->heap_bytes, &team);
+    if (status == STATUS_OK) {
+        atomic_store(&team->users, 1);
+        status = shm_join(&inner, team);
+        if (status == STATUS_OK)
+            *out = team;
+        else
+            shm_team_leave(team);
+    }
+    free(rank);
+    return status;
+}
+
+static enum status open_on(struct p2p_line *line, const struct comm_config *config,
+                           const struct p2p_greeting *all, struct comm **out) {
+    int *host = MEM_ARRAY(int, config->size);
+    struct shm_team *team;
+    find_hosts(all, config->size, host);
+    enum status status = join(config, host, &team);
+    if (status == STATUS_OK) {
+        status = p2p_new(&comm_hosts, config, line, host, team, out);
+        if (status != STATUS_OK) shm_team_leave(team);
+    }
+    free(host);
+    return status;
+}
+
+static enum status hosts_open(const struct comm_config *config, struct comm **out) {
+    const struct p2p_line_ops *ops = best_line();
+    struct p2p_line *line;
+    struct p2p_round round;
+    CHECK(config->link || config->size == 1, "hosts needs a link");
+    if (!ops)
+        return fail(STATUS_USAGE, "between hosts this build has MPI alone\n"
+                                  "start the ranks with mpirun or srun --mpi=pmix");
+    TRY(ops->open(config, &line));
+    enum status status = p2p_greet(line, config, &round);
+    if (status == STATUS_OK) status = open_on(line, config, round.all, out);
+    if (status != STATUS_OK) ops->close(line, false);
+    p2p_round_free(&round);
+    return status;
+}
+
+static size_t overhead(int members) {
+    const struct p2p_line_ops *ops = best_line();
+    return ops ? p2p_overhead_bytes(ops, members) : 0;
+}
+
+const struct comm_ops comm_hosts = P2P_TABLE("hosts", hosts_open, overhead);
