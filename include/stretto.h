@@ -9,6 +9,9 @@
  *     stretto_save(run, "model.safetensors");
  *     stretto_close(&run);
  *
+ * Signal handlers of the caller that may run during a step must use SA_ONSTACK with a stack of
+ * their own (sigaltstack): kernels of oneDNN keep the stack register in memory of their own.
+ *
  * All calls are local and blocking; a run belongs to the thread that opened it. Functions return 0,
  * or the exit code that the command would end with (docs/usage.md), after saying why on standard
  * error. */

@@ -23,7 +23,7 @@ static void on_report(int signal) {
 }
 
 static void install(int signal, void (*handler)(int)) {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, NULL);
 }
@@ -34,7 +34,18 @@ static bool is_ignored(int signal) {
     return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/* Handlers need a stack of their own: matrix kernels of oneDNN point the stack register into memory
+ * they allocated, and a signal frame written there (2.5 KiB with AVX-512) would run over the heap.
+ * Signals to the process go to its main thread. */
+static void own_stack(void) {
+    enum { STACK_BYTES = 64 * 1024 };
+    static _Alignas(64) char memory[STACK_BYTES];
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+    sigaltstack(&stack, NULL);
+}
+
 void stop_install(void) {
+    own_stack();
     if (!is_ignored(SIGHUP)) install(SIGHUP, on_stop);
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);

@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* Local. SIGINT, SIGTERM and SIGHUP ask for a stop after the step under way (the second one ends
- * the process at once with 128 + signal); SIGUSR2 asks for a save. */
+/* Local; from the main thread, which gets a signal stack of its own. SIGINT, SIGTERM and SIGHUP ask
+ * for a stop after the step under way (the second one ends the process at once with 128 + signal);
+ * SIGUSR2 asks for a save. */
 void stop_install(void);
 
 /* Local. The signal that asked for a stop, 0 for none; whether a save was asked for since the last
