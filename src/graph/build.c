@@ -116,6 +116,23 @@ int graph_matmul(struct graph *graph, const char *name, int a, int b, bool trans
     return graph_op(graph, name, OP_MATMUL, &attrs, 2, (int[]){a, b});
 }
 
+/* Batch norm cut where ranks exchange their statistics; see op/sync_norm.c. */
+static int sync_batch_norm(struct graph *graph, const char *name, struct op_attrs attrs,
+                           const int in[3], const int running[3]) {
+    struct op_attrs between = {.ranks = graph->stats_ranks};
+    int own = graph_op(graph, name, OP_BATCH_NORM_STATS, NULL, 1, in);
+    int all = graph_op(graph, name, OP_STATS_EXCHANGE, &between, 1, &own);
+    int mean = graph_op(graph, name, OP_BATCH_NORM_MERGE, NULL, 1, &all);
+    int var = graph_output(graph, mean, 1), count = graph_output(graph, mean, 2);
+    attrs.ranks = graph->stats_ranks;
+    int y = graph_op(graph, name, OP_BATCH_NORM_APPLY, &attrs, 6,
+                     (int[]){in[0], in[1], in[2], mean, var, count});
+    attrs.ranks = 0;
+    graph_op(graph, name, OP_BATCH_NORM_TRACK, &attrs, 6,
+             (int[]){running[0], running[1], running[2], mean, var, count});
+    return y;
+}
+
 int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, int shift,
                      int running_mean, int running_var, int batches, float epsilon,
                      float momentum) {
@@ -123,6 +140,9 @@ int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, in
     if (!graph->training)
         return graph_op(graph, name, OP_BATCH_NORM_EVAL, &attrs, 5,
                         (int[]){x, scale, shift, running_mean, running_var});
+    if (graph->stats_ranks > 1)
+        return sync_batch_norm(graph, name, attrs, (int[]){x, scale, shift},
+                               (int[]){running_mean, running_var, batches});
     int y = graph_op(graph, name, OP_BATCH_NORM, &attrs, 3, (int[]){x, scale, shift});
     int mean = graph_output(graph, y, 1), var = graph_output(graph, y, 2);
     attrs.like = graph_shape(graph, x);

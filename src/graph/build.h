@@ -46,8 +46,8 @@ int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int b
 int graph_linear(struct graph *graph, const char *name, int x, int weight, int bias);
 int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
                  bool transpose_b, float scale);
-/* Training graphs use batch statistics and track the running ones; evaluation graphs use the
- * running ones. */
+/* Training graphs use batch statistics (of all ranks where graph->stats_ranks is above 1) and track
+ * the running ones; evaluation graphs use the running ones. */
 int graph_batch_norm(struct graph *graph, const char *name, int x, int scale, int shift,
                      int running_mean, int running_var, int batches, float epsilon, float momentum);
 int graph_layer_norm(struct graph *graph, const char *name, int x, int scale, int shift,

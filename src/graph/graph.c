@@ -70,3 +70,14 @@ size_t graph_scratch_bytes(const struct graph *graph) {
     }
     return most;
 }
+
+struct graph_exchanges graph_exchanges(const struct graph *graph, enum phase phase) {
+    struct graph_exchanges sum = {0};
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        if (node->phase != phase || !(op_def(node->op)->flags & OP_EXCHANGE)) continue;
+        sum.count++;
+        sum.bytes += tensor_type_bytes(&graph->values[node->in[0]].type);
+    }
+    return sum;
+}

@@ -105,6 +105,7 @@ struct graph {
     bool training;
     enum status status; /* of construction: the first misfit, already logged */
     int64_t batch;      /* samples of a micro-batch */
+    int stats_ranks;    /* above 1: batch norm in training takes the statistics of so many ranks */
 
     struct value *values;
     struct node *nodes; /* forward nodes first, then backward ones in reverse order of the layers */
@@ -146,6 +147,13 @@ int graph_input_find(const struct graph *graph, const char *name);
 struct op_cost graph_cost(const struct graph *graph, enum phase phase);
 int64_t graph_param_elements(const struct graph *graph);
 size_t graph_scratch_bytes(const struct graph *graph);
+
+/* Local. Exchanges of statistics between ranks in a phase, and what this rank gives in them. */
+struct graph_exchanges {
+    int count;
+    size_t bytes;
+};
+struct graph_exchanges graph_exchanges(const struct graph *graph, enum phase phase);
 
 /* Local. One line a node: name, operation, kernel, layouts, shape, cost. */
 void graph_print(const struct graph *graph, FILE *out);

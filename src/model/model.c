@@ -63,6 +63,7 @@ enum status model_build(const struct model *model, const struct model_config *co
     CHECK(config->batch > 0, "a micro-batch of %ld samples", (long)config->batch);
     struct model_config full = filled(config);
     struct graph *graph = graph_new(config->batch, config->training);
+    graph->stats_ranks = config->stats_ranks;
     model->build(graph, &full, model);
     enum status status = graph->status;
     if (status != STATUS_OK) {

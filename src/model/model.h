@@ -9,6 +9,7 @@
 struct model_config {
     int64_t batch; /* samples of a micro-batch */
     bool training;
+    int stats_ranks; /* ranks that share batch norm's statistics; 0 or 1: each its own */
     int64_t channels, height, width, classes;  /* images */
     int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;

@@ -3,40 +3,25 @@
  *
  * Batch norm may apply ReLU. Its output alone would tell the backward kernel where it was active,
  * but a saved mask of a byte per element (backends may use fewer) lets the output die early. */
-#include "op/rule.h"
+#include "op/norm.h"
 
 #include <math.h>
 
-/* x[B,C,...]: `batch` times `channels` planes of `plane` elements. */
-struct planes {
-    int64_t batch, channels, plane;
-};
-
-static struct planes planes_of(const struct shape *x) {
-    return (struct planes){x->dim[0], x->dim[1], shape_span(x, 2, x->rank)};
-}
-
-static int64_t plane_at(const struct planes *p, int64_t b, int64_t c) {
-    return (b * p->channels + c) * p->plane;
-}
-
-/* Inputs [first, last] are per-channel vectors. */
-static enum status want_channels(const struct op_call *call, const struct op_operand *operands,
-                                 int first, int last, int64_t channels, char *why,
-                                 size_t why_bytes) {
+enum status norm_want_channels(const struct op_call *call, const struct op_operand *operands,
+                               int first, int last, int64_t channels, char *why, size_t why_bytes) {
     for (int i = first; i <= last; i++)
         TRY(op_wants(call, i, operands[i].name, &SHAPE(channels), "x's channels", why, why_bytes));
     return STATUS_OK;
 }
 
-static enum status check_epsilon(const struct op_call *call, char *why, size_t why_bytes) {
+enum status norm_check_epsilon(const struct op_call *call, char *why, size_t why_bytes) {
     if (call->attrs.norm.epsilon > 0) return STATUS_OK;
     MISFIT("epsilon is %g; a positive number is needed", (double)call->attrs.norm.epsilon);
 }
 
 /* --- batch norm --- */
 
-static enum status check_relu(const struct op_call *call, char *why, size_t why_bytes) {
+enum status norm_check_relu(const struct op_call *call, char *why, size_t why_bytes) {
     if (call->attrs.activation == ACTIVATION_NONE || call->attrs.activation == ACTIVATION_RELU)
         return STATUS_OK;
     MISFIT("activation %d: in training batch norm can apply relu only",
@@ -48,10 +33,10 @@ static enum status batch_norm_infer(struct op_call *call, char *why, size_t why_
                                                  {"scale", DTYPE_F32, 1, 1},
                                                  {"shift", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 3, 3, why, why_bytes));
-    TRY(check_epsilon(call, why, why_bytes));
-    TRY(check_relu(call, why, why_bytes));
+    TRY(norm_check_epsilon(call, why, why_bytes));
+    TRY(norm_check_relu(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape;
-    TRY(want_channels(call, operands, 1, 2, x->dim[1], why, why_bytes));
+    TRY(norm_want_channels(call, operands, 1, 2, x->dim[1], why, why_bytes));
     if (shape_count(x) == x->dim[1])
         MISFIT("x is %s: one value per channel has no variance; use a larger batch", TEXT(*x));
     op_out(call, DTYPE_F32, x);
@@ -70,11 +55,11 @@ static enum status batch_norm_bwd_infer(struct op_call *call, char *why, size_t 
                                                  {"mask", DTYPE_U8, 2, SHAPE_MAX_RANK}};
     int count = call->attrs.activation == ACTIVATION_RELU ? 6 : 5;
     TRY(op_operands(call, operands, count, count, why, why_bytes));
-    TRY(check_epsilon(call, why, why_bytes));
-    TRY(check_relu(call, why, why_bytes));
+    TRY(norm_check_epsilon(call, why, why_bytes));
+    TRY(norm_check_relu(call, why, why_bytes));
     const struct shape *x = &call->in[1].shape;
     TRY(op_wants(call, 0, "dy", x, "x", why, why_bytes));
-    TRY(want_channels(call, operands, 2, 4, x->dim[1], why, why_bytes));
+    TRY(norm_want_channels(call, operands, 2, 4, x->dim[1], why, why_bytes));
     if (count == 6) TRY(op_wants(call, 5, "mask", x, "x", why, why_bytes));
     op_out(call, DTYPE_F32, x);
     op_out(call, DTYPE_F32, &SHAPE(x->dim[1]));
@@ -89,25 +74,30 @@ static enum status batch_norm_eval_infer(struct op_call *call, char *why, size_t
                                                  {"running_mean", DTYPE_F32, 1, 1},
                                                  {"running_var", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 5, 5, why, why_bytes));
-    TRY(check_epsilon(call, why, why_bytes));
+    TRY(norm_check_epsilon(call, why, why_bytes));
     TRY(op_activation_known(call, why, why_bytes));
-    TRY(want_channels(call, operands, 1, 4, call->in[0].shape.dim[1], why, why_bytes));
+    TRY(norm_want_channels(call, operands, 1, 4, call->in[0].shape.dim[1], why, why_bytes));
     op_out(call, DTYPE_F32, &call->in[0].shape);
     return STATUS_OK;
 }
 
 static enum status batch_norm_track_infer(struct op_call *call, char *why, size_t why_bytes) {
-    static const struct op_operand operands[] = {{"running_mean", DTYPE_F32, 1, 1},
-                                                 {"running_var", DTYPE_F32, 1, 1},
-                                                 {"batches", DTYPE_I64, 0, 0},
-                                                 {"mean", DTYPE_F32, 1, 1},
-                                                 {"var", DTYPE_F32, 1, 1}};
-    TRY(op_operands(call, operands, 5, 5, why, why_bytes));
+    static const struct op_operand operands[] = {
+        {"running_mean", DTYPE_F32, 1, 1}, {"running_var", DTYPE_F32, 1, 1},
+        {"batches", DTYPE_I64, 0, 0},      {"mean", DTYPE_F32, 1, 1},
+        {"var", DTYPE_F32, 1, 1},          {"count", DTYPE_F32, 1, 1}};
+    TRY(op_operands(call, operands, 5, 6, why, why_bytes));
     const struct shape *x = &call->attrs.like;
+    if (call->in_count == 6) {
+        int64_t channels = call->in[3].shape.dim[0];
+        TRY(op_wants(call, 5, "count", &SHAPE(1), "all channels", why, why_bytes));
+        TRY(norm_want_channels(call, operands, 0, 1, channels, why, why_bytes));
+        return norm_want_channels(call, operands, 4, 4, channels, why, why_bytes);
+    }
     if (x->rank < 2 || shape_count(x) <= x->dim[1])
         MISFIT("x is %s; [B,C,...] with more than one value per channel is needed", TEXT(*x));
-    TRY(want_channels(call, operands, 0, 1, x->dim[1], why, why_bytes));
-    return want_channels(call, operands, 3, 4, x->dim[1], why, why_bytes);
+    TRY(norm_want_channels(call, operands, 0, 1, x->dim[1], why, why_bytes));
+    return norm_want_channels(call, operands, 3, 4, x->dim[1], why, why_bytes);
 }
 
 static struct op_cost batch_norm_cost(const struct op_call *call) {
@@ -138,15 +128,15 @@ static void batch_norm_grad(struct op_grad *grad) {
     keep_needed(grad, out);
 }
 
-static void channel_moments(const struct planes *p, const float *x, int64_t c, double *out_mean,
-                            double *out_var) {
+void norm_moments(const struct norm_planes *p, const float *x, int64_t c, double *out_mean,
+                  double *out_var) {
     double n = (double)(p->batch * p->plane), sum = 0, squares = 0;
     for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t i = 0; i < p->plane; i++) sum += x[plane_at(p, b, c) + i];
+        for (int64_t i = 0; i < p->plane; i++) sum += x[norm_plane_at(p, b, c) + i];
     double mean = sum / n;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t i = 0; i < p->plane; i++) {
-            double d = x[plane_at(p, b, c) + i] - mean;
+            double d = x[norm_plane_at(p, b, c) + i] - mean;
             squares += d * d;
         }
     *out_mean = mean;
@@ -159,13 +149,13 @@ static void batch_norm_run(const struct op_call *call, void *const in[], void *c
     const float *x = in[0], *scale = in[1], *shift = in[2];
     float *y = out[0], *mean = out[1], *var = out[2];
     unsigned char *mask = call->out_count == 4 ? out[3] : NULL;
-    struct planes p = planes_of(&call->in[0].shape);
+    struct norm_planes p = norm_planes_of(&call->in[0].shape);
     for (int64_t c = 0; c < p.channels; c++) {
         double m, v;
-        channel_moments(&p, x, c, &m, &v);
+        norm_moments(&p, x, c, &m, &v);
         double factor = scale[c] / sqrt(v + call->attrs.norm.epsilon);
         for (int64_t b = 0; b < p.batch; b++)
-            for (int64_t i = plane_at(&p, b, c); i < plane_at(&p, b, c) + p.plane; i++) {
+            for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 y[i] = op_activate(call->attrs.activation, (x[i] - m) * factor + shift[c]);
                 if (mask) mask[i] = y[i] > 0;
             }
@@ -174,14 +164,12 @@ static void batch_norm_run(const struct op_call *call, void *const in[], void *c
     }
 }
 
-/* With g the gradient behind the mask and n = (x - mean) / deviation: dshift = sum g, dscale = sum
- * g n. */
-static void batch_norm_bwd_sums(const struct planes *p, int64_t c, const float *dy, const float *x,
-                                const unsigned char *mask, double mean, double inverse,
-                                double *dscale, double *dshift) {
+void norm_bwd_sums(const struct norm_planes *p, int64_t c, const float *dy, const float *x,
+                   const unsigned char *mask, double mean, double inverse, double *dscale,
+                   double *dshift) {
     *dscale = *dshift = 0;
     for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t i = plane_at(p, b, c); i < plane_at(p, b, c) + p->plane; i++) {
+        for (int64_t i = norm_plane_at(p, b, c); i < norm_plane_at(p, b, c) + p->plane; i++) {
             if (mask && !mask[i]) continue;
             *dshift += dy[i];
             *dscale += dy[i] * (x[i] - mean) * inverse;
@@ -194,13 +182,13 @@ static void batch_norm_bwd_run(const struct op_call *call, void *const in[], voi
     const float *dy = in[0], *x = in[1], *scale = in[2], *mean = in[3], *var = in[4];
     const unsigned char *mask = call->in_count == 6 ? in[5] : NULL;
     float *dx = out[0], *dscale = out[1], *dshift = out[2];
-    struct planes p = planes_of(&call->in[1].shape);
+    struct norm_planes p = norm_planes_of(&call->in[1].shape);
     double n = (double)(p.batch * p.plane);
     for (int64_t c = 0; c < p.channels; c++) {
         double inverse = 1 / sqrt((double)var[c] + call->attrs.norm.epsilon), by_scale, by_shift;
-        batch_norm_bwd_sums(&p, c, dy, x, mask, mean[c], inverse, &by_scale, &by_shift);
+        norm_bwd_sums(&p, c, dy, x, mask, mean[c], inverse, &by_scale, &by_shift);
         for (int64_t b = 0; b < p.batch; b++)
-            for (int64_t i = plane_at(&p, b, c); i < plane_at(&p, b, c) + p.plane; i++) {
+            for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 double g = mask && !mask[i] ? 0 : dy[i], normal = (x[i] - mean[c]) * inverse;
                 dx[i] = (float)(scale[c] * inverse * (g - by_shift / n - normal * by_scale / n));
             }
@@ -214,11 +202,11 @@ static void batch_norm_eval_run(const struct op_call *call, void *const in[], vo
     (void)scratch;
     const float *x = in[0], *scale = in[1], *shift = in[2], *mean = in[3], *var = in[4];
     float *y = out[0];
-    struct planes p = planes_of(&call->in[0].shape);
+    struct norm_planes p = norm_planes_of(&call->in[0].shape);
     for (int64_t b = 0; b < p.batch; b++)
         for (int64_t c = 0; c < p.channels; c++) {
             double factor = scale[c] / sqrt((double)var[c] + call->attrs.norm.epsilon);
-            for (int64_t i = plane_at(&p, b, c); i < plane_at(&p, b, c) + p.plane; i++)
+            for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++)
                 y[i] = op_activate(call->attrs.activation,
                                    ((double)x[i] - mean[c]) * factor + shift[c]);
         }
@@ -230,11 +218,11 @@ static void batch_norm_track_run(const struct op_call *call, void *const in[], v
                                  void *scratch) {
     (void)out, (void)scratch;
     float *running_mean = in[0], *running_var = in[1];
-    const float *mean = in[3], *var = in[4];
-    const struct shape *x = &call->attrs.like;
+    const float *mean = in[3], *var = in[4], *count = call->in_count == 6 ? in[5] : NULL;
+    int64_t channels = call->in[3].shape.dim[0];
     double m = call->attrs.norm.momentum;
-    double n = (double)shape_count(x) / (double)x->dim[1];
-    for (int64_t c = 0; c < x->dim[1]; c++) {
+    double n = count ? *count : (double)shape_count(&call->attrs.like) / (double)channels;
+    for (int64_t c = 0; c < channels; c++) {
         running_mean[c] = (float)((1 - m) * running_mean[c] + m * mean[c]);
         running_var[c] = (float)((1 - m) * running_var[c] + m * var[c] * (n / (n - 1)));
     }
@@ -248,9 +236,9 @@ static enum status layer_norm_infer(struct op_call *call, char *why, size_t why_
                                                  {"scale", DTYPE_F32, 1, 1},
                                                  {"shift", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 3, 3, why, why_bytes));
-    TRY(check_epsilon(call, why, why_bytes));
+    TRY(norm_check_epsilon(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape;
-    TRY(want_channels(call, operands, 1, 2, op_columns(x), why, why_bytes));
+    TRY(norm_want_channels(call, operands, 1, 2, op_columns(x), why, why_bytes));
     struct shape rows = op_shape_rows(x);
     op_out(call, DTYPE_F32, x);
     op_out(call, DTYPE_F32, &rows);
@@ -265,11 +253,11 @@ static enum status layer_norm_bwd_infer(struct op_call *call, char *why, size_t 
                                                  {"mean", DTYPE_F32, 0, SHAPE_MAX_RANK - 1},
                                                  {"var", DTYPE_F32, 0, SHAPE_MAX_RANK - 1}};
     TRY(op_operands(call, operands, 5, 5, why, why_bytes));
-    TRY(check_epsilon(call, why, why_bytes));
+    TRY(norm_check_epsilon(call, why, why_bytes));
     const struct shape *x = &call->in[1].shape;
     struct shape rows = op_shape_rows(x);
     TRY(op_wants(call, 0, "dy", x, "x", why, why_bytes));
-    TRY(want_channels(call, operands, 2, 2, op_columns(x), why, why_bytes));
+    TRY(norm_want_channels(call, operands, 2, 2, op_columns(x), why, why_bytes));
     TRY(op_wants(call, 3, "mean", &rows, "x's rows", why, why_bytes));
     TRY(op_wants(call, 4, "var", &rows, "x's rows", why, why_bytes));
     op_out(call, DTYPE_F32, x);
@@ -295,9 +283,9 @@ static void layer_norm_run(const struct op_call *call, void *const in[], void *c
     for (int64_t r = 0; r < rows; r++) {
         const float *x = (const float *)in[0] + r * C;
         float *y = (float *)out[0] + r * C;
-        struct planes row = {1, 1, C};
+        struct norm_planes row = {1, 1, C};
         double m, v;
-        channel_moments(&row, x, 0, &m, &v);
+        norm_moments(&row, x, 0, &m, &v);
         double inverse = 1 / sqrt(v + call->attrs.norm.epsilon);
         for (int64_t c = 0; c < C; c++) y[c] = (float)((x[c] - m) * inverse * scale[c] + shift[c]);
         mean[r] = (float)m;
@@ -370,7 +358,7 @@ const struct op_def op_batch_norm_eval = {
 
 const struct op_def op_batch_norm_track = {
     .name = "batch_norm_track",
-    .flags = OP_SIDE_EFFECT,
+    .flags = OP_SIDE_EFFECT | OP_EVERY_RANK,
     .infer = batch_norm_track_infer,
     .run = batch_norm_track_run,
 };

@@ -34,6 +34,7 @@ struct layout; /* of backend/backend.h; only OP_REORDER names one */
 struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
+    int ranks;                  /* batch_norm_apply, stats_exchange: that put statistics together */
     struct shape like; /* shape of the output where inputs do not tell it: *_bwd, expand, reshape */
     union {
         struct {
@@ -117,6 +118,8 @@ enum op_flags {
     OP_VIEW = 1,        /* the output is the input's bytes: nothing runs */
     OP_SIDE_EFFECT = 2, /* changes its inputs: not run again by recomputation */
     OP_IN_PLACE = 4,    /* out[0] may share the bytes of in[0] when that one dies here */
+    OP_EXCHANGE = 8,    /* needs the other ranks: run by the executor, its kernel stands in alone */
+    OP_EVERY_RANK = 16, /* follows from what was exchanged: run also where there are no samples */
 };
 
 struct op_def {

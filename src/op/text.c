@@ -115,6 +115,7 @@ const char *op_attrs_text(const struct op_call *call, char text[OP_TEXT_BYTES]) 
         break;
     case OP_CONCAT: say(&line, "axis %d", call->attrs.concat.axis); break;
     case OP_TRANSPOSE: transpose_text(call, &line); break;
+    case OP_STATS_EXCHANGE: say(&line, "%d ranks", call->attrs.ranks); break;
     default: break;
     }
     activation_text(call, &line);

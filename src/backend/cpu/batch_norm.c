@@ -7,7 +7,10 @@
  *
  * No mask is kept for ReLU: forward leaves each channel's factor and offset (y = a x + b) in the
  * mask's place, and backward evaluates the same expression to see where y was positive. That costs
- * no bytes worth counting. */
+ * no bytes worth counting.
+ *
+ * The operations of batch norm over several ranks (op/sync_norm.c) are the same loops, cut where
+ * the ranks meet. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -311,24 +314,41 @@ static void backward_dx(const struct cpu_image *image, const float *dy, const fl
     }
 }
 
+/* Gradients over the whole (local or of all ranks): per channel the sums of g and of g (x - mean).
+ */
+static void channel_sums(const struct cpu_image *image, const float *sums, const float *dots,
+                         int64_t c, double *sum, double *dot) {
+    int64_t step = padded_channels(image);
+    *sum = *dot = 0;
+    for (int64_t i = 0; i < image->batch; i++)
+        *sum += sums[i * step + c], *dot += dots[i * step + c];
+}
+
+/* What dx of channel c is made of, given the sums over all n values of the channel. */
+static void dx_rows(float scale, double inverse, double sum, double dot, double n, int64_t c,
+                    float *const row[ROWS]) {
+    row[ROW_P][c] = (float)(scale * inverse);
+    row[ROW_Q][c] = (float)(-scale * inverse * inverse * inverse * dot / n);
+    row[ROW_R][c] = (float)(-scale * inverse * sum / n);
+}
+
+static double inverse_of(const struct cpu_kernel *kernel, const float *var, int64_t c) {
+    return 1 / sqrt((double)var[c] + kernel->call.attrs.norm.epsilon);
+}
+
 /* From the images' sums to both gradients and the coefficients of dx. */
 static void finish_sums(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                        const float *sums, const float *dots, float *p, float *q, float *r) {
+                        const float *sums, const float *dots, float *const row[ROWS]) {
     const struct cpu_image *image = &kernel->image;
     const float *scale = in[2], *var = in[4];
     float *dscale = out[1], *dshift = out[2];
-    int64_t step = padded_channels(image);
     double n = (double)(image->batch * image->pixels);
     for (int64_t c = 0; c < image->channels; c++) {
-        double sum = 0, dot = 0,
-               inverse = 1 / sqrt((double)var[c] + kernel->call.attrs.norm.epsilon);
-        for (int64_t i = 0; i < image->batch; i++)
-            sum += sums[i * step + c], dot += dots[i * step + c];
+        double sum, dot, inverse = inverse_of(kernel, var, c);
+        channel_sums(image, sums, dots, c, &sum, &dot);
         dscale[c] = (float)(dot * inverse);
         dshift[c] = (float)sum;
-        p[c] = (float)(scale[c] * inverse);
-        q[c] = (float)(-scale[c] * inverse * inverse * inverse * dot / n);
-        r[c] = (float)(-scale[c] * inverse * sum / n);
+        dx_rows(scale[c], inverse, sum, dot, n, c, row);
     }
 }
 
@@ -353,33 +373,106 @@ static void run_eval(const struct cpu_kernel *kernel, void *const in[], void *co
     affine(image, in[0], a, b, kernel->call.attrs.activation == ACTIVATION_RELU, out[0]);
 }
 
+/* Rows of zeros in scratch for what backward computes, the mean padded, and for relu the factors
+ * that forward left; returns what lies behind them. */
+static float *backward_rows(const struct cpu_kernel *kernel, const float *mean, float *affine,
+                            float *scratch, float *row[ROWS]) {
+    const struct cpu_image *image = &kernel->image;
+    int64_t padded = padded_channels(image);
+    float *zero = scratch;
+    memset(scratch, 0, 5 * (size_t)padded * sizeof(float));
+    row[ROW_A] = affine ? affine : zero;
+    row[ROW_B] = affine ? affine + padded : zero;
+    for (int i = ROW_MEAN; i < ROWS; i++) row[i] = zero + (i - ROW_MEAN + 1) * padded;
+    memcpy(row[ROW_MEAN], mean, (size_t)image->channels * sizeof *mean);
+    return scratch + 5 * padded;
+}
+
+static struct coefficients coefficients_of(float *const row[ROWS]) {
+    struct coefficients all;
+    for (int i = 0; i < ROWS; i++) all.row[i] = row[i];
+    return all;
+}
+
 static void run_backward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
     const struct cpu_image *image = &kernel->image;
-    int64_t padded = padded_channels(image);
     bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    float *zero = scratch, *mean = zero + padded, *p = mean + padded, *q = p + padded,
-          *r = q + padded;
-    float *sums = r + padded, *dots = sums + image->batch * padded;
-    const float *a = relu ? in[5] : zero, *b = relu ? a + padded : zero;
-    memset(scratch, 0, 5 * (size_t)padded * sizeof(float));
-    memcpy(mean, in[3], (size_t)image->channels * sizeof *mean);
-    struct coefficients all = {{a, b, mean, p, q, r}};
+    float *row[ROWS], *sums = backward_rows(kernel, in[3], relu ? in[5] : NULL, scratch, row),
+                      *dots = sums + image->batch * padded_channels(image);
+    struct coefficients all = coefficients_of(row);
     backward_sums(image, in[0], in[1], &all, relu, sums, dots);
-    finish_sums(kernel, in, out, sums, dots, p, q, r);
+    finish_sums(kernel, in, out, sums, dots, row);
     backward_dx(image, in[0], in[1], &all, relu, out[0]);
 }
 
-/* x decides the layout; where it has none we understand, it is asked for plain. */
-static void follow(struct cpu_kernel *kernel, const struct layout *x) {
+/* --- over several ranks --- */
+
+static void run_stats(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                      void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    float *mean = out[0], *var = mean + image->channels;
+    moments(image, in[0], scratch, mean, var);
+    var[image->channels] = (float)(image->batch * image->pixels);
+}
+
+static void run_apply(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                      void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
+    float *a = relu ? out[1] : scratch, *b = a + padded_channels(image);
+    affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
+    affine(image, in[0], a, b, relu, out[0]);
+}
+
+static void run_bwd_stats(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
+    float *row[ROWS], *sums = backward_rows(kernel, in[2], relu ? in[4] : NULL, scratch, row),
+                      *dots = sums + image->batch * padded_channels(image);
+    float *both = out[0], *dscale = out[1], *dshift = out[2];
+    struct coefficients all = coefficients_of(row);
+    backward_sums(image, in[0], in[1], &all, relu, sums, dots);
+    for (int64_t c = 0; c < image->channels; c++) {
+        double sum, dot;
+        channel_sums(image, sums, dots, c, &sum, &dot);
+        both[c] = dshift[c] = (float)sum;
+        both[image->channels + c] = (float)dot;
+        dscale[c] = (float)(dot * inverse_of(kernel, in[3], c));
+    }
+}
+
+static void run_bwd_apply(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
+    const float *scale = in[2], *count = in[5], *sums = in[6];
+    int64_t ranks = kernel->call.in[6].shape.dim[0], channels = image->channels;
+    float *row[ROWS];
+    backward_rows(kernel, in[3], relu ? in[7] : NULL, scratch, row);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, dot = 0;
+        for (int64_t r = 0; r < ranks; r++)
+            sum += sums[2 * r * channels + c], dot += sums[(2 * r + 1) * channels + c];
+        dx_rows(scale[c], inverse_of(kernel, in[4], c), sum, dot, *count, c, row);
+    }
+    struct coefficients all = coefficients_of(row);
+    backward_dx(image, in[0], in[1], &all, relu, out[0]);
+}
+
+/* --- making kernels --- */
+
+/* x, input `at`, decides the layout of all inputs up to it and of an output as large; where it has
+ * none we understand, it is asked for plain. */
+static void follow(struct cpu_kernel *kernel, const struct layout *x, int at) {
     const struct layout *layout = x && cpu_image(x, &kernel->image) ? x : NULL;
     if (!layout) {
-        layout = kernel->base.out[0];
+        layout = kernel->base.in[at];
         cpu_image(layout, &kernel->image);
     }
-    kernel->base.out[0] = layout;
-    kernel->base.in[0] = layout;
-    if (kernel->call.op == OP_BATCH_NORM_BWD) kernel->base.in[1] = layout;
+    for (int i = 0; i <= at; i++) kernel->base.in[i] = layout;
+    if (tensor_type_equal(&kernel->call.out[0], &layout->type)) kernel->base.out[0] = layout;
     cpu_name(kernel, "loop:batch_norm");
 }
 
@@ -396,31 +489,63 @@ static size_t sums_bytes(const struct cpu_image *image, int64_t rows) {
     return (size_t)(padded_channels(image) * (rows + 2 * image->batch)) * sizeof(float);
 }
 
-enum status cpu_batch_norm(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[0]);
-    if (kernel->call.out_count == 4)
-        kernel->base.out[3] = affine_layout(kernel, &kernel->call.out[3]);
-    cpu_scratch(kernel, sums_bytes(&kernel->image, 2));
-    cpu_step_loop(kernel, run_forward);
+/* Forward and backward of one kind: a mask is output or input `mask`, when there is one. */
+static void forward_mask(struct cpu_kernel *kernel, int mask) {
+    if (kernel->call.out_count > mask)
+        kernel->base.out[mask] = affine_layout(kernel, &kernel->call.out[mask]);
+}
+
+static enum status backward_mask(struct cpu_kernel *kernel, const struct layout *const in[],
+                                 int mask) {
+    if (kernel->call.in_count <= mask) return STATUS_OK;
+    kernel->base.in[mask] = affine_layout(kernel, &kernel->call.in[mask]);
+    bool foreign = in[mask] && in[mask] != kernel->base.in[mask];
+    return foreign ? STATUS_NO : STATUS_OK; /* a mask of another maker: the reference reads it */
+}
+
+static enum status finish(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
+    cpu_scratch(kernel, sums_bytes(&kernel->image, rows));
+    cpu_step_loop(kernel, loop);
     return STATUS_OK;
 }
 
+enum status cpu_batch_norm(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[0], 0);
+    forward_mask(kernel, 3);
+    return finish(kernel, 2, run_forward);
+}
+
 enum status cpu_batch_norm_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[1]);
-    if (kernel->call.in_count == 6) {
-        kernel->base.in[5] = affine_layout(kernel, &kernel->call.in[5]);
-        if (in[5] && in[5] != kernel->base.in[5])
-            return STATUS_NO; /* a mask of another maker: the reference reads it */
-    }
-    cpu_scratch(kernel, sums_bytes(&kernel->image, 5));
-    cpu_step_loop(kernel, run_backward);
-    return STATUS_OK;
+    follow(kernel, in[1], 1);
+    TRY(backward_mask(kernel, in, 5));
+    return finish(kernel, 5, run_backward);
 }
 
 enum status cpu_batch_norm_eval(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.attrs.activation == ACTIVATION_TANH) return STATUS_NO;
-    follow(kernel, in[0]);
-    cpu_scratch(kernel, sums_bytes(&kernel->image, 2));
-    cpu_step_loop(kernel, run_eval);
-    return STATUS_OK;
+    follow(kernel, in[0], 0);
+    return finish(kernel, 2, run_eval);
+}
+
+enum status cpu_batch_norm_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[0], 0);
+    return finish(kernel, 0, run_stats);
+}
+
+enum status cpu_batch_norm_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[0], 0);
+    forward_mask(kernel, 1);
+    return finish(kernel, 2, run_apply);
+}
+
+enum status cpu_batch_norm_bwd_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[1], 1);
+    TRY(backward_mask(kernel, in, 4));
+    return finish(kernel, 5, run_bwd_stats);
+}
+
+enum status cpu_batch_norm_bwd_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    follow(kernel, in[1], 1);
+    TRY(backward_mask(kernel, in, 7));
+    return finish(kernel, 5, run_bwd_apply);
 }

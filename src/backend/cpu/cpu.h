@@ -76,7 +76,8 @@ struct cpu_kernel {
 typedef enum status cpu_creator(struct cpu_kernel *kernel, const struct layout *const in[]);
 cpu_creator cpu_conv, cpu_winograd, cpu_linear, cpu_linear_bwd_data, cpu_linear_bwd_weight,
     cpu_matmul;
-cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_layer_norm,
+cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_batch_norm_stats,
+    cpu_batch_norm_apply, cpu_batch_norm_bwd_stats, cpu_batch_norm_bwd_apply, cpu_layer_norm,
     cpu_layer_norm_bwd;
 cpu_creator cpu_unary, cpu_unary_bwd, cpu_add, cpu_dropout, cpu_reorder;
 cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,

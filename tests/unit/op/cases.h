@@ -14,8 +14,9 @@ struct op_case {
     int range;         /* i32 inputs are drawn from [0, range) */
     int ignore_every;  /* labels: every n-th is LABEL_IGNORE */
     unsigned positive; /* bit i: input i is a variance */
-    bool kinks;        /* not smooth: differences need small steps, and some points have none */
-    double tolerance;  /* of a backend against ref, relative to the rms; 0 is the usual 2e-5 */
+    bool part;  /* of a chain of operations whose gradient its rule makes: see test_sync_norm.c */
+    bool kinks; /* not smooth: differences need small steps, and some points have none */
+    double tolerance; /* of a backend against ref, relative to the rms; 0 is the usual 2e-5 */
 };
 
 /* Words of the tables: types of inputs, and attributes that many rows have. */

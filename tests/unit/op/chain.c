@@ -17,7 +17,8 @@ static int add_value(struct chain *chain, const struct tensor_type *type) {
 }
 
 static bool is_opaque(const struct op_call *call, int out) {
-    return (call->op == OP_MAX_POOL && out == 1) || (call->op == OP_BATCH_NORM && out == 3);
+    return (call->op == OP_MAX_POOL && out == 1) || (call->op == OP_BATCH_NORM && out == 3) ||
+           (call->op == OP_BATCH_NORM_APPLY && out == 1);
 }
 
 static void add_call(struct chain *chain, enum op op, const struct op_attrs *attrs,

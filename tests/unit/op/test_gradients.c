@@ -104,7 +104,7 @@ Test(op_gradients, agree_with_differences) {
     int count;
     const struct op_case *cases = op_cases(&count);
     for (int i = 0; i < count; i++)
-        if (op_def(cases[i].op)->grad) check_case(&cases[i]);
+        if (op_def(cases[i].op)->grad && !cases[i].part) check_case(&cases[i]);
 }
 
 /* Asked for one gradient, a rule gives that one, with the same bits, and no other. */
@@ -127,7 +127,7 @@ Test(op_gradients, only_what_is_needed) {
     int count;
     const struct op_case *cases = op_cases(&count);
     for (int c = 0; c < count; c++) {
-        if (!op_def(cases[c].op)->grad) continue;
+        if (!op_def(cases[c].op)->grad || cases[c].part) continue;
         struct chain *whole = chain_new(&cases[c], NULL, NULL);
         for (int i = 0; i < cases[c].in_count; i++)
             if (cases[c].in[i].dtype == DTYPE_F32) check_alone(&cases[c], whole, i);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "chain.h"
+#include "formula.h"
 
 static const struct {
     const char *name;
@@ -17,10 +18,6 @@ static const struct {
 #include "values.def"
 #undef VALUES
 };
-
-static double formula(int k, int64_t i) {
-    return (double)((i * 37 + k * 101 + 13) % 257 - 128) / 64;
-}
 
 static void draw_formula(const struct op_case *of, int input, const struct tensor_type *type,
                          void *data) {
@@ -34,10 +31,6 @@ static void draw_formula(const struct op_case *of, int input, const struct tenso
                                        ? LABEL_IGNORE
                                        : (int32_t)((i * 7 + input * 3) % of->range);
     }
-}
-
-static double weight(int64_t i) {
-    return (double)((i * 53 + 7) % 127 - 63) / 64;
 }
 
 /* Compares a projection; the tolerance follows from the size of what is added up. */
