@@ -114,12 +114,11 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
         set_operand(instr, *letter, value);
     }
     for (; at < parser->words; at++) {
-        if (strcmp(parser->word[at], "new") == 0)
-            instr->flags |= INSTR_NEW;
-        else if (strcmp(parser->word[at], "pure") == 0)
-            instr->flags |= INSTR_PURE;
-        else
-            return bad(parser, "new, pure or the end of the line", parser->word[at]);
+        int bit = 0;
+        while (instr_flag_name(bit) && strcmp(parser->word[at], instr_flag_name(bit)) != 0) bit++;
+        if (!instr_flag_name(bit))
+            return bad(parser, "new, pure, stats or the end of the line", parser->word[at]);
+        instr->flags |= (uint8_t)(1 << bit);
     }
     return STATUS_OK;
 }

@@ -14,6 +14,8 @@ static const struct {
 #undef INSTR
 };
 
+static const char *const flag_names[] = {"new", "pure", "stats"};
+
 const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
 
 const char *instr_name(enum instr_op op) {
@@ -26,6 +28,10 @@ const char *instr_doc(enum instr_op op) {
 
 const char *instr_operands(enum instr_op op) {
     return instrs[op].operands;
+}
+
+const char *instr_flag_name(int bit) {
+    return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;
 }
 
 static int operand_value(const struct instr *instr, char letter) {
@@ -50,8 +56,11 @@ const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT
             used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
                              operand_value(instr, *letter));
     }
-    snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), "%s%s",
-             instr->flags & INSTR_NEW ? " new" : "", instr->flags & INSTR_PURE ? " pure" : "");
+    for (int bit = 0; instr_flag_name(bit); bit++) {
+        if (instr->flags >> bit & 1)
+            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s",
+                             instr_flag_name(bit));
+    }
     return text;
 }
 
@@ -92,6 +101,15 @@ struct instr *program_add(struct program *program, int rank, enum list_name list
     if (strstr(instrs[op].operands, "?e")) instr->segment = INSTR_ALL;
     if (strstr(instrs[op].operands, "?b")) instr->bucket = INSTR_ALL;
     return instr;
+}
+
+bool program_shares(const struct program *program) {
+    for (int r = 0; r < program->ranks; r++) {
+        const struct instr_list *body = &program->rank[r].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].flags & INSTR_SHARES) return true;
+    }
+    return false;
 }
 
 const char *sum_order_name(enum sum_order sum) {

@@ -20,7 +20,10 @@ enum instr_op {
     INSTR_COUNT_
 };
 
-enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2 };
+enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2, INSTR_SHARES = 4 };
+/* Local. The word of a flag, as the text form spells it: the first, second, third bit; NULL beyond.
+ */
+const char *instr_flag_name(int bit);
 
 /* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */
 enum { INSTR_ALL = -1 };
@@ -77,6 +80,9 @@ struct instr *program_add(struct program *program, int rank, enum list_name list
 /* Local. Gives a rank's instructions ids in the order they stand. */
 void program_renumber(struct program *program, int rank);
 
+/* Local. Do its F and B share statistics ("stats")? */
+bool program_shares(const struct program *program);
+
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
@@ -86,8 +92,8 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
  * gradient buffer written before it is read; each micro-batch of `samples` (G entries, those with 0
  * skipped; NULL: all present) forward and backward exactly once; running statistics moved by
  * replica 0 alone, in order; at STEP the buffer holds each micro-batch exactly once, added in the
- * order the header names, and NORM has seen it. STATUS_USAGE with the first instruction that breaks
- * it. */
+ * order the header names, and NORM has seen it; ranks that share statistics do so in the same
+ * order, so that none waits for ever. STATUS_USAGE with the first instruction that breaks it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */
@@ -97,6 +103,7 @@ struct schedule_config {
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
+    bool shares;  /* the ranks share batch norm's statistics: F and B wait for one another */
 };
 
 struct schedule {

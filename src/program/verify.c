@@ -2,8 +2,10 @@
  *
  * A slot knows which micro-batch it holds and how far that has come; a bucket of a gradient buffer
  * knows which micro-batches it holds and in which order they were added. Ranks are walked in turn,
- * each until it ends or must wait for another at NORM, as they would run; when all wait, the
- * program would hang, and the instruction where the first one waits is the answer. */
+ * each until it ends or must wait for another (at NORM, or where statistics are shared), as they
+ * would run; when all wait, the program would hang, and the instruction where the first one waits
+ * is the answer. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +48,12 @@ struct walk {
     int reduces;  /* posted so far */
     int *reduced; /* buckets, in the order posted */
     bool counted, stepped, waits;
+    bool shares;  /* the program's F and B share statistics */
+    int *meeting; /* what was shared so far, in order: see meeting_of */
+    int meetings; /* how many there are */
+    size_t meeting_capacity;
+    bool arrived;    /* at the last of them, not past it */
+    int in_backward; /* micro-batch whose backward is under way between segments, or -1 */
     const struct instr *instr;
 };
 
@@ -70,11 +78,14 @@ static bool present(const struct walk *walk, int micro) {
  * program. */
 static enum status check_flags(const struct walk *walk) {
     const struct instr *instr = walk->instr;
-    unsigned may = instr->op == INSTR_F                           ? INSTR_PURE
-                   : instr->op == INSTR_B || instr->op == INSTR_W ? INSTR_NEW
-                                                                  : 0;
+    bool weights = instr->op == INSTR_B || instr->op == INSTR_W,
+         meets = instr->op == INSTR_F || instr->op == INSTR_B || instr->op == INSTR_I;
+    unsigned may = (instr->op == INSTR_F ? INSTR_PURE : 0) | (weights ? INSTR_NEW : 0) |
+                   (meets ? INSTR_SHARES : 0);
     if (instr->flags & ~may)
         return broken(walk, "%s has no such flag", instr_name((enum instr_op)instr->op));
+    if (meets && walk->shares != !!(instr->flags & INSTR_SHARES))
+        return broken(walk, "some instructions share statistics (\"stats\") and this one does not");
     return STATUS_OK;
 }
 
@@ -143,6 +154,96 @@ static enum status forward(struct walk *walk) {
     if (micro < walk->tracked)
         return broken(walk, "running statistics saw micro-batch %d before it", walk->tracked - 1);
     walk->tracked = micro + 1;
+    return STATUS_OK;
+}
+
+/* --- shared statistics --- */
+
+static bool any_present(const struct walk *walk, int micro) {
+    int count = walk->program->micro_batches;
+    for (int m = micro % count; m < walk->micro_total; m += count)
+        if (present(walk, m)) return true;
+    return false;
+}
+
+static enum status stand_in(struct walk *walk) {
+    int micro = walk->instr->micro, owner = micro / walk->program->micro_batches;
+    struct slot *slot = &walk->slots[walk->instr->slot];
+    if (!walk->shares) return broken(walk, "nobody shares statistics (no \"stats\")");
+    if (owner != walk->rank) return broken(walk, "micro-batch %d belongs to rank %d", micro, owner);
+    if (present(walk, micro)) return broken(walk, "micro-batch %d has samples: F runs it", micro);
+    if (!any_present(walk, micro)) return broken(walk, "no rank has samples to share here");
+    if (slot->state != SLOT_FREE && slot->state != SLOT_DONE)
+        return broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot,
+                      slot->micro, slot_texts[slot->state]);
+    if (walk->instr->op == INSTR_STATS_B) return STATUS_OK;
+    if (micro < walk->tracked)
+        return broken(walk, "running statistics saw micro-batch %d before it", walk->tracked - 1);
+    walk->tracked = micro + 1;
+    return STATUS_OK;
+}
+
+/* What ranks meet for at an instruction: COUNT, or statistics, told apart by the place of the
+ * micro-batch in its replica's step, doubled, and 1 for backward; -1: nothing. The segments of a
+ * backward are one. */
+enum { MEET_COUNT = INT_MAX };
+
+static int meeting_of(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    bool stands_in = instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B;
+    if (instr->op == INSTR_COUNT && walk->program->ranks > 1) return MEET_COUNT;
+    if (!stands_in && !(instr->flags & INSTR_SHARES)) return -1;
+    if (instr->op == INSTR_B && instr->segment > 0) return -1;
+    return instr->micro % walk->program->micro_batches * 2 +
+           (instr->op != INSTR_F && instr->op != INSTR_STATS_F);
+}
+
+static enum status broken_meeting(const struct walk *walk, int other, int what) {
+    if (what == MEET_COUNT) return broken(walk, "rank %d counts labels (COUNT) there", other);
+    return broken(walk, "rank %d shares the statistics of %s %d of its step there", other,
+                  what % 2 ? "backward" : "forward", what / 2);
+}
+
+/* Between two segments of a backward that shares there is no other meeting: the others would wait
+ * in the midst of theirs. */
+static enum status check_midst(struct walk *walk, bool meets) {
+    const struct instr *instr = walk->instr;
+    bool goes_on = instr->op == INSTR_B && instr->segment > 0;
+    if (meets && walk->in_backward >= 0)
+        return broken(walk, "meets other ranks in the midst of the backward of micro-batch %d",
+                      walk->in_backward);
+    bool open = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
+                instr->segment < walk->program->buckets - 1;
+    if (meets || goes_on) walk->in_backward = open && walk->shares ? instr->micro : -1;
+    return STATUS_OK;
+}
+
+static void arrive(struct walk *walk, int what) {
+    size_t need = (size_t)walk->meetings + 1;
+    walk->meeting = mem_grow(walk->meeting, &walk->meeting_capacity, need, sizeof(int));
+    walk->meeting[walk->meetings++] = what;
+    walk->arrived = true;
+}
+
+/* Ranks meet for the same things in the same order; each waits for all. */
+static enum status meet(struct walk *walk) {
+    int what = meeting_of(walk);
+    if (what >= 0 && walk->program->ranks == 1)
+        return broken(walk, "there is no other rank to share statistics with");
+    if (!walk->arrived) {
+        TRY(check_midst(walk, what >= 0));
+        if (what < 0) return STATUS_OK;
+        arrive(walk, what);
+    }
+    int number = walk->meetings - 1;
+    for (int r = 0; r < walk->program->ranks; r++) {
+        const struct walk *other = &walk->all[r];
+        if (other->meetings <= number)
+            walk->waits = true;
+        else if (other->meeting[number] != what)
+            return broken_meeting(walk, r, other->meeting[number]);
+    }
+    walk->arrived = walk->waits;
     return STATUS_OK;
 }
 
@@ -326,6 +427,8 @@ static enum status step(struct walk *walk) {
 static enum status visit(struct walk *walk) {
     TRY(check_operands(walk));
     TRY(check_flags(walk));
+    TRY(meet(walk));
+    if (walk->waits) return STATUS_OK;
     switch ((enum instr_op)walk->instr->op) {
     case INSTR_COUNT: walk->counted = true; return STATUS_OK;
     case INSTR_LOAD: return load(walk);
@@ -333,6 +436,8 @@ static enum status visit(struct walk *walk) {
     case INSTR_B: return backward(walk);
     case INSTR_I: TRY(need_count(walk)); return advance(walk, SLOT_FORWARD, SLOT_HALF);
     case INSTR_W: TRY(advance(walk, SLOT_HALF, SLOT_DONE)); return accumulate(walk);
+    case INSTR_STATS_F:
+    case INSTR_STATS_B: return stand_in(walk);
     case INSTR_ZERO: return zero(walk);
     case INSTR_TIE: return tie(walk);
     case INSTR_SUM: return sum(walk);
@@ -383,7 +488,8 @@ static enum status walk_all(struct walk *all, int ranks) {
     }
     for (int r = 0; r < ranks; r++) {
         if (all[r].waits)
-            return broken(&all[r], "it would wait for ever: another rank never reduces as much");
+            return broken(&all[r], "it would wait for ever: another rank never %s",
+                          all[r].arrived ? "comes to meet it" : "reduces as much");
     }
     return STATUS_OK;
 }
@@ -396,6 +502,8 @@ static void walk_new(struct walk *walk, struct walk *all, const struct program *
                           .all = all,
                           .rank = rank,
                           .micro_total = total,
+                          .shares = program_shares(program),
+                          .in_backward = -1,
                           .slots = MEM_ARRAY(struct slot, program->slots),
                           .grads = MEM_ARRAY(struct grad, program->grads),
                           .ran = MEM_ARRAY(bool, total),
@@ -416,6 +524,7 @@ static void walk_free(struct walk *walk) {
     free(walk->grads);
     free(walk->ran);
     free(walk->reduced);
+    free(walk->meeting);
 }
 
 enum status program_verify(const struct program *program, const int64_t *samples) {

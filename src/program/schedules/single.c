@@ -23,16 +23,33 @@ static bool has_samples(const struct builder *builder, int micro) {
     return !builder->config->samples || builder->config->samples[micro] > 0;
 }
 
+/* Does any replica have samples for the micro-batch at the same place of its step? */
+static bool any_has_samples(const struct builder *builder, int micro) {
+    int count = builder->config->micro_batches;
+    for (int m = micro % count; m < builder->config->replicas * count; m += count)
+        if (has_samples(builder, m)) return true;
+    return false;
+}
+
+/* A rank that leaves out a micro-batch still takes part where the others share statistics. */
+static void skip_micro(struct builder *builder, int micro) {
+    if (!builder->config->shares || !any_has_samples(builder, micro)) return;
+    add(builder, INSTR_STATS_F)->micro = micro;
+    add(builder, INSTR_STATS_B)->micro = micro;
+}
+
 static void run_micro(struct builder *builder, int micro, int grad, bool fresh) {
+    uint8_t shares = builder->config->shares ? INSTR_SHARES : 0;
     add(builder, INSTR_LOAD)->micro = micro;
     struct instr *forward = add(builder, INSTR_F);
     forward->micro = micro;
     if (builder->config->ranks == 1 && micro >= builder->config->micro_batches)
         forward->flags = INSTR_PURE;
+    forward->flags |= shares;
     struct instr *backward = add(builder, INSTR_B);
     backward->micro = micro;
     backward->grad = (int16_t)grad;
-    if (fresh) backward->flags = INSTR_NEW;
+    backward->flags = (fresh ? INSTR_NEW : 0) | shares;
 }
 
 static void tie(struct builder *builder, int grad) {
@@ -45,7 +62,10 @@ static int build_replica(struct builder *builder, struct sum_tree *tree) {
     for (int r = builder->first; r < builder->last; r++) {
         int grad = -1;
         for (int m = r * count; m < (r + 1) * count; m++) {
-            if (!has_samples(builder, m)) continue;
+            if (!has_samples(builder, m)) {
+                skip_micro(builder, m);
+                continue;
+            }
             bool fresh = grad < 0;
             if (fresh) grad = tree_take(tree);
             run_micro(builder, m, grad, fresh);
@@ -58,7 +78,10 @@ static int build_replica(struct builder *builder, struct sum_tree *tree) {
 }
 
 static void leaf(struct builder *builder, struct sum_tree *tree, int micro) {
-    if (!has_samples(builder, micro)) return;
+    if (!has_samples(builder, micro)) {
+        skip_micro(builder, micro);
+        return;
+    }
     int grad = tree_take(tree);
     run_micro(builder, micro, grad, true);
     tie(builder, grad);
@@ -126,6 +149,7 @@ static enum status check_order(const struct schedule_config *config) {
 
 static enum status single_build(const struct schedule_config *config, struct program **out) {
     TRY(check_order(config));
+    CHECK(!config->shares || config->ranks > 1, "one rank shares statistics with nobody");
     struct program *program =
         program_new(config->ranks, 1, config->replicas, config->micro_batches, config->sum);
     for (int r = 0; r < config->ranks; r++) {

@@ -256,7 +256,7 @@ Test(program_verify, no_schedule_of_that_name) {
     struct program *program = NULL;
     log_capture(log, sizeof log);
     cr_expect_eq(
-        schedule_build("waltz", &(struct schedule_config){1, 1, 1, 1, SUM_TREE, NULL}, &program),
+        schedule_build("waltz", &(struct schedule_config){.ranks = 1, .sum = SUM_TREE}, &program),
         STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(log, "waltz"));

@@ -1,0 +1,263 @@
+/* Programs whose ranks share statistics: what the builder makes is taken, also where ranks have no
+ * samples, and what would leave a rank waiting for ever, or let two ranks share different things,
+ * is refused. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "kit.h"
+#include "sync/sync.h"
+
+struct step {
+    int ranks, micro_batches, buckets;
+    enum sum_order sum;
+    int64_t last; /* samples in all, dealt as the sampler does; 0: every micro-batch is full */
+};
+
+static const struct step steps[] = {
+    {2, 1, 1, SUM_REPLICA, 0}, {2, 2, 3, SUM_REPLICA, 0}, {3, 2, 2, SUM_REPLICA, 7},
+    {2, 2, 3, SUM_REPLICA, 2}, {3, 2, 1, SUM_REPLICA, 1}, {2, 3, 2, SUM_REPLICA, 5},
+    {2, 2, 2, SUM_TREE, 3},    {4, 1, 2, SUM_TREE, 2},    {3, 1, 4, SUM_REPLICAS_FIRST, 2},
+};
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+static int64_t samples[64];
+
+static struct program *build(const struct step *step, bool shares) {
+    int total = step->ranks * step->micro_batches;
+    for (int g = 0; g < total; g++)
+        samples[g] = step->last ? (step->last - g + total - 1) / total : 7;
+    struct schedule_config config = {.ranks = step->ranks,
+                                     .stages = 1,
+                                     .replicas = step->ranks,
+                                     .micro_batches = step->micro_batches,
+                                     .sum = step->sum,
+                                     .samples = samples,
+                                     .shares = shares};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, step->buckets), STATUS_OK);
+    return program;
+}
+
+static enum status verify(const struct program *program, char log[512]) {
+    memset(log, 0, 512);
+    log_capture(log, 512);
+    enum status status = program_verify(program, samples);
+    log_capture(NULL, 0);
+    return status;
+}
+
+static struct program *copy_of(const struct program *program) {
+    char *text = program_text(program);
+    struct program *copy = NULL;
+    cr_assert_eq(program_parse("copy", text, strlen(text), &copy), STATUS_OK);
+    free(text);
+    return copy;
+}
+
+static struct instr_list *body(struct program *program, int rank) {
+    return &program->rank[rank].list[LIST_BODY];
+}
+
+static int count_of(struct program *program, int rank, enum instr_op op) {
+    int count = 0;
+    for (int i = 0; i < body(program, rank)->count; i++)
+        count += body(program, rank)->items[i].op == op;
+    return count;
+}
+
+/* What a rank shares, in order, written from the definition: "f0 b0 f1 b1". */
+static void shared(struct program *program, int rank, char text[256]) {
+    int used = 0;
+    text[0] = 0;
+    for (int i = 0; i < body(program, rank)->count; i++) {
+        const struct instr *instr = &body(program, rank)->items[i];
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F,
+             backward = instr->op == INSTR_B || instr->op == INSTR_STATS_B;
+        if ((!forward && !backward) || instr->segment > 0) continue;
+        used += snprintf(text + used, 256 - (size_t)used, "%c%d ", forward ? 'f' : 'b',
+                         instr->micro % program->micro_batches);
+    }
+}
+
+static bool all_share_alike(struct program *program) {
+    char first[256], other[256];
+    shared(program, 0, first);
+    for (int r = 1; r < program->ranks; r++) {
+        shared(program, r, other);
+        if (strcmp(first, other) != 0) return false;
+    }
+    return true;
+}
+
+Test(program_stats, what_the_builder_makes_is_taken) {
+    for (int s = 0; s < STEPS; s++) {
+        struct program *program = build(&steps[s], true);
+        char log[512], *text = program_text(program);
+        cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
+        cr_expect(program_shares(program) && all_share_alike(program), "%s", text);
+        struct program *again = copy_of(program);
+        char *same = program_text(again);
+        cr_expect_str_eq(same, text);
+        program_free(&again);
+        program_free(&program);
+        program = build(&steps[s], false);
+        cr_expect(!program_shares(program));
+        for (int r = 0; r < program->ranks; r++)
+            cr_expect_eq(count_of(program, r, INSTR_STATS_F), 0);
+        program_free(&program);
+        free(same);
+        free(text);
+    }
+}
+
+/* Two samples for two ranks of two micro-batches are both rank 0's: rank 1 stands by twice. */
+Test(program_stats, a_rank_without_samples_takes_part) {
+    struct program *program = build(&(struct step){2, 2, 1, SUM_REPLICA, 2}, true);
+    cr_expect_eq(count_of(program, 0, INSTR_F), 2);
+    cr_expect_eq(count_of(program, 0, INSTR_STATS_F), 0);
+    cr_expect_eq(count_of(program, 1, INSTR_F), 0);
+    cr_expect_eq(count_of(program, 1, INSTR_STATS_F), 2);
+    cr_expect_eq(count_of(program, 1, INSTR_STATS_B), 2);
+    program_free(&program);
+    program = build(&(struct step){3, 2, 1, SUM_REPLICA, 1}, true); /* nobody has a second one */
+    cr_expect_eq(count_of(program, 2, INSTR_STATS_F), 1);
+    program_free(&program);
+}
+
+static void without(struct program *program, int rank, int at) {
+    struct instr_list *list = body(program, rank);
+    memmove(list->items + at, list->items + at + 1,
+            (size_t)(list->count - at - 1) * sizeof *list->items);
+    list->count--;
+}
+
+/* Deleting any instruction, and turning the flag of any, is refused. */
+static void check_damage(struct program *program, int rank, int at) {
+    char log[512], line[INSTR_TEXT_BYTES];
+    instr_text(&body(program, rank)->items[at], rank, line);
+    struct program *mutant = copy_of(program);
+    without(mutant, rank, at);
+    cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken without %s", line);
+    program_free(&mutant);
+    mutant = copy_of(program);
+    body(mutant, rank)->items[at].flags ^= INSTR_SHARES;
+    cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken with the flag turned: %s", line);
+    program_free(&mutant);
+}
+
+/* A swap that is taken leaves all ranks sharing the same things. */
+static void check_swap(struct program *program, int rank, int at) {
+    char log[512];
+    struct program *mutant = copy_of(program);
+    struct instr *items = body(mutant, rank)->items, kept = items[at];
+    items[at] = items[at + 1];
+    items[at + 1] = kept;
+    if (verify(mutant, log) == STATUS_OK) {
+        char *text = program_text(mutant);
+        cr_expect(all_share_alike(mutant), "%s", text);
+        free(text);
+    }
+    program_free(&mutant);
+}
+
+Test(program_stats, damage_is_refused) {
+    for (int s = 0; s < STEPS; s++) {
+        struct program *program = build(&steps[s], true);
+        for (int r = 0; r < program->ranks; r++) {
+            for (int i = 0; i < body(program, r)->count; i++) check_damage(program, r, i);
+            for (int i = 0; i + 1 < body(program, r)->count; i++) check_swap(program, r, i);
+        }
+        program_free(&program);
+    }
+}
+
+/* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
+ */
+static const char two_ranks[] =
+    "stretto program 1\n"
+    "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica slots 2 grads 1 buckets 2\n"
+    "rank 0 body\n"
+    "#0 r0 COUNT\n"
+    "#1 r0 LOAD m0 a0\n"
+    "#2 r0 F s0 m0 a0 stats\n"
+    "#3 r0 LOAD m1 a1\n"
+    "#4 r0 F s0 m1 a1 stats\n"
+    "#5 r0 B s0 m0 a0 g0 new stats\n"
+    "#6 r0 B s0 m1 a1 g0 stats\n"
+    "#7 r0 TIE g0\n"
+    "#8 r0 REDUCE b0 g0\n"
+    "#9 r0 REDUCE b1 g0\n"
+    "#10 r0 NORM g0\n"
+    "#11 r0 STEP g0\n"
+    "rank 1 body\n"
+    "#0 r1 COUNT\n"
+    "#1 r1 LOAD m2 a0\n"
+    "#2 r1 LOAD m3 a1\n"
+    "#3 r1 F s0 m2 a0 stats\n"
+    "#4 r1 F s0 m3 a1 stats\n"
+    "#5 r1 B s0 e0 m2 a0 g0 new stats\n"
+    "#6 r1 B s0 e1 m2 a0 g0 new stats\n"
+    "#7 r1 I s0 m3 a1 stats\n"
+    "#8 r1 W s0 m3 a1 g0\n"
+    "#9 r1 TIE g0\n"
+    "#10 r1 REDUCE b0 g0\n"
+    "#11 r1 REDUCE b1 g0\n"
+    "#12 r1 NORM g0\n"
+    "#13 r1 STEP g0\n";
+
+static const struct {
+    const char *from, *to, *says;
+} edits[] = {
+    {"#4 r1 F s0 m3 a1 stats\n#5 r1 B s0 e0 m2 a0 g0 new stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n",
+     "#5 r1 B s0 e0 m2 a0 g0 new stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n#4 r1 F s0 m3 a1 stats\n",
+     "shares the statistics of"},
+    {"#6 r1 B s0 e1 m2 a0 g0 new stats\n#7 r1 I s0 m3 a1 stats\n",
+     "#7 r1 I s0 m3 a1 stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n", "in the midst of"},
+    {"#5 r1 B s0 e0 m2 a0 g0 new stats\n", "#5 r1 B s0 e0 m2 a0 g0 new\n", "this one does not"},
+    {"#8 r1 W s0 m3 a1 g0\n", "#8 r1 W s0 m3 a1 g0 stats\n", "no such flag"},
+    {"#0 r1 COUNT\n", "#0 r1 COUNT\n#1 r1 STATS_F s0 m2 a0\n", "has samples"},
+    {"#0 r1 COUNT\n", "", "COUNT"},
+    {"#12 r1 NORM g0\n", "#0 r1 COUNT\n#12 r1 NORM g0\n", "wait for ever"},
+    {"#0 r1 COUNT\n", "#0 r1 COUNT\n#1 r1 STATS_F s0 m0 a0\n", "belongs to rank 0"},
+};
+
+static char *edited(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    cr_assert_not_null(at, "no \"%s\"", from);
+    return mem_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
+static enum status verify_text(const char *text, char log[512]) {
+    struct program *program = NULL;
+    cr_assert_eq(program_parse("text", text, strlen(text), &program), STATUS_OK);
+    enum status status = verify(program, log);
+    program_free(&program);
+    return status;
+}
+
+Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
+    char log[512];
+    for (int g = 0; g < 4; g++) samples[g] = 3;
+    cr_assert_eq(verify_text(two_ranks, log), STATUS_OK, "%s", log);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        char *text = edited(two_ranks, edits[i].from, edits[i].to);
+        cr_expect_eq(verify_text(text, log), STATUS_USAGE, "taken:\n%s", text);
+        cr_expect(strstr(log, edits[i].says), "%s\n%s", edits[i].says, log);
+        free(text);
+    }
+}
+
+Test(program_stats, one_rank_has_nobody_to_share_with) {
+    char log[512];
+    static const char text[] =
+        "stretto program 1\n"
+        "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica slots 1 grads 1\n"
+        "rank 0 body\n#0 r0 COUNT\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0 stats\n";
+    samples[0] = 3;
+    cr_expect_eq(verify_text(text, log), STATUS_USAGE);
+    cr_expect(strstr(log, "no other rank"), "%s", log);
+}
