@@ -57,6 +57,24 @@ static void print_batch(const struct plan *plan, FILE *out) {
     fprintf(out, "\n");
 }
 
+static void print_sync_bn(const struct job *job, FILE *out) {
+    const struct graph *graph = job->plan->micro[0].graph;
+    struct graph_exchanges forward = graph_exchanges(graph, PHASE_FORWARD),
+                           backward = graph_exchanges(graph, PHASE_BACKWARD);
+    char size[TEXT_BYTES];
+    if (!job->options.sync_bn) return;
+    if (!job->plan->config.sync_bn)
+        fprintf(out, "sync-bn    one rank: ordinary batch norm\n");
+    else if (forward.count == 0)
+        fprintf(out, "sync-bn    %s has no batch norm\n", job->plan->config.model->name);
+    else
+        fprintf(out,
+                "sync-bn    statistics of %d ranks: %d forward and %d backward exchanges a "
+                "micro-batch, %s a rank\n",
+                job->plan->config.ranks, forward.count, backward.count,
+                text_size((int64_t)(forward.bytes + backward.bytes), size));
+}
+
 static void print_training(const struct job *job, FILE *out) {
     const struct run_config *config = &job->plan->config;
     fprintf(out, "training   %s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %g\n",
@@ -102,6 +120,7 @@ static void print_work(const struct job *job, FILE *out) {
 void explain_print(const struct job *job, FILE *out) {
     print_model(job, out);
     print_batch(job->plan, out);
+    print_sync_bn(job, out);
     print_training(job, out);
     print_program(job->plan, out);
     print_work(job, out);
@@ -146,13 +165,14 @@ void explain_print_json(const struct job *job, FILE *out) {
     for (int i = 0; i < BILL_ROWS; i++)
         json_object_set_new(bill, rows[i].name, json_integer((json_int_t)rows[i].bytes));
     json_t *root = json_pack(
-        "{s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:i, s:f, s:f, s:I, s:o}", "model",
+        "{s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:f, s:f, s:I, s:o}", "model",
         config->model->name, "data", config->dataset->spec, "params",
         (json_int_t)graph_param_elements(plan->micro[0].graph), "batch", (json_int_t)config->batch,
-        "replicas", config->replicas, "micro_batches", config->micro_batches, "steps",
-        (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
-        "instructions", plan->program->rank[0].list[LIST_BODY].count, "step_flops",
-        plan_step_flops(plan), "predicted_step_ms", job_step_ns(job) * 1e-6, "predicted_peak_bytes",
+        "replicas", config->replicas, "micro_batches", config->micro_batches, "sync_bn",
+        config->sync_bn, "steps", (json_int_t)config->lr.total_steps, "steps_per_epoch",
+        (json_int_t)plan->steps_per_epoch, "instructions",
+        plan->program->rank[0].list[LIST_BODY].count, "step_flops", plan_step_flops(plan),
+        "predicted_step_ms", job_step_ns(job) * 1e-6, "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", bill);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* Everything a run writes; event files are found by their prefix. */
+/* Everything a run writes; others are found by their names. */
 static const char *const run_files[] = {"config.yml",  "summary.json", "metrics.jsonl",
                                         "program.txt", "trace.json",   "model.safetensors",
                                         "report.html", "checkpoints"};
@@ -33,11 +33,18 @@ static bool holds_run(const char *folder) {
     return holds;
 }
 
-static enum status remove_events(const char *folder) {
+/* Files a run writes whose names it makes up: events, and one a rank. */
+static bool is_numbered(const char *name) {
+    int number, end = 0;
+    sscanf(name, "rank-%d.safetensors%n", &number, &end);
+    return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 || (end > 0 && !name[end]);
+}
+
+static enum status remove_numbered(const char *folder) {
     DIR *entries = opendir(folder);
     enum status status = STATUS_OK;
     for (struct dirent *entry; entries && status == STATUS_OK && (entry = readdir(entries));) {
-        if (strncmp(entry->d_name, event_prefix, sizeof event_prefix - 1) != 0) continue;
+        if (!is_numbered(entry->d_name)) continue;
         char *path = folder_path(folder, entry->d_name);
         status = folder_remove(path);
         free(path);
@@ -53,7 +60,7 @@ static enum status remove_run(const char *folder) {
         status = folder_remove(path);
         free(path);
     }
-    return status == STATUS_OK ? remove_events(folder) : status;
+    return status == STATUS_OK ? remove_numbered(folder) : status;
 }
 
 static enum status try_write(const char *folder) {

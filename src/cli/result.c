@@ -30,6 +30,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->threads = config->threads;
     summary->comm = comm_name(session->comm);
     summary->deterministic = SUMMARY_ON;
+    summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
     summary->seed = options->seed;
     summary->ranks = config->ranks;
     summary->stages = summary->virtual = 1;

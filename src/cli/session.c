@@ -30,9 +30,9 @@ static void add_fact(struct session *session, enum fact_kind kind, const char *k
 /* What decides the course of training must be the same on resume; what only shapes it may change,
  * and is said. */
 void session_facts(struct session *session) {
-    static const enum option_id fixed[] = {OPTION_model,  OPTION_optimizer, OPTION_seed,
-                                           OPTION_batch,  OPTION_sum,       OPTION_drop_last,
-                                           OPTION_classes};
+    static const enum option_id fixed[] = {OPTION_model,   OPTION_optimizer, OPTION_seed,
+                                           OPTION_batch,   OPTION_sum,       OPTION_drop_last,
+                                           OPTION_classes, OPTION_sync_bn};
     static const enum option_id told[] = {OPTION_lr,       OPTION_lr_policy,       OPTION_momentum,
                                           OPTION_nesterov, OPTION_weight_decay,    OPTION_no_decay,
                                           OPTION_clip,     OPTION_label_smoothing, OPTION_warmup,
@@ -158,9 +158,17 @@ static enum status finish_first(struct session *session, enum status status) {
     return finishing == STATUS_OK ? status : finishing;
 }
 
+static enum status save_rank(struct session *session) {
+    char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
+    enum status status = checkpoint_write_model(session->exec, path, NULL);
+    free(path);
+    return comm_agree(comm_world(session->comm), status);
+}
+
 static enum status finish(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
     result_measure(session);
+    if (good && session->job.options.save_ranks) TRY(save_rank(session));
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (first_rank(session)) return finish_first(session, status);
     enum status closing = watch_close(&session->watch);

@@ -123,9 +123,18 @@ static enum status open_self(struct exec *exec) {
     return comm_open("self", &config, &exec->comm);
 }
 
+static enum status open_stats(struct exec *exec) {
+    int ranks = comm_size(exec->comm), *all = MEM_ARRAY(int, ranks);
+    for (int r = 0; r < ranks; r++) all[r] = r;
+    enum status status = comm_group_new(exec->comm, all, ranks, &exec->stats);
+    free(all);
+    return status;
+}
+
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     if (exec->owns_comm) TRY(open_self(exec));
+    if (plan->config.sync_bn) TRY(open_stats(exec));
     const struct run_config *config = &plan->config;
     const bool decay[] = {[PARAM_WEIGHT] = true,
                           [PARAM_BIAS] = config->decay_bias,
@@ -249,7 +258,9 @@ static enum status run_instr(struct exec *exec, const struct instr *instr) {
     switch ((enum instr_op)instr->op) {
     case INSTR_COUNT:
     case INSTR_LOAD: exec->times.data_ns += spent; break;
-    case INSTR_F: exec->times.forward_ns += spent; break;
+    case INSTR_STATS_F:
+    case INSTR_F: exec->times.forward_ns += spent - (exec->times.comm_ns - comm_before); break;
+    case INSTR_STATS_B:
     case INSTR_B:
     case INSTR_I:
     case INSTR_W: exec->times.backward_ns += spent - (exec->times.comm_ns - comm_before); break;

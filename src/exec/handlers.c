@@ -66,6 +66,7 @@ static enum status handle_f(struct exec *exec, const struct instr *instr) {
     struct pass_config pass = {
         .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
     run_pass(exec, slot->runnable, instr->slot, &pass);
+    TRY(exec->comm_status);
     tally_add(slot->runnable, instr->slot, samples_of(exec, instr->micro), &exec->tally);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (comm_size(exec->comm) > 1) return STATUS_OK; /* all ranks look at it together, at NORM */
@@ -79,7 +80,22 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .fresh = instr->flags & INSTR_NEW};
     if (kind == PASS_INPUT_HALF) pass.grad = -1;
     run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
-    return STATUS_OK;
+    return exec->comm_status;
+}
+
+/* The main graph lends its nodes: what is shared does not depend on the number of samples. */
+static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
+    struct pass_config pass = {.pass = kind, .segment = INSTR_ALL, .grad = -1};
+    run_pass(exec, &exec->runnable[0], instr->slot, &pass);
+    return exec->comm_status;
+}
+
+static enum status handle_stats_f(struct exec *exec, const struct instr *instr) {
+    return stand_in(exec, instr, PASS_ABSENT_FORWARD);
+}
+
+static enum status handle_stats_b(struct exec *exec, const struct instr *instr) {
+    return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
 }
 
 static enum status handle_b(struct exec *exec, const struct instr *instr) {
@@ -216,11 +232,21 @@ static enum status handle_step(struct exec *exec, const struct instr *instr) {
 
 enum status handle_instr(struct exec *exec, const struct instr *instr) {
     static enum status (*const handlers[])(struct exec *, const struct instr *) = {
-        [INSTR_COUNT] = handle_count, [INSTR_LOAD] = handle_load, [INSTR_F] = handle_f,
-        [INSTR_B] = handle_b,         [INSTR_I] = handle_i,       [INSTR_W] = handle_w,
-        [INSTR_TIE] = handle_tie,     [INSTR_SUM] = handle_sum,   [INSTR_NORM] = handle_norm,
-        [INSTR_STEP] = handle_step,   [INSTR_ZERO] = handle_zero, [INSTR_REDUCE] = handle_reduce,
+        [INSTR_COUNT] = handle_count,
+        [INSTR_LOAD] = handle_load,
+        [INSTR_F] = handle_f,
+        [INSTR_B] = handle_b,
+        [INSTR_I] = handle_i,
+        [INSTR_W] = handle_w,
+        [INSTR_TIE] = handle_tie,
+        [INSTR_SUM] = handle_sum,
+        [INSTR_NORM] = handle_norm,
+        [INSTR_STEP] = handle_step,
+        [INSTR_ZERO] = handle_zero,
+        [INSTR_REDUCE] = handle_reduce,
         [INSTR_BCAST] = handle_bcast,
+        [INSTR_STATS_F] = handle_stats_f,
+        [INSTR_STATS_B] = handle_stats_b,
     };
     return handlers[instr->op](exec, instr);
 }

@@ -64,7 +64,7 @@ static const char *reader_of(const struct graph *graph, int param) {
 }
 
 /* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of
- * it. */
+ * it. Where statistics are shared this rank's stand for all: the others may be done with theirs. */
 static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     const struct micro_batch *samples = &exec->batch->micro[micro];
     if (samples->samples == 0) return -1;
@@ -76,6 +76,7 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
                                .segment = INSTR_ALL,
                                .grad = -1,
                                .pure = true,
+                               .alone = true,
                                .after = node_is_bad,
                                .context = hunt};
     run_pass(exec, runnable, 0, &pass);

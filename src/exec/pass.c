@@ -3,9 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/state.h"
+
+static bool is_absent(enum pass pass) {
+    return pass == PASS_ABSENT_FORWARD || pass == PASS_ABSENT_BACKWARD;
+}
 
 static bool in_pass(const struct node *node, const struct pass_config *config) {
     switch (config->pass) {
@@ -13,8 +18,33 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
     case PASS_BACKWARD: return true;
     case PASS_INPUT_HALF: return node->half == OP_HALF_I;
     case PASS_WEIGHT_HALF: return node->half == OP_HALF_W;
+    case PASS_ABSENT_FORWARD:
+    case PASS_ABSENT_BACKWARD: return op_def(node->op)->flags & OP_EVERY_RANK;
     }
     return false;
+}
+
+/* All ranks' vectors of `bytes` bytes, in rank order. Long ones go in pieces through scratch, which
+ * has room for all of them (op/sync_norm.c). */
+static enum status gather(struct exec *exec, const char *mine, size_t bytes, char *all) {
+    if (bytes <= COMM_EXCHANGE_BYTES) return comm_exchange(exec->stats, mine, bytes, all);
+    int ranks = comm_size(exec->comm);
+    for (size_t at = 0; at < bytes; at += COMM_EXCHANGE_BYTES) {
+        size_t piece = bytes - at < COMM_EXCHANGE_BYTES ? bytes - at : COMM_EXCHANGE_BYTES;
+        TRY(comm_exchange(exec->stats, mine + at, piece, exec->scratch));
+        for (int r = 0; r < ranks; r++)
+            memcpy(all + (size_t)r * bytes + at, exec->scratch + (size_t)r * piece, piece);
+    }
+    return STATUS_OK;
+}
+
+static void run_exchange(struct exec *exec, const struct graph *graph, const struct node *node,
+                         void **address, const struct pass_config *config) {
+    size_t bytes = tensor_type_bytes(&graph->values[node->in[0]].type);
+    int64_t begin = clock_ns();
+    if (is_absent(config->pass)) memset(address[node->in[0]], 0, bytes);
+    exec->comm_status = gather(exec, address[node->in[0]], bytes, address[node->out[0]]);
+    exec->times.comm_ns += clock_ns() - begin;
 }
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
@@ -23,6 +53,10 @@ static void run_node(struct exec *exec, const struct graph *graph, const struct 
                      void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     float *target[OP_MAX_OUT] = {0};
+    if (op_def(node->op)->flags & OP_EXCHANGE && !config->alone) {
+        run_exchange(exec, graph, node, address, config);
+        return;
+    }
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
@@ -59,7 +93,7 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
               const struct pass_config *config) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
-    bool forward = config->pass == PASS_FORWARD;
+    bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
     int begin = forward ? 0 : graph->forward_count,
         end = forward ? graph->forward_count : graph->node_count;
     if (config->segment != INSTR_ALL && !forward) {
@@ -70,6 +104,7 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
         if (!in_pass(&graph->nodes[n], config)) continue;
         run_node(exec, graph, &graph->nodes[n], address, config);
         exec_progress(exec);
+        if (exec->comm_status != STATUS_OK) return;
         if (config->after && config->after(config->context, runnable, slot, n)) return;
     }
     if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);

@@ -18,6 +18,7 @@ static enum status make_graph(struct plan *plan, int64_t samples, bool training,
     struct model_config shape = plan->config.shape;
     shape.batch = samples;
     shape.training = training;
+    shape.stats_ranks = plan->config.sync_bn ? plan->config.ranks : 1;
     struct graph *graph = NULL;
     TRY(model_build(plan->config.model, &shape, &graph));
     enum status status = STATUS_OK;
@@ -157,6 +158,11 @@ static enum status check_program(const struct plan *plan, const char *name) {
                     "micro-batch(es); this run has %d, 1, %d x %d",
                     name, program->ranks, program->stages, program->replicas,
                     program->micro_batches, config->ranks, config->replicas, config->micro_batches);
+    if (program_shares(program) != config->sync_bn)
+        return fail(STATUS_USAGE,
+                    "%s: the program's F and B %s statistics (\"stats\"), this run is %s", name,
+                    config->sync_bn ? "do not share" : "share",
+                    config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
@@ -172,7 +178,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .replicas = config->replicas,
                                        .micro_batches = config->micro_batches,
                                        .sum = config->sum,
-                                       .samples = samples};
+                                       .samples = samples,
+                                       .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
     TRY(sync_insert(config->sync, *out, plan->buckets.count));
     return program_verify(*out, samples);
@@ -194,6 +201,36 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     plan->slots = plan->program->slots;
     if (plan->last_program && plan->last_program->grads > plan->grads)
         plan->grads = plan->last_program->grads;
+    return STATUS_OK;
+}
+
+/* The batch norm that would have one value per channel over all ranks, were there one sample; or
+ * NULL. */
+static const struct node *narrow_batch_norm(const struct graph *graph) {
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        const struct shape *x = &graph->values[node->in[0]].type.shape;
+        if (node->op == OP_BATCH_NORM_STATS && shape_count(x) == x->dim[0] * x->dim[1]) return node;
+    }
+    return NULL;
+}
+
+/* A whole step has a sample a rank at least; the short last one may leave a single one to them all.
+ */
+static enum status check_statistics(const struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    const struct node *narrow = narrow_batch_norm(plan->micro[0].graph);
+    if (!config->sync_bn || !plan->last_samples || !narrow) return STATUS_OK;
+    for (int m = 0; m < config->micro_batches; m++) {
+        int64_t samples = 0;
+        for (int r = 0; r < config->replicas; r++)
+            samples += plan->last_samples[r * config->micro_batches + m];
+        if (samples != 1) continue;
+        return fail(STATUS_USAGE,
+                    "node %s: one value per channel over all ranks has no variance: micro-batch %d "
+                    "of an epoch's last step has one sample\n  another --batch, or --drop-last",
+                    narrow->name, m);
+    }
     return STATUS_OK;
 }
 
@@ -240,6 +277,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
     plan->buckets = buckets_of(plan->micro[0].graph);
+    TRY_GOTO(check_statistics(plan), failed);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
     place_micros(plan);

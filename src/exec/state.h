@@ -59,6 +59,8 @@ struct exec {
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;
+    struct comm_group *stats;            /* all ranks once more, where statistics are shared: their
+                                            exchanges must not queue behind reductions; else NULL */
     struct comm_request **request;       /* per bucket: its reduction under way, or NULL */
     int pending;                         /* how many there are */
     enum status comm_status;             /* first failure of moving them on between nodes */
@@ -73,13 +75,23 @@ struct exec {
 void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
-/* Local. Runs the nodes of a pass. `grad` < 0 where no gradients are made. */
-enum pass { PASS_FORWARD, PASS_BACKWARD, PASS_INPUT_HALF, PASS_WEIGHT_HALF };
+/* Runs the nodes of a pass. `grad` < 0 where no gradients are made. Local, unless statistics are
+ * shared: then collective and blocking, and exec->comm_status tells of a failure. The last two are
+ * the part of a rank without samples in that. */
+enum pass {
+    PASS_FORWARD,
+    PASS_BACKWARD,
+    PASS_INPUT_HALF,
+    PASS_WEIGHT_HALF,
+    PASS_ABSENT_FORWARD,
+    PASS_ABSENT_BACKWARD
+};
 struct pass_config {
     enum pass pass;
     int segment; /* of backward; INSTR_ALL: all of it */
     int grad;
     bool fresh, pure;
+    bool alone; /* exchange nothing: the other ranks are not here */
     /* Called after each node when not NULL; a true answer ends the pass. */
     bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
     void *context;

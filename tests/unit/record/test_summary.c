@@ -14,7 +14,7 @@ TestSuite(record_summary, .init = make_folder, .fini = remove_folder);
 
 /* The documented keys, in order; groups with a dot. */
 static const char documented[] = "version strategy model data device dtype isa threads comm "
-                                 "deterministic seed ranks stages replicas "
+                                 "deterministic sync_bn seed ranks stages replicas "
                                  "virtual micro_batches batch steps epochs params samples_per_s "
                                  "samples_per_s_rank steps_not_timed "
                                  "step_ms.p50 step_ms.p90 loss_first loss_last eval_loss acc1 acc5 "
@@ -124,7 +124,7 @@ Test(record_summary, reader_refuses_what_is_not_a_summary) {
         {"\"samples_per_s_rank\": null", "\"samples_per_s_rank\": 1", "is of another kind"},
         {"\"p90\": null", "\"p91\": null", "\"p90\" is missing"},
         {"\"seed\": null", "\"seed\": null, \"seed\": 1", "uplicate"},
-        {"\"seed\": null,", "\"seed\": null", "line 13"},
+        {"\"seed\": null,", "\"seed\": null", "line 14"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char said[512], *path = mem_format("%s/summary.json", folder);

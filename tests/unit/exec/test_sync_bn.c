@@ -1,0 +1,245 @@
+/* --sync-bn: ranks (threads here) that share statistics train as one rank does on the whole batch,
+ * but for roundings; they end with the same running statistics, to the bit; and do so again. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "kit.h"
+
+/* One rank of a run, on its own thread. */
+struct member {
+    const struct options *options;
+    int rank, ranks;
+    struct comm *comm;
+    struct job job;
+    struct exec *exec;
+    enum status status;
+    pthread_t thread;
+};
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    struct step_result result;
+    member->status = exec_new(member->job.plan, member->comm, NULL, &member->exec);
+    if (member->status == STATUS_OK) member->status = exec_start(member->exec);
+    int64_t total = member->job.plan->config.lr.total_steps;
+    while (member->status == STATUS_OK && exec_next_step(member->exec) < total)
+        member->status = exec_step(member->exec, &result);
+    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    return NULL;
+}
+
+/* A run of the options' -n ranks to its end; the caller frees it with team_free. */
+struct team {
+    struct options options;
+    int ranks;
+    struct member *members;
+    struct comm **comms;
+};
+
+static struct team team_run(const char *line) {
+    struct team team = {0};
+    char *copy = mem_text(line), *word[64], *state = NULL;
+    int count = 0;
+    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
+        word[count++] = w;
+    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &team.options), STATUS_OK);
+    free(copy);
+    team.ranks = (int)team.options.local_ranks;
+    team.members = MEM_ARRAY(struct member, team.ranks);
+    team.comms = MEM_ARRAY(struct comm *, team.ranks);
+    for (int r = 0; r < team.ranks; r++) {
+        struct member *member = &team.members[r];
+        struct job_seat seat = {
+            .rank = r, .ranks = team.ranks, .dataset = team.members[0].job.dataset};
+        *member = (struct member){.options = &team.options, .rank = r, .ranks = team.ranks};
+        cr_assert_eq(job_open(&team.options, &seat, &member->job), STATUS_OK);
+    }
+    cr_assert_eq(
+        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), team.comms),
+        STATUS_OK);
+    for (int r = 0; r < team.ranks; r++) {
+        team.members[r].comm = team.comms[r];
+        pthread_create(&team.members[r].thread, NULL, member_main, &team.members[r]);
+    }
+    for (int r = 0; r < team.ranks; r++) pthread_join(team.members[r].thread, NULL);
+    return team;
+}
+
+static void team_free(struct team *team) {
+    for (int r = 0; r < team->ranks; r++) exec_free(&team->members[r].exec);
+    for (int r = 0; r < team->ranks; r++) comm_close(&team->comms[r]);
+    for (int r = team->ranks - 1; r >= 0; r--) job_close(&team->members[r].job);
+    options_free(&team->options);
+    free(team->members);
+    free(team->comms);
+}
+
+static uint64_t hash_of(const struct team *team, int rank) {
+    const struct store *store = exec_store(team->members[rank].exec);
+    uint64_t hash;
+    cr_assert_eq(team->members[rank].status, STATUS_OK);
+    cr_assert_eq(store_param_hash(store, &hash), STATUS_OK);
+    return hash ^ store_buffer_hash(store);
+}
+
+/* The largest difference between the parameters, or the running statistics, of two stores. */
+static double params_apart(const struct store *a, const struct store *b) {
+    double most = 0;
+    for (int p = 0; p < a->param_count; p++) {
+        int64_t count = shape_count(&a->params[p].type.shape);
+        float *x = MEM_ARRAY(float, count), *y = MEM_ARRAY(float, count);
+        cr_assert_eq(store_get(a, p, a->param, x), STATUS_OK);
+        cr_assert_eq(store_get(b, p, b->param, y), STATUS_OK);
+        for (int64_t i = 0; i < count; i++) most = fmax(most, fabs((double)x[i] - y[i]));
+        free(x);
+        free(y);
+    }
+    return most;
+}
+
+static double buffers_apart(const struct store *a, const struct store *b) {
+    double most = 0;
+    cr_assert_gt(a->buffer_count, 0);
+    for (int i = 0; i < a->buffer_count; i++) {
+        const struct store_item *item = &a->buffers[i];
+        size_t bytes = tensor_type_bytes(&item->type);
+        float *x = mem_new(bytes), *y = mem_new(bytes);
+        store_get_buffer(a, i, x);
+        store_get_buffer(b, i, y);
+        if (item->type.dtype == DTYPE_I64) cr_expect_eq(memcmp(x, y, bytes), 0, "%s", item->name);
+        for (size_t k = 0; item->type.dtype == DTYPE_F32 && k < bytes / sizeof(float); k++)
+            most = fmax(most, fabs((double)x[k] - y[k]) / (1 + fabs((double)x[k])));
+        free(x);
+        free(y);
+    }
+    return most;
+}
+
+#define BN                                                                                         \
+    "--model resnet8 --device cpu --threads 1 --lr 0.01 --warmup 0 --lr-policy const --batch 12 "
+
+/* Data of `count` samples: 12 to a step, the rest in the short last one. The ranks' sampler pads to
+ * a multiple of the ranks, so counts are such multiples. */
+static void check_like_one_rank(int ranks, int micros, int count) {
+    char line[512], many[640];
+    snprintf(line, sizeof line,
+             BN "--data synthetic:count=%d,test_count=4,size=8 --micro-batches %d --epochs 1",
+             count, micros);
+    struct kit_run *one = kit_open("%s", line);
+    kit_steps(one, -1);
+    snprintf(many, sizeof many, "%s -n %d --sync-bn", line, ranks);
+    struct team team = team_run(many);
+    for (int r = 0; r < ranks; r++)
+        cr_expect_eq(hash_of(&team, r), hash_of(&team, 0), "%s: rank %d", many, r);
+    const struct store *want = exec_store(one->exec), *have = exec_store(team.members[0].exec);
+    cr_expect_lt(params_apart(want, have), 2e-5, "%s: %g", many, params_apart(want, have));
+    cr_expect_lt(buffers_apart(want, have), 2e-5, "%s: %g", many, buffers_apart(want, have));
+    team_free(&team);
+    kit_close(&one);
+}
+
+Test(exec_sync_bn, ranks_train_as_one_on_the_whole_batch) {
+    check_like_one_rank(2, 1, 24);
+    check_like_one_rank(3, 1, 24);
+    check_like_one_rank(2, 3, 24);
+}
+
+Test(exec_sync_bn, ranks_with_different_counts) {
+    check_like_one_rank(2, 2, 18); /* the last step: 2 + 2 samples on rank 0, 1 + 1 on rank 1 */
+    check_like_one_rank(3, 2, 21); /* 2 + 2, 2 + 1, 1 + 1 */
+}
+
+Test(exec_sync_bn, a_rank_without_samples) {
+    check_like_one_rank(2, 2, 14); /* the last step: both samples are rank 0's */
+    check_like_one_rank(2, 3, 16); /* four samples: 3 and 1 */
+    check_like_one_rank(3, 2, 15);
+}
+
+/* The matter itself: without sharing, ranks' running statistics differ, and so does the training.
+ */
+Test(exec_sync_bn, without_it_ranks_have_their_own_statistics) {
+    const char *line = BN "--data synthetic:count=24,test_count=4,size=8 --epochs 1 -n 2";
+    struct team team = team_run(line);
+    const struct store *a = exec_store(team.members[0].exec), *b = exec_store(team.members[1].exec);
+    cr_expect_eq(params_apart(a, b), 0);
+    cr_expect_gt(buffers_apart(a, b), 1e-3);
+    team_free(&team);
+}
+
+Test(exec_sync_bn, the_same_bits_again) {
+    const char *line = BN "--data synthetic:count=18,test_count=4,size=8 --epochs 2 -n 3 "
+                          "--micro-batches 2 --sync-bn --sum tree";
+    struct team first = team_run(line), second = team_run(line);
+    cr_expect_eq(hash_of(&first, 0), hash_of(&second, 2));
+    team_free(&first);
+    team_free(&second);
+}
+
+#define WIDE                                                                                       \
+    "--model resnet18-cifar --device cpu --threads 1 --lr 0.001 --warmup 0 --batch 4 --steps 1 "   \
+    "--data synthetic:count=4,test_count=4,size=16 "
+
+/* Statistics of more than an exchange holds go in pieces: 2 x 512 + 1 floats. */
+Test(exec_sync_bn, long_vectors_go_in_pieces) {
+    struct kit_run *one = kit_open(WIDE);
+    kit_steps(one, -1);
+    struct team team = team_run(WIDE "-n 2 --sync-bn");
+    const struct store *want = exec_store(one->exec), *have = exec_store(team.members[1].exec);
+    cr_assert_eq(team.members[1].status, STATUS_OK);
+    cr_expect_lt(params_apart(want, have), 1e-4, "%g", params_apart(want, have));
+    cr_expect_lt(buffers_apart(want, have), 1e-4, "%g", buffers_apart(want, have));
+    team_free(&team);
+    kit_close(&one);
+}
+
+static enum status try_open(const char *line, int ranks, char log[512]) {
+    struct options options;
+    struct job job;
+    char *copy = mem_text(line), *word[64], *state = NULL;
+    int count = 0;
+    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
+        word[count++] = w;
+    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &options), STATUS_OK);
+    memset(log, 0, 512);
+    log_capture(log, 512);
+    enum status status = job_open(&options, &(struct job_seat){.rank = 0, .ranks = ranks}, &job);
+    log_capture(NULL, 0);
+    if (status == STATUS_OK) job_close(&job);
+    options_free(&options);
+    free(copy);
+    return status;
+}
+
+/* 2x2 images are 1x1 in the second group; a last micro-batch of one sample over all ranks. */
+Test(exec_sync_bn, one_value_per_channel_is_refused) {
+    char log[512];
+    const char *line = BN "--data synthetic:count=14,test_count=4,size=2 -n 2 --micro-batches 2 "
+                          "--sync-bn";
+    cr_expect_eq(try_open(line, 2, log), STATUS_USAGE);
+    cr_expect(strstr(log, "node layer2.0.bn1") && strstr(log, "one value per channel"), "%s", log);
+    line = BN "--data synthetic:count=16,test_count=4,size=2 -n 2 --micro-batches 2 --sync-bn";
+    cr_expect_eq(try_open(line, 2, log), STATUS_OK, "%s", log);
+}
+
+Test(exec_sync_bn, replicas_one_after_the_other_cannot_share) {
+    char log[512];
+    cr_expect_eq(try_open(BN "--data digits --deal 2x1 --sync-bn", 1, log), STATUS_USAGE);
+    cr_expect(strstr(log, "--sync-bn") && strstr(log, "-n 2"), "%s", log);
+    cr_expect_eq(try_open(BN "--data digits --deal 1x2 --sync-bn", 1, log), STATUS_OK, "%s", log);
+}
+
+/* One rank: ordinary batch norm, the same bits. */
+Test(exec_sync_bn, one_rank_is_ordinary) {
+    struct kit_run *plain = kit_open(BN "--data digits --steps 2"),
+                   *asked = kit_open(BN "--data digits --steps 2 --sync-bn");
+    kit_steps(plain, -1);
+    kit_steps(asked, -1);
+    cr_expect_eq(kit_hash(plain), kit_hash(asked));
+    kit_close(&plain);
+    kit_close(&asked);
+}
