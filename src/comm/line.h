@@ -19,6 +19,7 @@ struct p2p_transfer {
 struct p2p_line {
     const struct p2p_line_ops *ops;
     int rank, size;
+    uint64_t moves; /* transfers that were done so far; counted by the line */
 };
 
 /* Messages of one stream between two ranks arrive in the order sent, and are taken by receives in

@@ -62,14 +62,15 @@ enum status p2p_check_gone(struct p2p *p2p, int rank) {
     return fail_gone(comm->rank, rank, p2p->line->ops->name);
 }
 
-/* Nothing falls between the question and the sleep: a line's rest returns when something moved. */
+/* What moved while the question was asked once more may be news for an operation that was looked at
+ * before it moved: then there is no sleep. A line's own rest misses nothing after that. */
 void p2p_arm(struct comm *comm, bool on) {
-    (void)comm, (void)on;
+    if (on) p2p_of(comm)->moves = p2p_of(comm)->line->moves;
 }
 
 void p2p_rest(struct comm *comm, int64_t limit_ns) {
     struct p2p_line *line = p2p_of(comm)->line;
-    line->ops->rest(line, limit_ns);
+    if (line->moves == p2p_of(comm)->moves) line->ops->rest(line, limit_ns);
 }
 
 void p2p_abort(struct comm *comm, int rank) {

@@ -19,7 +19,7 @@ enum {
     P2P_IN_FLIGHT = 4,      /* operations of a group whose prints are on their way */
     P2P_WINDOW = 4,         /* pieces of one slice under way between two ranks */
     P2P_PIECE_LEAST = 4096, /* floats of a piece; what is added and sent at a time */
-    P2P_PIECE_MOST = 32768,
+    P2P_PIECE_MOST = 65536,
     P2P_STAGING_BYTES = 8 << 20, /* of a group, unless it is so large that the least is more */
     P2P_HOST_BYTES = 256,
 };
@@ -40,6 +40,7 @@ struct p2p {
     int *host;             /* of each rank: the lowest rank of its host */
     char **heap;           /* of each rank whose memory is seen here, else NULL */
     _Atomic int aborted;
+    uint64_t moves; /* of the line, when a sleep was prepared */
     uint32_t channel_count;
     int64_t broken_ns; /* since when a rank that is waited for is known to be gone, 0: none is */
     void **owned;      /* buffers to free */

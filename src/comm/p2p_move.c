@@ -170,22 +170,34 @@ static const float *make_parts(const struct comm_request *request, const struct 
 
 /* --- the three machines: each goes as far as it can; true when it is at its end -------------- */
 
-static bool work_owner(const struct comm_request *request, struct p2p_job *job) {
-    while (reduces(request) && job->asked < job->pieces && job->asked < job->ready + P2P_WINDOW) {
+static void ask_parts(const struct comm_request *request, struct p2p_job *job) {
+    while (job->asked < job->pieces && job->asked < job->ready + P2P_WINDOW) {
         struct piece piece = get_piece(request, job, job->asked);
         for (int e = 0; e < job->end_count; e++)
             receive(request, &job->end[e], P2P_GIVE, job->end[e].staging[job->asked % P2P_WINDOW],
                     piece.count * job->end[e].nodes, job->asked);
         job->asked++;
     }
-    while (job->ready < job->asked && all_in(job, job->ready))
-        sum_piece(request, job, job->ready++);
-    while (gathers(request) && job->told < job->ready && all_out(job, job->told)) {
+}
+
+static void tell_results(const struct comm_request *request, struct p2p_job *job) {
+    while (job->told < job->ready && all_out(job, job->told)) {
         struct piece piece = get_piece(request, job, job->told);
         for (int e = 0; e < job->end_count; e++)
             send(request, &job->end[e], P2P_RESULT, (float *)request->data + piece.at, piece.count,
                  job->told);
         job->told++;
+    }
+}
+
+/* Results leave as soon as they are there; the next part is asked for as soon as it has room. */
+static bool work_owner(const struct comm_request *request, struct p2p_job *job) {
+    if (reduces(request)) ask_parts(request, job);
+    if (gathers(request)) tell_results(request, job);
+    while (job->ready < job->asked && all_in(job, job->ready)) {
+        sum_piece(request, job, job->ready++);
+        ask_parts(request, job);
+        if (gathers(request)) tell_results(request, job);
     }
     return job->ready == job->pieces && (!gathers(request) || job->told == job->pieces) &&
            all_sent(job);
