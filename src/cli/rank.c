@@ -18,6 +18,7 @@
 #include "control/control.h"
 #include "exec/stop.h"
 #include "launch/door.h"
+#include "launch/network.h"
 
 struct rank {
     const struct options *options;
@@ -116,8 +117,20 @@ static enum status share_machines(struct rank *rank, bool *one) {
     return STATUS_OK;
 }
 
+/* --interface is a rule; the data plane takes the name of the network that it means. */
+static enum status choose_network(const struct rank *rank, struct network_address *out) {
+    struct network_list list;
+    char why[NETWORK_WHY_BYTES];
+    *out = (struct network_address){0};
+    if (!rank->launch->interface) return STATUS_OK;
+    TRY(network_list(&list));
+    return network_choose(&list, rank->launch->interface, NULL, out, why);
+}
+
 static enum status open_comm(struct rank *rank) {
     const char *name = rank->options->comm;
+    struct network_address network;
+    TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
         bool one;
         TRY(share_machines(rank, &one));
@@ -133,7 +146,7 @@ static enum status open_comm(struct rank *rank) {
                                  .link = &rank->link,
                                  .heap_bytes = plan_heap_bytes(rank->session.job.plan),
                                  .host = rank->place->machine,
-                                 .interface = rank->launch->interface};
+                                 .interface = *network.interface ? network.interface : NULL};
     return comm_open(name, &config, &rank->session.comm);
 }
 

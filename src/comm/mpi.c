@@ -46,12 +46,18 @@ static void finalize(void) {
     if (!unclean && !ended) MPI_Finalize();
 }
 
-static enum status start(void) {
+/* Open MPI reads its settings when it starts; whoever has set it keeps their choice. */
+static void bind_network(const char *interface) {
+    if (interface) setenv("OMPI_MCA_btl_tcp_if_include", interface, 0);
+}
+
+static enum status start(const struct comm_config *config) {
     int started = 0, ended = 0, level = 0;
     MPI_Initialized(&started);
     MPI_Finalized(&ended);
     if (ended) return fail(STATUS_USAGE, "MPI was ended in this process and cannot start again");
     if (started) return STATUS_OK;
+    bind_network(config->interface);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return fail(STATUS_PEER, "MPI does not start\nrun under mpirun or srun --mpi=pmix");
     atexit(finalize);
@@ -165,7 +171,7 @@ static enum status await_request(struct line *line, const struct comm_config *co
 
 static enum status open_steps(const struct comm_config *config, struct line *line) {
     MPI_Request request;
-    TRY(start());
+    TRY(start(config));
     TRY(check_place(config));
     if (MPI_Comm_idup(MPI_COMM_WORLD, &line->comm, &request) != MPI_SUCCESS)
         return fail(STATUS_PEER, "rank %d: MPI gives no communicator", config->rank);

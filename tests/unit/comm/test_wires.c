@@ -179,6 +179,47 @@ Test(comm_wires, what_was_sent_arrives_after_the_sender_left, .timeout = 60) {
     run_wires(early_body, 1 << 16);
 }
 
+/* A rank that dies, and no control plane to say so: the connection itself does. */
+static void silent_body(struct trial *trial, struct comm *comm) {
+    struct comm_link link = trial_link(trial->board);
+    struct comm_config config = {.rank = comm_rank(comm),
+                                 .size = trial->size,
+                                 .link = &link,
+                                 .epoch = 1,
+                                 .heap_bytes = LARGE * sizeof(float),
+                                 .host = comm_rank(comm) ? "one" : "two"};
+    struct comm_request *request = NULL;
+    struct comm *second = NULL;
+    enum status status = STATUS_OK;
+    float *data;
+    link.lost = NULL;
+    NEED(comm_open(name_of(trial->mode), &config, &second) == STATUS_OK);
+    NEED(comm_alloc(second, LARGE * sizeof *data, "data", (void **)&data) == STATUS_OK);
+    for (int turn = 0; status == STATUS_OK; turn++) {
+        if (turn == 3 && comm_rank(comm) == 1) kill(getpid(), SIGKILL);
+        NEED(comm_all_reduce(comm_world(second), data, LARGE, &request) == STATUS_OK);
+        status = comm_wait(&request);
+    }
+    NEED(status == STATUS_PEER);
+    comm_close(&second);
+}
+
+static void silent_after(struct trial *trial) {
+    cr_expect(strstr(trial->board->log[0], "connection to rank 1 broke"), "rank 0 said: %s",
+              trial->board->log[0]);
+}
+
+Test(comm_wires, a_connection_that_breaks_is_enough, .timeout = 60) {
+    for (int mode = TRIAL_UCX; mode <= TRIAL_HOSTS; mode++)
+        if (trial_mode_there((enum trial_mode)mode))
+            run((struct trial){.mode = (enum trial_mode)mode,
+                               .size = 2,
+                               .heap_bytes = 4096,
+                               .body = silent_body,
+                               .after = silent_after,
+                               .killed = 1});
+}
+
 Test(comm_wires, memory_besides_the_heap_is_told) {
     cr_expect(comm_overhead_bytes("self", 1) == 0 && comm_overhead_bytes("pigeon", 4) == 0);
     if (!trial_mode_there(TRIAL_UCX)) cr_skip_test("this build has no UCX");
