@@ -43,6 +43,7 @@ static enum status take_key(struct visit *visit) {
 
 static void tcp_text(const char *host, int port, char text[CONTROL_ADDRESS_BYTES]) {
     bool sixth = strchr(host, ':') != NULL;
+    if (strcmp(host, "localhost") == 0) host = "127.0.0.1"; /* where network_own() has it listen */
     snprintf(text, CONTROL_ADDRESS_BYTES, sixth ? "tcp://[%.200s]:%d" : "tcp://%.200s:%d", host,
              port);
 }

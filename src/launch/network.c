@@ -158,8 +158,10 @@ static const struct network_address *find_text(const struct network_list *list, 
     return NULL;
 }
 
+/* "localhost" is loopback by its name (RFC 6761): a container may have no /etc/hosts to say so. */
 static struct addrinfo *look_up(const char *host) {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found = NULL;
+    if (strcmp(host, "localhost") == 0) host = "127.0.0.1";
     return getaddrinfo(host, "9", &hints, &found) == 0 ? found : NULL;
 }
 

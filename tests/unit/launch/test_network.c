@@ -93,6 +93,12 @@ Test(launch_network, what_is_here) {
     cr_expect(!network_is_loopback("10.0.0.1") && !network_is_loopback("localhost.example"));
 }
 
+Test(launch_network, localhost_needs_no_hosts_file) {
+    struct network_address address;
+    cr_assert_eq(network_own(&list, "localhost", &address), STATUS_OK);
+    cr_expect_str_eq(address.text, "127.0.0.1");
+}
+
 static const char *no_variable(const char *name) {
     (void)name;
     return NULL;
