@@ -9,14 +9,12 @@
 #include "golden.h"
 
 static const double tolerance = 1e-4;
-/* Running statistics are looked at after ten steps: by then the roundings of another kernel have
- * been through ten updates, and a variance over few values shows them most. */
-static const double buffer_loose = 99;
 
-/* Losses may stray this many times as far as PyTorch's own float32 does from slightly disturbed
- * weights, where that is more than the tolerance: late steps of resnet18-cifar, in which a ReLU
- * that rounds the other way shows. */
-static const double spreads = 3;
+/* Losses may stray this many times as far as PyTorch's own float32 did up to that step from
+ * slightly disturbed weights, where that is more than the tolerance: late steps of resnet18-cifar,
+ * in which a ReLU that rounds the other way shows. Runs that parted may meet again by chance, so
+ * the largest spread so far counts, not that of the step. */
+static const double spreads = 4;
 
 /* A gradient that is zero but for rounding (of a bias that softmax cancels, say) is held to a
  * thousandth of what is usual in the model. The usual is the middle one of the tensors' root mean
@@ -69,8 +67,7 @@ void golden_check_close(struct golden_check *check) {
 
 static void agree(struct golden_check *check, double got, double want, double usual,
                   const char *what, const char *name, int index) {
-    double allowed = tolerance * (1 + check->loose) * fmax(fabs(want), usual),
-           error = fabs(got - want);
+    double allowed = tolerance * fmax(fabs(want), usual), error = fabs(got - want);
     check->worst = fmax(check->worst, error / allowed);
     cr_expect(error <= allowed, "%s: %s %d of %s is %.9g, PyTorch has %.9g (allowed %.2g)",
               check->model, what, index, name, got, want, allowed);
@@ -91,9 +88,13 @@ static const json_t *terms_of(const struct golden_check *check, int step) {
 
 /* What agree() must be told so that it allows for the spread of a step. */
 static double usual_loss(const struct golden_check *check, int step, double want) {
-    const json_t *row = json_array_get(json_object_get(check->vectors, "spread"), (size_t)step);
-    cr_assert(json_is_number(row), "no spread of step %d", step);
-    return fabs(want) * spreads * json_number_value(row) / tolerance;
+    double largest = 0;
+    for (int i = 0; i <= step; i++) {
+        const json_t *row = json_array_get(json_object_get(check->vectors, "spread"), (size_t)i);
+        cr_assert(json_is_number(row), "no spread of step %d", i);
+        largest = fmax(largest, json_number_value(row));
+    }
+    return fabs(want) * spreads * largest / tolerance;
 }
 
 void golden_check_term(struct golden_check *check, int step, int term, double got) {
@@ -139,7 +140,5 @@ void golden_check_gradient(struct golden_check *check, const char *name, const f
 
 void golden_check_buffer(struct golden_check *check, const char *name, const float *values,
                          int64_t count) {
-    check->loose = buffer_loose;
     check_tensor(check, "buffers", name, values, count, 0);
-    check->loose = 0;
 }

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 struct golden_check {
-    double loose; /* added to 1, times the tolerance */
     const char *model;
     json_t *vectors;
     uint64_t seed; /* of the samples */
