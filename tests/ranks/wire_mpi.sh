@@ -26,6 +26,21 @@ for size in 2 3 4; do
     done
 done
 
+# Training: the same bits by shared memory, by MPI, and by UCX where the build has it.
+train="--model mlp --batch 66 --steps 20 --seed 5 --quiet"
+for comm in shm mpi ucx hosts; do
+    # shellcheck disable=SC2086
+    mpi -n 3 "$STRETTO" train --comm $comm $train --out $comm >out 2>err || {
+        grep -q 'is not known' err && continue
+        cat out err
+        exit 1
+    }
+    got=$(sed -n 's/.*"param_hash": "\([0-9a-f]*\)".*/\1/p' $comm/summary.json)
+    [ $comm != shm ] || trained=$got
+    [ -n "$got" ] && [ "$got" = "$trained" ] || { echo "--comm $comm: $got, not $trained"; exit 1; }
+    grep -q "\"comm\": \"$comm\"" $comm/summary.json || { cat $comm/summary.json; exit 1; }
+done
+
 mpi -n 3 "$wire" mpi differ differ >out 2>err && { echo "ranks that differ did not fail"; exit 1; }
 says err "rank 0: all_reduce of 40000 f32"
 says err "rank 2: all_reduce of 999 f32"
