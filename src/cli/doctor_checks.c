@@ -77,6 +77,16 @@ static const struct {
 #else
     {"HDF5", "data set wiki", false},
 #endif
+#ifdef HAVE_UCX
+    {"UCX", "--comm ucx", true},
+#else
+    {"UCX", "--comm ucx", false},
+#endif
+#ifdef HAVE_MPI
+    {"MPI", "--comm mpi", true},
+#else
+    {"MPI", "--comm mpi", false},
+#endif
     {"CUDA", "device cuda", false},
 };
 

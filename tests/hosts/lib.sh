@@ -1,6 +1,7 @@
 # Shared by the tests on several hosts. Not a test itself.
 . "$ROOT/tests/ranks/lib.sh"
 net=$HOSTS_NET
+export UCX_TLS=tcp,self # these hosts share a kernel, and UCX would see it
 # on I COMMAND...: on host I, whose name is hI
 on() {
     host=$1

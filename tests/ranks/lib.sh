@@ -18,3 +18,10 @@ free_port() {
     while grep -qi ":$(printf '%04X' "$port") " /proc/net/tcp; do port=$((port + 1)); done
     echo "$port"
 }
+# built PART: whether this build has it (UCX, MPI)
+built() { "$STRETTO" doctor | grep -q "optional parts .*$1 built"; }
+need() { built "$1" || { echo "this build has no $1"; exit 77; }; }
+# hash FOLDER: of the parameters a run ended with
+hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
+# same FOLDER OTHER: the same parameters
+same() { [ -n "$(hash "$1")" ] && [ "$(hash "$1")" = "$(hash "$2")" ] || { echo "$1 $(hash "$1"), $2 $(hash "$2")"; exit 1; }; }

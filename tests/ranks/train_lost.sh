@@ -1,7 +1,6 @@
 # Training whose rank 1 is killed in mid-run: exit 4 and the rank's name; --restarts goes on by itself, --resume by hand, and both end
 # with the parameters of an unbroken run.
 . "$ROOT/tests/ranks/lib.sh"
-hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
 train() { "$STRETTO" train -n 2 --model mlp --threads 1 --steps 6000 --save-every 500 --eval-every never --quiet "$@"; }
 # kill_rank FOLDER: once it has saved
 kill_rank() {
