@@ -105,6 +105,7 @@ static void free_client(struct control *control) {
     if (control->wake >= 0) close(control->wake);
     control_message_free(&control->in);
     control_message_free(&control->hello);
+    control_message_free(&control->beat);
     pthread_cond_destroy(&control->news);
     pthread_mutex_destroy(&control->lock);
     free(control);

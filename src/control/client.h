@@ -53,8 +53,9 @@ struct control {
     char doing[CONTROL_DOING_BYTES];
 
     /* The thread's own. */
-    struct control_message in, hello;
+    struct control_message in, hello, beat;
     bool hello_due, hello_sent;
+    bool known; /* the server has spoken, and is of this start */
     int64_t heard_ns, beat_ns;
     struct control_watch watch;
 };

@@ -105,8 +105,22 @@ static void take_reply(struct control *control) {
     pthread_mutex_unlock(&control->lock);
 }
 
+/* A rank that starts again may come upon the server of the start before, which has the address and
+ * the key of the next one and is about to go: HELLO is said once more to who listens then. */
+static void knock_again(struct control *control) {
+    control->hello_sent = false;
+    pthread_mutex_lock(&control->lock);
+    control->greeted = false;
+    pthread_mutex_unlock(&control->lock);
+}
+
 static void take_message(struct control *control) {
+    if (control->in.epoch < control->epoch) {
+        if (!control->known) knock_again(control);
+        return;
+    }
     if (control->in.epoch != control->epoch && control->in.type != CONTROL_REFUSE) return;
+    control->known = true;
     switch (control->in.type) {
     case CONTROL_WELCOME: take_welcome(control); break;
     case CONTROL_REFUSE: take_refuse(control); break;
@@ -149,6 +163,8 @@ static void take_events(struct control *control, int64_t now) {
             note_connection(control, event);
         } else if (control->hello_sent) {
             take_messages(control, now); /* what it said before it went */
+            if (control->epoch > 0 && !control->known) knock_again(control);
+            if (!control->hello_sent) continue;
             char why[CONTROL_WHY_BYTES];
             snprintf(why, sizeof why,
                      "the control server at %.200s is gone: its connection closed\n"
@@ -172,7 +188,7 @@ static void say_hello(struct control *control, int64_t now) {
 
 static void beat(struct control *control, int64_t now) {
     if (!control->hello_sent || now < control->beat_ns) return;
-    struct control_message *out = &control->hello; /* said already: its buffer serves again */
+    struct control_message *out = &control->beat;
     char doing[CONTROL_DOING_BYTES];
     while (atomic_flag_test_and_set_explicit(&control->doing_lock, memory_order_acquire))
         sched_yield();
@@ -180,6 +196,8 @@ static void beat(struct control *control, int64_t now) {
     memcpy(doing, control->doing, sizeof doing);
     atomic_flag_clear_explicit(&control->doing_lock, memory_order_release);
     out->type = CONTROL_BEAT;
+    out->epoch = control->epoch;
+    out->rank = control->rank;
     out->bytes = 0;
     control_pack_i64(out, step);
     control_pack_i64(out, clock_ns() - since);

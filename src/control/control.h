@@ -50,7 +50,8 @@ struct control_server_config {
     const char *bind;
     struct control_secret secret;
     int world;
-    uint32_t epoch;        /* which start of the job this is; clients of another are refused */
+    uint32_t epoch; /* which start of the job this is; clients of an earlier are refused, of a later
+                       wait */
     double join_limit_s;   /* ranks that have not come by then are named, the job fails; 0: 60 */
     double silent_limit_s; /* a rank unheard of for so long is lost; 0: 15 */
     double leave_limit_s;  /* how long the stop waits for ranks that have not left; 0: 5 */
@@ -82,7 +83,7 @@ struct control_config {
     const char *address;
     struct control_secret secret;
     int rank, world;
-    uint32_t epoch; /* the server's */
+    uint32_t epoch; /* the server's; one of an earlier start is waited out */
     const char *host;
     const struct control_fact *facts;
     int fact_count;

@@ -21,6 +21,7 @@ void process_job(struct process_job *job, int world, double join_s, double silen
 struct control_config process_rank_config(const struct process_job *job, int rank) {
     return (struct control_config){.address = job->address,
                                    .secret = job->secret,
+                                   .epoch = job->epoch,
                                    .rank = rank,
                                    .world = job->world,
                                    .host = "here",
@@ -30,6 +31,7 @@ struct control_config process_rank_config(const struct process_job *job, int ran
 struct control_server_config process_server_config(const struct process_job *job) {
     return (struct control_server_config){.bind = job->address,
                                           .secret = job->secret,
+                                          .epoch = job->epoch,
                                           .world = job->world,
                                           .join_limit_s = job->join_s,
                                           .silent_limit_s = job->silent_s,

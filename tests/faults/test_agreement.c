@@ -144,10 +144,11 @@ Test(faults_agreement, other_world) {
 Test(faults_agreement, other_start) {
     struct process_job job;
     process_job(&job, 2, 30, 0);
+    job.epoch = 3;
     struct control_config config = process_rank_config(&job, 1);
-    config.epoch = 3;
+    config.epoch = 2;
     odd_one(config, &job, 1, STATUS_USAGE, -1);
-    SAYS("start 3", "start 0");
+    SAYS("start 2", "start 3");
 }
 
 Test(faults_agreement, missing_ranks) {

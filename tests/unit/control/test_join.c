@@ -1,6 +1,7 @@
 /* Joining, the key-value store, leaving and losses, with ranks as threads. */
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,33 @@ Test(control_join, port_in_use) {
     log_capture(NULL, 0);
     cr_assert(strstr(text, control_server_address(kit.server)), "%s", text);
     cr_assert_null(second);
+    kit_stop(&kit);
+}
+
+static void *join_one(void *argument) {
+    struct kit_rank *rank = argument;
+    rank->status = control_join(&rank->config, &rank->control);
+    return NULL;
+}
+
+/* On a restart a rank may be quicker than the server of the start before is gone. */
+Test(control_join, waits_for_the_server_of_its_own_start) {
+    struct kit kit;
+    char address[CONTROL_ADDRESS_BYTES];
+    kit_start(&kit, 1, "tcp://127.0.0.1:0", 60, 0);
+    snprintf(address, sizeof address, "%s", control_server_address(kit.server));
+    struct kit_rank *rank = &kit.rank[0];
+    rank->config.address = address;
+    rank->config.epoch = 1;
+    pthread_create(&rank->thread, NULL, join_one, rank);
+    kit_sleep_ms(300); /* by now it is refused, most often */
+    control_server_stop(&kit.server);
+    struct control_server_config config = {
+        .bind = address, .secret = kit.secret, .epoch = 1, .world = 1};
+    cr_assert_eq(control_server_start(&config, &kit.server), STATUS_OK);
+    pthread_join(rank->thread, NULL);
+    cr_expect_eq(rank->status, STATUS_OK);
+    cr_expect_eq(control_lost(rank->control), CONTROL_NOBODY);
     kit_stop(&kit);
 }
 
