@@ -79,7 +79,14 @@ static enum status start_server(struct visit *visit, const char *bind) {
 
 /* ---- ways to meet ---- */
 
-static enum status meet_at_file(struct visit *visit, const char *path, const char *bind) {
+/* Nodes start again each by itself: a start of its own has a file of its own, or one node would
+ * take the record of the start that another has not left yet. */
+static char *path_of_start(const struct visit *visit, const char *path) {
+    unsigned epoch = visit->party->epoch;
+    return epoch ? mem_format("%s.%u", path, epoch) : mem_text(path);
+}
+
+static enum status meet_at(struct visit *visit, const char *path, const char *bind) {
     const struct launch_party *party = visit->party;
     const char *job = party->job[0] ? party->job : NULL;
     struct control_meeting_info info;
@@ -99,6 +106,13 @@ static enum status meet_at_file(struct visit *visit, const char *path, const cha
         }
     }
     control_secret_wipe(&info.secret);
+    return status;
+}
+
+static enum status meet_at_file(struct visit *visit, const char *path, const char *bind) {
+    char *own = path_of_start(visit, path);
+    enum status status = meet_at(visit, own, bind);
+    free(own);
     return status;
 }
 
