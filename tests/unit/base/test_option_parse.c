@@ -29,12 +29,11 @@ static enum status parse(enum option_command command, const char *line, struct o
 
 Test(base_option_parse, forms) {
     struct options options;
-    cr_assert_eq(
-        parse(COMMAND_TRAIN,
-              "--lr 0.5 --batch=32 -n 1 --drop-last --out=--odd --model a_b "
-              "--seed 1 --seed 2 --nesterov=on",
-              &options),
-        STATUS_OK, "%s", message);
+    cr_assert_eq(parse(COMMAND_TRAIN,
+                       "--lr 0.5 --batch=32 -n 1 --drop-last --out=--odd --model a_b "
+                       "--seed 1 --seed 2 --nesterov=on",
+                       &options),
+                 STATUS_OK, "%s", message);
     cr_expect_eq(options.lr, 0.5);
     cr_expect_eq(options.batch, 32);
     cr_expect_eq(options.micro_batch_size, 32);
