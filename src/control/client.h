@@ -54,8 +54,9 @@ struct control {
 
     /* The thread's own. */
     struct control_message in, hello, beat;
-    bool hello_due, hello_sent;
-    bool known; /* the server has spoken, and is of this start */
+    bool hello_sent;
+    bool known;       /* the server has spoken, and is of this start */
+    int64_t hello_ns; /* HELLO is not said again before */
     int64_t heard_ns, beat_ns;
     struct control_watch watch;
 };
