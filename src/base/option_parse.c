@@ -179,7 +179,9 @@ static enum status apply(const struct parser *parser, struct options *options) {
         argument[i] = arena_text(&options->arena, parser->argument[i]);
     options->argument = argument;
     options->argument_count = parser->argument_count;
-    return options_check(options);
+    /* A run that goes on has more options, in its folder: checked when those are known. */
+    bool later = options->command == COMMAND_TRAIN && options->resume && !options->overwrite;
+    return later ? STATUS_OK : options_check(options);
 }
 
 enum status options_parse(enum option_command command, int argc, char *const *argv,

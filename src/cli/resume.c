@@ -21,14 +21,19 @@ static enum status apply_given(const struct options *given, struct options *out)
     return options_check(out);
 }
 
-static enum status merge(const struct options *given, const char *path, struct options *out) {
+static enum status read_config(const char *path, struct options *out) {
     enum { CONFIG_LIMIT = 1 << 20 };
     struct bytes text;
     TRY(file_read(path, CONFIG_LIMIT, &text));
+    enum status status = options_parse_yaml(path, text.data, text.count, out);
+    bytes_free(&text);
+    return status;
+}
+
+static enum status merge(const struct options *given, const char *path, struct options *out) {
     struct options merged;
     options_init(given->command, &merged);
-    enum status status = options_parse_yaml(path, text.data, text.count, &merged);
-    bytes_free(&text);
+    enum status status = path ? read_config(path, &merged) : STATUS_OK;
     if (status == STATUS_OK) status = apply_given(given, &merged);
     if (status == STATUS_OK)
         *out = merged;
@@ -39,13 +44,11 @@ static enum status merge(const struct options *given, const char *path, struct o
 
 enum status resume_options(const struct options *given, struct options *out, bool *found) {
     *found = false;
-    if (!given->resume || !option_is_set(given, OPTION_out)) return STATUS_OK;
-    char *path = folder_path(given->out, "config.yml");
-    enum status status = STATUS_OK;
-    if (file_exists(path)) {
-        status = merge(given, path, out);
-        *found = status == STATUS_OK;
-    }
+    if (!given->resume) return STATUS_OK;
+    char *path =
+        option_is_set(given, OPTION_out) ? folder_path(given->out, "config.yml") : mem_text("");
+    enum status status = merge(given, file_exists(path) ? path : NULL, out);
+    *found = status == STATUS_OK;
     free(path);
     return status;
 }

@@ -4,9 +4,9 @@
 
 #include "base/option.h"
 
-/* Local, blocking. Where `given` asks for --resume and its --out holds a config.yml, fills `out`
- * from that file and then from what the user named in `given`, and *found is true; the caller frees
- * `out`. Otherwise leaves both alone. */
+/* Local, blocking. Where `given` asks for --resume, fills `out` from the config.yml of its --out,
+ * where there is one, and then from what the user named in `given`, checks all of it together, and
+ * *found is true; the caller frees `out`. Otherwise leaves `out` alone. */
 enum status resume_options(const struct options *given, struct options *out, bool *found);
 
 #endif
