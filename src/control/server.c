@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-enum { TICK_MS = 50, BATCH = 256 };
+enum { TICK_MS = 50, BATCH = 256, LATECOMER_S = 5 };
 static const int64_t strangers_every_ns = 10000000000;
 
 static const int watched = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
@@ -81,9 +81,14 @@ static bool asked_to_stop(struct control_server *server) {
     return stop;
 }
 
-static bool all_gone(const struct control_server *server) {
-    for (int i = 0; i < server->config.world; i++)
-        if (server->member[i].state == CONTROL_JOINED) return false;
+/* Ranks that disagree may still be on their way, and shall hear what was wrong; for a while. */
+static bool all_gone(const struct control_server *server, double waited_s) {
+    bool disagreed = server->failed && !server->welcome && server->failed_status == STATUS_USAGE;
+    for (int i = 0; i < server->config.world; i++) {
+        enum control_state state = server->member[i].state;
+        bool may_come = state == CONTROL_ABSENT && disagreed && waited_s < LATECOMER_S;
+        if (state == CONTROL_JOINED || may_come) return false;
+    }
     return true;
 }
 
@@ -103,6 +108,8 @@ static void turn(struct control_server *server) {
     control_server_timers(server);
 }
 
+/* Stops only when nobody is left, also after a failure: closing a connection with something unread
+ * in it would take the refusal, or the news of a loss, from the rank at its other end. */
 static void *run(void *argument) {
     struct control_server *server = argument;
     int64_t stop_ns = 0;
@@ -110,8 +117,8 @@ static void *run(void *argument) {
         turn(server);
         if (!asked_to_stop(server)) continue;
         if (!stop_ns) stop_ns = server->now_ns;
-        bool late = (double)(server->now_ns - stop_ns) > server->config.leave_limit_s * 1e9;
-        if (late || server->failed || all_gone(server)) return NULL;
+        double waited_s = (double)(server->now_ns - stop_ns) * 1e-9;
+        if (waited_s > server->config.leave_limit_s || all_gone(server, waited_s)) return NULL;
     }
 }
 

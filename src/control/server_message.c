@@ -101,7 +101,11 @@ void control_server_closed(struct control_server *server, int fd) {
         struct control_member *member = &server->member[i];
         if (member->fd != fd) continue;
         member->fd = -1;
-        if (member->state == CONTROL_JOINED) member->closed_ns = server->now_ns;
+        if (member->state != CONTROL_JOINED) continue;
+        if (server->failed && !server->welcome)
+            set_state(server, i, CONTROL_LEFT); /* refused, it has heard so */
+        else
+            member->closed_ns = server->now_ns;
     }
 }
 
@@ -240,6 +244,16 @@ static void join(struct control_server *server, struct hello *hello) {
     decide(server);
 }
 
+/* A rank that comes when the job has failed already: told why, and then waited for until it has
+ * heard. */
+static void turn_away(struct control_server *server) {
+    struct control_member *member = &server->member[server->in.rank];
+    refuse(server, &server->in.from, server->failed_status, server->failed_why);
+    member->fd = server->in.fd;
+    member->heard_ns = server->now_ns;
+    set_state(server, server->in.rank, CONTROL_JOINED);
+}
+
 static void take_hello(struct control_server *server) {
     struct control_unpack from = control_unpack(&server->in);
     const struct control_peer *peer = &server->in.from;
@@ -256,8 +270,11 @@ static void take_hello(struct control_server *server) {
     if (server->in.version == CONTROL_VERSION && !control_unpack_done(&from)) {
         refuse(server, peer, STATUS_USAGE, "the server cannot read what this rank says of itself");
     } else if (!admissible(server, &hello, &all, why)) {
-        refuse(server, peer, STATUS_USAGE, why);
         if (all) control_server_fail(server, STATUS_USAGE, why);
+        if (all && member && member->state == CONTROL_ABSENT)
+            turn_away(server);
+        else
+            refuse(server, peer, STATUS_USAGE, why);
     } else if (member->state != CONTROL_ABSENT) {
         snprintf(why, sizeof why,
                  "rank %d is taken by process %d on host %s; this is process %u on host %s\n"
@@ -265,7 +282,7 @@ static void take_hello(struct control_server *server) {
                  server->in.rank, member->pid, member->host, hello.pid, hello.host);
         refuse(server, peer, STATUS_USAGE, why);
     } else if (server->failed) {
-        refuse(server, peer, server->failed_status, server->failed_why);
+        turn_away(server);
     } else {
         join(server, &hello);
     }
