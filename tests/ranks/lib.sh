@@ -25,3 +25,42 @@ need() { built "$1" || { echo "this build has no $1"; exit 77; }; }
 hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
 # same FOLDER OTHER: the same parameters
 same() { [ -n "$(hash "$1")" ] && [ "$(hash "$1")" = "$(hash "$2")" ] || { echo "$1 $(hash "$1"), $2 $(hash "$2")"; exit 1; }; }
+# --- training on ranks ---
+# What a test trains: small, with checkpoints and evaluations on the way. Nothing may last for ever.
+small="--model mlp --threads 1 --batch 24 --steps 20 --save-every 5 --eval-every 10 --log-every 1"
+train() { timeout -k 5 "${LIMIT:-120}" "$STRETTO" train "$@"; }
+# whole NAME OPTION...: the run that nothing disturbs, and in $want the hash it ends with.
+whole() {
+    name=$1
+    shift
+    train "$@" --out "$name" >whole.out || { echo "the undisturbed run failed"; exit 1; }
+    want=$(hash "$name")
+    [ -n "$want" ] || { echo "no param_hash in $name/summary.json"; exit 1; }
+}
+# ends_as RUN HASH
+ends_as() {
+    [ "$(hash "$1")" = "$2" ] || { echo "$1 ends with $(hash "$1"), not $2"; exit 1; }
+}
+# Process of a rank by its log's newest first line; all of them.
+pid_of() { sed -n "s/^rank $2 pid \([0-9]*\) .*/\1/p" "$1/rank-$2.log" 2>/dev/null | tail -n 1; }
+pids_of() { sed -n 's/^rank [0-9]* pid \([0-9]*\) .*/\1/p' "$1"/rank-*.log; }
+alive() { # a zombie that waits for its parent is none
+    state=$(sed -n 's/^State:\t\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null)
+    [ -n "$state" ] && [ "$state" != Z ] && [ "$state" != X ]
+}
+nobody_left() {
+    for pid in $(pids_of "$1"); do
+        ! alive "$pid" || { echo "process $pid of $1 is still there"; exit 1; }
+    done
+}
+# await TENTHS COMMAND...: until the command succeeds.
+await() {
+    tries=$1
+    shift
+    until "$@" 2>/dev/null; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || { echo "waited in vain for: $*"; cat err out 2>/dev/null; exit 1; }
+        sleep 0.1
+    done
+}
+stands() { [ "$(sed -n 's/^State:\t\(.\).*/\1/p' "/proc/$(pid_of "$1" "$2")/status")" = T ]; }
