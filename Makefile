@@ -186,6 +186,10 @@ test-debian:
 test-slurm test-hosts: all $(B)/rank-probe
 	@B=$(B) SAN=$(SAN) scripts/$@
 
+# Every data-parallel training against one device, to the last bit; WAYS="dp mpi" MODELS="mlp" RANKS="2 3" some cells.
+test-equal: all
+	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' scripts/test-equal
+
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch
 
@@ -258,7 +262,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-slurm test-hosts test-torch golden bench-torch bench-ranks bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-slurm test-hosts test-equal test-torch golden bench-torch bench-ranks bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

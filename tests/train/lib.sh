@@ -14,3 +14,33 @@ need_data() {
 slow_build() {
     [ -z "$SAN" ] || { echo "too slow in a sanitizer build"; exit 77; }
 }
+norms() { sed -n 's/.*"grad_norm": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; }
+# as_ranks WAY RANKS OPTION...: as threads (or the preset dp), as processes (or ddp with shm or ucx), under mpirun
+as_ranks() {
+    way=$1 count=$2
+    shift 2
+    case $way in
+    threads | processes) "$STRETTO" train -n "$count" --spawn "$way" "$@" ;;
+    dp) "$STRETTO" train -n "$count" --strategy dp "$@" ;;
+    shm | ucx) "$STRETTO" train -n "$count" --strategy ddp --comm "$way" "$@" ;;
+    mpi) mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$count" "$STRETTO" train --strategy ddp --comm mpi "$@" ;;
+    esac
+}
+# cell MODEL RANKS MICRO-BATCHES WAY LENGTH...: that training, and the same on one device; false where they differ in a bit.
+cell() {
+    model=$1 ranks=$2 micros=$3 way=$4
+    shift 4
+    data=digits
+    [ "$model" = bert-tiny ] && data=synthetic:count=60,test_count=8,seq=16,predictions=3,vocab=100
+    common="--model $model --data $data --batch 24 --threads 1 --log-every 1 --eval-every never --save-every never --quiet $*"
+    one=one-$model-${ranks}x$micros-$(echo "$*" | tr -d ' -')
+    # shellcheck disable=SC2086
+    [ -d "$one" ] || "$STRETTO" train $common --deal "${ranks}x$micros" --out "$one" || return 1
+    rm -rf many
+    # shellcheck disable=SC2086
+    as_ranks "$way" "$ranks" $common --micro-batches "$micros" --out many || return 1
+    a=$(key "$one/summary.json" param_hash) b=$(key many/summary.json param_hash)
+    echo "$model, $ranks x $micros, $way, $*: $a $b"
+    [ -n "$a" ] && [ "$a" = "$b" ] || return 1
+    [ -n "$(norms many)" ] && [ "$(norms "$one")" = "$(norms many)" ] || { echo "norms differ"; return 1; }
+}
