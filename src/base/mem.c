@@ -134,3 +134,21 @@ void mem_reset_peak(void) {
     fputs("5", file);
     fclose(file);
 }
+
+/* Every mapping is a line "begin-end ..." and lines "Key: n kB" below it. */
+size_t mem_resident_in(const void *base, size_t bytes) {
+    FILE *file = fopen("/proc/self/smaps", "r");
+    if (!file) return 0;
+    char line[512];
+    size_t sum = 0, kib;
+    unsigned long begin, end, from = (unsigned long)(uintptr_t)base, to = from + bytes;
+    bool inside = false;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+            inside = begin >= from && end <= to;
+        else if (inside && sscanf(line, "Rss: %zu kB", &kib) == 1)
+            sum += kib * 1024;
+    }
+    fclose(file);
+    return sum;
+}

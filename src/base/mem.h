@@ -45,5 +45,8 @@ void arena_free(struct arena *arena);
 size_t mem_resident_bytes(void);
 size_t mem_peak_bytes(void);
 void mem_reset_peak(void);
+/* Local, reads a file. How much of whole mappings inside [base, base + bytes) is resident in this
+ * process; 0 when unknown. */
+size_t mem_resident_in(const void *base, size_t bytes);
 
 #endif

@@ -16,7 +16,7 @@ struct bill_row {
     size_t bytes;
 };
 
-enum { BILL_ROWS = 8 };
+enum { BILL_ROWS = 9 };
 
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
@@ -25,6 +25,7 @@ static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) 
         {"optimizer", bill->state},         {"buffers", bill->buffers},
         {"activations", bill->activations}, {"scratch", bill->scratch},
         {"loader", bill->loader},           {"library", bill->library},
+        {"communicator", bill->comm},
     };
     memcpy(rows, all, sizeof all);
 }

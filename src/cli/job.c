@@ -229,20 +229,46 @@ static void resolve_length(struct job *job) {
     job->config.lr = *lr;
 }
 
-static enum status make_plan(struct job *job) {
+bool job_wants_threads(const struct options *options) {
+    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
+    return dp || strcmp(options->spawn, "threads") == 0;
+}
+
+/* What `auto` will find: shared memory where all ranks are started by one launcher. */
+static void resolve_comm(struct job *job, const struct job_seat *seat) {
+    const struct options *options = &job->options;
+    bool spread = options->nodes > 1 || option_is_set(options, OPTION_hostfile) ||
+                  option_is_set(options, OPTION_nodes_file);
+    job->config.comm = spread ? "hosts" : "shm";
+    if (seat->ranks == 1)
+        job->config.comm = NULL;
+    else if (seat->comm)
+        job->config.comm = seat->comm;
+    else if (strcmp(options->comm, "auto") != 0 && !job_wants_threads(options))
+        job->config.comm = options->comm;
+}
+
+/* Of ranks that share a process the first measures for all. */
+static void measure_before(struct job *job, const struct job_seat *seat) {
+    job->resident_before = seat->resident_before;
+    if (job->resident_before) return;
+    job->resident_before = mem_resident_bytes();
+    mem_reset_peak();
+}
+
+static enum status make_plan(struct job *job, const struct job_seat *seat) {
     struct bytes text = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 64 << 20 };
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
-    job->resident_before = mem_resident_bytes();
-    mem_reset_peak();
+    measure_before(job, seat);
     enum status status =
         plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
     bytes_free(&text);
     return status;
 }
 
-static enum status open_parts(struct job *job) {
+static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(find_model(job->options.model, &job->config.model));
     TRY(open_data(job));
     TRY(resolve_shape(job));
@@ -252,7 +278,8 @@ static enum status open_parts(struct job *job) {
     resolve_batch(job);
     TRY(resolve_sync_bn(job));
     resolve_machine(job);
-    TRY(make_plan(job));
+    resolve_comm(job, seat);
+    TRY(make_plan(job, seat));
     resolve_length(job);
     return STATUS_OK;
 }
@@ -263,7 +290,7 @@ enum status job_open(const struct options *options, const struct job_seat *seat,
     struct job job = {.options = *options,
                       .dataset = seat->dataset,
                       .config = {.rank = seat->rank, .ranks = seat->ranks}};
-    enum status status = open_parts(&job);
+    enum status status = open_parts(&job, seat);
     if (status == STATUS_OK)
         *out = job;
     else

@@ -10,6 +10,8 @@
 struct job_seat {
     int rank, ranks;
     struct dataset *dataset; /* NULL: open it */
+    const char *comm;        /* how ranks will talk; NULL: as far as the options say */
+    size_t resident_before;  /* of the process, as its first rank found it; 0: this is the first */
 };
 
 struct job {
@@ -28,6 +30,9 @@ struct job {
  * caller closes the job; the options must outlive it. */
 enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out);
 void job_close(struct job *job);
+
+/* Local. Whether ranks are threads of one process. */
+bool job_wants_threads(const struct options *options);
 
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than
  * the limit. */

@@ -135,6 +135,7 @@ static enum status open_comm(struct rank *rank) {
         bool one;
         TRY(share_machines(rank, &one));
         name = one ? "shm" : "hosts";
+        plan_use_comm(rank->session.job.plan, name);
     }
     rank->link = (struct comm_link){.context = rank,
                                     .put = link_put,
@@ -176,7 +177,10 @@ static void say_lost(struct rank *rank, enum status status) {
 }
 
 static enum status run(struct rank *rank) {
+    const char *comm = rank->options->comm;
     struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
+    if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
+    seat.comm = comm;
     TRY(job_open(rank->options, &seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));

@@ -64,13 +64,12 @@ static void measure_run(struct session *session, struct summary *summary) {
 }
 
 /* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
- * ranks as processes that share memory have each other's heaps among their pages. */
+ * ranks as processes that share memory have each other's heaps among their pages, and keep them to
+ * the end. */
 static int64_t own_peak_bytes(const struct session *session) {
     int64_t peak = (int64_t)mem_peak_bytes() - (int64_t)session->job.resident_before;
-    int others = comm_size(session->comm) - 1;
-    if (session->threads) return peak / (others + 1);
-    if (strcmp(comm_name(session->comm), "shm") != 0) return peak;
-    return peak - others * (int64_t)plan_heap_bytes(session->job.plan);
+    if (session->threads) return peak / comm_size(session->comm);
+    return peak - (int64_t)comm_foreign_bytes(session->comm);
 }
 
 void result_measure(struct session *session) {

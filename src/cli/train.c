@@ -56,6 +56,7 @@ static enum status run_one(const struct options *options) {
 struct thread_rank {
     const struct options *options;
     struct dataset *dataset; /* shared */
+    size_t resident_before;  /* as in struct job_seat */
     struct session session;
     int rank, ranks;
     enum status status;
@@ -71,7 +72,10 @@ static void run_thread_rank(struct thread_rank *rank) {
 
 static void *thread_main(void *argument) {
     struct thread_rank *rank = argument;
-    struct job_seat seat = {.rank = rank->rank, .ranks = rank->ranks, .dataset = rank->dataset};
+    struct job_seat seat = {.rank = rank->rank,
+                            .ranks = rank->ranks,
+                            .dataset = rank->dataset,
+                            .resident_before = rank->resident_before};
     rank->status = job_open(rank->options, &seat, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_thread_rank(rank);
@@ -97,6 +101,7 @@ static enum status start_threads(struct thread_rank *all, int ranks) {
     for (; started < ranks; started++) {
         all[started].options = all[0].options;
         all[started].dataset = all[0].session.job.dataset;
+        all[started].resident_before = all[0].session.job.resident_before;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
@@ -185,11 +190,6 @@ static enum status launch(const struct options *options, const struct launch_con
     return status_of_code(code);
 }
 
-static bool wants_threads(const struct options *options) {
-    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
-    return dp || strcmp(options->spawn, "threads") == 0;
-}
-
 static enum status train_with(const struct options *options) {
     struct launch_config config;
     struct launch_place place;
@@ -199,7 +199,7 @@ static enum status train_with(const struct options *options) {
         options->local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
     if (place.source != LAUNCH_ALONE && place.world > 1) return rank_run(options, &config, &place);
     if (!many) return run_one(options);
-    return wants_threads(options) ? run_threads(options, (int)options->local_ranks)
+    return job_wants_threads(options) ? run_threads(options, (int)options->local_ranks)
                                   : launch(options, &config);
 }
 

@@ -109,6 +109,10 @@ size_t comm_overhead_bytes(const char *name, int size) {
     return table && table->overhead ? table->overhead(size) : 0;
 }
 
+size_t comm_foreign_bytes(const struct comm *comm) {
+    return comm->ops->foreign ? comm->ops->foreign(comm) : 0;
+}
+
 void comm_close(struct comm **comm) {
     struct comm *old = *comm;
     *comm = NULL;

@@ -71,6 +71,9 @@ void comm_abort(struct comm *comm, int rank);
  * each further group of n members takes at most that of n ranks. Sent channels take what the
  * receiver's end takes of its heap. 0 for a name this build does not have. */
 size_t comm_overhead_bytes(const char *name, int size);
+/* Local, reads a file. Memory of other ranks' processes that is resident in this one because it
+ * shares it: a measured size less this is the rank's own. */
+size_t comm_foreign_bytes(const struct comm *comm);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);

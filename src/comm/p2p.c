@@ -186,6 +186,11 @@ enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line
     return status;
 }
 
+size_t p2p_foreign(const struct comm *comm) {
+    const struct shm_team *team = p2p_of(comm)->team;
+    return team ? shm_team_foreign(team, comm->heap) : 0;
+}
+
 /* The line first: a message may still come into the memory. */
 void p2p_close(struct comm *comm) {
     struct p2p *p2p = p2p_of(comm);

@@ -153,6 +153,7 @@ int p2p_move_awaits(const struct comm_request *request);
 
 /* The rest of the table. */
 void p2p_close(struct comm *comm);
+size_t p2p_foreign(const struct comm *comm);
 enum status p2p_post(struct comm_group *group);
 enum status p2p_progress(struct comm_group *group);
 int p2p_awaits(const struct comm_request *request);
@@ -168,9 +169,9 @@ enum status p2p_release(struct comm_channel *channel);
 #define P2P_TABLE(NAME, OPEN, OVERHEAD)                                                            \
     {                                                                                              \
         .name = NAME, .open = OPEN, .overhead = OVERHEAD, .close = p2p_close,                      \
-        .group_new = p2p_group_new, .channel_new = p2p_channel_new, .post = p2p_post,              \
-        .progress = p2p_progress, .awaits = p2p_awaits, .arm = p2p_arm, .rest = p2p_rest,          \
-        .abort = p2p_abort, .aborted = p2p_aborted, .try_send = p2p_try_send,                      \
+        .foreign = p2p_foreign, .group_new = p2p_group_new, .channel_new = p2p_channel_new,        \
+        .post = p2p_post, .progress = p2p_progress, .awaits = p2p_awaits, .arm = p2p_arm,          \
+        .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted, .try_send = p2p_try_send,    \
         .try_receive = p2p_try_receive, .release = p2p_release                                     \
     }
 

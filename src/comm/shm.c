@@ -46,6 +46,14 @@ void shm_team_leave(struct shm_team *team) {
     free(team);
 }
 
+size_t shm_team_foreign(const struct shm_team *team, const char *own) {
+    size_t sum = 0;
+    for (int rank = 0; rank < team->size && !team->threads; rank++)
+        if (team->area[rank]->heap != own)
+            sum += mem_resident_in(team->area[rank], team->area_bytes);
+    return sum;
+}
+
 struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes) {
     struct shm *shm = MEM_NEW(struct shm);
     shm->comm.ops = &comm_shm;
@@ -66,6 +74,10 @@ static enum status shm_open_processes(const struct comm_config *config, struct c
     else
         shm_team_leave(team);
     return status;
+}
+
+static size_t shm_foreign(const struct comm *comm) {
+    return shm_team_foreign(shm_of(comm)->team, comm->heap);
 }
 
 static void shm_close(struct comm *comm) {
@@ -107,6 +119,7 @@ enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out) {
     CHECK(size >= 1, "%d ranks", size);
     heap_bytes = comm_heap_bytes(heap_bytes);
     TRY(shm_team_new(size, heap_bytes, &team));
+    team->threads = true;
     enum status status = map_plain_areas(team);
     if (status != STATUS_OK) {
         atomic_store(&team->users, 1);
@@ -213,6 +226,7 @@ const struct comm_ops comm_shm = {
     .name = "shm",
     .open = shm_open_processes,
     .close = shm_close,
+    .foreign = shm_foreign,
     .group_new = shm_group_new,
     .channel_new = shm_channel_new,
     .post = shm_group_post,

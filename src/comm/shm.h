@@ -46,6 +46,7 @@ struct shm_area {
 struct shm_team {
     _Atomic int users, aborted;
     int size;
+    bool threads; /* all ranks are of this process */
     size_t area_bytes;
     struct shm_area *area[];
 };
@@ -63,6 +64,9 @@ static inline struct shm *shm_of(const struct comm *comm) {
  * an area cannot be. */
 enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out);
 void shm_team_leave(struct shm_team *team);
+/* Local, reads a file. Resident bytes of all areas but one's own (whose heap is `own`); 0 where the
+ * team is of one process. */
+size_t shm_team_foreign(const struct shm_team *team, const char *own);
 /* Local. One rank's handle on a team. */
 struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes);
 

@@ -93,6 +93,8 @@ struct comm_ops {
     void (*close)(struct comm *comm); /* frees it */
     /* Memory a rank needs besides its heap, for one group of so many members; NULL: none. */
     size_t (*overhead)(int members);
+    /* See comm_foreign_bytes; NULL: shares nothing. */
+    size_t (*foreign)(const struct comm *comm);
 
     /* What the table keeps of a group and of a channel (state); given back by close. */
     enum status (*group_new)(struct comm_group *group);

@@ -16,6 +16,7 @@ struct run_config {
     const char *schedule;        /* "single" */
     const char *sync;            /* "none", "allreduce" */
     int ranks, rank;             /* of the job; this one */
+    const char *comm;            /* how they talk, as comm_open names it; NULL: one rank */
     int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */
     int64_t batch;               /* samples a step, a multiple of R * M */
     enum sum_order sum;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "data/sampler.h"
 #include "exec/store.h"
 #include "sync/sync.h"
@@ -267,6 +268,11 @@ static void plan_bill(struct plan *plan) {
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
 }
 
+void plan_use_comm(struct plan *plan, const char *name) {
+    plan->config.comm = name;
+    plan->bill.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
+}
+
 enum status plan_new(const struct run_config *config, const char *program_name,
                      const struct bytes *program_text, struct plan **out) {
     struct plan *plan = MEM_NEW(struct plan);
@@ -282,6 +288,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_other_graphs(plan), failed);
     place_micros(plan);
     plan_bill(plan);
+    plan_use_comm(plan, config->comm);
     *out = plan;
     return STATUS_OK;
 failed:
@@ -314,7 +321,7 @@ size_t plan_heap_bytes(const struct plan *plan) {
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_bill *bill = &plan->bill;
     return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
-           bill->scratch + bill->loader + bill->library;
+           bill->scratch + bill->loader + bill->library + bill->comm;
 }
 
 double plan_step_flops(const struct plan *plan) {

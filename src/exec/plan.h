@@ -25,7 +25,7 @@ struct micro_plan {
 
 /* Predicted bytes of a rank, by purpose. */
 struct memory_bill {
-    size_t params, gradients, state, buffers, activations, scratch, loader, library;
+    size_t params, gradients, state, buffers, activations, scratch, loader, library, comm;
 };
 
 enum { PLAN_MAX_MICRO = 5 };
@@ -58,6 +58,10 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
 /* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
+
+/* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
+ * the bill. */
+void plan_use_comm(struct plan *plan, const char *name);
 
 /* Local. Floating-point operations of one training step of this rank. */
 double plan_step_flops(const struct plan *plan);

@@ -14,15 +14,16 @@ need_data() {
 slow_build() {
     [ -z "$SAN" ] || { echo "too slow in a sanitizer build"; exit 77; }
 }
+built() { "$STRETTO" doctor 2>/dev/null | grep -q "optional parts .*$1 built"; } # UCX, MPI
 norms() { sed -n 's/.*"grad_norm": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; }
-# as_ranks WAY RANKS OPTION...: as threads (or the preset dp), as processes (or ddp with shm or ucx), under mpirun
+# as_ranks WAY RANKS OPTION...: as threads (or the preset dp), as processes (or ddp with shm, ucx or hosts), under mpirun
 as_ranks() {
     way=$1 count=$2
     shift 2
     case $way in
     threads | processes) "$STRETTO" train -n "$count" --spawn "$way" "$@" ;;
     dp) "$STRETTO" train -n "$count" --strategy dp "$@" ;;
-    shm | ucx) "$STRETTO" train -n "$count" --strategy ddp --comm "$way" "$@" ;;
+    shm | ucx | hosts) "$STRETTO" train -n "$count" --strategy ddp --comm "$way" "$@" ;;
     mpi) mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$count" "$STRETTO" train --strategy ddp --comm mpi "$@" ;;
     esac
 }

@@ -349,6 +349,39 @@ Test(comm_faults, nothing_is_left_open) {
     cr_expect(count_files() == files);
 }
 
+enum { SHARED_BYTES = 4 << 20 };
+
+/* Whoever copies the data touches all of it in a peer's memory: the sum over the ranks is at least
+ * its size, and no rank has more of its peers' than they have. */
+static void foreign_body(struct trial *trial, struct comm *comm) {
+    void *data;
+    struct comm_request *request;
+    uint64_t mine, all[2];
+    NEED(comm_alloc(comm, SHARED_BYTES, "data", &data) == STATUS_OK);
+    memset(data, comm_rank(comm) + 1, SHARED_BYTES);
+    NEED(comm_broadcast(comm_world(comm), 0, data, SHARED_BYTES, &request) == STATUS_OK);
+    NEED(comm_wait(&request) == STATUS_OK);
+    mine = comm_foreign_bytes(comm);
+    NEED(comm_exchange(comm_world(comm), &mine, sizeof mine, all) == STATUS_OK);
+    if (trial->mode == TRIAL_THREADS || trial->mode == TRIAL_UCX) {
+        NEED(mine == 0);
+    } else {
+        NEED(all[0] + all[1] >= SHARED_BYTES);
+        NEED(mine <= SHARED_BYTES + (1 << 20));
+    }
+}
+
+Test(comm_faults, memory_of_others_is_told_apart) {
+    const enum trial_mode modes[] = {TRIAL_THREADS, TRIAL_PROCESSES, TRIAL_UCX, TRIAL_HOSTS};
+    for (int m = 0; m < 4; m++)
+        if (trial_mode_there(modes[m]))
+            run((struct trial){.mode = modes[m],
+                               .size = 2,
+                               .heap_bytes = SHARED_BYTES,
+                               .body = foreign_body,
+                               .killed = -1});
+}
+
 /* The board serves as link for communicators opened a second time, with one rank that differs. */
 static void differ_body(struct trial *trial, struct comm *comm) {
     int row = *(int *)trial->argument;
