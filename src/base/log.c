@@ -53,6 +53,13 @@ void log_note(const char *format, ...) {
     va_end(args);
 }
 
+void log_answer(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    emit("stretto: ", format, args);
+    va_end(args);
+}
+
 void log_quiet(bool quiet) {
     sink.quiet = quiet;
 }

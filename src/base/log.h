@@ -20,6 +20,8 @@ enum status fail(enum status status, const char *format, ...) __attribute__((for
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_quiet(bool quiet);
+/* Local. "stretto: ...", what somebody asked for while the program runs: also said when quiet. */
+void log_answer(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Local. Sends every later message into `text` (cut at `size`, always terminated) instead of
  * standard error; NULL goes back. For tests and for fuzzers; not thread safe. The caller keeps

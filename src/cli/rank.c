@@ -25,6 +25,7 @@ struct rank {
     const struct launch_config *launch;
     const struct launch_place *place;
     struct launch_door door;
+    struct control_board board; /* the launcher's, or none */
     struct control *control;
     struct comm_link link;
     struct session session;
@@ -79,6 +80,10 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
     return count;
 }
 
+static struct control_row *own_row(const struct rank *rank) {
+    return rank->board.row ? &rank->board.row[rank->place->local_rank] : NULL;
+}
+
 static enum status join(struct rank *rank) {
     struct control_fact facts[CHECKPOINT_MAX_FACTS + 1];
     char program[17];
@@ -88,6 +93,7 @@ static enum status join(struct rank *rank) {
                                     .world = rank->place->world,
                                     .epoch = rank->door.epoch,
                                     .host = rank->place->host,
+                                    .row = own_row(rank),
                                     .facts = facts,
                                     .fact_count = facts_of(rank, facts, program),
                                     .join_limit_s = rank->options->join_limit_s};
@@ -181,6 +187,8 @@ static enum status run(struct rank *rank) {
     struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
     if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
     seat.comm = comm;
+    TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
+    if (rank->board.row) control_row_set(own_row(rank), -1, "planning");
     TRY(job_open(rank->options, &seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
@@ -205,6 +213,7 @@ enum status rank_run(const struct options *options, const struct launch_config *
     comm_close(&rank.session.comm);
     control_leave(&rank.control);
     launch_door_close(&rank.door);
+    control_board_close(&rank.board);
     job_close(&rank.session.job);
     free(rank.session.folder);
     return status;

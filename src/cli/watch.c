@@ -21,7 +21,7 @@ static void report_place(const struct watch *watch, int64_t step, const char *te
     if (watch->control)
         control_print_all(watch->control);
     else
-        log_note("rank %d is at step %lld %s", watch->rank, (long long)step, text);
+        log_answer("rank %d is at step %lld %s", watch->rank, (long long)step, text);
 }
 
 /* The last parameter: behind it there is no ReLU that would hide it. */

@@ -76,9 +76,9 @@ static struct control *new_client(const struct control_config *config) {
     pthread_cond_init(&control->news, &attributes);
     pthread_condattr_destroy(&attributes);
     atomic_init(&control->lost, CONTROL_NOBODY);
-    atomic_flag_clear(&control->doing_lock);
+    control->row = config->row ? config->row : &control->own_row;
     control->silent_limit_ns = 15000000000;
-    control_doing(control, -1, "starting");
+    control_doing(control, -1, "joining");
     pack_hello(control, config);
     return control;
 }
@@ -166,9 +166,10 @@ enum status control_join(const struct control_config *config, struct control **o
         return status;
     }
     status = await_welcome(control, limit_s);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        control_doing(control, -1, "starting");
         *out = control;
-    else
+    } else
         stop_client(control);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * The client's thread owns the socket. Other threads hand it requests through a list under the lock
  * and sleep on the condition until theirs is done; the descriptor `wake` gets the thread out of its
- * poll. What a rank is doing has a lock of its own, held for a copy of 96 bytes. */
+ * poll. */
 #ifndef CONTROL_CLIENT_H
 #define CONTROL_CLIENT_H
 
@@ -34,7 +34,7 @@ struct control {
     int wake;
     pthread_t thread;
 
-    pthread_mutex_t lock; /* of all up to `doing` */
+    pthread_mutex_t lock; /* of all up to `lost` */
     pthread_cond_t news;
     enum control_phase phase;
     enum status status;            /* when out: why join failed */
@@ -48,9 +48,7 @@ struct control {
     double wait_next_s;
     _Atomic int lost;
 
-    atomic_flag doing_lock;
-    int64_t doing_step, doing_since_ns;
-    char doing[CONTROL_DOING_BYTES];
+    struct control_row *row, own_row; /* what the rank does: the launcher's row, or its own */
 
     /* The thread's own. */
     struct control_message in, hello, beat;

@@ -4,7 +4,6 @@
 #include "control/client.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,19 +192,15 @@ static void say_hello(struct control *control, int64_t now) {
 static void beat(struct control *control, int64_t now) {
     if (!control->hello_sent || now < control->beat_ns) return;
     struct control_message *out = &control->beat;
-    char doing[CONTROL_DOING_BYTES];
-    while (atomic_flag_test_and_set_explicit(&control->doing_lock, memory_order_acquire))
-        sched_yield();
-    int64_t step = control->doing_step, since = control->doing_since_ns;
-    memcpy(doing, control->doing, sizeof doing);
-    atomic_flag_clear_explicit(&control->doing_lock, memory_order_release);
+    struct control_doing doing;
+    control_row_get(control->row, &doing);
     out->type = CONTROL_BEAT;
     out->epoch = control->epoch;
     out->rank = control->rank;
     out->bytes = 0;
-    control_pack_i64(out, step);
-    control_pack_i64(out, clock_ns() - since);
-    control_pack_text(out, doing, sizeof doing);
+    control_pack_i64(out, doing.step);
+    control_pack_i64(out, clock_ns() - doing.since_ns);
+    control_pack_text(out, doing.text, sizeof doing.text);
     control_message_send(control->dealer, NULL, out);
     control->beat_ns = now + CONTROL_BEAT_MS * 1000000LL;
 }

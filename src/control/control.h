@@ -19,13 +19,13 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "control/board.h"
 
 enum {
     CONTROL_SECRET_BYTES = 32,
     CONTROL_ADDRESS_BYTES = 256,
     CONTROL_KEY_BYTES = 256, /* of a key in the store, at most */
     CONTROL_VALUE_BYTES = 1 << 20,
-    CONTROL_DOING_BYTES = 96,
     CONTROL_NOBODY = -1, /* control_lost: nobody is lost */
     CONTROL_SERVER = -2, /* control_lost: the server is */
 };
@@ -55,6 +55,9 @@ struct control_server_config {
     double join_limit_s;   /* ranks that have not come by then are named, the job fails; 0: 60 */
     double silent_limit_s; /* a rank unheard of for so long is lost; 0: 15 */
     double leave_limit_s;  /* how long the stop waits for ranks that have not left; 0: 5 */
+    const struct control_board
+        *board; /* of ranks from board_first on; outlives the server; or NULL */
+    int board_first;
     /* Called from the server's thread, once for each rank; may be NULL. Must not stop the server.
      */
     void *context;
@@ -73,8 +76,11 @@ const char *control_server_address(const struct control_server *server);
  * had left. `why` is for people: "killed by signal 9". */
 void control_server_rank_ended(struct control_server *server, int rank, const char *why);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
- * obituary; returns `text`. */
+ * obituary: exact where the board has the rank, else as of its last beat; returns `text`. */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
+
+/* Local, any thread. A line for every rank, where it is (SIGUSR1 to the launcher). */
+void control_server_print_all(struct control_server *server);
 
 /* --- client --- */
 struct control;
@@ -85,6 +91,7 @@ struct control_config {
     int rank, world;
     uint32_t epoch; /* the server's; one of an earlier start is waited out */
     const char *host;
+    struct control_row *row; /* of the launcher's board, outlives the client; NULL: none */
     const struct control_fact *facts;
     int fact_count;
     double join_limit_s; /* 0: 60 */
@@ -110,8 +117,8 @@ enum status control_get(struct control *control, const char *key, void **value, 
 int control_lost(const struct control *control);
 const char *control_lost_text(struct control *control, char *text, size_t bytes);
 
-/* Local, any thread, cheap enough for every instruction: what this rank is doing now; `text` is
- * copied (cut at 95 bytes). A negative step is not shown. */
+/* Local, one thread at a time, cheap enough for every instruction: what this rank is doing now;
+ * `text` is copied (cut at 95 bytes). A negative step is not shown. */
 void control_doing(struct control *control, int64_t step, const char *text);
 
 /* Local. Called in a wait that lasts, as often as liked: after `limit_s`, and then at doubling

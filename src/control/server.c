@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "control/where.h"
 
 enum { TICK_MS = 50, BATCH = 256, LATECOMER_S = 5 };
 static const int64_t strangers_every_ns = 10000000000;
@@ -92,6 +93,57 @@ static bool all_gone(const struct control_server *server, double waited_s) {
     return true;
 }
 
+/* --- where ranks are --- */
+
+/* With the lock held. Where the board has the rank, its row says what it does now. */
+static bool look_at_board(struct control_server *server, int rank) {
+    const struct control_board *board = server->config.board;
+    struct control_member *member = &server->member[rank];
+    struct control_doing now;
+    int index = rank - server->config.board_first;
+    if (!board || index < 0 || index >= board->count) return false;
+    control_row_get(&board->row[index], &now);
+    if (!now.text[0]) return false;
+    member->doing = now;
+    member->doing_ns = clock_ns() - now.since_ns;
+    return true;
+}
+
+void control_server_where(struct control_server *server, int rank, struct control_where *out) {
+    struct control_member *member = &server->member[rank];
+    pthread_mutex_lock(&server->lock);
+    bool exact = look_at_board(server, rank);
+    pthread_mutex_unlock(&server->lock);
+    int64_t silent = member->heard_ns ? server->now_ns - member->heard_ns : 0;
+    int64_t doing = member->doing_ns + (exact ? 0 : server->now_ns - member->beat_ns);
+    *out = (struct control_where){.rank = rank,
+                                  .state = member->state,
+                                  .silent_s = (double)silent * 1e-9,
+                                  .doing_s = (double)doing * 1e-9,
+                                  .doing = member->doing,
+                                  .host = member->host};
+}
+
+static void print_all(struct control_server *server) {
+    struct control_where where;
+    char line[400];
+    for (int r = 0; r < server->config.world; r++) {
+        control_server_where(server, r, &where);
+        control_where_text(&where, false, line, sizeof line);
+        log_answer("%s%s%s", line, *where.host ? ", host " : "", where.host);
+    }
+}
+
+static void take_print(struct control_server *server) {
+    pthread_mutex_lock(&server->lock);
+    bool wanted = server->print;
+    server->print = false;
+    pthread_mutex_unlock(&server->lock);
+    if (wanted) print_all(server);
+}
+
+/* --- the thread --- */
+
 static void turn(struct control_server *server) {
     zmq_pollitem_t items[] = {
         {.socket = server->router, .events = ZMQ_POLLIN},
@@ -102,6 +154,7 @@ static void turn(struct control_server *server) {
     zmq_poll(items, 4, TICK_MS);
     server->now_ns = control_watch_ns(&server->watch);
     take_ended(server);
+    take_print(server);
     if (items[1].revents) control_zap_answer(server->zap, server->client_public);
     control_server_events(server);
     take_messages(server);
@@ -229,13 +282,19 @@ const char *control_server_doing(struct control_server *server, int rank, char *
                                  size_t bytes) {
     CHECK(rank >= 0 && rank < server->config.world, "rank %d of %d", rank, server->config.world);
     pthread_mutex_lock(&server->lock);
+    bool exact = look_at_board(server, rank);
     const struct control_member *member = &server->member[rank];
-    if (member->state == CONTROL_ABSENT)
+    if (member->state == CONTROL_ABSENT && !exact)
         snprintf(text, bytes, "not joined yet");
-    else if (member->step < 0)
-        snprintf(text, bytes, "%s", member->doing);
     else
-        snprintf(text, bytes, "step %lld %s", (long long)member->step, member->doing);
+        control_doing_text(&member->doing, text, bytes);
     pthread_mutex_unlock(&server->lock);
     return text;
+}
+
+void control_server_print_all(struct control_server *server) {
+    pthread_mutex_lock(&server->lock);
+    server->print = true;
+    pthread_mutex_unlock(&server->lock);
+    wake(server);
 }

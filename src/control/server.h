@@ -26,10 +26,11 @@ struct control_member {
     int fd, pid;
     char host[CONTROL_HOST_BYTES];
     struct control_facts facts;
-    int64_t heard_ns;       /* of the watch */
-    int64_t closed_ns;      /* its connection closed then; 0: it did not */
-    int64_t step, doing_ns; /* nanoseconds it had been doing it when it said so */
-    char doing[CONTROL_DOING_BYTES];
+    int64_t heard_ns;  /* of the watch */
+    int64_t closed_ns; /* its connection closed then; 0: it did not */
+    int64_t beat_ns;   /* of the watch: it said then what it does, */
+    int64_t doing_ns;  /* and that it had been doing it for so long */
+    struct control_doing doing;
 };
 
 struct control_ended {
@@ -46,8 +47,8 @@ struct control_server {
     int wake; /* eventfd */
     pthread_t thread;
     pthread_mutex_t lock;
-    struct control_ended *ended; /* newest first */
-    bool stop;
+    struct control_ended *ended;   /* newest first */
+    bool stop, print;              /* wishes of other threads */
     struct control_member *member; /* [world] */
     int joined;                    /* that came, whatever became of them */
     bool welcome;                  /* all came and agree */
@@ -61,7 +62,11 @@ struct control_server {
     long strangers;
 };
 
+struct control_where;
+
 /* The server's thread, not blocking. */
+/* What is known of a rank now; the texts are those of its row. */
+void control_server_where(struct control_server *server, int rank, struct control_where *out);
 void control_server_message(struct control_server *server);
 void control_server_closed(struct control_server *server, int fd);
 void control_server_timers(struct control_server *server);

@@ -2,6 +2,7 @@
  * came by: whatever else that connection says counts as this rank's, and nobody else can speak for
  * it. */
 #include "control/server.h"
+#include "control/where.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,8 +237,7 @@ static void join(struct control_server *server, struct hello *hello) {
     memcpy(member->host, hello->host, sizeof member->host);
     member->facts = hello->facts;
     member->heard_ns = server->now_ns;
-    member->step = -1;
-    snprintf(member->doing, sizeof member->doing, "joining");
+    member->doing = (struct control_doing){.step = -1, .text = "joining"};
     pthread_mutex_unlock(&server->lock);
     hello->facts = (struct control_facts){0};
     server->joined++;
@@ -297,9 +297,10 @@ static void take_beat(struct control_server *server, struct control_member *memb
     const char *doing = control_unpack_text(&from, CONTROL_DOING_BYTES);
     if (!control_unpack_done(&from)) return;
     pthread_mutex_lock(&server->lock);
-    member->step = step;
+    member->beat_ns = server->now_ns;
     member->doing_ns = since;
-    control_clean_copy(member->doing, sizeof member->doing, doing);
+    member->doing.step = step;
+    control_clean_copy(member->doing.text, sizeof member->doing.text, doing);
     pthread_mutex_unlock(&server->lock);
     answer(server, CONTROL_ALIVE, 0);
     send_peer(server, &member->peer);
@@ -325,18 +326,6 @@ static void take_get(struct control_server *server, int rank) {
     if (refused) reply(server, rank, server->in.id, refused, NULL, 0);
 }
 
-static void pack_where(struct control_server *server, struct control_message *out, int rank) {
-    const struct control_member *member = &server->member[rank];
-    int64_t silent = member->heard_ns ? server->now_ns - member->heard_ns : 0;
-    control_pack_u32(out, (uint32_t)rank);
-    control_pack_u32(out, member->state);
-    control_pack_i64(out, silent);
-    control_pack_i64(out, member->doing_ns + silent);
-    control_pack_i64(out, member->step);
-    control_pack_text(out, member->doing, CONTROL_DOING_BYTES);
-    control_pack_text(out, member->host, CONTROL_HOST_BYTES);
-}
-
 static void take_where(struct control_server *server, int asker) {
     struct control_unpack from = control_unpack(&server->in);
     int rank = (int)control_unpack_u32(&from);
@@ -345,7 +334,11 @@ static void take_where(struct control_server *server, int asker) {
     int last = one ? rank + 1 : server->config.world;
     if (last - first > WHERE_ROWS) last = first + WHERE_ROWS;
     struct control_message rows = {0};
-    for (int i = first; i < last; i++) pack_where(server, &rows, i);
+    for (int i = first; i < last; i++) {
+        struct control_where where;
+        control_server_where(server, i, &where);
+        control_where_pack(&rows, &where);
+    }
     reply(server, asker, server->in.id, NULL, rows.body, rows.bytes);
     control_message_free(&rows);
 }

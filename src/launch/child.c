@@ -56,7 +56,10 @@ static bool set_descriptors(const struct birth *birth) {
     close_range(3, ~0u,
                 CLOSE_RANGE_CLOEXEC); /* an old kernel has no such call; ours are marked anyway */
     fcntl(birth->lifeline, F_SETFD, 0);
-    return config->keep < 0 || fcntl(config->keep, F_SETFD, 0) == 0;
+    for (int i = 0; i < CHILD_KEEPS; i++) {
+        if (config->keep[i] >= 0 && fcntl(config->keep[i], F_SETFD, 0) != 0) return false;
+    }
+    return true;
 }
 
 static void set_signals(const struct child_config *config) {

@@ -15,11 +15,14 @@
 
 #include "base/status.h"
 
+enum { CHILD_KEEPS = 2 };
+
 struct child_config {
     const char *program; /* absolute path */
     char *const *argv, *const *envp;
-    int output, error; /* become descriptors 1 and 2; 0 is /dev/null */
-    int keep; /* a descriptor the child keeps under its number, -1: none; all others are closed */
+    int output, error;      /* become descriptors 1 and 2; 0 is /dev/null */
+    int keep[CHILD_KEEPS];  /* descriptors the child keeps under their numbers, -1: none; all others
+                               are closed */
     const cpu_set_t *cores; /* NULL: any */
     const sigset_t *mask;   /* signals blocked in the child */
 };

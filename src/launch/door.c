@@ -68,7 +68,9 @@ static enum status start_server(struct visit *visit, const char *bind) {
                                            .world = visit->party->world,
                                            .epoch = visit->party->epoch,
                                            .join_limit_s = visit->limit_s,
-                                           .leave_limit_s = LEAVE_LIMIT_S};
+                                           .leave_limit_s = LEAVE_LIMIT_S,
+                                           .board = visit->party->board,
+                                           .board_first = visit->party->board_first};
     enum status status = control_server_start(&server, &visit->door.server);
     control_secret_wipe(&server.secret);
     TRY(status);
@@ -291,4 +293,12 @@ enum status launch_door_of_rank(const struct launch_config *config,
     if (place->source == LAUNCH_LAUNCHER) return take_inherited(config, out);
     launch_party_of(config, place, &party);
     return launch_door_open(config, &party, limit_s, out);
+}
+
+enum status launch_board_of_rank(const struct launch_config *config,
+                                 const struct launch_place *place, struct control_board *out) {
+    int fd = -1;
+    *out = (struct control_board){.fd = -1};
+    if (place->source == LAUNCH_LAUNCHER) TRY(launch_number(config, "STRETTO_BOARD_FD", &fd));
+    return fd < 0 ? STATUS_OK : control_board_open(fd, place->local_rank, out);
 }

@@ -21,12 +21,14 @@ enum { LAUNCH_JOB_BYTES = 128 };
 
 /* Who meets. */
 struct launch_party {
-    int index, count;           /* this one among those that meet */
-    int host;                   /* the index of the one that runs the server */
-    int world;                  /* ranks of the job */
-    uint32_t epoch;             /* counts restarts */
-    bool one_host;              /* all of them are on this one */
-    char job[LAUNCH_JOB_BYTES]; /* the outer launcher's name for the job, "": none */
+    int index, count;                  /* this one among those that meet */
+    int host;                          /* the index of the one that runs the server */
+    int world;                         /* ranks of the job */
+    uint32_t epoch;                    /* counts restarts */
+    bool one_host;                     /* all of them are on this one */
+    char job[LAUNCH_JOB_BYTES];        /* the outer launcher's name for the job, "": none */
+    const struct control_board *board; /* of the ranks from board_first on; or NULL */
+    int board_first;
 };
 
 struct launch_door {
@@ -47,6 +49,10 @@ enum status launch_door_open(const struct launch_config *config, const struct la
 enum status launch_door_of_rank(const struct launch_config *config,
                                 const struct launch_place *place, double limit_s,
                                 struct launch_door *out);
+/* Local. The board of the launcher that started this rank; an empty one where another did. The
+ * caller closes. */
+enum status launch_board_of_rank(const struct launch_config *config,
+                                 const struct launch_place *place, struct control_board *out);
 /* Local; blocking where the server waits for ranks to leave. Wipes the secret. */
 void launch_door_close(struct launch_door *door);
 

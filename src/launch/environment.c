@@ -20,7 +20,8 @@ static bool is_replaced(char *const *ours, int count, const char *entry) {
     }
     /* Left over from an outer launcher, and not said anew. */
     return strncmp(entry, "STRETTO_CONTROL=", 16) == 0 ||
-           strncmp(entry, "STRETTO_SECRET_FD=", 18) == 0;
+           strncmp(entry, "STRETTO_SECRET_FD=", 18) == 0 ||
+           strncmp(entry, "STRETTO_BOARD_FD=", 17) == 0;
 }
 
 static int own_entries(const struct environment_config *config, char **out) {
@@ -38,6 +39,7 @@ static int own_entries(const struct environment_config *config, char **out) {
     if (config->passive) out[count++] = mem_text("OMP_WAIT_POLICY=passive");
     if (config->address) out[count++] = mem_format("STRETTO_CONTROL=%s", config->address);
     if (config->secret >= 0) out[count++] = mem_format("STRETTO_SECRET_FD=%d", config->secret);
+    if (config->board >= 0) out[count++] = mem_format("STRETTO_BOARD_FD=%d", config->board);
     return count;
 }
 

@@ -16,21 +16,44 @@
 
 enum { GRACE_S = 30, KILL_S = 5 };
 
+/* One start of all ranks. */
+struct start {
+    const struct launch_layout *layout;
+    struct control_board board; /* what the ranks here are doing */
+    struct launch_door door;
+};
+
 static void tell_ended(void *context, int rank, const char *why) {
-    struct launch_door *door = context;
-    if (door->server) control_server_rank_ended(door->server, rank, why);
+    struct start *start = context;
+    if (start->door.server) control_server_rank_ended(start->door.server, rank, why);
 }
 
 static const char *ask_doing(void *context, int rank, char *text, size_t bytes) {
-    struct launch_door *door = context;
-    text[0] = 0;
-    return door->server ? control_server_doing(door->server, rank, text, bytes) : text;
+    struct start *start = context;
+    struct control_doing doing;
+    control_row_get(&start->board.row[rank - start->layout->first_rank], &doing);
+    return control_doing_text(&doing, text, bytes);
 }
 
-static enum status run_ranks(const struct launch_local_config *config,
-                             const struct launch_layout *layout, int attempt,
-                             struct launch_door *door, struct ranks_outcome *out) {
+/* The server knows all ranks; a launcher without it knows its own. */
+static void report(void *context) {
+    struct start *start = context;
+    if (start->door.server) {
+        control_server_print_all(start->door.server);
+        return;
+    }
+    for (int i = 0; i < start->layout->count; i++) {
+        char text[CONTROL_DOING_BYTES + 32];
+        int rank = start->layout->first_rank + i;
+        ask_doing(start, rank, text, sizeof text);
+        log_answer("rank %d is at %s", rank, *text ? text : "its start");
+    }
+}
+
+static enum status run_ranks(const struct launch_local_config *config, int attempt,
+                             struct start *start, struct ranks_outcome *out) {
     bool again = attempt > 0;
+    const struct launch_layout *layout = start->layout;
     struct ranks_config ranks = {.program = config->program,
                                  .argv = again && config->restart_argv ? config->restart_argv
                                                                        : config->argv,
@@ -41,37 +64,50 @@ static enum status run_ranks(const struct launch_local_config *config,
                                  .nodes = layout->nodes,
                                  .threads = config->threads,
                                  .attempt = attempt,
-                                 .address = door->address,
+                                 .address = start->door.address,
+                                 .board = start->board.fd,
                                  .log_folder = config->log_folder,
                                  .append_logs = config->append_logs || again,
                                  .grace_s = config->grace_s > 0 ? config->grace_s : GRACE_S,
                                  .kill_s = KILL_S,
-                                 .context = door,
+                                 .context = start,
                                  .ended = tell_ended,
-                                 .doing = ask_doing};
-    TRY(control_secret_share(&door->secret, &ranks.secret));
+                                 .doing = ask_doing,
+                                 .report = report};
+    TRY(control_secret_share(&start->door.secret, &ranks.secret));
     enum status status = ranks_run(&ranks, out);
     close(ranks.secret);
     return status;
 }
 
-/* A start has a server, a secret and an epoch of its own: what is left of an earlier one cannot
- * disturb it. */
-static enum status run_once(const struct launch_local_config *config,
-                            const struct launch_layout *layout, int attempt,
-                            struct ranks_outcome *out) {
+static enum status open_and_run(const struct launch_local_config *config, int attempt,
+                                struct start *start, struct ranks_outcome *out) {
+    const struct launch_layout *layout = start->layout;
     struct launch_config where = *config->launch;
-    struct launch_door door;
     struct launch_party party = {.index = layout->node,
                                  .count = layout->nodes,
                                  .host = layout->chief,
                                  .world = layout->world,
                                  .epoch = (uint32_t)attempt,
-                                 .one_host = layout->nodes == 1};
+                                 .one_host = layout->nodes == 1,
+                                 .board = &start->board,
+                                 .board_first = layout->first_rank};
     where.init = layout->nodes > 1 ? layout->init : NULL;
-    TRY(launch_door_open(&where, &party, config->join_limit_s, &door));
-    enum status status = run_ranks(config, layout, attempt, &door, out);
-    launch_door_close(&door);
+    TRY(launch_door_open(&where, &party, config->join_limit_s, &start->door));
+    enum status status = run_ranks(config, attempt, start, out);
+    launch_door_close(&start->door);
+    return status;
+}
+
+/* A start has a server, a secret, a board and an epoch of its own: what is left of an earlier one
+ * cannot disturb it. */
+static enum status run_once(const struct launch_local_config *config,
+                            const struct launch_layout *layout, int attempt,
+                            struct ranks_outcome *out) {
+    struct start start = {.layout = layout};
+    TRY(control_board_new(layout->count, &start.board));
+    enum status status = open_and_run(config, attempt, &start, out);
+    control_board_close(&start.board);
     return status;
 }
 

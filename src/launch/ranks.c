@@ -91,6 +91,8 @@ static void handle_signals(struct ranks *ranks) {
         int signal = (int)info.ssi_signo;
         if (signal == SIGWINCH)
             output_resize(ranks->output);
+        else if (signal == SIGUSR1 && ranks->config->report)
+            ranks->config->report(ranks->config->context);
         else if (signal == SIGUSR1 || signal == SIGUSR2)
             signal_all(ranks, signal);
         else
@@ -143,7 +145,7 @@ static void write_obituary(const struct ranks *ranks, int rank, const struct end
                     ? mem_format("\n  its output: %s/rank-%d.log", config->log_folder, rank)
                     : mem_text("");
     output_flush(ranks->output, true); /* what the rank itself said comes first */
-    fail(STATUS_PEER, "rank %d ended: %s%s%s%s", rank, end->words, *doing ? ", last seen at " : "",
+    fail(STATUS_PEER, "rank %d ended: %s%s%s%s", rank, end->words, *doing ? ", last at " : "",
          doing, log);
     free(log);
 }
@@ -285,7 +287,8 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                        .attempt = config->attempt,
                                        .passive = share->crowded,
                                        .address = config->address,
-                                       .secret = config->secret};
+                                       .secret = config->secret,
+                                       .board = config->board};
     char **envp = environment_new(&place);
     if (share->pinned) cores_of(index, config->count, &cores);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
@@ -293,7 +296,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                  .envp = envp,
                                  .output = pipes.out,
                                  .error = pipes.error,
-                                 .keep = config->secret,
+                                 .keep = {config->secret, config->board},
                                  .cores = share->pinned ? &cores : NULL,
                                  .mask = &ranks->before};
     enum status status = child_start(&child, &ranks->child[index]);

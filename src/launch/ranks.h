@@ -3,10 +3,10 @@
  *
  * Blocking, local; call from the main thread of a process, once at a time: it takes over SIGINT,
  * SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH meanwhile. The first SIGINT, SIGTERM or
- * SIGHUP is passed on to the ranks, which save and stop; the second kills them. SIGUSR1 and SIGUSR2
- * are passed on. A rank that fails starts a grace period for the others (they hear of it from the
- * control plane and end by themselves); then come SIGTERM and SIGKILL. Only own processes are
- * signalled, through descriptors that cannot mean another. */
+ * SIGHUP is passed on to the ranks, which save and stop; the second kills them. SIGUSR2 is passed
+ * on, and SIGUSR1 where nobody here answers it. A rank that fails starts a grace period for the
+ * others (they hear of it from the control plane and end by themselves); then come SIGTERM and
+ * SIGKILL. Only own processes are signalled, through descriptors that cannot mean another. */
 #ifndef LAUNCH_RANKS_H
 #define LAUNCH_RANKS_H
 
@@ -23,14 +23,15 @@ struct ranks_config {
     int threads;                        /* of OpenMP a rank; 0: cores / count */
     int attempt;                        /* 0, then counts restarts */
     const char *address;                /* of the control plane, or NULL */
-    int secret;                         /* a descriptor the ranks inherit, -1: none */
+    int secret, board;                  /* descriptors the ranks inherit, -1: none */
     const char *log_folder;             /* NULL: no logs */
     bool append_logs;
     double grace_s, kill_s; /* from a failure to SIGTERM; from there to SIGKILL */
-    /* Called in the loop; may be NULL. A rank failed; what was it doing? */
+    /* Called in the loop; may be NULL. A rank failed; what was it doing? Where are all? */
     void *context;
     void (*ended)(void *context, int rank, const char *why);
     const char *(*doing)(void *context, int rank, char *text, size_t bytes);
+    void (*report)(void *context);
 };
 
 struct ranks_outcome {

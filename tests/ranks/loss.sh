@@ -1,7 +1,7 @@
 # A rank that dies: everybody hears of it, the right one is named, the exit code says so; restarts go on.
 . "$ROOT/tests/ranks/lib.sh"
 PROBE=die:2 code 4 "$probe" -n 3 --out run
-says err 'error: rank 2 ended: killed by signal 9 (Killed), last seen at step 12 #17 dying'
+says err 'error: rank 2 ended: killed by signal 9 (Killed), last at step 12 #17 dying'
 says err 'its output: run/rank-2.log'
 says err 'rank 0 hears: rank 2 .*is lost: killed by signal 9'
 says err 'rank 1 hears: rank 2'

@@ -138,7 +138,8 @@ static int act(struct control *control, const struct launch_place *place) {
 }
 
 static enum status join(const struct options *options, const struct launch_place *place,
-                        const struct launch_door *door, struct control **out) {
+                        const struct launch_door *door, const struct control_board *board,
+                        struct control **out) {
     struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
     struct control_config config = {.address = door->address,
                                     .secret = door->secret,
@@ -146,6 +147,7 @@ static enum status join(const struct options *options, const struct launch_place
                                     .world = place->world,
                                     .epoch = door->epoch,
                                     .host = place->host,
+                                    .row = board->row ? &board->row[place->local_rank] : NULL,
                                     .facts = &fact,
                                     .fact_count = 1,
                                     .join_limit_s = options->join_limit_s};
@@ -155,10 +157,13 @@ static enum status join(const struct options *options, const struct launch_place
 static int be_rank(const struct options *options, const struct launch_config *config,
                    const struct launch_place *place) {
     struct launch_door door = {.server = NULL};
+    struct control_board board;
     struct control *control = NULL;
     if (told("away", place->rank)) pause();
-    enum status status = launch_door_of_rank(config, place, options->join_limit_s, &door);
-    if (status == STATUS_OK) status = join(options, place, &door, &control);
+    enum status status = launch_board_of_rank(config, place, &board);
+    if (status == STATUS_OK)
+        status = launch_door_of_rank(config, place, options->join_limit_s, &door);
+    if (status == STATUS_OK) status = join(options, place, &door, &board, &control);
     signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
     signal(SIGINT, on_signal);
     signal(SIGHUP, on_signal);
@@ -166,6 +171,7 @@ static int be_rank(const struct options *options, const struct launch_config *co
     int code = status == STATUS_OK ? act(control, place) : status_exit_code(status);
     control_leave(&control);
     launch_door_close(&door);
+    control_board_close(&board);
     return code;
 }
 

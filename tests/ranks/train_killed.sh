@@ -1,5 +1,14 @@
 # kill -9 of every rank in every phase: the others end, the right one is named, and --resume ends as an undisturbed run.
 . "$ROOT/tests/ranks/lib.sh"
+# place_of RANK AT STEP: where the obituary must say that it was
+place_of() {
+    case $2 in
+    JOIN) echo planning ;;
+    BCAST) echo "step 1 #[0-9]* r$1 BCAST" ;;
+    EVAL | SAVE) echo "step $3 $2" ;;
+    *) echo "step $3 #[0-9]* r$1 $2" ;;
+    esac
+}
 # killed OPTIONS RANK AT STEP: one rank dies there; three such tests run beside one another.
 killed() {
     run=killed-$2-$3
@@ -7,7 +16,7 @@ killed() {
     STRETTO_FAULT="rank=$2,at=$3,do=kill${4:+,step=$4}" train $1 -n 3 --out $run >$run.out 2>$run.err
     code=$?
     [ $code = 4 ] || { echo "$run: exit code $code, not 4"; cat $run.err; exit 1; }
-    says $run.err "error: rank $2 ended: killed by signal 9 (Killed), last seen at"
+    says $run.err "error: rank $2 ended: killed by signal 9 (Killed), last at $(place_of "$2" "$3" "$4")"
     [ "$(grep -c 'ended: ' $run.err)" = 1 ] || { echo "$run: blames others"; cat $run.err; exit 1; }
     says $run.err "rank $2 .*is lost.*: killed by signal 9"
     nobody_left $run

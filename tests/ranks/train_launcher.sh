@@ -43,9 +43,10 @@ hold told
 kill -USR2 $launcher
 sleep 0.3
 kill -USR1 $launcher
-await 100 grep -q 'rank 1 .*, host' err
-says err 'rank 0 is at step 7'
-says err 'rank 2 is at step 7'
+await 100 grep -q 'rank 2 .*, host' err
+for rank in 0 1 2; do says err "rank $rank is at step 7 #[0-9]* r$rank"; done
+says err 'rank 1 is at step 7 #[0-9]* r1 B'
+[ "$(grep -c 'rank 0 is at' err)" = 1 ] || { echo "said more than once"; cat err; exit 1; }
 go_on told
 wait $launcher || { echo "SIGUSR1 or SIGUSR2 ended the run"; cat err; exit 1; }
 says err 'saving after step [78], as asked'

@@ -209,8 +209,8 @@ Test(launch_ranks, a_killed_rank_is_a_lost_peer_with_an_obituary) {
     cr_expect(outcome.worth_another);
     cr_expect_eq(news.rank, 2);
     cr_expect(strstr(news.why, "killed by signal 9"), "%s", news.why);
-    cr_expect(file_says("err",
-                        "rank 2 ended: killed by signal 9 (Killed), last seen at step 12 #17 B\n"));
+    cr_expect(
+        file_says("err", "rank 2 ended: killed by signal 9 (Killed), last at step 12 #17 B\n"));
 }
 
 Test(launch_ranks, an_own_fault_is_a_bug) {
