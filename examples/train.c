@@ -1,7 +1,8 @@
 /* Training through the library: an epoch of digits, its accuracy, and the weights in a file.
  *
- *     cc examples/train.c $(pkg-config --cflags --libs stretto) -o train && ./train
- * model.safetensors */
+ *     cc examples/train.c $(pkg-config --cflags --libs stretto) -o train
+ *     ./train model.safetensors
+ */
 #include <stdio.h>
 
 #include <stretto.h>

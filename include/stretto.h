@@ -4,9 +4,11 @@
  *
  *     const char *options[] = {"--model", "resnet8", "--data", "digits", "--seed", "1"};
  *     struct stretto_run *run;
- *     if (stretto_open(6, options, &run) != 0) return 1;            // the reason is on standard
- * error struct stretto_step step; while (stretto_step(run, &step) == 0) printf("%g\n", step.loss);
- *     stretto_save(run, "model.safetensors");
+ *     struct stretto_step step;
+ *     int code = stretto_open(6, options, &run); // what is wrong is on standard error
+ *     if (code != 0) return code;
+ *     while ((code = stretto_step(run, &step)) == 0) printf("%g\n", step.loss);
+ *     if (code == STRETTO_END) code = stretto_save(run, "model.safetensors");
  *     stretto_close(&run);
  *
  * Signal handlers of the caller that may run during a step must use SA_ONSTACK with a stack of
