@@ -6,41 +6,44 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 enum { BATCH_LIMIT = 1 << 24 };
 
 static enum status batch_contradicts(const struct option_batch *b) {
+    char replicas[TEXT_BYTES], micro[TEXT_BYTES];
     return fail(STATUS_USAGE,
-                "batch %" PRId64 " contradicts %" PRId64 " replica(s) x %" PRId64
-                " micro-batch(es) x micro-batch size %" PRId64 " = %" PRId64
+                "batch %" PRId64 " contradicts %s x %s x micro-batch size %" PRId64 " = %" PRId64
                 "\n  leave one of the three numbers out, or make them agree",
-                b->batch, b->replicas, b->micro_batches, b->micro_batch_size,
+                b->batch, text_count(b->replicas, "replica", replicas),
+                text_count(b->micro_batches, "micro-batch", micro), b->micro_batch_size,
                 b->replicas * b->micro_batches * b->micro_batch_size);
 }
 
 static enum status batch_does_not_divide(const struct option_batch *b, int64_t group,
                                          const char *factor, int64_t value) {
     int64_t below = b->batch / group * group;
-    char hint[64];
+    char hint[64], replicas[TEXT_BYTES];
     if (below)
         snprintf(hint, sizeof hint, "%" PRId64 " and %" PRId64, below, below + group);
     else
         snprintf(hint, sizeof hint, "%" PRId64, group);
     return fail(STATUS_USAGE,
-                "batch %" PRId64 " is not divisible by %" PRId64 " replica(s) x %s %" PRId64
-                " = %" PRId64 "\n  the nearest that works: %s",
-                b->batch, b->replicas, factor, value, group, hint);
+                "batch %" PRId64 " is not divisible by %s x %s %" PRId64 " = %" PRId64
+                "\n  the nearest that works: %s",
+                b->batch, text_count(b->replicas, "replica", replicas), factor, value, group, hint);
 }
 
 static enum status batch_product(struct option_batch *b) {
     int64_t product;
+    char replicas[TEXT_BYTES], micro[TEXT_BYTES];
     if (__builtin_mul_overflow(b->replicas, b->micro_batches, &product) ||
         __builtin_mul_overflow(product, b->micro_batch_size, &product) || product > BATCH_LIMIT)
         return fail(STATUS_USAGE,
-                    "%" PRId64 " replica(s) x %" PRId64
-                    " micro-batch(es) x micro-batch size %" PRId64
-                    " is more than the largest batch, %d",
-                    b->replicas, b->micro_batches, b->micro_batch_size, BATCH_LIMIT);
+                    "%s x %s x micro-batch size %" PRId64 " is more than the largest batch, %d",
+                    text_count(b->replicas, "replica", replicas),
+                    text_count(b->micro_batches, "micro-batch", micro), b->micro_batch_size,
+                    BATCH_LIMIT);
     if (b->batch && b->batch != product) return batch_contradicts(b);
     b->batch = product;
     return STATUS_OK;
@@ -50,10 +53,10 @@ static enum status batch_product(struct option_batch *b) {
 static enum status batch_quotient(const struct option_batch *b, int64_t known, const char *factor,
                                   int64_t *out) {
     int64_t group;
+    char replicas[TEXT_BYTES];
     if (__builtin_mul_overflow(b->replicas, known, &group) || group > BATCH_LIMIT)
-        return fail(STATUS_USAGE,
-                    "%" PRId64 " replica(s) x %s %" PRId64 " is more than the largest batch, %d",
-                    b->replicas, factor, known, BATCH_LIMIT);
+        return fail(STATUS_USAGE, "%s x %s %" PRId64 " is more than the largest batch, %d",
+                    text_count(b->replicas, "replica", replicas), factor, known, BATCH_LIMIT);
     if (b->batch % group) return batch_does_not_divide(b, group, factor, known);
     *out = b->batch / group;
     return STATUS_OK;

@@ -7,8 +7,6 @@
 #include "base/option_value.h"
 #include "base/text.h"
 
-enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
-
 /* "--optimizer sgd|adam|adamw", "--batch N", "--resume". */
 static char *usage_of(const struct option_row *row) {
     const char *value = *row->placeholder ? row->placeholder : row->limits;
@@ -27,24 +25,21 @@ static char *default_of(const struct option_row *row) {
 static void print_option(const struct option_row *row, FILE *out) {
     char *usage = usage_of(row), *initial = default_of(row);
     char *help = mem_format("%s%s%s", row->help, *initial ? " " : "", initial);
-    int used = row->letter ? fprintf(out, "  -%c, %s", row->letter, usage)
-                           : fprintf(out, "      %s", usage);
-    if (used + 2 > HELP_COLUMN)
-        fprintf(out, "\n%*s", HELP_COLUMN, "");
-    else
-        fprintf(out, "%*s", HELP_COLUMN - used, "");
-    text_wrap(out, help, HELP_COLUMN, HELP_WIDTH);
+    char *name =
+        row->letter ? mem_format("  -%c, %s", row->letter, usage) : mem_format("      %s", usage);
+    text_entry(out, name, OPTION_HELP_COLUMN, help);
+    free(name);
     free(usage);
     free(initial);
     free(help);
 }
 
 static void print_types(FILE *out) {
-    fputs(
-        "\nvalues: a flag is --x, --x on or --x off. SIZE is 512M, 1.5GiB (powers of 1024) or 2GB "
-        "(of 1000).\n"
-        "TIME is 90 (seconds), 10m or 2h. PERIOD is a number of steps, epoch, 2epochs or never.\n",
-        out);
+    fputs("\nvalues\n", out);
+    text_entry(out, "  flag", OPTION_HELP_COLUMN, "--x, --x on or --x off");
+    text_entry(out, "  SIZE", OPTION_HELP_COLUMN, "512M, 1.5GiB (powers of 1024) or 2GB (of 1000)");
+    text_entry(out, "  TIME", OPTION_HELP_COLUMN, "90 (seconds), 10m or 2h");
+    text_entry(out, "  PERIOD", OPTION_HELP_COLUMN, "a number of steps, epoch, 2epochs or never");
 }
 
 void options_print_help(enum option_command command, FILE *out) {
@@ -114,13 +109,20 @@ static bool print_word(const char *word, size_t length, void *context) {
     return false;
 }
 
+static const char *find_words(const struct option_words *more, enum option_id id) {
+    while (more->words && more->id != id) more++;
+    return more->words;
+}
+
 /* Words for what a value may be; file names where the placeholder says so. */
-static void print_value_case(const struct option_row *row, FILE *out) {
+static void print_value_case(const struct option_row *row, const char *known, FILE *out) {
     bool file = !strcmp(row->placeholder, "FILE") || !strcmp(row->placeholder, "DIR");
     bool words = row->type == OPTION_TYPE_CHOICE || row->type == OPTION_TYPE_LIST;
-    if (!file && !words) return;
+    if (!file && !words && !known) return;
     fprintf(out, "    --%s) COMPREPLY=($(compgen ", row->name);
-    if (file)
+    if (known)
+        fprintf(out, "-W '%s'", known);
+    else if (file)
         fprintf(out, "-%c", !strcmp(row->placeholder, "DIR") ? 'd' : 'f');
     else {
         fputs("-W '", out);
@@ -130,18 +132,24 @@ static void print_value_case(const struct option_row *row, FILE *out) {
     fputs(" -- \"$word\")); return ;;\n", out);
 }
 
-void options_print_completion(const unsigned *commands, int count, FILE *out) {
+void options_print_completion(const unsigned *commands, int count, const struct option_words *more,
+                              FILE *out) {
     fputs("# Completion of stretto for bash. To use it: source <(stretto completion bash)\n"
           "_stretto() {\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-          "    COMPREPLY=()\n"
-          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-          "        COMPREPLY=($(compgen -W '--help --version",
+          "    local commands='",
           out);
     for (int i = 0; i < count; i++)
-        fprintf(out, " %s", option_commands[__builtin_ctz(commands[i])].name);
-    fputs("' -- \"$word\")); return\n    fi\n    case $before in\n", out);
-    for (int id = 0; id < OPTION_COUNT; id++) print_value_case(&option_rows[id], out);
+        fprintf(out, "%s%s", i ? " " : "", option_commands[__builtin_ctz(commands[i])].name);
+    fputs("'\n"
+          "    COMPREPLY=()\n"
+          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        COMPREPLY=($(compgen -W \"--help --version $commands\" -- \"$word\")); return\n"
+          "    fi\n"
+          "    case $before in\n",
+          out);
+    for (int id = 0; id < OPTION_COUNT; id++)
+        print_value_case(&option_rows[id], find_words(more, id), out);
     fputs("    esac\n    case ${COMP_WORDS[1]} in\n", out);
     for (int i = 0; i < count; i++) {
         fprintf(out, "    %s) words='", option_commands[__builtin_ctz(commands[i])].name);
@@ -150,12 +158,15 @@ void options_print_completion(const unsigned *commands, int count, FILE *out) {
         }
         fputs("' ;;\n", out);
     }
-    fputs("    esac\n"
-          "    case $word in\n"
-          "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-          "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
-          "    esac\n"
-          "}\n"
-          "complete -o filenames -F _stretto stretto\n",
-          out);
+    fputs(
+        "    esac\n"
+        "    case $word in\n"
+        "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+        "    *) if [ \"${COMP_WORDS[1]}\" = help ]; then COMPREPLY=($(compgen -W \"$commands\" -- "
+        "\"$word\"))\n"
+        "        else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n"
+        "    esac\n"
+        "}\n"
+        "complete -o filenames -F _stretto stretto\n",
+        out);
 }

@@ -137,8 +137,9 @@ static enum status check_argument_count(const struct parser *parser) {
     const struct option_command_row *row = command_row(parser->command);
     char quoted[TEXT_QUOTED_BYTES];
     if (parser->argument_count > row->most)
-        return fail(STATUS_USAGE, "%s: unexpected argument\n  usage: stretto %s [options] %s",
-                    text_quoted(parser->argument[row->most], quoted), row->name, row->arguments);
+        return fail(STATUS_USAGE, "%s: unexpected argument\n  usage: stretto %s [options]%s%s",
+                    text_quoted(parser->argument[row->most], quoted), row->name,
+                    *row->arguments ? " " : "", row->arguments);
     if (parser->argument_count < row->least)
         return fail(STATUS_USAGE, "%s needs: %s", row->name, row->arguments);
     return STATUS_OK;

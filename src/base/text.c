@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 enum { LONGEST_WORD = 64 }; /* longer words are not compared: they are no slips of the finger */
 
@@ -90,6 +91,16 @@ const char *text_duration(double seconds, char text[TEXT_BYTES]) {
     return text;
 }
 
+const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]) {
+    size_t length = strlen(noun);
+    bool hissing = length >= 2 && strcmp(noun + length - 2, "ch") == 0;
+    snprintf(text, TEXT_BYTES, "%lld %s%s", (long long)count, noun,
+             count == 1 ? ""
+             : hissing  ? "es"
+                        : "s");
+    return text;
+}
+
 const char *text_real(double value, char text[TEXT_BYTES]) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, TEXT_BYTES, "%.*g", digits, value);
@@ -156,6 +167,12 @@ int text_width(const char *text) {
     return width;
 }
 
+int text_columns(FILE *stream, int otherwise) {
+    struct winsize size;
+    bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : otherwise;
+}
+
 void text_wrap(FILE *out, const char *words, int indent, int width) {
     int column = indent;
     while (*words) {
@@ -175,6 +192,16 @@ void text_wrap(FILE *out, const char *words, int indent, int width) {
         words += strspn(words, " ");
     }
     fputc('\n', out);
+}
+
+void text_entry(FILE *out, const char *name, int column, const char *words) {
+    enum { WIDEST = 100, LEAST_ROOM = 20 };
+    int width = text_columns(out, WIDEST), used = text_width(name);
+    if (width > WIDEST) width = WIDEST;
+    if (width < column + LEAST_ROOM) width = column + LEAST_ROOM;
+    bool fits = used + 2 <= column;
+    fprintf(out, "%s%s%*s", name, fits ? "" : "\n", fits ? column - used : column, "");
+    text_wrap(out, words, column, width);
 }
 
 void text_table_cell(struct text_table *table, const char *format, ...) {

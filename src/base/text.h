@@ -18,6 +18,8 @@ const char *text_nearest(const char *word, const char *const *list, int count);
 enum { TEXT_BYTES = 32 };
 const char *text_size(int64_t bytes, char text[TEXT_BYTES]);
 const char *text_duration(double seconds, char text[TEXT_BYTES]);
+/* "1 replica", "2 replicas", "2 micro-batches"; returns `text`. */
+const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]);
 /* The shortest decimal that reads back to the same double; returns `text`. */
 const char *text_real(double value, char text[TEXT_BYTES]);
 
@@ -32,9 +34,16 @@ int text_utf8(const char *at, uint32_t *out);
 bool text_is_clean(const char *text);
 /* Columns a terminal needs, counting one for each code point. */
 int text_width(const char *text);
+/* Columns of the terminal a stream goes to; `otherwise` where it goes to none or it does not say.
+ */
+int text_columns(FILE *stream, int otherwise);
 /* Prints words, broken so that no line passes column `width`; the cursor is at column `indent`
  * already and later lines are indented to it. Ends with a newline. */
 void text_wrap(FILE *out, const char *words, int indent, int width);
+
+/* An entry of a list: a name, then words from `column` on, below it where the name is too long,
+ * broken before the edge of the terminal (or column 100). */
+void text_entry(FILE *out, const char *name, int column, const char *words);
 
 /* A table with aligned columns. `align` has a letter per column: l or r. Cells are copied, row by
  * row. */

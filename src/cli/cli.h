@@ -23,6 +23,8 @@ enum status cli_unknown_command(const char *name);
 
 /* Local. What `stretto --help` prints. */
 void cli_print_help(FILE *out);
+/* Local. What `stretto COMMAND --help` prints: its options, and the words some of them take. */
+void cli_print_options(enum option_command command, FILE *out);
 
 /* Local. Notes which signal a run was stopped by, so that STATUS_STOPPED exits with 128 + signal.
  */

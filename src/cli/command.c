@@ -42,19 +42,18 @@ enum status cli_unknown_command(const char *name) {
 }
 
 void cli_print_help(FILE *out) {
-    struct text_table table = {.align = "ll"};
+    enum { SUMMARY_COLUMN = 40 };
+    fputs("Stretto trains neural networks, on one device or data parallel over many ranks.\n\n"
+          "usage: stretto COMMAND [options]\n\n",
+          out);
     for (int i = 0; i < cli_command_count; i++) {
         const struct option_command_row *row = row_of(&cli_commands[i]);
-        text_table_cell(&table, "%s%s%s", row->name, *row->arguments ? " " : "", row->arguments);
-        text_table_cell(&table, "%s", row->summary);
+        char *name = mem_format("  %s%s%s", row->name, *row->arguments ? " " : "", row->arguments);
+        text_entry(out, name, SUMMARY_COLUMN, row->summary);
+        free(name);
     }
-    fputs("Stretto trains neural networks with data-parallel, pipelined, sharded and asynchronous "
-          "strategies.\n\nusage: stretto COMMAND [options]\n\n",
-          out);
-    text_table_print(&table, 2, out);
     fputs("\nThe options of a command: stretto COMMAND --help. The version: stretto --version.\n",
           out);
-    text_table_free(&table);
 }
 
 void cli_stopped_by(int signal) {
@@ -77,7 +76,7 @@ static enum status run(const struct command *command, int argc, char **argv) {
     TRY(options_parse(command->id, argc, argv, &options));
     enum status status = STATUS_OK;
     if (options.help)
-        options_print_help(command->id, stdout);
+        cli_print_options(command->id, stdout);
     else
         status = command->run(&options);
     options_free(&options);

@@ -1,4 +1,5 @@
-/* stretto completion bash. */
+/* stretto completion bash. The table of options knows their names and most words; the names of
+ * models come from here. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -6,6 +7,19 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "model/model.h"
+
+static char *model_names(void) {
+    int count;
+    const struct model *all = model_all(&count);
+    char *names = mem_text("");
+    for (int i = 0; i < count; i++) {
+        char *longer = mem_format("%s %s", names, all[i].name);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
 
 enum status completion_run(const struct options *options) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -14,7 +28,10 @@ enum status completion_run(const struct options *options) {
                     text_quoted(options->argument[0], quoted));
     unsigned *commands = MEM_ARRAY(unsigned, cli_command_count);
     for (int i = 0; i < cli_command_count; i++) commands[i] = (unsigned)cli_commands[i].id;
-    options_print_completion(commands, cli_command_count, stdout);
+    char *models = model_names();
+    const struct option_words words[] = {{OPTION_model, models}, {OPTION_COUNT, NULL}};
+    options_print_completion(commands, cli_command_count, words, stdout);
+    free(models);
     free(commands);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include "cli/explain.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "launch/layout.h"
+#include "launch/network.h"
+#include "stretto.h"
 
 struct bill_row {
     const char *name;
@@ -30,32 +34,67 @@ static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) 
     memcpy(rows, all, sizeof all);
 }
 
+/* A row of the screen: its name, then words, broken before the edge of the terminal. */
+__attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *name,
+                                                      const char *format, ...) {
+    enum { NAME_COLUMNS = 11 };
+    char *words = NULL;
+    va_list args;
+    va_start(args, format);
+    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
+    va_end(args);
+    text_entry(out, name, NAME_COLUMNS, words);
+    free(words);
+}
+
+/* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
+static int64_t reduced_bytes(const struct plan *plan) {
+    int64_t bytes = 0;
+    for (int b = 0; b < plan->buckets.count; b++)
+        bytes += plan->buckets.items[b].elements * (int64_t)sizeof(float);
+    return plan->config.ranks > 1 ? bytes : 0;
+}
+
+static int64_t sent_bytes(const struct plan *plan) {
+    return 2 * reduced_bytes(plan) / plan->config.ranks * (plan->config.ranks - 1);
+}
+
 static void print_model(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct graph *graph = plan->micro[0].graph;
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    fprintf(out, "model      %s, %lld parameters in %d tensors, %d blocks\n",
-            plan->config.model->name, (long long)graph_param_elements(graph), graph->param_count,
-            graph->block + 1);
-    fprintf(out, "data       %s, %lld to train on, %lld to test on, %lld steps an epoch\n",
-            plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
-            (long long)plan->config.dataset->count[SPLIT_TEST], (long long)plan->steps_per_epoch);
-    fprintf(out, "device     %s; %d rank(s), sync %s\n", device, plan->config.ranks,
-            plan->config.sync);
+    row(out, "model", "%s, %lld parameters in %d tensors, %d blocks", plan->config.model->name,
+        (long long)graph_param_elements(graph), graph->param_count, graph->block + 1);
+    row(out, "data", "%s, %lld to train on, %lld to test on, %lld steps an epoch",
+        plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
+        (long long)plan->config.dataset->count[SPLIT_TEST], (long long)plan->steps_per_epoch);
+    row(out, "device", "%s", device);
+}
+
+static void print_ranks(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    char reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
+    if (plan->config.ranks == 1)
+        row(out, "ranks", "1, strategy %s", job->options.strategy);
+    else
+        row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s; each sends %s",
+            plan->config.ranks, job->options.strategy, plan->config.sync,
+            text_size(reduced_bytes(plan), reduced),
+            text_count(plan->buckets.count, "bucket", buckets), text_size(sent_bytes(plan), sent));
 }
 
 static void print_batch(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
-    long long micro = (long long)config->batch / config->replicas / config->micro_batches;
-    fprintf(out, "batch      %lld = %d replica(s) x %d micro-batch(es) x %lld samples",
-            (long long)config->batch, config->replicas, config->micro_batches, micro);
-    if (plan->last_samples) {
-        int64_t total = 0, count = (int64_t)config->replicas * config->micro_batches;
-        for (int64_t g = 0; g < count; g++) total += plan->last_samples[g];
-        fprintf(out, "; the last of an epoch has %lld", (long long)total);
-    }
-    fprintf(out, "\n");
+    int64_t groups = (int64_t)config->replicas * config->micro_batches, total = 0;
+    char replicas[TEXT_BYTES], micro[TEXT_BYTES], samples[TEXT_BYTES], last[64] = "";
+    for (int64_t g = 0; plan->last_samples && g < groups; g++) total += plan->last_samples[g];
+    if (plan->last_samples)
+        snprintf(last, sizeof last, "; the last of an epoch has %lld", (long long)total);
+    row(out, "batch", "%lld = %s x %s x %s%s", (long long)config->batch,
+        text_count(config->replicas, "replica", replicas),
+        text_count(config->micro_batches, "micro-batch", micro),
+        text_count(config->batch / groups, "sample", samples), last);
 }
 
 static void print_sync_bn(const struct job *job, FILE *out) {
@@ -65,45 +104,46 @@ static void print_sync_bn(const struct job *job, FILE *out) {
     char size[TEXT_BYTES];
     if (!job->options.sync_bn) return;
     if (!job->plan->config.sync_bn)
-        fprintf(out, "sync-bn    one rank: ordinary batch norm\n");
+        row(out, "sync-bn", "one rank: ordinary batch norm");
     else if (forward.count == 0)
-        fprintf(out, "sync-bn    %s has no batch norm\n", job->plan->config.model->name);
+        row(out, "sync-bn", "%s has no batch norm", job->plan->config.model->name);
     else
-        fprintf(out,
-                "sync-bn    statistics of %d ranks: %d forward and %d backward exchanges a "
-                "micro-batch, %s a rank\n",
-                job->plan->config.ranks, forward.count, backward.count,
-                text_size((int64_t)(forward.bytes + backward.bytes), size));
+        row(out, "sync-bn",
+            "statistics of %d ranks: %d forward and %d backward exchanges a micro-batch, %s a rank",
+            job->plan->config.ranks, forward.count, backward.count,
+            text_size((int64_t)(forward.bytes + backward.bytes), size));
 }
 
 static void print_training(const struct job *job, FILE *out) {
     const struct run_config *config = &job->plan->config;
-    fprintf(out, "training   %s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %g\n",
-            config->optimizer->name, config->optim.lr, job->options.lr_policy,
-            (long long)config->lr.warmup_steps, (long long)config->lr.total_steps,
-            config->optim.weight_decay, config->clip);
+    char clip[TEXT_BYTES] = "none";
+    if (config->clip > 0) snprintf(clip, sizeof clip, "%g", config->clip);
+    row(out, "training", "%s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %s",
+        config->optimizer->name, config->optim.lr, job->options.lr_policy,
+        (long long)config->lr.warmup_steps, (long long)config->lr.total_steps,
+        config->optim.weight_decay, clip);
 }
 
-/* The body in a few words: runs of the same instruction are counted. */
 static void print_program(const struct plan *plan, FILE *out) {
+    enum { SHOWN = 12 };
     const struct instr_list *body = &plan->program->rank[0].list[LIST_BODY];
-    fprintf(out, "program    %s: %d instructions a step:", plan->config.schedule, body->count);
-    int shown = 0;
-    for (int i = 0; i < body->count && shown < 12; i++, shown++)
-        fprintf(out, " %s", instr_name((enum instr_op)body->items[i].op));
-    fprintf(out, "%s; %d slot(s), %d gradient buffer(s)\n", body->count > shown ? " ..." : "",
-            plan->slots, plan->grads);
+    char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
+    for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
+        used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
+                         instr_name((enum instr_op)body->items[i].op));
+    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s", plan->config.schedule,
+        body->count, names, body->count > SHOWN ? " ..." : "",
+        text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
 }
 
 static void print_memory(const struct plan *plan, FILE *out) {
     struct bill_row rows[BILL_ROWS];
-    char size[TEXT_BYTES];
+    char size[TEXT_BYTES], parts[BILL_ROWS * (TEXT_BYTES + 16)] = "";
     bill_rows(plan, rows);
-    fprintf(out, "memory     %s predicted peak:", text_size((int64_t)plan_bytes(plan), size));
-    for (int i = 0; i < BILL_ROWS; i++)
-        fprintf(out, "%s %s %s", i ? "," : "", rows[i].name,
-                text_size((int64_t)rows[i].bytes, size));
-    fprintf(out, "\n");
+    for (int i = 0, used = 0; i < BILL_ROWS; i++)
+        used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
+                         rows[i].name, text_size((int64_t)rows[i].bytes, size));
+    row(out, "memory", "%s predicted peak:%s", text_size((int64_t)plan_bytes(plan), size), parts);
 }
 
 static void print_work(const struct job *job, FILE *out) {
@@ -112,14 +152,16 @@ static void print_work(const struct job *job, FILE *out) {
     int reorders = 0;
     for (int i = 0; i < graph->node_count; i++) reorders += graph->nodes[i].op == OP_REORDER;
     char step[TEXT_BYTES];
-    fprintf(out, "work       %d forward and %d backward nodes a micro-batch, %d of them reorders\n",
-            graph->forward_count, graph->node_count - graph->forward_count, reorders);
-    fprintf(out, "time       %.3f GFLOP a step, about %s by the backend's estimate\n",
-            plan_step_flops(plan) * 1e-9, text_duration(job_step_ns(job) * 1e-9, step));
+    row(out, "work", "%d forward and %d backward nodes a micro-batch, %d of them reorders",
+        graph->forward_count, graph->node_count - graph->forward_count, reorders);
+    row(out, "time", "%.3f GFLOP a step%s, about %s by the backend's estimate",
+        plan_step_flops(plan) * 1e-9, plan->config.ranks > 1 ? " and rank" : "",
+        text_duration(job_step_ns(job) * 1e-9, step));
 }
 
 void explain_print(const struct job *job, FILE *out) {
     print_model(job, out);
+    print_ranks(job, out);
     print_batch(job->plan, out);
     print_sync_bn(job, out);
     print_training(job, out);
@@ -165,15 +207,22 @@ void explain_print_json(const struct job *job, FILE *out) {
     json_t *bill = json_object();
     for (int i = 0; i < BILL_ROWS; i++)
         json_object_set_new(bill, rows[i].name, json_integer((json_int_t)rows[i].bytes));
+    char device[128];
+    plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
-        "{s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:f, s:f, s:I, s:o}", "model",
-        config->model->name, "data", config->dataset->spec, "params",
-        (json_int_t)graph_param_elements(plan->micro[0].graph), "batch", (json_int_t)config->batch,
-        "replicas", config->replicas, "micro_batches", config->micro_batches, "sync_bn",
-        config->sync_bn, "steps", (json_int_t)config->lr.total_steps, "steps_per_epoch",
-        (json_int_t)plan->steps_per_epoch, "instructions",
-        plan->program->rank[0].list[LIST_BODY].count, "step_flops", plan_step_flops(plan),
-        "predicted_step_ms", job_step_ns(job) * 1e-6, "predicted_peak_bytes",
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
+        "s:i, s:f, s:f, s:I, s:I, s:I, s:o}",
+        "version", stretto_version(), "strategy", job->options.strategy, "model",
+        config->model->name, "data", config->dataset->spec, "device", device, "threads",
+        config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
+        config->ranks, "params", (json_int_t)graph_param_elements(plan->micro[0].graph), "batch",
+        (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
+        config->micro_batches, "sync_bn", config->sync_bn, "steps",
+        (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
+        "instructions", plan->program->rank[0].list[LIST_BODY].count, "slots", plan->slots,
+        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
+        job_step_ns(job) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
+        "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", bill);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
@@ -194,15 +243,30 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
+/* Ranks of the whole run, whichever of its nodes this is. */
+static enum status count_ranks(const struct options *options, int *out) {
+    struct launch_config config;
+    struct launch_layout layout;
+    launch_config_of(options, &config);
+    if (config.node_rank < 0) config.node_rank = 0;
+    if (!config.init) config.init = "env://"; /* nobody meets anybody here */
+    *out = config.world;
+    if (config.world > 0) return STATUS_OK;
+    TRY(launch_layout(&config, network_is_here, &layout));
+    *out = layout.world;
+    return STATUS_OK;
+}
+
 enum status explain_run(const struct options *options) {
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = (int)options->local_ranks};
+    struct job_seat seat = {.rank = 0};
+    log_quiet(options->quiet);
+    TRY(count_ranks(options, &seat.ranks));
     TRY(job_open(options, &seat, &job));
-    if (options->json)
-        explain_print_json(&job, stdout);
-    else
-        explain_print(&job, stdout);
-    for (int i = 0; i < options->show.count && !options->json; i++) {
+    bool text = !options->json && !options->quiet;
+    if (options->json) explain_print_json(&job, stdout);
+    if (text) explain_print(&job, stdout);
+    for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
         show_part(&job, options->show.item[i], stdout);
     }

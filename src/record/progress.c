@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -100,10 +99,7 @@ static void plain_eval(struct progress *progress, const struct metrics_row *row)
 
 static int columns_of(const struct progress *progress) {
     if (progress->config.columns > 0) return progress->config.columns;
-    struct winsize size;
-    if (ioctl(fileno(progress->config.stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return 80;
-    return size.ws_col;
+    return text_columns(progress->config.stream, 80);
 }
 
 /* A bar, unless the line is narrow, and as many parts as fit behind it. */

@@ -24,6 +24,8 @@ expect '--version' stretto --v
 expect '--json' stretto doctor --j
 expect '' stretto doctor --lr
 expect 'sgd' stretto doctor --optimizer s
-expect 'a-file' stretto help a-f
+expect 'a-file' stretto compare a-f
+expect 'doctor' stretto help do
+expect 'resnet18-cifar' stretto train --model resnet18
 END
 bash drive.bash

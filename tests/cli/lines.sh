@@ -30,6 +30,11 @@ done <<'END'
 0|out|usage: stretto doctor|help doctor
 0|out|usage: stretto doctor|doctor --help
 0|out|usage: stretto help|help --help
+0|out|  resnet18-cifar   |train --help
+0|out|  synthetic[:key=value,...]|help explain
+0|out|(10s)|train --help
+0|out|each sends |explain -n 2 --model mlp
+0|out|1 replica x 1 micro-batch x 64 samples|explain --model mlp
 0|out|complete -o filenames|completion bash
 0|out|--micro-batch-size|help --markdown
 2|err|did you mean doctor?|docter
@@ -46,6 +51,11 @@ done <<'END'
 2|err|compare needs: A.safetensors B.safetensors|compare a
 3|err|nowhere-a: cannot open|compare nowhere-a nowhere-b
 END
+
+# The answer of explain --quiet is its exit code; a usage line has no loose end.
+"$STRETTO" explain --model mlp --quiet --show graph >out 2>err && [ ! -s out ] && [ ! -s err ] || { echo "explain --quiet: $(cat out err)"; failed=1; }
+"$STRETTO" doctor please 2>err
+grep -q '  usage: stretto doctor \[options\]$' err || { echo "doctor please: $(cat err)"; failed=1; }
 
 # A device that takes no byte: the answer was not delivered, so it is no success.
 if [ -w /dev/full ]; then

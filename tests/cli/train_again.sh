@@ -39,7 +39,7 @@ cmp -s explained.txt saved.txt || say "explain saves another program than train"
 "$STRETTO" explain $options >out 2>err || say "explain failed"
 [ ! -s err ] || say "explain says: $(cat err)"
 [ "$(wc -l <out)" -le 24 ] || say "explain prints more than a screen"
-for part in '64 = 2 replica(s) x 2 micro-batch(es) x 16 samples' 'predicted peak' 'adamw' 'gradient buffer'; do
+for part in '64 = 2 replicas x 2 micro-batches x 16 samples' 'predicted peak' 'adamw' 'gradient buffer'; do
     grep -qF "$part" out || say "explain: no '$part'"
 done
 # shellcheck disable=SC2086

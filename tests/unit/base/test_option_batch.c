@@ -43,13 +43,13 @@ Test(base_option_batch, refused) {
         const char *parts[3];
     } cases[] = {
         {{60, 1, 4, 16},
-         {"batch 60", "1 replica(s) x 4 micro-batch(es) x micro-batch size 16 = 64", "leave one"}},
+         {"batch 60", "1 replica x 4 micro-batches x micro-batch size 16 = 64", "leave one"}},
         {{0, 1, 3, 0}, {"batch 64", "micro-batches 3 = 3", "63 and 66"}},
         {{0, 1, 0, 48}, {"batch 64", "micro-batch size 48 = 48", "48 and 96"}},
-        {{5, 2, 4, 0}, {"batch 5", "2 replica(s) x micro-batches 4 = 8", "works: 8"}},
-        {{0, 65536, 65536, 16777216}, {"largest batch, 16777216", "65536 replica(s)", ""}},
+        {{5, 2, 4, 0}, {"batch 5", "2 replicas x micro-batches 4 = 8", "works: 8"}},
+        {{0, 65536, 65536, 16777216}, {"largest batch, 16777216", "65536 replicas", ""}},
         {{0, 1, 2, 16777216}, {"largest batch, 16777216", "", ""}},
-        {{64, 65536, 65536, 0}, {"largest batch", "65536 replica(s) x micro-batches 65536", ""}},
+        {{64, 65536, 65536, 0}, {"largest batch", "65536 replicas x micro-batches 65536", ""}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct option_batch out = {.batch = -7};

@@ -71,6 +71,14 @@ Test(base_text, sizes) {
         cr_expect_str_eq(text_size(cases[i].bytes, text), cases[i].text);
 }
 
+Test(base_text, counts) {
+    char text[TEXT_BYTES];
+    cr_expect_str_eq(text_count(1, "replica", text), "1 replica");
+    cr_expect_str_eq(text_count(0, "replica", text), "0 replicas");
+    cr_expect_str_eq(text_count(1, "micro-batch", text), "1 micro-batch");
+    cr_expect_str_eq(text_count(12, "micro-batch", text), "12 micro-batches");
+}
+
 Test(base_text, durations) {
     static const struct {
         double seconds;
@@ -173,5 +181,23 @@ static void print_wrapped(FILE *out) {
 Test(base_text, wrap) {
     char *text = printed(print_wrapped);
     cr_expect_str_eq(text, "aa bb\n  cc\n  averyveryverylongword\n  d\n");
+    free(text);
+}
+
+static void print_entries(FILE *out) {
+    text_entry(out, "  name", 8, "words");
+    text_entry(out, "  a longer name", 8, "words");
+    text_entry(out, "", 90, "of twenty columns and more are broken");
+}
+
+Test(base_text, entries) {
+    char *text = printed(print_entries), *wanted;
+    cr_expect(
+        asprintf(&wanted,
+                 "  name  words\n  a longer name\n        words\n%*sof twenty columns\n%*sand "
+                 "more are broken\n",
+                 90, "", 90, "") > 0);
+    cr_expect_str_eq(text, wanted);
+    free(wanted);
     free(text);
 }

@@ -79,10 +79,25 @@ Test(cli_json, explain_is_one_object_with_its_parts) {
     cr_assert(json_is_object(root), "%s", (char *)text.data);
     cr_expect_eq(json_integer_value(json_object_get(root, "batch")), 64);
     cr_expect_gt(json_integer_value(json_object_get(root, "predicted_peak_bytes")), 100000);
+    cr_expect_str_eq(json_string_value(json_object_get(root, "strategy")), "single");
+    cr_expect_eq(json_integer_value(json_object_get(root, "sent_bytes_per_step")), 0);
     const json_t *shown = json_object_get(root, "show");
     cr_expect(strstr(json_string_value(json_object_get(shown, "program")), "stretto program 1"));
     cr_expect(strstr(json_string_value(json_object_get(shown, "graph")), "fc1"));
     cr_expect(strstr(json_string_value(json_object_get(shown, "memory")), "alive at the peak"));
+    json_decref(root);
+    bytes_free(&text);
+}
+
+/* Four ranks on two nodes, whichever node this is: what is reduced, and each rank's share of it. */
+Test(cli_json, explain_counts_the_ranks_of_all_nodes) {
+    struct bytes text = output_of("explain --model mlp --device ref --json -n 2 --nodes 2", 0);
+    json_t *root = json_loadb((char *)text.data, text.count, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert(json_is_object(root), "%s", (char *)text.data);
+    int64_t reduced = json_integer_value(json_object_get(root, "reduced_bytes_per_step"));
+    cr_expect_eq(json_integer_value(json_object_get(root, "ranks")), 4);
+    cr_expect_geq(reduced, 4 * json_integer_value(json_object_get(root, "params")));
+    cr_expect_eq(json_integer_value(json_object_get(root, "sent_bytes_per_step")), reduced * 3 / 2);
     json_decref(root);
     bytes_free(&text);
 }
