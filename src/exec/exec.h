@@ -77,7 +77,7 @@ int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
- * parameters are then unchanged. */
+ * parameters are then unchanged; or when a parameter is not finite after the update. */
 enum status exec_step(struct exec *exec, struct step_result *out);
 
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC

@@ -225,9 +225,9 @@ static enum status handle_step(struct exec *exec, const struct instr *instr) {
                               .step = exec->step,
                               .lr = (float)exec->lr,
                               .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
-    optim_apply(store->optimizer, &step, store->spans, store->param_count, store->param,
-                store->grad[instr->grad], store->state);
-    return STATUS_OK;
+    bool finite = optim_apply(store->optimizer, &step, store->spans, store->param_count,
+                              store->param, store->grad[instr->grad], store->state);
+    return finite ? STATUS_OK : numeric_failure_of_update(exec);
 }
 
 enum status handle_instr(struct exec *exec, const struct instr *instr) {

@@ -1,8 +1,8 @@
 /* When something is not finite: find out where it began.
  *
- * Parameters have not moved yet when this is called (STEP comes after), so the step can be run
- * again, one node at a time, and the first output that is not finite names the culprit. Slow, and
- * only on the way out. */
+ * Parameters have not moved yet when a loss or gradient is found to be so (STEP comes after), so
+ * the step can be run again, one node at a time, and the first output that is not finite names the
+ * culprit. Slow, and only on the way out. */
 #include <math.h>
 
 #include "base/log.h"
@@ -115,6 +115,16 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
     }
     return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n%s",
                 step, what, value, hint);
+}
+
+/* The step's loss and gradients were finite. Ranks hold the same parameters, so all of them see it.
+ */
+enum status numeric_failure_of_update(struct exec *exec) {
+    int bad;
+    const char *param = bad_param(exec, &bad);
+    return fail(STATUS_NUMERIC,
+                "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
+                (long long)exec->step + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
 }
 
 /* Between steps there is no micro-batch to hunt in; parameters tell all that can be told. */

@@ -119,7 +119,8 @@ enum status handle_instr(struct exec *exec, const struct instr *instr);
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);
-/* Local. The same of an evaluation. */
+/* Local. The same of an evaluation, and of a parameter after the step's update. */
 enum status numeric_failure_of_evaluation(struct exec *exec, double loss);
+enum status numeric_failure_of_update(struct exec *exec);
 
 #endif

@@ -45,16 +45,15 @@ static void map(const struct op_call *call, void *const in[], void *const out[],
     for (int64_t i = 0; i < count; i++) y[i] = (float)function(x[i]);
 }
 
-/* dx = dy * slope(saved) */
 static void map_bwd(const struct op_call *call, void *const in[], void *const out[],
-                    double (*slope)(double)) {
+                    double (*gradient)(double dy, double saved)) {
     const float *dy = in[0], *saved = in[1];
     float *dx = out[0];
     int64_t count = shape_count(&call->in[0].shape);
-    for (int64_t i = 0; i < count; i++) dx[i] = (float)(dy[i] * slope(saved[i]));
+    for (int64_t i = 0; i < count; i++) dx[i] = (float)gradient(dy[i], saved[i]);
 }
 
-/* --- the functions and their slopes --- */
+/* --- the functions and their gradients --- */
 
 static const double sqrt_half = 0.70710678118654752440;        /* 1 / sqrt(2) */
 static const double sqrt_two_over_pi = 0.79788456080286535588; /* of gelu's tanh approximation */
@@ -65,35 +64,37 @@ static double relu(double x) {
     return op_activate(ACTIVATION_RELU, x);
 }
 
-static double relu_slope(double y) {
-    return y > 0;
+/* As torch: nothing passes below zero, not even a NaN, and everything above a NaN. */
+static double relu_gradient(double dy, double y) {
+    return y <= 0 ? 0 : dy;
 }
 
-static double tanh_slope(double y) {
-    return 1 - y * y;
+static double tanh_gradient(double dy, double y) {
+    return dy * (1 - y * y);
 }
 
 static double gelu(double x) {
     return x * 0.5 * (1 + erf(x * sqrt_half));
 }
 
-static double gelu_slope(double x) {
-    return 0.5 * (1 + erf(x * sqrt_half)) + x * inverse_sqrt_two_pi * exp(-0.5 * x * x);
+static double gelu_gradient(double dy, double x) {
+    double slope = 0.5 * (1 + erf(x * sqrt_half)) + x * inverse_sqrt_two_pi * exp(-0.5 * x * x);
+    return dy * slope;
 }
 
 static double gelu_tanh(double x) {
     return 0.5 * x * (1 + tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x)));
 }
 
-static double gelu_tanh_slope(double x) {
+static double gelu_tanh_gradient(double dy, double x) {
     double t = tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x));
     double inner = sqrt_two_over_pi * (1 + 3 * gelu_cubic * x * x);
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+    return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner);
 }
 
-/* An operation of the family: its kernel, its slope's kernel, and what its gradient needs saved (in
- * or out). */
-#define ELEMENTWISE(name, NAME, cost_function, function, slope, saved)                             \
+/* An operation of the family: its kernel, its gradient's kernel, and what that needs saved (in or
+ * out). */
+#define ELEMENTWISE(name, NAME, cost_function, function, gradient, saved)                          \
     static void name##_grad(struct op_grad *grad) {                                                \
         grad_with(grad, OP_##NAME##_BWD, grad->saved[0]);                                          \
     }                                                                                              \
@@ -105,17 +106,17 @@ static double gelu_tanh_slope(double x) {
     static void name##_bwd_run(const struct op_call *call, void *const in[], void *const out[],    \
                                void *scratch) {                                                    \
         (void)scratch;                                                                             \
-        map_bwd(call, in, out, slope);                                                             \
+        map_bwd(call, in, out, gradient);                                                          \
     }                                                                                              \
     const struct op_def op_##name = {#name,       OP_IN_PLACE, unary_infer, cost_function,         \
                                      name##_grad, name##_run,  NULL};                              \
     const struct op_def op_##name##_bwd = {                                                        \
         #name "_bwd", OP_IN_PLACE, unary_bwd_infer, cost_function, NULL, name##_bwd_run, NULL};
 
-ELEMENTWISE(relu, RELU, op_cost_elementwise, relu, relu_slope, out)
-ELEMENTWISE(gelu, GELU, transcendental_cost, gelu, gelu_slope, in)
-ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, gelu_tanh, gelu_tanh_slope, in)
-ELEMENTWISE(tanh, TANH, transcendental_cost, tanh, tanh_slope, out)
+ELEMENTWISE(relu, RELU, op_cost_elementwise, relu, relu_gradient, out)
+ELEMENTWISE(gelu, GELU, transcendental_cost, gelu, gelu_gradient, in)
+ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, gelu_tanh, gelu_tanh_gradient, in)
+ELEMENTWISE(tanh, TANH, transcendental_cost, tanh, tanh_gradient, out)
 
 /* --- dropout --- */
 
@@ -154,7 +155,7 @@ static void dropout_run(const struct op_call *call, void *const in[], void *cons
         uint64_t stream = rng_key(key[b], call->attrs.dropout.place);
         for (int64_t i = 0; i < sample; i++) {
             bool keep = rng_uniform(stream, (uint64_t)i) >= p;
-            y[b * sample + i] = keep ? x[b * sample + i] * scale : 0;
+            y[b * sample + i] = x[b * sample + i] * (keep ? scale : 0);
         }
     }
 }

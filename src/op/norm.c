@@ -157,7 +157,7 @@ static void batch_norm_run(const struct op_call *call, void *const in[], void *c
         for (int64_t b = 0; b < p.batch; b++)
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 y[i] = op_activate(call->attrs.activation, (x[i] - m) * factor + shift[c]);
-                if (mask) mask[i] = y[i] > 0;
+                if (mask) mask[i] = !(y[i] <= 0);
             }
         mean[c] = (float)m;
         var[c] = (float)v;

@@ -217,7 +217,7 @@ static void apply_run(const struct op_call *call, void *const in[], void *const 
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 double value = ((double)x[i] - mean[c]) * factor + shift[c];
                 y[i] = op_activate(call->attrs.activation, value);
-                if (mask) mask[i] = y[i] > 0;
+                if (mask) mask[i] = !(y[i] <= 0);
             }
     }
 }

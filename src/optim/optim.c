@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/clones.h"
+
 extern const struct optim_rule optim_sgd, optim_adam, optim_adamw;
 
 static const struct optim_rule *const rules[] = {&optim_sgd, &optim_adam, &optim_adamw};
@@ -19,7 +21,21 @@ const struct optim_rule *const *optim_all(int *count) {
     return rules;
 }
 
-static void apply_chunk(const struct optim_rule *rule, const struct optim_step *step,
+/* By the exponent's bits, so that the loop has neither branches nor calls. */
+VECTOR_CLONES static bool all_finite(const float *values, int64_t count) {
+    const uint32_t exponent = 0x7F800000u;
+    uint32_t bad = 0;
+#pragma omp simd reduction(| : bad)
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bad |= (bits & exponent) == exponent;
+    }
+    return !bad;
+}
+
+/* A chunk is looked at while it is in the cache: this is as good as free. */
+static bool apply_chunk(const struct optim_rule *rule, const struct optim_step *step,
                         const struct optim_span *span, int64_t chunk, float *param,
                         const float *gradient, float *const state[]) {
     int64_t begin = span->begin + chunk * OPTIM_MAX_CHUNK, end = span->begin + span->count;
@@ -28,18 +44,21 @@ static void apply_chunk(const struct optim_rule *rule, const struct optim_step *
     for (int i = 0; i < rule->state_count; i++) states[i] = state[i] + begin;
     float decay = span->decay ? (float)step->config->weight_decay : 0;
     rule->update(step, decay, param + begin, gradient + begin, states, count);
+    return all_finite(param + begin, count);
 }
 
-void optim_apply(const struct optim_rule *rule, const struct optim_step *step,
+bool optim_apply(const struct optim_rule *rule, const struct optim_step *step,
                  const struct optim_span *spans, int span_count, float *param,
                  const float *gradient, float *const state[]) {
-#pragma omp parallel
+    bool finite = true;
+#pragma omp parallel reduction(&& : finite)
     for (int i = 0; i < span_count; i++) {
         int64_t chunks = (spans[i].count + OPTIM_MAX_CHUNK - 1) / OPTIM_MAX_CHUNK;
 #pragma omp for schedule(static) nowait
         for (int64_t c = 0; c < chunks; c++)
-            apply_chunk(rule, step, &spans[i], c, param, gradient, state);
+            finite = apply_chunk(rule, step, &spans[i], c, param, gradient, state) && finite;
     }
+    return finite;
 }
 
 /* Sixteen running sums a block: enough for the compiler to use vectors, in an order fixed by the

@@ -43,8 +43,10 @@ struct optim_rule {
 const struct optim_rule *optim_find(const char *name);
 const struct optim_rule *const *optim_all(int *count);
 
-/* Local. One fused pass over all spans on the OpenMP team. */
-void optim_apply(const struct optim_rule *rule, const struct optim_step *step,
+/* Local. One fused pass over all spans on the OpenMP team. False when a parameter is not finite
+ * afterwards: one that no gradient depends on (a unit whose bias is -infinity, an embedding that no
+ * sample uses) is seen here alone. */
+bool optim_apply(const struct optim_rule *rule, const struct optim_step *step,
                  const struct optim_span *spans, int span_count, float *param,
                  const float *gradient, float *const state[]);
 

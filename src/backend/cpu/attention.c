@@ -78,15 +78,20 @@ static struct cpu_bind part(const struct attention *a, enum cpu_place place, int
 
 /* --- loops --- */
 
-/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero. */
+/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero;
+ * one with all its scores at -infinity becomes NaN, as any softmax of such a row. */
 VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
     float most = -INFINITY, sum = 0;
+    int32_t allowed = !mask;
     if (mask)
-#pragma omp simd
-        for (int64_t i = 0; i < count; i++) s[i] = mask[i] ? s[i] : -INFINITY;
+#pragma omp simd reduction(| : allowed)
+        for (int64_t i = 0; i < count; i++) {
+            allowed |= mask[i];
+            s[i] = mask[i] ? s[i] : -INFINITY;
+        }
 #pragma omp simd reduction(max : most)
     for (int64_t i = 0; i < count; i++) most = s[i] > most ? s[i] : most;
-    if (most == -INFINITY) most = 0;
+    if (!allowed) most = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < count; i++) {
         s[i] = scalar_exp(scale * (s[i] - most));

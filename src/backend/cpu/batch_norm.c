@@ -6,8 +6,8 @@
  * and channel block first, then over images in order: the bits do not depend on the team's size.
  *
  * No mask is kept for ReLU: forward leaves each channel's factor and offset (y = a x + b) in the
- * mask's place, and backward evaluates the same expression to see where y was positive. That costs
- * no bytes worth counting.
+ * mask's place, and backward evaluates the same expression to see where y was positive (or a NaN,
+ * which passes as in torch). That costs no bytes worth counting.
  *
  * The operations of batch norm over several ranks (op/sync_norm.c) are the same loops, cut where
  * the ranks meet. */
@@ -103,7 +103,7 @@ static void combine(const float *means, const float *spreads, int64_t batch, int
     double middle = sum / (double)batch;
     for (int64_t n = 0; n < batch; n++) {
         double d = means[n * step] - middle, spread = spreads[n * step];
-        square += (spread > 0 ? spread : 0) + pixels * d * d;
+        square += (spread < 0 ? 0 : spread) + pixels * d * d; /* rounding, but a NaN stays */
     }
     *mean = (float)middle;
     *var = (float)(square / (pixels * (double)batch));
@@ -144,13 +144,13 @@ VECTOR_CLONES static void affine_stream(const float *x, int64_t count, const flo
     if (relu)
         for (; i + WIDE <= count; i += WIDE) {
             vec v = a * *(const vec *)(x + i) + b;
-            *(vec *)(y + i) = (vec)((ivec)v & (v > zero));
+            *(vec *)(y + i) = (vec)((ivec)v & ~(v <= zero));
         }
     else
         for (; i + WIDE <= count; i += WIDE) *(vec *)(y + i) = a * *(const vec *)(x + i) + b;
     for (; i < count; i++) {
         float v = coefficients[i % WIDE] * x[i] + coefficients[WIDE + i % WIDE];
-        y[i] = relu && !(v > 0.0f) ? 0.0f : v;
+        y[i] = relu && v <= 0.0f ? 0.0f : v;
     }
 }
 
@@ -161,7 +161,7 @@ VECTOR_CLONES static void affine_channels_last(const float *x, int64_t pixels, i
 #pragma omp simd
         for (int64_t l = 0; l < lanes; l++) {
             float v = a[l] * x[p * lanes + l] + b[l];
-            y[p * lanes + l] = relu && !(v > 0.0f) ? 0.0f : v;
+            y[p * lanes + l] = relu && v <= 0.0f ? 0.0f : v;
         }
 }
 
@@ -200,8 +200,8 @@ VECTOR_CLONES static void sums_stream(const float *dy, const float *x, int64_t c
         vec x0 = *(const vec *)(x + i), x1 = *(const vec *)(x + i + WIDE);
         vec g0 = *(const vec *)(dy + i), g1 = *(const vec *)(dy + i + WIDE);
         if (relu) {
-            g0 = (vec)((ivec)g0 & (a * x0 + b > zero));
-            g1 = (vec)((ivec)g1 & (a * x1 + b > zero));
+            g0 = (vec)((ivec)g0 & ~(a * x0 + b <= zero));
+            g1 = (vec)((ivec)g1 & ~(a * x1 + b <= zero));
         }
         s0 += g0, d0 += g0 * (x0 - mean);
         s1 += g1, d1 += g1 * (x1 - mean);
@@ -210,7 +210,7 @@ VECTOR_CLONES static void sums_stream(const float *dy, const float *x, int64_t c
     *(vec *)(sums + WIDE) = d0 + d1;
     for (; i < count; i++) {
         int64_t l = i % WIDE;
-        float g = relu && !(row[l] * x[i] + row[WIDE + l] > 0.0f) ? 0.0f : dy[i];
+        float g = relu && row[l] * x[i] + row[WIDE + l] <= 0.0f ? 0.0f : dy[i];
         sums[l] += g;
         sums[WIDE + l] += g * (x[i] - row[ROW_MEAN * WIDE + l]);
     }
@@ -224,12 +224,12 @@ VECTOR_CLONES static void dx_stream(const float *dy, const float *x, int64_t cou
     int64_t i = 0;
     for (; i + WIDE <= count; i += WIDE) {
         vec v = *(const vec *)(x + i), g = *(const vec *)(dy + i);
-        if (relu) g = (vec)((ivec)g & (a * v + b > zero));
+        if (relu) g = (vec)((ivec)g & ~(a * v + b <= zero));
         *(vec *)(dx + i) = p * g + q * (v - mean) + r;
     }
     for (; i < count; i++) {
         int64_t l = i % WIDE;
-        float g = relu && !(row[l] * x[i] + row[WIDE + l] > 0.0f) ? 0.0f : dy[i];
+        float g = relu && row[l] * x[i] + row[WIDE + l] <= 0.0f ? 0.0f : dy[i];
         dx[i] = row[ROW_P * WIDE + l] * g +
                 row[ROW_Q * WIDE + l] * (x[i] - row[ROW_MEAN * WIDE + l]) + row[ROW_R * WIDE + l];
     }
@@ -244,7 +244,7 @@ VECTOR_CLONES static void sums_channels_last(const float *dy, const float *x, in
     for (int64_t p = 0; p < pixels; p++, x += lanes, dy += lanes)
 #pragma omp simd
         for (int64_t l = 0; l < lanes; l++) {
-            float g = relu && !(a[l] * x[l] + b[l] > 0.0f) ? 0.0f : dy[l];
+            float g = relu && a[l] * x[l] + b[l] <= 0.0f ? 0.0f : dy[l];
             sum[l] += g;
             dot[l] += g * (x[l] - mean[l]);
         }
@@ -258,7 +258,7 @@ VECTOR_CLONES static void dx_channels_last(const float *dy, const float *x, int6
     for (int64_t i = 0; i < pixels; i++, x += lanes, dy += lanes, dx += lanes)
 #pragma omp simd
         for (int64_t l = 0; l < lanes; l++) {
-            float g = relu && !(a[l] * x[l] + b[l] > 0.0f) ? 0.0f : dy[l];
+            float g = relu && a[l] * x[l] + b[l] <= 0.0f ? 0.0f : dy[l];
             dx[l] = p[l] * g + q[l] * (x[l] - mean[l]) + r[l];
         }
 }

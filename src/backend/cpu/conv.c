@@ -4,7 +4,9 @@
  * reorder, and the gradient of the weights comes in the layout of the forward weights. Winograd
  * F(4x4,3x3) does a quarter of the multiplications and is 1.2 to 2.6 times as fast as the direct
  * kernel from 32 channels on; below that the transforms eat the gain. oneDNN's own is taken where
- * there is one (version 2 on AVX-512), else winograd.c. */
+ * there is one (version 2 on AVX-512), else winograd.c.
+ *
+ * ReLU is a pass of our own over the result (cpu_step_relu), see eltwise.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +73,6 @@ static struct dnn_spec spec_of(const struct op_call *call, const struct conv *co
     bool bias = call->op == OP_CONV2D ? call->in_count == 3
                                       : call->op == OP_CONV2D_BWD_WEIGHT && call->attrs.has_bias;
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &conv->y.dim[1], NULL);
-    spec.relu = call->op == OP_CONV2D && call->attrs.activation == ACTIVATION_RELU;
     spec.tanh = call->op == OP_CONV2D && call->attrs.activation == ACTIVATION_TANH;
     memcpy(spec.stride, call->attrs.conv.stride, sizeof spec.stride);
     memcpy(spec.pad, call->attrs.conv.pad, sizeof spec.pad);
@@ -153,5 +154,6 @@ enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[])
     }
     if (status == STATUS_NO) status = create_direct(kernel, &spec, in[0]);
     spec_free(&spec);
+    if (status == STATUS_OK && !kernel->inner) cpu_step_relu(kernel);
     return status;
 }

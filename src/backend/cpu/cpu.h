@@ -110,6 +110,9 @@ enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t 
 /* Local. Describe and add in one go; the scratchpad is bound by itself. */
 enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int count,
                      const struct cpu_bind *bind);
+/* Local. Where the call asks for relu, adds a loop that applies it to output 0, whose layout is set
+ * already. */
+void cpu_step_relu(struct cpu_kernel *kernel);
 /* Local. Runs the primitive that is step 0 of a kernel with `inner`, from inside one of its loops.
  */
 void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],

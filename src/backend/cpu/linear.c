@@ -61,13 +61,14 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
     struct linear l = {.inputs = last_of(&call->in[0]), .outputs = last_of(&call->out[0])};
     l.rows = shape_count(&call->in[0].shape) / l.inputs;
     struct dnn_spec spec = spec_of(DNN_INNER, &l, call->in_count == 3);
-    spec.relu = call->attrs.activation == ACTIVATION_RELU;
     spec.tanh = call->attrs.activation == ACTIVATION_TANH;
     struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
                               {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
                               {DNNL_ARG_DST, CPU_OUT, 0, 0},
                               {DNNL_ARG_BIAS, CPU_IN, 2, 0}};
-    return create(kernel, &spec, bind, &bind[1]);
+    TRY(create(kernel, &spec, bind, &bind[1]));
+    cpu_step_relu(kernel);
+    return STATUS_OK;
 }
 
 enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *const in[]) {

@@ -73,7 +73,7 @@ enum dnn_kind {
 struct dnn_spec {
     enum dnn_kind kind;
     const struct dnn_md *src, *weights, *bias, *dst; /* bias NULL: none */
-    bool winograd, relu, tanh;                       /* relu, tanh: applied to the result */
+    bool winograd, tanh;                             /* tanh: applied to the result */
     bool accumulate;                    /* the result is added to what is there, matmul only */
     float scale;                        /* of the result, matmul only; 0 is 1 */
     int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */

@@ -21,10 +21,10 @@ static inline uint32_t scalar_bits(float value) {
 }
 
 /* e^x = 2^n e^r with |r| <= ln(2)/2. Adding 1.5 * 2^23 rounds to an integer and leaves it in the
- * low bits. Exactly zero below the smallest normal number, so that masked attention scores vanish.
- */
+ * low bits. Exactly zero below the smallest normal number, so that masked attention scores vanish;
+ * from 88.4 on n is 128, whose bits are those of infinity. */
 static inline float scalar_exp(float x) {
-    const float round = 12582912.0f, low = -87.33654f, high = 88.37626f;
+    const float round = 12582912.0f, low = -87.33654f, high = 89.0f;
     float bounded = x < low ? low : x > high ? high : x;
     float shifted = bounded * 1.44269504f + round, n = shifted - round;
     float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;

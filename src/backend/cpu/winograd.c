@@ -182,7 +182,7 @@ VECTOR_CLONES static void points_to_output(const struct winograd *w, float *targ
         for (int64_t i = 0; i < TILE && at.row + i < image->height; i++)
             for (int64_t j = 0; j < TILE && at.column + j < image->width; j++) {
                 vec value = y[i * TILE + j] + add;
-                for (int l = 0; relu && l < WIDE; l++) value[l] = value[l] > 0.0f ? value[l] : 0.0f;
+                for (int l = 0; relu && l < WIDE; l++) value[l] = value[l] < 0.0f ? 0.0f : value[l];
                 store(target + ((at.row + i) * image->width + at.column + j) * image->lanes, half,
                       &value);
             }

@@ -52,8 +52,8 @@ static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs,
 
 /* --- inputs --- */
 
-static void draw_random(const struct op_case *of, int input, const struct tensor_type *type,
-                        void *data) {
+void chain_draw_random(const struct op_case *of, int input, const struct tensor_type *type,
+                       void *data) {
     uint64_t key = rng_key(rng_key_text(7, of->name), (uint64_t)input);
     int64_t count = shape_count(&type->shape);
     for (int64_t i = 0; i < count; i++) {
@@ -126,7 +126,7 @@ struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw 
     struct chain *chain = MEM_NEW(struct chain);
     int in[OP_MAX_IN];
     chain->of = of;
-    if (!draw) draw = draw_random;
+    if (!draw) draw = chain_draw_random;
     for (int i = 0; i < of->in_count; i++) {
         in[i] = add_value(chain, &of->in[i]);
         draw(of, i, &of->in[i], chain->values[in[i]].data);

@@ -33,9 +33,11 @@ struct chain {
 /* Fills forward input `input` (OP_MAX_IN: the gradient of the first output). */
 typedef void chain_draw(const struct op_case *of, int input, const struct tensor_type *type,
                         void *data);
+/* Local. Normal numbers, keyed by the case's name. */
+chain_draw chain_draw_random;
 
 /* Local. Builds the chain with the gradients asked for (NULL: of every f32 input), draws its inputs
- * (NULL: at random, keyed by the case's name), and runs the reference kernels. Owned by the caller:
+ * (NULL: chain_draw_random), and runs the reference kernels. Owned by the caller:
  * chain_free. A misfit fails the test. */
 struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw);
 void chain_free(struct chain **chain);

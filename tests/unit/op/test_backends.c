@@ -5,7 +5,11 @@
  * which is how they meet the other operations in a network. Inputs are the reference's values
  * (errors do not add up along a chain) but for what a backend saves in its own way. Outputs and
  * scratch are poisoned before each run, so a byte left unwritten is seen. A new backend is tested
- * by its row in backend.def. */
+ * by its row in backend.def.
+ *
+ * Then once more with a NaN or an infinity in one element of one input: what is not finite in the
+ * reference must not be finite in a backend either, or training would go on with rubbish. That the
+ * reference does as torch does is shown in test_values.c. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +33,7 @@ struct bench {
     struct device *device;
     const struct chain *chain;
     enum mode mode;
+    bool spoilt;                    /* an input is not finite: outputs are compared by kind */
     struct slab kept[CHAIN_VALUES]; /* opaque values, from the call that made them to those that
                                        read them */
     const struct chain_call *call;  /* under test */
@@ -97,10 +102,40 @@ static double worst_error(const struct tensor_type *type, const void *want, cons
     return worst == 0 ? 0 : worst / sqrt(squares / (double)count);
 }
 
+/* NaN, infinities and the rest. */
+static int kind_of(double value) {
+    return isfinite(value) ? 0 : isnan(value) ? 2 : value < 0 ? -1 : 1;
+}
+
+/* Operations that add many products may meet inf - inf where the reference does not, or multiply
+ * with the zeros of padding, or (Winograd) spread a tile's values over the tile: there, nothing may
+ * become finite. All others must give the same kind. */
+static bool kinds_agree(const struct bench *bench, double want, double have) {
+    enum op op = bench->call->call.op;
+    bool sums = op < OP_RELU || op == OP_ATTENTION || op == OP_ATTENTION_BWD;
+    return sums ? isfinite(want) || !isfinite(have) : kind_of(want) == kind_of(have);
+}
+
+static void check_kinds(const struct bench *bench, const char *what, int at,
+                        const struct tensor_type *type, const void *want, const void *have) {
+    for (int64_t i = 0; i < shape_count(&type->shape); i++) {
+        double w = element(type->dtype, want, i), h = element(type->dtype, have, i);
+        if (kinds_agree(bench, w, h)) continue;
+        EXPECT(bench, false, "%s %d, element %lld is %g, the reference says %g", what, at,
+               (long long)i, h, w);
+        return;
+    }
+}
+
 static void check_output(const struct bench *bench, int out, const struct slab *slab) {
     const struct chain_value *value = &bench->chain->values[bench->call->out[out]];
     double limit = bench->chain->of->tolerance > 0 ? bench->chain->of->tolerance : 2e-5;
     void *have = slab_plain(bench->device, slab);
+    if (bench->spoilt) {
+        check_kinds(bench, "output", out, &value->type, value->data, have);
+        free(have);
+        return;
+    }
     double error = worst_error(&value->type, value->data, have);
     EXPECT(bench, error <= limit, "output %d is off by %.3g of its rms, %.3g is allowed", out,
            error, limit);
@@ -123,6 +158,10 @@ static void check_input(const struct bench *bench, int in, const struct slab *sl
     bool changes = op_def(bench->call->call.op)->flags & OP_SIDE_EFFECT;
     void *have = slab_plain(bench->device, slab);
     double error = worst_error(type, bench->call->after[in], have);
+    if (bench->spoilt) {
+        check_kinds(bench, "input", in, type, bench->call->after[in], have);
+        error = 0;
+    }
     EXPECT(bench, error <= (changes ? 1e-6 : 0), "input %d is off by %.3g of its rms afterwards",
            in, error);
     free(have);
@@ -245,27 +284,34 @@ static void check_call(struct bench *bench, const struct chain_call *c) {
     kernel_free(&bench->kernel);
 }
 
-static void check_chain(struct device *device, const struct chain *chain, enum mode mode) {
-    struct bench bench = {.device = device, .chain = chain, .mode = mode};
+static void check_chain(struct device *device, const struct chain *chain, enum mode mode,
+                        bool spoilt) {
+    struct bench bench = {.device = device, .chain = chain, .mode = mode, .spoilt = spoilt};
     for (int c = 0; c < chain->call_count; c++) check_call(&bench, &chain->calls[c]);
     for (int i = 0; i < chain->value_count; i++)
         if (bench.kept[i].layout) slab_free(device, &bench.kept[i]);
+}
+
+/* False when this machine has no such device. */
+static bool open_device(const struct backend *backend, int threads, struct device **out) {
+    enum status status = device_open(backend->name, 0, threads, out);
+    bool everywhere = strcmp(backend->name, "ref") == 0 || strcmp(backend->name, "cpu") == 0;
+    if (status == STATUS_USAGE && !everywhere) { /* built in, but this machine has no such device */
+        cr_log_warn("%s: no device here, not tested", backend->name);
+        return false;
+    }
+    cr_assert(status == STATUS_OK, "%s: %s", backend->name, status_text(status));
+    return true;
 }
 
 static void check_backend(const struct backend *backend, int threads) {
     struct device *device = NULL;
     int count;
     const struct op_case *cases = op_cases(&count);
-    enum status status = device_open(backend->name, 0, threads, &device);
-    bool everywhere = strcmp(backend->name, "ref") == 0 || strcmp(backend->name, "cpu") == 0;
-    if (status == STATUS_USAGE && !everywhere) { /* built in, but this machine has no such device */
-        cr_log_warn("%s: no device here, not tested", backend->name);
-        return;
-    }
-    cr_assert(status == STATUS_OK, "%s: %s", backend->name, status_text(status));
+    if (!open_device(backend, threads, &device)) return;
     for (int i = 0; i < count; i++) {
         struct chain *chain = chain_new(&cases[i], NULL, NULL);
-        for (enum mode mode = 0; mode < MODE_COUNT; mode++) check_chain(device, chain, mode);
+        for (enum mode mode = 0; mode < MODE_COUNT; mode++) check_chain(device, chain, mode, false);
         chain_free(&chain);
     }
     device_close(&device);
@@ -278,6 +324,44 @@ Test(op_backends, agree_with_ref) {
 
 Test(op_backends, agree_with_ref_on_two_threads) {
     for (int i = 0; backend_all()[i]; i++) check_backend(backend_all()[i], 2);
+}
+
+/* --- values that are not finite --- */
+
+static int spoilt_input; /* OP_MAX_IN: the gradient of the output */
+static float spoilt_value;
+
+static void draw_spoilt(const struct op_case *of, int input, const struct tensor_type *type,
+                        void *data) {
+    chain_draw_random(of, input, type, data);
+    if (input == spoilt_input && type->dtype == DTYPE_F32)
+        ((float *)data)[shape_count(&type->shape) / 2] = spoilt_value;
+}
+
+/* One input after another, each with the three values. */
+static void check_spoilt(struct device *device, const struct op_case *of) {
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i <= of->in_count; i++) {
+        spoilt_input = i == of->in_count ? OP_MAX_IN : i;
+        if (i < of->in_count && of->in[i].dtype != DTYPE_F32) continue;
+        for (int v = 0; v < 3; v++) {
+            spoilt_value = values[v];
+            struct chain *chain = chain_new(of, NULL, draw_spoilt);
+            check_chain(device, chain, of->in[0].shape.rank == 4 ? MODE_IMAGE : MODE_PLAIN, true);
+            chain_free(&chain);
+        }
+    }
+}
+
+Test(op_backends, what_is_not_finite_stays_so) {
+    int count;
+    const struct op_case *cases = op_cases(&count);
+    for (int i = 0; backend_all()[i]; i++) {
+        struct device *device = NULL;
+        if (!open_device(backend_all()[i], 1, &device)) continue;
+        for (int c = 0; c < count; c++) check_spoilt(device, &cases[c]);
+        device_close(&device);
+    }
 }
 
 /* Every row of op.def is met by some case, forward or as part of a gradient. */

@@ -69,6 +69,77 @@ Test(op_values, agree_with_pytorch) {
     }
 }
 
+/* --- what becomes of NaN and infinities --- */
+
+enum { SPECIAL_MAX = 6 };
+struct numbers {
+    int count;
+    float at[SPECIAL_MAX];
+};
+
+static const struct special {
+    const char *name;
+    struct numbers x, dy, y, dx;
+} specials[] = {
+#define N(...)                                                                                     \
+    {                                                                                              \
+        sizeof((float[]){__VA_ARGS__}) / sizeof(float), {                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define SPECIAL(name, x, dy, y, dx) {name, x, dy, y, dx},
+#include "specials.def"
+#undef SPECIAL
+#undef N
+};
+
+static const struct op_case special_cases[] = {
+    {"relu", OP_RELU, IN(F(4))},
+    {"gelu", OP_GELU, IN(F(4))},
+    {"gelu_tanh", OP_GELU_TANH, IN(F(4))},
+    {"tanh", OP_TANH, IN(F(4))},
+    {"softmax", OP_SOFTMAX, IN(F(1, 4))},
+    {"log_softmax", OP_LOG_SOFTMAX, IN(F(1, 4))},
+    {"max_pool", OP_MAX_POOL, .attrs.pool = {{1, 4}, {1, 4}, {0, 0}, false}, IN(F(1, 1, 1, 4))},
+    {"attention", OP_ATTENTION, .attrs.attention = {.heads = 1, .packed = true}, IN(F(1, 2, 3))},
+};
+
+static const struct special *special_now; /* the row that draw_special draws from */
+
+static void draw_special(const struct op_case *of, int input, const struct tensor_type *type,
+                         void *data) {
+    (void)of;
+    const struct numbers *from = input == OP_MAX_IN ? &special_now->dy : &special_now->x;
+    cr_assert_eq(from->count, shape_count(&type->shape));
+    memcpy(data, from->at, tensor_type_bytes(type));
+}
+
+static void check_special(const char *what, const struct chain_value *value,
+                          const struct numbers *want) {
+    const float *have = value->data;
+    for (int i = 0; i < want->count; i++) {
+        float w = want->at[i], h = have[i];
+        bool same = isnan(w) ? isnan(h) : isinf(w) ? h == w : fabsf(h - w) <= 1e-6f;
+        cr_expect(same, "%s of %g %g %g ...: element %d of %s is %g, PyTorch's is %g",
+                  special_now->name, (double)special_now->x.at[0], (double)special_now->x.at[1],
+                  (double)special_now->x.at[2], i, what, (double)h, (double)w);
+    }
+}
+
+Test(op_values, not_finite_as_in_pytorch) {
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
+        const struct op_case *of = NULL;
+        for (size_t c = 0; c < sizeof special_cases / sizeof special_cases[0]; c++)
+            if (strcmp(special_cases[c].name, specials[i].name) == 0) of = &special_cases[c];
+        cr_assert(of, "no case is called %s", specials[i].name);
+        special_now = &specials[i];
+        struct chain *chain = chain_new(of, NULL, draw_special);
+        check_special("y", &chain->values[chain->calls[0].out[0]], &specials[i].y);
+        check_special("dx", &chain->values[chain->d_in[0]], &specials[i].dx);
+        chain_free(&chain);
+    }
+}
+
 static void run(struct op_call *call, void *const in[], void *const out[]) {
     char why[256] = "";
     cr_assert(op_infer(call, why, sizeof why) == STATUS_OK, "%s", why);
@@ -109,6 +180,18 @@ Test(op_values, running_statistics_are_unbiased) {
     cr_expect_float_eq(running_mean[0], 0.9 + 0.2, 1e-6);
     cr_expect_float_eq(running_var[0], 0.9 + 0.1 * 4, 1e-6);
     cr_expect_eq(batches, 42);
+}
+
+/* torch multiplies by 0 or 1/(1-p), so a NaN or an infinity that is dropped is a NaN. */
+Test(op_values, dropout_does_not_drop_a_nan) {
+    float x[64], y[64];
+    uint64_t key = 5;
+    for (int i = 0; i < 64; i++) x[i] = i % 2 ? NAN : INFINITY;
+    struct op_call call = {.op = OP_DROPOUT, .attrs.dropout = {0.5f, 3}, .in_count = 2};
+    call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(1, 64)};
+    call.in[1] = (struct tensor_type){DTYPE_I64, SHAPE(1)};
+    run(&call, (void *[]){x, &key}, (void *[]){y});
+    for (int i = 0; i < 64; i++) cr_expect(!isfinite(y[i]), "%g becomes %g", x[i], y[i]);
 }
 
 /* What is dropped depends on the sample's key and place alone, not on the batch it sits in. */

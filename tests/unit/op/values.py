@@ -2,10 +2,13 @@
 """Prints values.def: what PyTorch, in float64, gives for some of the cases of cases.c.
 
 A row is the case's name, the projection of its output, and the projections of the gradients of its inputs. Inputs and
-projections are simple formulas, repeated in test_values.c. Run by hand with PyTorch installed:
+projections are simple formulas, repeated in test_values.c. With `specials` prints specials.def: what becomes of NaN
+and infinities, one call a row. Run by hand with PyTorch installed:
     python3 tests/unit/op/values.py > tests/unit/op/values.def
+    python3 tests/unit/op/values.py specials > tests/unit/op/specials.def
 """
 import math
+import sys
 import torch
 import torch.nn.functional as F
 
@@ -116,6 +119,42 @@ row("add broadcast", torch.add, floats(0, 4, 5, 6), floats(1, 1, 5, 6))
 row("concat 2", lambda a, b: torch.cat([a, b], 1), floats(0, 2, 1, 6), floats(1, 2, 4, 6))
 row("slice", lambda x: x[:, 1:4], floats(0, 2, 6, 5))
 row("transpose 4", lambda x: x.permute(2, 0, 3, 1), floats(0, 2, 3, 4, 5))
+
+nan, inf = math.nan, math.inf
+
+
+def special(name, function, x, dy):
+    x = torch.tensor(x, requires_grad=True)
+    y = function(x)
+    y.backward(torch.tensor(dy).reshape(y.shape))
+    text = lambda v: "N(" + ", ".join("NAN" if math.isnan(e) else f"{e:.9g}".replace("inf", "INFINITY") for e in v.flatten().tolist()) + ")"
+    print(f'SPECIAL("{name}", {text(x.detach())}, {text(torch.tensor(dy))}, {text(y.detach())}, {text(x.grad)})')
+
+
+def print_specials():
+    for name, function in (("relu", F.relu), ("gelu", F.gelu), ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")), ("tanh", torch.tanh)):
+        special(name, function, [nan, inf, -inf, -1.0], [1.0, 1.0, 1.0, 1.0])
+        special(name, function, [2.0, 0.0, -2.0, -2.0], [nan, 1.0, nan, inf])
+    for name, function in (("softmax", lambda x: x.softmax(-1)), ("log_softmax", lambda x: x.log_softmax(-1)),
+                           ("max_pool", lambda x: F.max_pool1d(x[None], 4)[0])):
+        for x in ([0.0, nan, 1.0, 2.0], [nan, inf, 1.0, 2.0], [0.0, inf, 1.0, 2.0], [-inf, 0.5, 1.0, 2.0], [-inf] * 4):
+            special(name, function, x, [1.0] if name == "max_pool" else [1.0, 2.0, 3.0, -1.0])
+    # Two tokens of one number each, packed: q k v of the first, then of the second. Spelled out, since torch's fused
+    # kernel gives 0 for a row of NaN.
+    def attend(x):
+        q, k, v = x.reshape(2, 3, 1).unbind(1)
+        return (q @ k.mT).softmax(-1) @ v
+
+    for q, k, v in (([nan, 1], [1, 1], [1, 2]), ([1, 1], [1, nan], [1, 2]), ([1, 1], [1, 1], [1, nan]), ([-inf, 1], [1, 1], [1, 2]),
+                    ([1, 1], [inf, 1], [1, 2]), ([1, 1], [1, 1], [1, inf])):
+        x = [float(a) for token in zip(q, k, v) for a in token]
+        special("attention", attend, x, [1.0, 2.0])
+
+
+if sys.argv[1:] == ["specials"]:
+    print(f"/* Made by values.py with PyTorch {torch.__version__}: operation, x, dy, y, dx. */")
+    print_specials()
+    sys.exit()
 
 print(f"/* Made by values.py with PyTorch {torch.__version__}: case, output, gradients of the f32 inputs. */")
 for name, output, grads in rows:
