@@ -10,8 +10,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const deeds[] = {
-    [FAULT_KILL] = "kill", [FAULT_STOP] = "stop", [FAULT_EXIT] = "exit", [FAULT_NAN] = "nan"};
+static const char *const deeds[] = {[FAULT_KILL] = "kill",
+                                    [FAULT_STOP] = "stop",
+                                    [FAULT_PAUSE] = "pause",
+                                    [FAULT_EXIT] = "exit",
+                                    [FAULT_NAN] = "nan"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -72,6 +75,7 @@ bool fault_strike(struct fault *fault, const char *at, int64_t step) {
     fault->deed = FAULT_NONE;
     if (deed == FAULT_KILL) raise(SIGKILL);
     if (deed == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
+    if (deed == FAULT_PAUSE) sleep(4);
     if (deed == FAULT_EXIT) _exit(7);
     return deed == FAULT_NAN;
 }

@@ -4,10 +4,10 @@
  *     STRETTO_FAULT="rank=1,step=7,at=REDUCE,do=kill"
  *
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
- * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), exit (code 7,
- * unannounced) or nan (a parameter of this rank becomes one). It strikes before the instruction, on
- * the first start of the ranks only, so that --restarts can be tested. Ranks that are processes
- * look for it. */
+ * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
+ * seconds, for ranks that are threads), exit (code 7, unannounced) or nan (a parameter of this rank
+ * becomes one). It strikes before the instruction, on the first start of the ranks only, so that
+ * --restarts can be tested. */
 #ifndef CLI_FAULT_H
 #define CLI_FAULT_H
 
@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 
-enum fault_deed { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_EXIT, FAULT_NAN };
+enum fault_deed { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_PAUSE, FAULT_EXIT, FAULT_NAN };
 
 struct fault {
     enum fault_deed deed; /* FAULT_NONE: nothing will happen on this rank */

@@ -26,6 +26,7 @@ struct rank {
     const struct launch_place *place;
     struct launch_door door;
     struct control_board board; /* the launcher's, or none */
+    struct control_row own_row; /* where there is none */
     struct control *control;
     struct comm_link link;
     struct session session;
@@ -80,8 +81,12 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
     return count;
 }
 
-static struct control_row *own_row(const struct rank *rank) {
-    return rank->board.row ? &rank->board.row[rank->place->local_rank] : NULL;
+static struct control_row *row_of(struct rank *rank) {
+    return rank->board.row ? &rank->board.row[rank->place->local_rank] : &rank->own_row;
+}
+
+static void print_places(void *control) {
+    control_print_all(control);
 }
 
 static enum status join(struct rank *rank) {
@@ -93,7 +98,7 @@ static enum status join(struct rank *rank) {
                                     .world = rank->place->world,
                                     .epoch = rank->door.epoch,
                                     .host = rank->place->host,
-                                    .row = own_row(rank),
+                                    .row = row_of(rank),
                                     .facts = facts,
                                     .fact_count = facts_of(rank, facts, program),
                                     .join_limit_s = rank->options->join_limit_s};
@@ -188,7 +193,7 @@ static enum status run(struct rank *rank) {
     if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
     seat.comm = comm;
     TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
-    if (rank->board.row) control_row_set(own_row(rank), -1, "planning");
+    control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, &seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
@@ -198,8 +203,11 @@ static enum status run(struct rank *rank) {
     TRY(share_folder(rank));
     TRY(open_comm(rank));
     stop_install(); /* not before: a rank that waits for others ends at once */
-    rank->session.watch.control = rank->control;
-    rank->session.watch.rank = rank->place->rank;
+    struct watch *watch = &rank->session.watch;
+    watch->rank = rank->place->rank;
+    watch->row = row_of(rank);
+    watch->print_places = print_places;
+    watch->place = rank->control;
     return session_run(&rank->session);
 }
 

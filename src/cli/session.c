@@ -20,6 +20,17 @@ static bool first_rank(const struct session *session) {
     return comm_rank(session->comm) == 0;
 }
 
+enum status session_open_folder(const struct job *job, char **out) {
+    const struct options *options = &job->options;
+    const char *program =
+        option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
+    TRY(job_check_memory(job));
+    if (program && file_exists(program)) /* before --overwrite removes anything */
+        return explain_save_program(job->plan, program);
+    TRY(folder_open(options, out));
+    return program ? explain_save_program(job->plan, program) : STATUS_OK;
+}
+
 static void add_fact(struct session *session, enum fact_kind kind, const char *key,
                      char *value_owned) {
     session->facts[session->fact_count++] = (struct checkpoint_fact){
@@ -170,6 +181,7 @@ static enum status finish(struct session *session, enum status status) {
     result_measure(session);
     if (good && session->job.options.save_ranks) TRY(save_rank(session));
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
+    if (good) TRY(watch_gather(&session->watch, session->comm));
     if (first_rank(session)) return finish_first(session, status);
     enum status closing = watch_close(&session->watch);
     return closing == STATUS_OK ? status : closing;
@@ -194,6 +206,7 @@ enum status session_run(struct session *session) {
 }
 
 void session_free(struct session *session) {
+    watch_free(&session->watch);
     exec_free(&session->exec);
     summary_free(&session->summary);
     arena_free(&session->arena);

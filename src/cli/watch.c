@@ -9,17 +9,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/folder.h"
+#include "cli/traces.h"
 #include "exec/stop.h"
 
 enum { WATCH_MAX_TIMED = 4096 };
 
 static const char *const queue_names[] = {"compute"};
 
-/* SIGUSR1 asks where the ranks are: the control plane knows all of them, a run without one has only
- * this. */
+/* SIGUSR1 asks where the ranks are. */
 static void report_place(const struct watch *watch, int64_t step, const char *text) {
-    if (watch->control)
-        control_print_all(watch->control);
+    if (watch->print_places)
+        watch->print_places(watch->place);
     else
         log_answer("rank %d is at step %lld %s", watch->rank, (long long)step, text);
 }
@@ -31,7 +31,7 @@ static void spoil(struct store *store) {
 
 /* What this rank does from now on, for whoever asks. */
 static void begin(struct watch *watch, const char *what, int64_t step, const char *text) {
-    if (watch->control) control_doing(watch->control, step, text);
+    if (watch->row) control_row_set(watch->row, step, text);
     if (stop_take_report()) report_place(watch, step, text);
     if (watch->fault.deed != FAULT_NONE && fault_strike(&watch->fault, what, step))
         spoil(exec_store(watch->exec));
@@ -136,20 +136,23 @@ static enum status on_saving(void *context, int64_t steps) {
 static enum status open_trace(struct watch *watch) {
     const struct options *options = &watch->job->options;
     bool named = option_is_set(options, OPTION_trace);
-    struct trace_config config = {
+    watch->trace_config = (struct trace_config){
+        .rank = watch->rank,
         .first_step = named ? options->trace.first : 0,
         .last_step = named ? options->trace.last : -1,
         .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
         .queue_names = queue_names,
         .queue_count = 1};
-    return trace_open(&config, &watch->trace);
+    return trace_open(&watch->trace_config, &watch->trace);
 }
 
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out) {
     const struct options *options = &job->options;
-    struct watch watch = {.control = out->control,
-                          .rank = out->rank,
+    struct watch watch = {.rank = out->rank,
+                          .row = out->row,
+                          .print_places = out->print_places,
+                          .place = out->place,
                           .exec = out->exec,
                           .fault = out->fault,
                           .job = job,
@@ -158,14 +161,11 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .loss_first = NAN,
                           .loss_last = NAN};
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
-    *out = watch;
-    if (!folder) return STATUS_OK;
-    TRY(metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics));
     enum status status = open_trace(&watch);
-    if (status != STATUS_OK) {
-        metrics_close(&watch.metrics);
-        return status;
-    }
+    if (status == STATUS_OK && folder)
+        status = metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics);
+    *out = watch;
+    if (status != STATUS_OK || !folder) return status;
     watch.progress =
         progress_open(&(struct progress_config){.first_step = first_step,
                                                 .total_steps = job->plan->config.lr.total_steps,
@@ -222,18 +222,40 @@ void watch_summary(const struct watch *watch, struct summary *summary) {
     summary->loss_last = watch->loss_last;
 }
 
-enum status watch_close(struct watch *watch) {
-    if (!watch->metrics) {
-        free(watch->step_ms);
-        return STATUS_OK;
-    }
+enum status watch_gather(struct watch *watch, struct comm *comm) {
+    if (comm_size(comm) == 1) return STATUS_OK;
+    TRY(traces_gather(comm, watch->trace, &watch->trace_config, &watch->traces));
+    if (watch->traces) watch->trace_count = comm_size(comm);
+    return STATUS_OK;
+}
+
+/* Ranks whose traces could not be gathered leave this one's. */
+static enum status write_traces(const struct watch *watch) {
     char *path = folder_path(watch->folder, "trace.json");
-    progress_close(&watch->progress);
-    enum status status = trace_write(path, &watch->trace, 1);
-    enum status closed = metrics_close(&watch->metrics);
+    enum status status = watch->traces ? trace_write(path, watch->traces, watch->trace_count)
+                                       : trace_write(path, &watch->trace, 1);
+    free(path);
+    return status;
+}
+
+void watch_free(struct watch *watch) {
+    for (int r = 1; r < watch->trace_count; r++) trace_free(&watch->traces[r]);
+    free(watch->traces);
     trace_free(&watch->trace);
     free(watch->step_ms);
-    free(path);
+    watch->traces = NULL;
+    watch->step_ms = NULL;
+    watch->trace_count = 0;
+}
+
+enum status watch_close(struct watch *watch) {
+    enum status status = STATUS_OK, closed = STATUS_OK;
+    if (watch->metrics) {
+        progress_close(&watch->progress);
+        status = write_traces(watch);
+        closed = metrics_close(&watch->metrics);
+    }
+    watch_free(watch);
     if (watch->status != STATUS_OK) return watch->status;
     return status != STATUS_OK ? status : closed;
 }

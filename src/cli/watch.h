@@ -5,7 +5,7 @@
 
 #include "cli/fault.h"
 #include "cli/job.h"
-#include "control/control.h"
+#include "control/board.h"
 #include "exec/train.h"
 #include "record/metrics.h"
 #include "record/progress.h"
@@ -18,13 +18,18 @@ enum { WATCH_WARMUP_STEPS = 5 };
 
 struct watch {
     int rank;
-    struct control *control; /* told what this rank is doing; NULL: nobody asks */
+    struct control_row *row;           /* what this rank is doing, for whoever asks; or NULL */
+    void (*print_places)(void *place); /* where all ranks are; NULL: this one is alone */
+    void *place;
     struct exec *exec;
     struct fault fault; /* of this rank, for tests */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;
-    struct trace *trace;
+    struct trace_config trace_config;
+    struct trace *trace;   /* this rank's */
+    struct trace **traces; /* [trace_count], once gathered: those of all ranks, this one first */
+    int trace_count;
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
@@ -35,9 +40,9 @@ struct watch {
     enum status status; /* of writing metrics: the first failure */
 };
 
-/* Local, blocking. Opens what watches (rank, control, exec and fault are set before) (`folder`
- * NULL: only counts, for ranks that leave the writing to rank 0); steps from `first_step` on. Its
- * memory counts towards the run's. */
+/* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
+ * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
+ * `first_step` on. Its memory counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);
@@ -45,7 +50,11 @@ struct train_observer watch_train_observer(struct watch *watch);
 
 /* Local. Fills in what was measured. */
 void watch_summary(const struct watch *watch, struct summary *summary);
+/* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
+enum status watch_gather(struct watch *watch, struct comm *comm);
 /* Local, blocking. Writes the trace and closes everything. */
 enum status watch_close(struct watch *watch);
+/* Local. Gives back memory, also of one that never was closed because the run did not begin. */
+void watch_free(struct watch *watch);
 
 #endif

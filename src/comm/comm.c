@@ -79,6 +79,10 @@ enum status comm_begin(struct comm *comm, const struct comm_config *config) {
     return comm_group_new(comm, all, comm->size, &world);
 }
 
+void comm_set_link(struct comm *comm, const struct comm_link *link) {
+    comm->link = link;
+}
+
 /* Whole pages, so that both ends are aligned. */
 size_t comm_heap_bytes(size_t wanted) {
     size_t most = SIZE_MAX / 4; /* refused by the system, without overflow on the way */

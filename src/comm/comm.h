@@ -61,6 +61,9 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
  * uses (and closes) its own. The first failure of a rank can be told to the others with comm_abort.
  */
 enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out);
+/* Local. Whom the waits of a rank that is a thread tell whom they wait for: only lost and waiting
+ * of `link` are used, either may be NULL. It outlives the communicator. */
+void comm_set_link(struct comm *comm, const struct comm_link *link);
 /* Local. Accepts NULL and clears the pointer. */
 void comm_close(struct comm **comm);
 /* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if

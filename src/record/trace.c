@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -29,6 +30,14 @@ struct trace {
     size_t capacity, taken;     /* taken counts all events ever taken in */
     int64_t newest;             /* step, -1 before the first event */
     struct lost *lost;          /* [newest_steps], or one for a range */
+    struct arena names;         /* of events that came packed */
+};
+
+/* An event as it travels: names as text, which instructions have short ones of. */
+struct packed_event {
+    char name[24], category[16];
+    int64_t begin_ns, end_ns, step;
+    int32_t queue, stage, micro_batch, reserved;
 };
 
 static bool is_range(const struct trace_config *config) {
@@ -74,6 +83,7 @@ void trace_free(struct trace **trace) {
     if (!*trace) return;
     pthread_mutex_destroy(&(*trace)->lock);
     region_free(&(*trace)->region);
+    arena_free(&(*trace)->names);
     free((*trace)->lost);
     free(*trace);
     *trace = NULL;
@@ -206,6 +216,76 @@ static void emit_all(FILE *stream, struct trace *const *traces, int trace_count,
         }
     }
     fputs("\n]}\n", stream);
+}
+
+/* --- between processes --- */
+
+/* First how many events were lost, then those that are kept. */
+struct bytes trace_pack(struct trace *trace) {
+    uint64_t dropped = trace_dropped(trace);
+    struct bytes out = {.count = sizeof dropped,
+                        .data =
+                            mem_new(sizeof dropped + held(trace) * sizeof(struct packed_event))};
+    memcpy(out.data, &dropped, sizeof dropped);
+    for (size_t i = 0; i < held(trace); i++) {
+        const struct trace_event *event = event_at(trace, i);
+        if (event->step < first_kept(trace)) continue;
+        struct packed_event packed = {.begin_ns = event->begin_ns,
+                                      .end_ns = event->end_ns,
+                                      .step = event->step,
+                                      .queue = event->queue,
+                                      .stage = event->stage,
+                                      .micro_batch = event->micro_batch};
+        snprintf(packed.name, sizeof packed.name, "%s", event->name);
+        snprintf(packed.category, sizeof packed.category, "%s", event->category);
+        memcpy(out.data + out.count, &packed, sizeof packed);
+        out.count += sizeof packed;
+    }
+    return out;
+}
+
+static bool is_sound(const struct packed_event *event, const struct trace_config *config) {
+    return event->step >= 0 && event->queue >= 0 && event->queue < config->queue_count &&
+           memchr(event->name, 0, sizeof event->name) &&
+           memchr(event->category, 0, sizeof event->category);
+}
+
+static enum status take_packed(struct trace *trace, const char *data, size_t count,
+                               int64_t shift_ns) {
+    for (size_t i = 0; i < count; i++) {
+        struct packed_event packed;
+        memcpy(&packed, data + i * sizeof packed, sizeof packed);
+        if (!is_sound(&packed, &trace->config))
+            return fail(STATUS_BUG, "event %zu of rank %d's trace is none", i, trace->config.rank);
+        trace_record(trace,
+                     &(struct trace_event){.name = arena_text(&trace->names, packed.name),
+                                           .category = arena_text(&trace->names, packed.category),
+                                           .begin_ns = packed.begin_ns + shift_ns,
+                                           .end_ns = packed.end_ns + shift_ns,
+                                           .step = packed.step,
+                                           .queue = packed.queue,
+                                           .stage = packed.stage,
+                                           .micro_batch = packed.micro_batch});
+    }
+    return STATUS_OK;
+}
+
+enum status trace_open_packed(const struct trace_config *config, const void *data, size_t bytes,
+                              int64_t shift_ns, struct trace **out) {
+    struct trace *trace;
+    uint64_t dropped;
+    if (bytes < sizeof dropped || (bytes - sizeof dropped) % sizeof(struct packed_event) != 0)
+        return fail(STATUS_BUG, "rank %d's trace has %zu bytes", config->rank, bytes);
+    TRY(trace_open(config, &trace));
+    memcpy(&dropped, data, sizeof dropped);
+    size_t count = (bytes - sizeof dropped) / sizeof(struct packed_event);
+    enum status status = take_packed(trace, (const char *)data + sizeof dropped, count, shift_ns);
+    if (dropped) trace->lost[0] = (struct lost){trace->newest, dropped};
+    if (status == STATUS_OK)
+        *out = trace;
+    else
+        trace_free(&trace);
+    return status;
 }
 
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count) {

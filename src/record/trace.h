@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "base/status.h"
 
 struct trace_event {
@@ -46,6 +47,12 @@ uint64_t trace_dropped(struct trace *trace);
 /* Local, blocking. Writes the events of all `traces` (one a rank) into one file, atomically; notes
  * it when some were lost. Nobody records meanwhile. */
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
+/* Local. Traces of other processes come as bytes: pack gives those of the steps that would be
+ * written (the caller frees), open_packed makes a trace of them that can only be written, its times
+ * moved by `shift_ns`. STATUS_BUG for bytes that no trace has made. */
+struct bytes trace_pack(struct trace *trace);
+enum status trace_open_packed(const struct trace_config *config, const void *data, size_t bytes,
+                              int64_t shift_ns, struct trace **out);
 /* Local. Accepts NULL. */
 void trace_free(struct trace **trace);
 

@@ -176,3 +176,42 @@ Test(record_trace, several_threads_and_ranks) {
     trace_free(&traces[1]);
     trace_record(NULL, &(struct trace_event){0});
 }
+
+Test(record_trace, other_ranks_come_packed) {
+    struct trace *traces[2] = {open_trace(0, -1, 5, 4), NULL};
+    struct trace_config other = {.rank = 7,
+                                 .last_step = -1,
+                                 .newest_steps = 5,
+                                 .events_per_step = 4,
+                                 .queue_names = (const char *const[]){"compute", "communication"},
+                                 .queue_count = 2};
+    record_steps(traces[0], 0, 49, 10);
+    struct bytes packed = trace_pack(traces[0]);
+    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 1000000, &traces[1]),
+                 STATUS_OK);
+    char said[512];
+    log_capture(said, sizeof said);
+    json_t *root = written(traces, 2), *event;
+    size_t i;
+    int theirs = 0;
+    cr_assert_eq(dropped_in(root), 2 * 30, "what they lost counts too");
+    double own = 0, moved = 0;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        if (strcmp(json_string_value(json_object_get(event, "ph")), "X") != 0) continue;
+        bool other_rank = json_integer_value(json_object_get(event, "pid")) == 7;
+        *(other_rank ? &moved : &own) = json_number_value(json_object_get(event, "ts"));
+        theirs += other_rank;
+    }
+    cr_assert_eq(theirs, 20);
+    cr_assert_float_eq(moved - own, 1000, 1e-6, "the other clock is set");
+    json_decref(root);
+    log_capture(said, sizeof said);
+    struct trace *none = NULL;
+    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count - 1, 0, &none), STATUS_BUG);
+    memset(packed.data + 8, 'x', 24);
+    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 0, &none), STATUS_BUG);
+    cr_assert_null(none);
+    log_capture(NULL, 0);
+    bytes_free(&packed);
+    for (int t = 0; t < 2; t++) trace_free(&traces[t]);
+}

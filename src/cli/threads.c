@@ -1,0 +1,195 @@
+/* See threads.h. */
+#include "cli/threads.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/session.h"
+#include "exec/stop.h"
+
+struct team {
+    int ranks;
+    struct thread_rank *rank; /* [ranks] */
+    double stall_after_s;
+};
+
+struct thread_rank {
+    const struct options *options;
+    struct dataset *dataset; /* shared */
+    size_t resident_before;  /* as in struct job_seat */
+    struct session session;
+    int index, ranks;
+    enum status status;
+    pthread_t thread;
+    const struct team *team;
+    struct control_row row; /* what it is doing */
+    struct comm_link link;  /* how its communicator tells whom it waits for */
+    int64_t wait_since_ns;  /* the wait last spoken of, and when to speak again */
+    double wait_next_s;
+};
+
+/* --- where ranks are --- */
+
+static void place_text(struct thread_rank *rank, char *text, size_t bytes) {
+    struct control_doing doing;
+    char at[CONTROL_DOING_BYTES + 32], since[TEXT_BYTES];
+    control_row_get(&rank->row, &doing);
+    control_doing_text(&doing, at, sizeof at);
+    text_duration((double)(clock_ns() - doing.since_ns) * 1e-9, since);
+    snprintf(text, bytes, "rank %d is at %s for %s", rank->index, at, since);
+}
+
+static void print_places(void *context) {
+    const struct team *team = context;
+    char line[256];
+    for (int r = 0; r < team->ranks; r++) {
+        place_text(&team->rank[r], line, sizeof line);
+        log_answer("%s", line);
+    }
+}
+
+static int64_t step_of(struct thread_rank *rank) {
+    struct control_doing doing;
+    control_row_get(&rank->row, &doing);
+    return doing.step;
+}
+
+static struct thread_rank *furthest_behind(const struct thread_rank *asker) {
+    struct thread_rank *found = NULL;
+    for (int r = 0; r < asker->ranks; r++) {
+        struct thread_rank *one = &asker->team->rank[r];
+        if (one != asker && (!found || step_of(one) < step_of(found))) found = one;
+    }
+    return found;
+}
+
+/* Contract 4: a wait that lasts says who waits, at what, for whom, and where that one is; again at
+ * doubling times. */
+static void on_waiting(void *context, int peer, const char *what, int64_t since_ns) {
+    struct thread_rank *rank = context;
+    double waited_s = (double)(clock_ns() - since_ns) * 1e-9;
+    char whom[32] = "other ranks", waited[TEXT_BYTES], there[256];
+    if (stop_take_report()) print_places((void *)rank->team);
+    if (rank->wait_since_ns != since_ns) {
+        rank->wait_since_ns = since_ns;
+        rank->wait_next_s = rank->team->stall_after_s;
+    }
+    if (waited_s < rank->wait_next_s) return;
+    rank->wait_next_s = 2 * waited_s;
+    if (peer >= 0) snprintf(whom, sizeof whom, "rank %d", peer);
+    place_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
+    log_warning("rank %d waits %s for %s at step %lld %.120s; %s (slow)", rank->index,
+                text_duration(waited_s, waited), whom, (long long)step_of(rank), what, there);
+}
+
+static void be_seen(struct thread_rank *rank) {
+    struct watch *watch = &rank->session.watch;
+    watch->rank = rank->index;
+    watch->row = &rank->row;
+    watch->print_places = print_places;
+    watch->place = (void *)rank->team;
+    control_row_set(&rank->row, -1, "starting");
+}
+
+/* --- running --- */
+
+/* A rank that fails tells the others, which would wait for it for ever. */
+static void run_rank(struct thread_rank *rank) {
+    be_seen(rank);
+    rank->status = fault_read(rank->index, &rank->session.watch.fault);
+    if (rank->status == STATUS_OK) rank->status = session_run(&rank->session);
+    if (rank->status != STATUS_OK && rank->status != STATUS_STOPPED)
+        comm_abort(rank->session.comm, rank->index);
+}
+
+static void *thread_main(void *argument) {
+    struct thread_rank *rank = argument;
+    struct job_seat seat = {.rank = rank->index,
+                            .ranks = rank->ranks,
+                            .dataset = rank->dataset,
+                            .resident_before = rank->resident_before};
+    rank->status = job_open(rank->options, &seat, &rank->session.job);
+    if (rank->status == STATUS_OK)
+        run_rank(rank);
+    else
+        comm_abort(rank->session.comm, rank->index);
+    session_free(&rank->session);
+    job_close(&rank->session.job);
+    return NULL;
+}
+
+/* The status to end with: the first that is not the echo of another's failure. */
+static enum status status_of_all(const struct team *team) {
+    enum status status = STATUS_OK;
+    for (int r = 0; r < team->ranks; r++) {
+        enum status one = team->rank[r].status;
+        if (one == STATUS_OK) continue;
+        if (status == STATUS_OK || status == STATUS_PEER) status = one;
+    }
+    return status;
+}
+
+static enum status start(const struct team *team) {
+    struct thread_rank *all = team->rank;
+    int started = 1;
+    for (; started < team->ranks; started++) {
+        all[started].options = all[0].options;
+        all[started].dataset = all[0].session.job.dataset;
+        all[started].resident_before = all[0].session.job.resident_before;
+        all[started].session.folder = all[0].session.folder;
+        all[started].session.begin_ns = all[0].session.begin_ns;
+        if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
+    }
+    if (started < team->ranks) {
+        fail(STATUS_MEMORY, "rank %d of %d cannot be started: no more threads", started,
+             team->ranks);
+        comm_abort(all[0].session.comm, started);
+    }
+    run_rank(&all[0]);
+    for (int r = 1; r < started; r++) pthread_join(all[r].thread, NULL);
+    return started < team->ranks ? STATUS_MEMORY : status_of_all(team);
+}
+
+static enum status open_comms(const struct team *team) {
+    struct comm **comms = MEM_ARRAY(struct comm *, team->ranks);
+    size_t heap_bytes = plan_heap_bytes(team->rank[0].session.job.plan);
+    enum status status = comm_open_threads(team->ranks, heap_bytes, comms);
+    for (int r = 0; r < team->ranks && status == STATUS_OK; r++) {
+        struct thread_rank *rank = &team->rank[r];
+        rank->index = r, rank->ranks = team->ranks, rank->team = team;
+        rank->session.comm = comms[r];
+        rank->session.threads = true;
+        rank->link = (struct comm_link){.context = rank, .waiting = on_waiting};
+        comm_set_link(comms[r], &rank->link);
+    }
+    free(comms);
+    return status;
+}
+
+enum status threads_run(const struct options *options, int ranks) {
+    struct team team = {.ranks = ranks,
+                        .rank = MEM_ARRAY(struct thread_rank, ranks),
+                        .stall_after_s = options->stall_after_s};
+    struct session *first = &team.rank[0].session;
+    struct job_seat seat = {.rank = 0, .ranks = ranks};
+    *first = (struct session){.begin_ns = clock_ns()};
+    team.rank[0].options = options;
+    enum status status = job_open(options, &seat, &first->job);
+    if (status == STATUS_OK) status = session_open_folder(&first->job, &first->folder);
+    if (status == STATUS_OK) status = open_comms(&team);
+    if (status == STATUS_OK) {
+        stop_install();
+        status = start(&team);
+    }
+    session_free(first);
+    for (int r = 0; r < ranks; r++) comm_close(&team.rank[r].session.comm);
+    job_close(&first->job);
+    free(first->folder);
+    free(team.rank);
+    return status;
+}
