@@ -9,6 +9,7 @@ endif
 CFLAGS ?= -O2 -g
 PREFIX ?= /usr/local
 SAN ?=
+MPI ?=
 V ?=
 
 .DEFAULT_GOAL := all
@@ -19,7 +20,7 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
 
 comma := ,
-B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(MPI),-$(MPI))
 F := build-fuzz
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
@@ -31,7 +32,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
-PLAIN_GOALS := help clean format lint docs-check layers test-debian uninstall
+PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
 INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-comm
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
@@ -48,7 +49,7 @@ ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
 include $(B)/config.mk
 endif
 $(B)/config.mk: scripts/configure $(DEPS_OK)
-	@CC='$(CC)' scripts/configure > $@.new
+	@CC='$(CC)' MPI='$(MPI)' scripts/configure > $@.new
 	@mv $@.new $@
 
 # --- flags ---------------------------------------------------------------------------------------------------------
@@ -185,6 +186,10 @@ test-debian:
 # Real Slurm daemons, and hosts as network namespaces; both need root and skip without it.
 test-slurm test-hosts: all $(B)/rank-probe
 	@B=$(B) SAN=$(SAN) scripts/$@
+
+# The MPI that Debian does not choose by default: sums, training, deaths with MPICH's mpiexec.
+test-mpich:
+	@scripts/test-mpich
 
 # Every data-parallel training against one device, to the last bit; WAYS="dp mpi" MODELS="mlp" RANKS="2 3" some cells.
 test-equal: all

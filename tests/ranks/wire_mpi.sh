@@ -1,15 +1,21 @@
-# MPI, real mpirun: sums of 2, 3 and 4 ranks have the bits of shm, also with MPI between pretended hosts; ranks that
+# MPI, real mpirun (MPIRUN names another, MPICH's): sums of 2, 3 and 4 ranks have the bits of shm, also with MPI between pretended hosts; ranks that
 # disagree all say so; a rank that dies ends the others; one that is late at its end is waited for.
 . "$ROOT/tests/ranks/lib.sh"
 wire=$ROOT/$B/wire-probe
-command -v mpirun >/dev/null || { echo "mpirun is not installed"; exit 77; }
+mpirun=${MPIRUN:-mpirun}
+command -v "$mpirun" >/dev/null || { echo "$mpirun is not installed"; exit 77; }
 [ -z "${SAN:-}" ] || { echo "MPI is not tried under sanitizers"; exit 77; }
 WIRE_RANK=0 WIRE_SIZE=1 "$wire" mpi alone >out 2>&1 || {
     grep -q 'is not known' out && { echo "this build has no MPI"; exit 77; }
 }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo PRTE_ALLOW_RUN_AS_ROOT=1
-mpi() { timeout 100 mpirun --oversubscribe --bind-to none "$@"; }
+case $("$mpirun" --version) in
+*'Open MPI'* | *'PRTE'*) crowd='--oversubscribe --bind-to none' spare=--enable-recovery ;;
+*) crowd='' spare=-disable-auto-cleanup ;;
+esac
+# shellcheck disable=SC2086
+mpi() { timeout 100 "$mpirun" $crowd "$@"; }
 hashes() { sed -n 's/^rank [0-9]* of [0-9]*: //p' "$1"; }
 
 for size in 2 3 4; do
@@ -48,8 +54,8 @@ says err "rank 2: all_reduce of 999 f32"
 code 0 mpi -n 3 "$wire" mpi late late
 [ "$(hashes out | wc -l)" = 3 ] || { cat out err; exit 1; }
 
-# --enable-recovery: mpirun leaves the survivors alone, so that what they say is ours.
-timeout 60 mpirun --oversubscribe --bind-to none --enable-recovery -n 3 "$wire" mpi die die >out 2>err
+# mpirun leaves the survivors alone, so that what they say is ours.
+timeout 60 "$mpirun" $crowd $spare -n 3 "$wire" mpi die die >out 2>err
 [ $? != 124 ] || { echo "a lost rank was waited for"; cat out err; exit 1; }
 says err "rank 2 is lost"
 [ -z "$(hashes out)" ] || { echo "a rank ended well without its peer"; cat out err; exit 1; }
