@@ -129,7 +129,7 @@ static bool add_row(struct curves *curves, const json_t *root) {
     const char *kind = json_string_value(json_object_get(root, "kind"));
     const json_t *step = json_object_get(root, "step");
     if (!kind || !json_is_integer(step)) return false;
-    if (isnan(curves->begin_s)) curves->begin_s = number_of(root, "wall_s");
+    if (isnan(curves->begin_s)) curves->begin_s = number_of(root, "unix_s");
     for (int i = 0; i < SOURCES; i++) {
         if (strcmp(sources[i].kind, kind) != 0) continue;
         series_add(series_of(curves, i), json_integer_value(step), number_of(root, sources[i].key));

@@ -65,7 +65,7 @@ static void emit_ranks(FILE *stream, const char *key, const double *values, int 
 }
 
 void metrics_emit(FILE *stream, const struct metrics_row *row) {
-    fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"wall_s\":",
+    fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"unix_s\":",
             row->kind == METRICS_EVAL ? "eval" : "train", (long long)row->step,
             (long long)row->epoch);
     emit_number(stream, row->wall_s);
