@@ -56,6 +56,8 @@ struct backend {
     void (*close)(struct device *device);
     /* Local. One line on what this is: library version, instruction set. */
     void (*describe)(struct device *device, char *text, size_t bytes);
+    /* Local. The instruction set of its kernels by itself: "avx2". */
+    void (*isa)(struct device *device, char *text, size_t bytes);
 
     /* Local. Can this call be run here, and about how long would it take (ns, one call)? */
     bool (*supports)(struct device *device, const struct op_call *call);

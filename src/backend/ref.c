@@ -61,6 +61,11 @@ static void ref_describe(struct device *device, char *text, size_t bytes) {
     snprintf(text, bytes, "reference kernels in plain C, one thread");
 }
 
+static void ref_isa(struct device *device, char *text, size_t bytes) {
+    (void)device;
+    snprintf(text, bytes, "any"); /* what the compiler made of plain C */
+}
+
 static bool ref_supports(struct device *device, const struct op_call *call) {
     (void)device;
     return op_def(call->op)->run != NULL;
@@ -179,6 +184,7 @@ const struct backend backend_ref = {
     .open = ref_open,
     .close = ref_close,
     .describe = ref_describe,
+    .isa = ref_isa,
     .supports = ref_supports,
     .cost_ns = ref_cost_ns,
     .plain = ref_plain,

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -18,15 +20,16 @@
 static void describe_run(const struct session *session, struct summary *summary) {
     const struct run_config *config = &session->job.plan->config;
     const struct options *options = &session->job.options;
-    char device[128];
-    session->job.plan->device->backend->describe(session->job.plan->device, device, sizeof device);
+    struct device *device = session->job.plan->device;
+    char isa[96];
+    device->backend->isa(device, isa, sizeof isa);
     summary->version = stretto_version();
     summary->strategy = options->strategy;
     summary->model = config->model->name;
     summary->data = options->data;
     summary->device = options->device;
     summary->dtype = options->dtype;
-    summary->isa = summary_text(summary, device);
+    summary->isa = summary_text(summary, isa);
     summary->threads = config->threads;
     summary->comm = comm_name(session->comm);
     summary->deterministic = SUMMARY_ON;
@@ -40,6 +43,12 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->params = graph_param_elements(session->job.plan->micro[0].graph);
     summary->reduced_bytes_per_step =
         config->ranks == 1 ? 0 : exec_store(session->exec)->param_elements * (int64_t)sizeof(float);
+}
+
+/* Replicas meet once a step. */
+static double syncs_per_s(const struct watch *watch) {
+    bool known = watch->timed_steps > 0 && watch->job->plan->config.ranks > 1;
+    return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
 }
 
 static double seconds_of(struct timeval time) {
@@ -81,7 +90,9 @@ void result_measure(struct session *session) {
         .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
         .peak_bytes = own_peak_bytes(session),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
-        .sent_bytes_per_step = steps > 0 ? (int64_t)comm_sent_bytes(session->comm) / steps : 0};
+        .sent_bytes_per_step =
+            steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
+                      : 0};
     summary_free(&timed);
 }
 
@@ -112,6 +123,7 @@ enum status result_fill(struct session *session, int exit_code) {
     fill_ranks(session, summary);
     describe_run(session, summary);
     watch_summary(&session->watch, summary);
+    summary->syncs_per_s = syncs_per_s(&session->watch);
     TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     summary->param_hash.known = summary->buffer_hash.known = true;
     summary->buffer_hash.value = store_buffer_hash(exec_store(session->exec));
@@ -152,6 +164,19 @@ void result_print(const struct session *session) {
     printf("\n");
     text_table_print(&table, 0, stdout);
     text_table_free(&table);
+}
+
+void result_print_json(const struct session *session) {
+    const struct summary *summary = &session->summary;
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)summary->param_hash.value);
+    json_t *end =
+        json_pack("{s:s, s:I, s:s, s:s, s:I}", "kind", "end", "step", (json_int_t)summary->steps,
+                  "out", session->folder, "param_hash", hash, "exit", (json_int_t)summary->exit);
+    char *text = end ? json_dumps(end, JSON_COMPACT) : NULL; /* a folder's name may be no UTF-8 */
+    if (text) printf("%s\n", text);
+    free(text);
+    json_decref(end);
 }
 
 static char *text_of(const char *folder, const char *name) {

@@ -112,6 +112,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     *state = train_fresh();
     if (options->resume) TRY(train_resume(session->exec, checkpoint, state));
     TRY(exec_start(session->exec));
+    session->sent_before = comm_sent_bytes(session->comm);
     if (first_rank(session)) status = write_texts(session);
     const char *folder = first_rank(session) ? session->folder : NULL;
     if (status == STATUS_OK)
@@ -163,8 +164,9 @@ static enum status finish_first(struct session *session, enum status status) {
     if (finishing == STATUS_OK) finishing = result_report(session);
     free(model);
     free(summary);
-    if (!good) return status;
     const struct options *options = &session->job.options;
+    if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
+    if (!good) return status;
     if (finishing == STATUS_OK && !options->quiet && !options->json) result_print(session);
     return finishing == STATUS_OK ? status : finishing;
 }

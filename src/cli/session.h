@@ -28,6 +28,7 @@ struct session {
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
     int fact_count;
     struct arena arena;
+    uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
     struct rank_figures figures; /* of this rank */
     struct rank_figures *all;    /* of all ranks, once gathered */
     struct summary summary;
@@ -51,6 +52,8 @@ void result_measure(struct session *session);
 enum status result_gather(struct session *session);
 enum status result_fill(struct session *session, int exit_code);
 void result_print(const struct session *session);
+/* The last line of --json: where the run is, what it came to. */
+void result_print_json(const struct session *session);
 enum status result_report(const struct session *session);
 
 #endif

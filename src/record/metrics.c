@@ -48,7 +48,7 @@ static double value_of(const struct metrics_row *row, const struct column *colum
 }
 
 struct metrics_row metrics_row_new(enum metrics_kind kind, int64_t step, int64_t epoch) {
-    struct metrics_row row = {.kind = kind, .step = step, .epoch = epoch, .wall_s = clock_wall_s()};
+    struct metrics_row row = {.kind = kind, .step = step, .epoch = epoch, .unix_s = clock_wall_s()};
 #define METRIC(field, kinds, shown, meaning) row.field = NAN;
 #include "record/metrics.def"
 #undef METRIC
@@ -68,7 +68,7 @@ void metrics_emit(FILE *stream, const struct metrics_row *row) {
     fprintf(stream, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld,\"unix_s\":",
             row->kind == METRICS_EVAL ? "eval" : "train", (long long)row->step,
             (long long)row->epoch);
-    emit_number(stream, row->wall_s);
+    emit_number(stream, row->unix_s);
     for (int i = 0; i < COLUMNS; i++) {
         if (!(columns[i].kinds & row->kind)) continue;
         fprintf(stream, ",\"%s\":", columns[i].key);
@@ -159,7 +159,7 @@ enum status metrics_write(struct metrics *metrics, const struct metrics_row *row
         double value = value_of(row, &columns[i]);
         if (!columns[i].shown || !(columns[i].kinds & row->kind) || !isfinite(value)) continue;
         const char *tag = row->kind == METRICS_EVAL ? columns[i].eval_tag : columns[i].train_tag;
-        TRY(tensorboard_scalar(metrics->board, row->wall_s, row->step, tag, (float)value));
+        TRY(tensorboard_scalar(metrics->board, row->unix_s, row->step, tag, (float)value));
     }
     return STATUS_OK;
 }

@@ -1,7 +1,7 @@
 /* Metrics over time: one row feeds metrics.jsonl, the TensorBoard event file and the progress
  * display.
  *
- * metrics.jsonl has one JSON object a line: kind, step, epoch, wall_s, then the keys of metrics.def
+ * metrics.jsonl has one JSON object a line: kind, step, epoch, unix_s, then the keys of metrics.def
  * that rows of that kind carry. Numbers read back exactly; what was not measured or is not finite
  * is null. */
 #ifndef RECORD_METRICS_H
@@ -18,7 +18,7 @@ struct metrics_row {
     enum metrics_kind kind;
     int64_t step;  /* steps done: the first row has 1 */
     int64_t epoch; /* counted from 1 */
-    double wall_s; /* seconds since 1970 */
+    double unix_s; /* seconds since 1970 */
 #define METRIC(field, kinds, shown, meaning) double field;
 #include "record/metrics.def"
 #undef METRIC

@@ -99,7 +99,7 @@ static void emit_facts(FILE *stream, const struct summary *summary, const struct
     fact_several(stream, "micro-batches", summary->micro_batches);
     fact_text(stream, "device", summary->device);
     fact_text(stream, "dtype", summary->dtype);
-    fact_text(stream, "kernels", summary->isa);
+    fact_text(stream, "instruction set", summary->isa);
     fact_int(stream, "threads", summary->threads);
     fact_text(stream, "comm", summary->comm);
     if (summary->deterministic != SUMMARY_NO_FLAG)

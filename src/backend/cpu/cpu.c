@@ -108,10 +108,16 @@ static enum status cpu_open(int index, int threads, struct device **out) {
     return STATUS_OK;
 }
 
+static void cpu_isa(struct device *device, char *text, size_t bytes) {
+    (void)device;
+    snprintf(text, bytes, "unknown");
+    cpu_probe_isa(text, bytes);
+}
+
 static void cpu_describe(struct device *device, char *text, size_t bytes) {
     const dnnl_version_t *version = dnnl_version();
-    char isa[96] = "";
-    cpu_probe_isa(isa, sizeof isa);
+    char isa[96];
+    cpu_isa(device, isa, sizeof isa);
     snprintf(text, bytes, "oneDNN %d.%d.%d, %s, %d thread%s", version->major, version->minor,
              version->patch, isa, device->threads, device->threads == 1 ? "" : "s");
 }
@@ -299,6 +305,7 @@ const struct backend backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .isa = cpu_isa,
     .supports = cpu_supports,
     .cost_ns = cpu_cost_ns,
     .plain = plain,

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "record/summary.h"
 
 static char folder[64];
 
@@ -55,21 +56,30 @@ Test(cli_json, every_line_of_a_run_is_an_object) {
                             folder);
     struct bytes text = output_of(line, 0);
     char *state = NULL;
-    int train = 0, eval = 0;
+    char *out = mem_format("%s/run", folder);
+    int train = 0, eval = 0, end = 0;
     for (char *l = strtok_r((char *)text.data, "\n", &state); l; l = strtok_r(NULL, "\n", &state)) {
         json_t *row = json_loads(l, JSON_REJECT_DUPLICATES, NULL);
         cr_assert(json_is_object(row), "not an object: %s", l);
         const char *kind = json_string_value(json_object_get(row, "kind"));
         cr_expect(json_is_integer(json_object_get(row, "step")));
-        cr_expect(json_is_real(json_object_get(row, "loss")));
+        cr_expect_eq(end, 0, "a line after the end");
+        end += strcmp(kind, "end") == 0;
+        if (end) {
+            cr_expect_str_eq(json_string_value(json_object_get(row, "out")), out);
+            cr_expect_eq(json_integer_value(json_object_get(row, "exit")), 0);
+        } else
+            cr_expect(json_is_real(json_object_get(row, "loss")));
         train += strcmp(kind, "train") == 0;
         eval += strcmp(kind, "eval") == 0;
         json_decref(row);
     }
     cr_expect_geq(train, 6);
     cr_expect_eq(eval, 2);
+    cr_expect_eq(end, 1);
     bytes_free(&text);
     free(line);
+    free(out);
 }
 
 Test(cli_json, explain_is_one_object_with_its_parts) {
@@ -100,4 +110,28 @@ Test(cli_json, explain_counts_the_ranks_of_all_nodes) {
     cr_expect_eq(json_integer_value(json_object_get(root, "sent_bytes_per_step")), reduced * 3 / 2);
     json_decref(root);
     bytes_free(&text);
+}
+
+/* What a rank sends in a step is its share of the sums and little else: parameters that went out
+ * once, at the start, belong to no step. */
+Test(cli_json, a_summary_counts_what_steps_send) {
+    char *line = mem_format("train --model mlp --device ref --threads 1 --strategy dp -n 2 --steps "
+                            "7 --quiet --out %s/run",
+                            folder),
+         *path = mem_format("%s/run/summary.json", folder);
+    struct bytes text = output_of(line, 0);
+    struct summary summary;
+    cr_assert_eq(text.count, 0);
+    cr_assert_eq(summary_read(path, &summary), STATUS_OK);
+    cr_assert_eq(summary.sent_bytes_per_step.count, 2);
+    for (int r = 0; r < 2; r++) {
+        cr_expect_geq(summary.sent_bytes_per_step.item[r], summary.reduced_bytes_per_step);
+        cr_expect_lt(summary.sent_bytes_per_step.item[r], summary.reduced_bytes_per_step + 4096);
+    }
+    cr_expect_str_eq(summary.isa, "any");
+    cr_expect_gt(summary.syncs_per_s, 0);
+    summary_free(&summary);
+    bytes_free(&text);
+    free(line);
+    free(path);
 }

@@ -50,7 +50,7 @@ Test(record_metrics, texts_are_escaped) {
 
 static struct metrics_row train_row(int64_t step) {
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, step, 1);
-    row.wall_s = 100 + (double)step;
+    row.unix_s = 100 + (double)step;
     row.loss = 1.0 / (double)step;
     row.lr = 0.1;
     return row;
@@ -69,7 +69,7 @@ Test(record_metrics, keys_in_order) {
     cr_assert_eq(metrics_open(folder, METRICS_FRESH, &metrics), STATUS_OK);
     struct metrics_row train = train_row(2), eval = metrics_row_new(METRICS_EVAL, 2, 1);
     train.grad_norm = INFINITY;
-    eval.wall_s = 103.5;
+    eval.unix_s = 103.5;
     eval.loss = 0.25;
     eval.acc1 = 0.975;
     cr_assert_eq(metrics_write(metrics, &train), STATUS_OK);

@@ -56,7 +56,7 @@ static void expect(const char *text, const char *part) {
 
 static void write_train(int64_t step, double loss) {
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, step, 1);
-    row.wall_s = 1700000000;
+    row.unix_s = 1700000000;
     row.loss = loss;
     row.lr = 0.1;
     row.grad_norm = 2 * loss;
