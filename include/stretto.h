@@ -42,8 +42,9 @@ STRETTO_API int stretto_main(int argc, char **argv);
 
 struct stretto_run;
 
-/* Plans a run and takes its memory; nothing is written to disk. The caller owns *run. Options about
- * output and checkpoints have no effect here. */
+/* Plans a run of one rank and takes its memory; nothing is written to disk. The caller owns *run.
+ * Options about output and checkpoints have no effect here, those that ask for more ranks are
+ * refused (the command starts ranks: stretto_main). */
 STRETTO_API int stretto_open(int count, const char *const *options, struct stretto_run **run);
 /* Accepts NULL and a closed run; sets *run to NULL. */
 STRETTO_API void stretto_close(struct stretto_run **run);

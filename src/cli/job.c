@@ -40,6 +40,30 @@ static char *data_spec_for(const struct model *model, const char *spec) {
     return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
 }
 
+/* Options about images, patches or tokens that this model would never look at. As in
+ * base/option_check.c a file may hold them, for several models; on the command line they are a
+ * mistake. */
+static enum status check_meant(const struct job *job) {
+    const struct model *model = job->config.model;
+    bool images = model->input == MODEL_IMAGES;
+    const struct {
+        enum option_id id;
+        bool acts;
+        const char *with;
+    } rows[] = {
+        {OPTION_image_size, images, "models of images"},
+        {OPTION_classes, images, "models of images"},
+        {OPTION_patch, images && model->heads > 0, "vision transformers: vit-micro, vit-tiny ..."},
+        {OPTION_seq, !images, "models of tokens: bert-tiny"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].acts || job->options.source[rows[i].id] != OPTION_FROM_COMMAND_LINE) continue;
+        return fail(STATUS_USAGE, "--%s has no effect with --model %s\n  it acts with %s",
+                    option_rows[rows[i].id].name, model->name, rows[i].with);
+    }
+    return STATUS_OK;
+}
+
 static enum status open_data(struct job *job) {
     struct options *options = &job->options;
     struct dataset_config config = {
@@ -53,8 +77,9 @@ static enum status open_data(struct job *job) {
     job->config.dataset = job->dataset;
     bool images = dataset_field(job->dataset, "image") >= 0;
     if (images != (job->config.model->input == MODEL_IMAGES))
-        return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s", job->config.model->name,
-                    images ? "tokens" : "images", options->data, images ? "images" : "tokens");
+        return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s",
+                    job->config.model->name, images ? "tokens" : "images", options->data,
+                    images ? "images" : "tokens", images ? "wiki:DIR or synthetic" : "digits");
     return STATUS_OK;
 }
 
@@ -270,6 +295,7 @@ static enum status make_plan(struct job *job, const struct job_seat *seat) {
 
 static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(find_model(job->options.model, &job->config.model));
+    TRY(check_meant(job));
     TRY(open_data(job));
     TRY(resolve_shape(job));
     resolve_optimizer(job);

@@ -21,7 +21,25 @@ int stretto_main(int argc, char **argv) {
     return cli_main(argc, argv);
 }
 
+/* Ranks are started by the command; here there is one, and nobody is told otherwise silently. */
+static enum status check_alone(const struct options *options) {
+    static const enum option_id many[] = {OPTION_nodes, OPTION_hostfile, OPTION_nodes_file,
+                                          OPTION_world_size};
+    if (options->local_ranks > 1)
+        return fail(STATUS_USAGE,
+                    "-n %lld: a run of the library has one rank\n  --deal %lldx1 "
+                    "replays that many on it",
+                    (long long)options->local_ranks, (long long)options->local_ranks);
+    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+        if (option_is_given(options, many[i]))
+            return fail(STATUS_USAGE, "--%s: a run of the library has one rank",
+                        option_rows[many[i]].name);
+    }
+    return STATUS_OK;
+}
+
 static enum status open_run(struct stretto_run *run) {
+    TRY(check_alone(&run->options));
     TRY(job_open(&run->options, NULL, &run->job));
     TRY(job_check_memory(&run->job));
     TRY(exec_new(run->job.plan, NULL, NULL, &run->exec));

@@ -44,6 +44,11 @@ done <<'END'
 2|node|--model lenet --image-size 6
 2|node|--model vit-tiny --image-size 30 --patch 4
 2|reads tokens|--model bert-tiny
+2|try --data wiki:DIR or synthetic|--model bert-tiny
+2|--patch has no effect with --model resnet8|--patch 4
+2|--seq has no effect with --model lenet|--model lenet --seq 64
+2|--image-size has no effect with --model bert-tiny|--model bert-tiny --data synthetic --image-size 32
+2|--classes has no effect with --model bert-tiny|--model bert-tiny --data synthetic --classes 12
 2|reads images|--model mlp --data synthetic:kind=tokens
 2|--classes|--classes 5
 3|nowhere|--data mnist:nowhere
