@@ -2,6 +2,7 @@
  * run. */
 #include "cli/doctor.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,21 @@
 #include "cli/cli.h"
 
 static const char *const level_names[] = {"ok", "warn", "bad"};
+
+void doctor_say(struct finding *out, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->value, sizeof out->value, format, args);
+    va_end(args);
+}
+
+void doctor_judge(struct finding *out, enum doctor_level level, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->hint, sizeof out->hint, format, args);
+    va_end(args);
+    out->level = level;
+}
 
 static void print_text(const struct check *checks, const struct finding *findings, int count,
                        FILE *out) {
@@ -41,8 +57,10 @@ static void print_text(const struct check *checks, const struct finding *finding
 }
 
 static void print_verdict(const int counts[3], FILE *out) {
-    fprintf(out, "\n%d ok, %d warnings, %d bad: %s\n", counts[DOCTOR_OK], counts[DOCTOR_WARN],
-            counts[DOCTOR_BAD], counts[DOCTOR_BAD] ? "a run would stop" : "Stretto can run here");
+    char warnings[TEXT_BYTES];
+    fprintf(out, "\n%d ok, %s, %d bad: %s\n", counts[DOCTOR_OK],
+            text_count(counts[DOCTOR_WARN], "warning", warnings), counts[DOCTOR_BAD],
+            counts[DOCTOR_BAD] ? "a run would stop" : "Stretto can run here");
 }
 
 static void print_json(const struct check *checks, const struct finding *findings, int count,

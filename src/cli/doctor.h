@@ -28,6 +28,11 @@ extern const int doctor_check_count;
 /* Local. Runs the checks and prints them. STATUS_NO when one of them is BAD. */
 enum status doctor_report(const struct check *checks, int count, bool json, FILE *out);
 
+/* Local. For checks: the value found; how it is judged, and why or what to do. */
+void doctor_say(struct finding *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void doctor_judge(struct finding *out, enum doctor_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Local. What the device named by the row's data says of itself: library, version, instruction set.
  */
 void doctor_look_device(const struct check *check, struct finding *out);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,101 +15,91 @@
 #include <jansson.h>
 #include <yaml.h>
 #include <zlib.h>
-#ifdef HAVE_HDF5
-#include <hdf5.h>
-#endif
 
 #include "backend/backend.h"
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "comm/comm.h"
+#include "data/dataset.h"
 #include "stretto.h"
 
 enum { MIB = 1 << 20 };
-
-__attribute__((format(printf, 2, 3))) static void say(struct finding *out, const char *format,
-                                                      ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(out->value, sizeof out->value, format, args);
-    va_end(args);
-}
-
-__attribute__((format(printf, 3, 4))) static void
-judge(struct finding *out, enum doctor_level level, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(out->hint, sizeof out->hint, format, args);
-    va_end(args);
-    out->level = level;
-}
 
 /* ---- build ---- */
 
 static void look_version(const struct check *check, struct finding *out) {
     (void)check;
-    say(out, "%s", stretto_version());
+    doctor_say(out, "%s", stretto_version());
 }
 
 static void look_compiler(const struct check *check, struct finding *out) {
     (void)check;
 #ifdef __clang__
-    say(out, "%s", __VERSION__);
+    doctor_say(out, "%s", __VERSION__);
 #else
-    say(out, "gcc %s", __VERSION__);
+    doctor_say(out, "gcc %s", __VERSION__);
 #endif
 }
 
 static void look_system(const struct check *check, struct finding *out) {
     (void)check;
     struct utsname name;
-    if (uname(&name) == 0) say(out, "%s %s, %s", name.sysname, name.release, name.machine);
+    if (uname(&name) == 0) doctor_say(out, "%s %s, %s", name.sysname, name.release, name.machine);
 }
 
-/* Parts of the build that may be left out; what is missing then. */
+static bool has_data_set(const char *name) {
+    const struct dataset_ops *ops;
+    for (int i = 0; (ops = dataset_at(i)); i++) {
+        if (strcmp(ops->name, name) == 0) return !ops->needs;
+    }
+    return false;
+}
+
+static bool has_device(const char *name) {
+    const struct backend *const *backends = backend_all();
+    while (*backends && strcmp((*backends)->name, name) != 0) backends++;
+    return *backends != NULL;
+}
+
+/* Parts of the build that may be left out, by what is missing then: the tables of data sets,
+ * communicators and devices know it. */
 static const struct {
-    const char *name, *missing;
-    bool built;
+    const char *name, *kind, *what;
+    bool (*built)(const char *what);
 } parts[] = {
-#ifdef HAVE_HDF5
-    {"HDF5", "data set wiki", true},
-#else
-    {"HDF5", "data set wiki", false},
-#endif
-#ifdef HAVE_UCX
-    {"UCX", "--comm ucx", true},
-#else
-    {"UCX", "--comm ucx", false},
-#endif
-#ifdef HAVE_MPI
-    {"MPI", "--comm mpi", true},
-#else
-    {"MPI", "--comm mpi", false},
-#endif
-    {"CUDA", "device cuda", false},
+    {"HDF5", "data set", "wiki", has_data_set},
+    {"UCX", "--comm", "ucx", comm_exists},
+    {"MPI", "--comm", "mpi", comm_exists},
+    {"CUDA", "--device", "cuda", has_device},
 };
 
 static void look_parts(const struct check *check, struct finding *out) {
     (void)check;
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        used += (size_t)snprintf(
-            out->value + used, sizeof out->value - used, "%s%s %s%s%s%s", i ? ", " : "",
-            parts[i].name, parts[i].built ? "built" : "left out", parts[i].built ? "" : " (no ",
-            parts[i].built ? "" : parts[i].missing, parts[i].built ? "" : ")");
+    char *at = out->value, *end = out->value + sizeof out->value;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        at += snprintf(at, (size_t)(end - at), "%s%s ", i ? ", " : "", parts[i].name);
+        if (parts[i].built(parts[i].what))
+            at += snprintf(at, (size_t)(end - at), "built");
+        else
+            at += snprintf(at, (size_t)(end - at), "left out (no %s %s)", parts[i].kind,
+                           parts[i].what);
+    }
 }
 
 static void look_libraries(const struct check *check, struct finding *out) {
     (void)check;
-    say(out, "zlib %s, jansson %s, libyaml %s, ISA-L %d.%d.%d", zlibVersion(),
-        jansson_version_str(), yaml_get_version_string(), ISAL_MAJOR_VERSION, ISAL_MINOR_VERSION,
-        ISAL_PATCH_VERSION);
-#ifdef HAVE_HDF5
-    unsigned major, minor, patch;
-    H5get_libversion(&major, &minor, &patch);
-    size_t used = strlen(out->value);
-    snprintf(out->value + used, sizeof out->value - used, ", HDF5 %u.%u.%u", major, minor, patch);
-#endif
+    const struct dataset_ops *ops;
+    doctor_say(out, "zlib %s, jansson %s, libyaml %s, ISA-L %d.%d.%d", zlibVersion(),
+               jansson_version_str(), yaml_get_version_string(), ISAL_MAJOR_VERSION,
+               ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
+    for (int i = 0; (ops = dataset_at(i)); i++) {
+        char library[64];
+        size_t used = strlen(out->value);
+        if (!ops->library) continue;
+        ops->library(library, sizeof library);
+        snprintf(out->value + used, sizeof out->value - used, ", %s", library);
+    }
 }
 
 /* ---- processor and memory ---- */
@@ -118,7 +107,7 @@ static void look_libraries(const struct check *check, struct finding *out) {
 static void look_cpu(const struct check *check, struct finding *out) {
     (void)check;
     char text[MACHINE_TEXT_BYTES];
-    say(out, "%s", machine_cpu_name("", text));
+    doctor_say(out, "%s", machine_cpu_name("", text));
 }
 
 static void look_cores(const struct check *check, struct finding *out) {
@@ -126,10 +115,11 @@ static void look_cores(const struct check *check, struct finding *out) {
     struct machine_cores cores = machine_cores("");
     char quota[64] = "no cgroup quota";
     if (cores.quota > 0) snprintf(quota, sizeof quota, "cgroup quota %.3g", cores.quota);
-    say(out, "%d usable: %d online, affinity allows %d, %s", cores.usable, cores.online,
-        cores.affinity, quota);
+    doctor_say(out, "%d usable: %d online, affinity allows %d, %s", cores.usable, cores.online,
+               cores.affinity, quota);
     if (cores.usable < cores.online)
-        judge(out, DOCTOR_OK, "--threads is %d by default; the machine has more", cores.usable);
+        doctor_judge(out, DOCTOR_OK, "--threads is %d by default; the machine has more",
+                     cores.usable);
 }
 
 static void look_caches(const struct check *check, struct finding *out) {
@@ -142,23 +132,25 @@ static void look_caches(const struct check *check, struct finding *out) {
         used += (size_t)snprintf(out->value + used, sizeof out->value - used, "%sL%d %s",
                                  used ? ", " : "", level, text_size(bytes, text));
     }
-    if (used == 0) say(out, "unknown");
+    if (used == 0) doctor_say(out, "unknown");
 }
 
 static void look_memory(const struct check *check, struct finding *out) {
     (void)check;
     struct machine_memory memory = machine_memory("");
     char usable[TEXT_BYTES], total[TEXT_BYTES], limit[TEXT_BYTES];
-    say(out, "%s usable: %s in the machine, %s%s", text_size(memory.usable_bytes, usable),
-        text_size(memory.total_bytes, total),
-        memory.limit_bytes ? "cgroup limit " : "no cgroup limit",
-        memory.limit_bytes ? text_size(memory.limit_bytes, limit) : "");
+    doctor_say(out, "%s usable: %s in the machine, %s%s", text_size(memory.usable_bytes, usable),
+               text_size(memory.total_bytes, total),
+               memory.limit_bytes ? "cgroup limit " : "no cgroup limit",
+               memory.limit_bytes ? text_size(memory.limit_bytes, limit) : "");
     if (memory.total_bytes == 0)
-        judge(out, DOCTOR_WARN, "/proc/meminfo cannot be read: give --memory-limit yourself");
+        doctor_judge(out, DOCTOR_WARN,
+                     "/proc/meminfo cannot be read: give --memory-limit yourself");
     else if (memory.usable_bytes < 128 * (int64_t)MIB)
-        judge(out, DOCTOR_BAD, "too little for any run: end other programs, or raise the limit");
+        doctor_judge(out, DOCTOR_BAD,
+                     "too little for any run: end other programs, or raise the limit");
     else if (memory.usable_bytes < 1024 * (int64_t)MIB)
-        judge(out, DOCTOR_WARN, "enough for small models only");
+        doctor_judge(out, DOCTOR_WARN, "enough for small models only");
 }
 
 /* ---- limits of the shell ---- */
@@ -175,18 +167,18 @@ static void look_limit(const struct check *check, struct finding *out) {
     struct rlimit now;
     char text[TEXT_BYTES];
     if (getrlimit(limit->resource, &now) != 0) {
-        say(out, "unknown");
+        doctor_say(out, "unknown");
         return;
     }
     if (now.rlim_cur == RLIM_INFINITY)
-        say(out, "unlimited");
+        doctor_say(out, "unlimited");
     else
-        say(out, "%s",
-            limit->unit == 1
-                ? (snprintf(text, sizeof text, "%" PRIu64, (uint64_t)now.rlim_cur), text)
-                : text_size((int64_t)now.rlim_cur, text));
+        doctor_say(out, "%s",
+                   limit->unit == 1
+                       ? (snprintf(text, sizeof text, "%" PRIu64, (uint64_t)now.rlim_cur), text)
+                       : text_size((int64_t)now.rlim_cur, text));
     if (now.rlim_cur != RLIM_INFINITY && now.rlim_cur < limit->warn)
-        judge(out, now.rlim_cur < limit->bad ? DOCTOR_BAD : DOCTOR_WARN, "%s", limit->hint);
+        doctor_judge(out, now.rlim_cur < limit->bad ? DOCTOR_BAD : DOCTOR_WARN, "%s", limit->hint);
 }
 
 static const struct limit open_files = {RLIMIT_NOFILE, 32, 256, 1, "raise it with: ulimit -n 1024"};
@@ -214,93 +206,97 @@ static void look_folder(const struct check *check, struct finding *out) {
     const struct folder *folder = check->data;
     struct statvfs info;
     if (statvfs(folder->path, &info) != 0) {
-        say(out, "not there: %s", strerror(errno));
-        judge(out, folder->unwritable, "%s", folder->hint);
+        doctor_say(out, "not there: %s", strerror(errno));
+        doctor_judge(out, folder->unwritable, "%s", folder->hint);
         return;
     }
     char text[TEXT_BYTES];
     int64_t free_bytes = (int64_t)info.f_bavail * (int64_t)info.f_frsize;
     bool writable = access(folder->path, W_OK) == 0 && !(info.f_flag & ST_RDONLY);
-    say(out, "%s free%s", text_size(free_bytes, text), writable ? "" : ", not writable");
+    doctor_say(out, "%s free%s", text_size(free_bytes, text), writable ? "" : ", not writable");
     if (!writable)
-        judge(out, folder->unwritable, "%s", folder->hint);
+        doctor_judge(out, folder->unwritable, "%s", folder->hint);
     else if (free_bytes < folder->warn_bytes)
-        judge(out, free_bytes < folder->bad_bytes ? DOCTOR_BAD : DOCTOR_WARN, "%s", folder->hint);
+        doctor_judge(out, free_bytes < folder->bad_bytes ? DOCTOR_BAD : DOCTOR_WARN, "%s",
+                     folder->hint);
 }
 
 static const struct folder here = {
     ".", 16 * (int64_t)MIB, 1024 * (int64_t)MIB, DOCTOR_WARN,
     "runs are written to ./runs by default: choose another place with --out"};
-static const struct folder shared_memory = {"/dev/shm", 0, 256 * (int64_t)MIB, DOCTOR_WARN,
-                                            "several ranks on one machine share memory through it"};
+static const struct folder shared_memory = {
+    "/dev/shm", 0, 256 * (int64_t)MIB, DOCTOR_WARN,
+    "MPI and UCX share memory through it; --comm shm needs none"};
 
 /* ---- environment ---- */
 
 struct variable {
-    const char *names[2]; /* the second one: an older name, or NULL */
-    const char *bad;      /* a value that is refused, or NULL */
+    const char *names[2]; /* the second one: an older name or one to the same end, or NULL */
+    const char *bad;      /* a value that is judged by itself, or NULL */
     enum doctor_level set, level_bad;
     const char *hint; /* when it is set */
 };
 
 static void look_variable(const struct check *check, struct finding *out) {
     const struct variable *variable = check->data;
-    const char *value = getenv(variable->names[0]);
-    if (!value && variable->names[1]) value = getenv(variable->names[1]);
+    const char *name = variable->names[0], *value = getenv(name);
+    if (!value && variable->names[1]) name = variable->names[1], value = getenv(name);
     if (!value) {
-        say(out, "not set");
+        doctor_say(out, "not set");
         return;
     }
     char quoted[TEXT_QUOTED_BYTES];
-    say(out, "%s", text_quoted(value, quoted));
+    bool other = name != variable->names[0];
+    doctor_say(out, "%s%s%s", other ? name : "", other ? " is " : "", text_quoted(value, quoted));
     bool bad = variable->bad && strcasecmp(value, variable->bad) == 0;
-    judge(out, bad ? variable->level_bad : variable->set, "%s", variable->hint);
+    doctor_judge(out, bad ? variable->level_bad : variable->set, "%s", variable->hint);
 }
 
-static const struct variable num_threads = {{"OMP_NUM_THREADS", NULL},
-                                            NULL,
-                                            DOCTOR_OK,
-                                            DOCTOR_OK,
-                                            "--threads decides; its default is the usable cores"};
-static const struct variable dynamic = {
-    {"OMP_DYNAMIC", NULL},
-    "true",
-    DOCTOR_OK,
-    DOCTOR_WARN,
-    "Stretto switches it off: a team smaller than planned gives wrong results"};
-static const struct variable wait_policy = {
-    {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"},
-    NULL,
-    DOCTOR_OK,
-    DOCTOR_OK,
-    "active waiting pays only while there are no more threads than cores"};
+static const struct variable num_threads = {
+    .names = {"OMP_NUM_THREADS"}, .hint = "--threads decides; its default is the usable cores"};
 static const struct variable max_isa = {
-    {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
-    NULL,
-    DOCTOR_WARN,
-    DOCTOR_WARN,
-    "caps the instruction set: slower, and other bits than without it"};
-static const struct variable verbose = {{"ONEDNN_VERBOSE", "DNNL_VERBOSE"},
-                                        "0",
-                                        DOCTOR_WARN,
-                                        DOCTOR_OK,
-                                        "prints every kernel to standard output: unset it"};
+    .names = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
+    .set = DOCTOR_WARN,
+    .hint = "caps the instruction set: slower, and other bits than without it"};
+static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOSE"},
+                                        .bad = "0",
+                                        .set = DOCTOR_WARN,
+                                        .level_bad = DOCTOR_OK,
+                                        .hint = "prints every kernel to standard output: unset it"};
+
+/* Where nobody says how OpenMP's workers wait, the program did so before it came here (cli/main.c).
+ */
+static void look_wait_policy(const struct check *check, struct finding *out) {
+    (void)check;
+    char quoted[TEXT_QUOTED_BYTES];
+    const char *policy = getenv("OMP_WAIT_POLICY"), *spins = getenv("GOMP_SPINCOUNT");
+    if (policy) {
+        doctor_say(out, "%s", text_quoted(policy, quoted));
+        doctor_judge(out, DOCTOR_OK,
+                     "active waiting pays only while there are no more threads than cores");
+    } else if (spins) {
+        doctor_say(out, "not set; GOMP_SPINCOUNT is %s", text_quoted(spins, quoted));
+        doctor_judge(out, DOCTOR_OK,
+                     "3000 is Stretto's own choice: workers spin a little, then sleep");
+    } else
+        doctor_say(out, "not set");
+}
 
 static void look_thread_limit(const struct check *check, struct finding *out) {
     (void)check;
     const char *value = getenv("OMP_THREAD_LIMIT");
     if (!value) {
-        say(out, "not set");
+        doctor_say(out, "not set");
         return;
     }
     char quoted[TEXT_QUOTED_BYTES];
     int cores = machine_cores("").usable;
     long limit = strtol(value, NULL, 10);
-    say(out, "%s", text_quoted(value, quoted));
+    doctor_say(out, "%s", text_quoted(value, quoted));
     if (limit > 0 && limit < cores)
-        judge(out, DOCTOR_BAD,
-              "below the %d threads a run would use: unset it, or give --threads %ld", cores,
-              limit);
+        doctor_judge(out, DOCTOR_BAD,
+                     "below the %d threads a run would use: unset it, or give --threads %ld", cores,
+                     limit);
 }
 
 /* ---- devices ---- */
@@ -309,8 +305,8 @@ void doctor_look_device(const struct check *check, struct finding *out) {
     struct device *device = NULL;
     const char *name = check->data;
     if (device_open(name, 0, machine_cores("").usable, &device) != STATUS_OK) {
-        say(out, "cannot be opened");
-        judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
+        doctor_say(out, "cannot be opened");
+        doctor_judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
         return;
     }
     device->backend->describe(device, out->value, sizeof out->value);
@@ -342,9 +338,8 @@ const struct check doctor_checks[] = {
     {"ranks", "network", doctor_look_network, NULL},
     {"ranks", "Slurm", doctor_look_slurm, NULL},
     {"environment", "OMP_NUM_THREADS", look_variable, &num_threads},
-    {"environment", "OMP_DYNAMIC", look_variable, &dynamic},
     {"environment", "OMP_THREAD_LIMIT", look_thread_limit, NULL},
-    {"environment", "OMP_WAIT_POLICY", look_variable, &wait_policy},
+    {"environment", "OMP_WAIT_POLICY", look_wait_policy, NULL},
     {"environment", "ONEDNN_MAX_CPU_ISA", look_variable, &max_isa},
     {"environment", "ONEDNN_VERBOSE", look_variable, &verbose},
 };

@@ -115,17 +115,15 @@ void doctor_look_isa(const struct check *check, struct finding *out) {
     int best = -1, set = 0;
     while (set < SET_COUNT && announced(set) && works(set)) best = set++;
     bool trapped = set < SET_COUNT && announced(set);
-    snprintf(out->value, sizeof out->value, "%s (announced, tried, works)",
-             best < 0 ? "sse2" : sets[best].name);
-    if (!trapped) return;
-    out->level = DOCTOR_WARN;
-    snprintf(out->hint, sizeof out->hint,
-             "%s is announced but fails when used; without it: ONEDNN_MAX_CPU_ISA=%s",
-             sets[set].name, best < 0 ? "DEFAULT" : sets[best].name);
+    doctor_say(out, "%s (announced, tried, works)", best < 0 ? "sse2" : sets[best].name);
+    if (trapped)
+        doctor_judge(out, DOCTOR_WARN,
+                     "%s is announced but fails when used; without it: ONEDNN_MAX_CPU_ISA=%s",
+                     sets[set].name, best < 0 ? "DEFAULT" : sets[best].name);
 }
 #else
 void doctor_look_isa(const struct check *check, struct finding *out) {
     (void)check;
-    snprintf(out->value, sizeof out->value, "not an x86 processor: not tried");
+    doctor_say(out, "not an x86 processor: not tried");
 }
 #endif

@@ -67,6 +67,10 @@ static const struct comm_ops *find(const char *name) {
     return NULL;
 }
 
+bool comm_exists(const char *name) {
+    return find(name) != NULL;
+}
+
 enum status comm_begin(struct comm *comm, const struct comm_config *config) {
     struct comm_group *world;
     comm->rank = config->rank;

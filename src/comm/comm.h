@@ -64,6 +64,8 @@ enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out);
 /* Local. Whom the waits of a rank that is a thread tell whom they wait for: only lost and waiting
  * of `link` are used, either may be NULL. It outlives the communicator. */
 void comm_set_link(struct comm *comm, const struct comm_link *link);
+/* Local. Whether this build has a communicator of that name. */
+bool comm_exists(const char *name);
 /* Local. Accepts NULL and clears the pointer. */
 void comm_close(struct comm **comm);
 /* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if

@@ -60,6 +60,8 @@ struct dataset_ops {
     const char *help;
     const char
         *needs; /* not built in: the library this build was made without; then open is NULL */
+    /* Local. Name and version of the library that reads its files; NULL: none but our own. */
+    void (*library)(char *text, size_t bytes);
     enum status (*open)(const char *argument, const struct dataset_config *config,
                         struct dataset *out);
     enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,

@@ -252,3 +252,9 @@ enum status hdf5_read(const char *path, struct hdf5_matrix *matrix, int count) {
     bytes_free(&bytes);
     return status;
 }
+
+void hdf5_version(char *text, size_t bytes) {
+    unsigned major = 0, minor = 0, patch = 0;
+    H5get_libversion(&major, &minor, &patch);
+    snprintf(text, bytes, "HDF5 %u.%u.%u", major, minor, patch);
+}

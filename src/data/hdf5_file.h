@@ -2,10 +2,12 @@
  *
  * libhdf5 crashes on some damaged files (about one in a thousand with a few bytes changed, 1.10.8),
  * and a damaged file must never end a training run without a sentence. So a short-lived child
- * parses, and a crash there is an error message here; this process never calls the library. */
+ * parses, and a crash there is an error message here; this process never lets the library see a
+ * file. */
 #ifndef DATA_HDF5_FILE_H
 #define DATA_HDF5_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -19,5 +21,7 @@ struct hdf5_matrix {
 
 /* Local, blocking. Reads the named datasets of one file; on failure no matrix holds values. */
 enum status hdf5_read(const char *path, struct hdf5_matrix *matrix, int count);
+/* Local. "HDF5 1.10.8": the library in use; the one call of it that is made in this process. */
+void hdf5_version(char *text, size_t bytes);
 
 #endif

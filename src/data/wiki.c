@@ -254,6 +254,7 @@ const struct dataset_ops dataset_wiki = {
     .argument = "DIR",
     .help =
         "BERT pre-training rows: HDF5 shards *_training_*.hdf5 and *_test_*.hdf5, and vocab.txt",
+    .library = hdf5_version,
     .open = wiki_open,
     .read = wiki_read,
     .close = wiki_close,
