@@ -187,6 +187,16 @@ static void say_lost(struct rank *rank, enum status status) {
          rank->place->rank, control_lost_text(rank->control, why, sizeof why));
 }
 
+/* What fails on this rank alone must not leave the others waiting. A failure that all came to
+ * together (a number that is none) needs no word, nor one that is the echo of a loss. */
+static void give_up(struct rank *rank, enum status status) {
+    char why[64];
+    if (status == STATUS_OK || status == STATUS_STOPPED || status == STATUS_NUMERIC) return;
+    if (!rank->control || control_lost(rank->control) != CONTROL_NOBODY) return;
+    snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
+    control_give_up(rank->control, why);
+}
+
 static enum status run(struct rank *rank) {
     const char *comm = rank->options->comm;
     struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
@@ -217,6 +227,7 @@ enum status rank_run(const struct options *options, const struct launch_config *
         .options = options, .launch = launch, .place = place, .session = {.begin_ns = clock_ns()}};
     enum status status = run(&rank);
     say_lost(&rank, status);
+    give_up(&rank, status);
     session_free(&rank.session);
     comm_close(&rank.session.comm);
     control_leave(&rank.control);

@@ -8,9 +8,14 @@
  * MPI can be started once in a process and ended once: at the first open, and at exit. Finalize
  * waits for all ranks, so it is only called when every communicator was closed in peace, which a
  * non-blocking barrier finds out; otherwise the process leaves without it, and mpirun ends the
- * rest of the job, which has lost a rank anyway. */
+ * rest of the job, which has lost a rank anyway. The barrier is waited for as long as the link
+ * knows of no loss: whoever left before would have mpirun end those that still write their results.
+ * A rank that dies after it would hold the others in Finalize: a watchman ends the process then. */
 #include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,7 +23,9 @@
 
 /* Measured: what MPI_Init and the first messages add to the resident size. */
 enum { LIBRARY_BYTES = 10 << 20 };
+/* For the barrier where no link tells of a loss; for MPI_Finalize. */
 static const int64_t close_limit_ns = (int64_t)30 * 1000 * 1000 * 1000;
+enum { FINALIZE_LIMIT_S = 5, LOOK_NS = 1000 * 1000 };
 
 struct line {
     struct p2p_line base;
@@ -40,10 +47,21 @@ static struct line *line_of(const struct p2p_line *base) {
 
 static bool unclean; /* some line was not closed in peace */
 
-static void finalize(void) {
+static void *end_late_process(void *code) {
+    nanosleep(&(struct timespec){.tv_sec = FINALIZE_LIMIT_S}, NULL);
+    _exit((int)(intptr_t)code);
+}
+
+/* Everything is written by now, and said once the streams are flushed. */
+static void finalize(int code, void *unused) {
+    pthread_t watchman;
     int ended = 0;
+    (void)unused;
     MPI_Finalized(&ended);
-    if (!unclean && !ended) MPI_Finalize();
+    if (unclean || ended) return;
+    fflush(NULL);
+    if (pthread_create(&watchman, NULL, end_late_process, (void *)(intptr_t)code) != 0) return;
+    MPI_Finalize();
 }
 
 /* Open MPI reads its settings when it starts; whoever has set it keeps their choice. */
@@ -60,7 +78,7 @@ static enum status start(const struct comm_config *config) {
     bind_network(config->interface);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return fail(STATUS_PEER, "MPI does not start\nrun under mpirun or srun --mpi=pmix");
-    atexit(finalize);
+    on_exit(finalize, NULL);
     if (level < MPI_THREAD_FUNNELED)
         return fail(STATUS_USAGE, "this MPI was built without threads");
     return STATUS_OK;
@@ -180,16 +198,23 @@ static enum status open_steps(const struct comm_config *config, struct line *lin
     return STATUS_OK;
 }
 
+/* Whether it is worth waiting on; says that it is waited. */
+static bool is_hope(const struct comm_link *link, int64_t since_ns) {
+    if (!link || !link->lost) return clock_ns() - since_ns < close_limit_ns;
+    if (link->lost(link->context) != -1) return false;
+    if (link->waiting) link->waiting(link->context, -1, "closing MPI", since_ns);
+    return true;
+}
+
 /* Whether all ranks have come to the close, and none is lost. */
-static bool is_peace(struct line *line) {
+static bool is_peace(const struct line *line) {
     MPI_Request barrier;
-    int64_t end_ns = clock_ns() + close_limit_ns;
+    int64_t since_ns = clock_ns();
     int done = 0;
     if (MPI_Ibarrier(line->comm, &barrier) != MPI_SUCCESS) return false;
     while (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        bool lost = line->link && line->link->lost && line->link->lost(line->link->context) != -1;
-        if (lost || clock_ns() > end_ns) return false;
-        nanosleep(&(struct timespec){0, 200 * 1000}, NULL);
+        if (!is_hope(line->link, since_ns)) return false;
+        nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
     }
     return done;
 }

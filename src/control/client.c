@@ -174,10 +174,19 @@ enum status control_join(const struct control_config *config, struct control **o
     return status;
 }
 
+void control_give_up(struct control *control, const char *why) {
+    struct control_request bye = {.message = {.type = CONTROL_BYE}};
+    control_pack_text(&bye.message, why, CONTROL_WHY_BYTES);
+    control_ask(control, &bye, 2, NULL);
+    free(bye.value);
+    control_lose(control, control->rank, why);
+}
+
 void control_leave(struct control **control) {
     if (!*control) return;
     struct control_request bye = {.message = {.type = CONTROL_BYE}};
-    if (control_lost(*control) != CONTROL_SERVER) {
+    int lost = control_lost(*control);
+    if (lost != CONTROL_SERVER && lost != (*control)->rank) {
         control_ask(*control, &bye, 2, NULL);
         free(bye.value);
     }

@@ -103,6 +103,9 @@ struct control_config {
 enum status control_join(const struct control_config *config, struct control **out);
 /* Local, blocking for two seconds at most. A clean leave is no loss. Accepts NULL. */
 void control_leave(struct control **control);
+/* Local, blocking for two seconds at most. This rank has failed by itself and goes no further: all
+ * others hear that it is lost, and why. What is left to do is to leave. */
+void control_give_up(struct control *control, const char *why);
 /* Local. Whether the facts that are not fixed agree too: bits may be expected to be equal. */
 bool control_same_bits(const struct control *control);
 

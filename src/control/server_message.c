@@ -362,9 +362,17 @@ static void turn_out(struct control_server *server, int rank) {
     send_peer(server, &server->member[rank].peer);
 }
 
+/* A rank that gives up says why. */
 static void take_bye(struct control_server *server, int rank) {
-    set_state(server, rank, CONTROL_LEFT);
-    control_store_forget(server->store, rank);
+    struct control_unpack from = control_unpack(&server->in);
+    char why[CONTROL_WHY_BYTES];
+    if (server->in.bytes > 0) {
+        control_clean_copy(why, sizeof why, control_unpack_text(&from, CONTROL_WHY_BYTES));
+        control_server_lose(server, rank, why);
+    } else {
+        set_state(server, rank, CONTROL_LEFT);
+        control_store_forget(server->store, rank);
+    }
     reply(server, rank, server->in.id, NULL, NULL, 0);
 }
 

@@ -52,6 +52,20 @@ odd=
 by_hand 4 2 --init "file://$PWD/meeting" --join-limit 1
 says err0 'rank 2 did not come within 1 s; 2 of 3 joined'
 says err1 'rank 2 did not come'
+# one that fails alone (rank 0 opens the folder): the others hear of it and end
+rm -rf run && mkdir run && echo '{}' >run/summary.json
+for rank in 0 1 2; do
+    train $small --rank $rank --world-size 3 --init "file://$PWD/meeting" --out run >out$rank 2>err$rank &
+    eval "job$rank=$!"
+done
+wait $job0
+[ $? = 2 ] || { echo "rank 0 did not refuse the folder"; cat err0; exit 1; }
+says err0 'holds a run already'
+for rank in 1 2; do
+    eval "wait \$job$rank"
+    [ $? = 4 ] || { echo "rank $rank did not end as rank 0 failed"; cat err$rank; exit 1; }
+    says err$rank 'rank 0 .* is lost: it gave up with exit code 2'
+done
 # one that comes twice: the first keeps the place, the job goes on
 rm -rf run
 for rank in 0 1; do

@@ -2,13 +2,14 @@
  * definition; it then prints a hash of all results, which must not depend on the communicator. For
  * communicators that need a launcher of their own (mpirun).
  *
- *     wire-probe COMMUNICATOR BOARD [differ|die|late]
+ *     wire-probe COMMUNICATOR BOARD [differ|die|late|leave|vanish]
  *
  * Rank and size come from WIRE_RANK and WIRE_SIZE, or from Open MPI's or MPICH's variables. BOARD
  * is a file all ranks map: it serves as the control plane. With `differ` the last rank asks for
  * another sum than the others; with `die` it kills itself in the middle and the board says so, as a
- * launcher would; with `late` it comes to its end long after the others. Ranks 2i and 2i+1 name the
- * same host. */
+ * launcher would; with `late` it comes to its end long after the others; with `leave` the board
+ * says that it is lost while the others, in peace, wait for it at the close; with `vanish` it kills
+ * itself after the close. Ranks 2i and 2i+1 name the same host. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -97,6 +98,16 @@ static enum status circle(struct comm *comm, struct comm_channel *out, struct co
     return STATUS_OK;
 }
 
+/* Never comes to the close; says whether the others have got through it all the same. */
+static void leave(struct trial_board *board, int size) {
+    sleep(1);
+    atomic_store(&board->lost, size - 1);
+    for (int i = 0; i < 200 && atomic_load(&board->note[0]) < size - 1; i++) usleep(100000);
+    if (atomic_load(&board->note[0]) == size - 1) printf("the others have closed\n");
+    fflush(stdout);
+    _exit(0);
+}
+
 static enum status talk(struct comm *comm, struct trial_board *board, const char *what) {
     static const int64_t counts[] = {0, 1, 1025, 50000, COUNT};
     struct comm_channel *channel[TRIAL_MOST];
@@ -123,6 +134,7 @@ static enum status talk(struct comm *comm, struct trial_board *board, const char
     }
     TRY(comm_agree(comm_world(comm), STATUS_OK));
     if (strcmp(what, "late") == 0 && odd) sleep(2);
+    if (strcmp(what, "leave") == 0 && odd) leave(board, size);
     printf("rank %d of %d: %016" PRIx64 "\n", rank, size, hash);
     return STATUS_OK;
 }
@@ -130,7 +142,7 @@ static enum status talk(struct comm *comm, struct trial_board *board, const char
 int main(int argc, char **argv) {
     static const char *const ranks[] = {"WIRE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
     static const char *const sizes[] = {"WIRE_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-    CHECK(argc >= 3, "wire-probe COMMUNICATOR BOARD [differ|die|late]");
+    CHECK(argc >= 3, "wire-probe COMMUNICATOR BOARD [differ|die|late|leave|vanish]");
     struct trial_board *board = map_board(argv[2]);
     struct comm_link link = trial_link(board);
     struct comm *comm = NULL;
@@ -145,5 +157,8 @@ int main(int argc, char **argv) {
     enum status status = comm_open(argv[1], &config, &comm);
     if (status == STATUS_OK) status = talk(comm, board, argc > 3 ? argv[3] : "");
     comm_close(&comm);
+    atomic_fetch_add(&board->note[0], 1);
+    if (argc > 3 && strcmp(argv[3], "vanish") == 0 && config.rank == config.size - 1)
+        raise(SIGKILL);
     return status_exit_code(status);
 }

@@ -1,5 +1,5 @@
 # MPI, real mpirun (MPIRUN names another, MPICH's): sums of 2, 3 and 4 ranks have the bits of shm, also with MPI between pretended hosts; ranks that
-# disagree all say so; a rank that dies ends the others; one that is late at its end is waited for.
+# disagree all say so; a rank that dies ends the others, also at the very end; one that is late at its end is waited for.
 . "$ROOT/tests/ranks/lib.sh"
 wire=$ROOT/$B/wire-probe
 mpirun=${MPIRUN:-mpirun}
@@ -59,4 +59,12 @@ timeout 60 "$mpirun" $crowd $spare -n 3 "$wire" mpi die die >out 2>err
 [ $? != 124 ] || { echo "a lost rank was waited for"; cat out err; exit 1; }
 says err "rank 2 is lost"
 [ -z "$(hashes out)" ] || { echo "a rank ended well without its peer"; cat out err; exit 1; }
+
+# A rank is lost when the others wait for it to close, and when they end MPI: neither holds them.
+for when in leave vanish; do
+    timeout 60 "$mpirun" $crowd $spare -n 3 "$wire" mpi $when $when >out 2>err
+    [ $? != 124 ] || { echo "$when: a lost rank was waited for"; cat out err; exit 1; }
+    [ "$(hashes out | wc -l)" -ge 2 ] || { echo "$when: ranks did not end well"; cat out err; exit 1; }
+    [ $when = vanish ] || says out "the others have closed"
+done
 exit 0

@@ -201,6 +201,22 @@ Test(control_loss, ended_rank_is_news_and_ends_waits) {
     cr_assert_eq(kit.lost_rank, 2);
 }
 
+Test(control_loss, who_gives_up_is_lost_and_says_why) {
+    struct kit kit;
+    char text[200];
+    kit_start(&kit, 3, "tcp://127.0.0.1:0", 20, 0);
+    kit_join(&kit, 0, 3);
+    control_give_up(kit.rank[1].control, "it gave up\n with exit code 3");
+    cr_assert_geq(kit_await_loss(kit.rank[0].control, 5000), 0);
+    cr_assert_eq(control_lost(kit.rank[0].control), 1);
+    cr_assert_eq(control_lost(kit.rank[1].control), 1);
+    control_lost_text(kit.rank[0].control, text, sizeof text);
+    cr_assert_str_eq(text, "rank 1 (host here) is lost: it gave up? with exit code 3");
+    control_leave(&kit.rank[1].control);
+    kit_stop(&kit);
+    cr_assert(kit.lost_count == 1 && kit.lost_rank == 1);
+}
+
 Test(control_loss, clean_leave_is_none) {
     struct kit kit;
     kit_start(&kit, 3, "tcp://127.0.0.1:0", 20, 0);
