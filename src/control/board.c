@@ -77,7 +77,7 @@ void control_row_set(struct control_row *row, int64_t step, const char *text) {
     atomic_store_explicit(&row->version, (version | 1) + 1, memory_order_release);
 }
 
-void control_row_get(struct control_row *row, struct control_doing *out) {
+bool control_row_get(struct control_row *row, struct control_doing *out) {
     enum { TRIES = 1000 };
     uint64_t word[CONTROL_ROW_WORDS], before, after;
     int tries = 0;
@@ -93,6 +93,7 @@ void control_row_get(struct control_row *row, struct control_doing *out) {
     doing.text[sizeof doing.text - 1] = 0;
     *out = doing;
     control_clean_copy(out->text, sizeof out->text, doing.text);
+    return tries < TRIES;
 }
 
 const char *control_doing_text(const struct control_doing *doing, char *text, size_t bytes) {

@@ -9,6 +9,7 @@
 #define CONTROL_BOARD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,8 +45,9 @@ void control_board_close(struct control_board *board);
 
 /* By one thread at a time; `text` is cut at 95 bytes. */
 void control_row_set(struct control_row *row, int64_t step, const char *text);
-/* By anybody. A row never written has an empty text. Bytes that are not printable become '?'. */
-void control_row_get(struct control_row *row, struct control_doing *out);
+/* By anybody. A row never written has an empty text. Bytes that are not printable become '?'.
+ * False when its writer did not get to the end of a change meanwhile: then it may be half old. */
+bool control_row_get(struct control_row *row, struct control_doing *out);
 /* "step 12 #17 r0 B s0 m5"; returns `text`, empty where nothing was written. */
 const char *control_doing_text(const struct control_doing *doing, char *text, size_t bytes);
 

@@ -86,7 +86,7 @@ Test(control_board, no_row_is_half_old) {
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, write_on, &row), 0);
     while (strcmp(doing.text, "end") != 0) {
-        control_row_get(&row, &doing);
+        if (!control_row_get(&row, &doing)) continue; /* the writer sleeps in the middle */
         if (doing.step < 0 || !doing.text[0]) continue;
         for (int i = 0; i < CONTROL_DOING_BYTES - 1; i++)
             cr_assert_eq(doing.text[i], 'a' + doing.step % 26, "step %lld", (long long)doing.step);
