@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -95,11 +96,26 @@ static enum status load(void) {
     return STATUS_OK;
 }
 
+/* UCX itself only says "no such device": what it looked at, in the order of likelihood. */
+static void hint_of(const struct comm_config *config, char out[256]) {
+    static const char *const settings[] = {"UCX_NET_DEVICES", "UCX_TLS"};
+    if (config->interface)
+        snprintf(out, 256, "the network is %s", config->interface);
+    else
+        snprintf(out, 256, "`ucx_info -d` lists what UCX can use here");
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (getenv(settings[i]))
+            snprintf(out, 256, "%s is set to %.100s", settings[i], getenv(settings[i]));
+    if (access("/sys/class/net", F_OK) != 0)
+        snprintf(out, 256, "UCX finds networks in /sys/class/net, which is not there: mount sysfs");
+}
+
 static enum status fail_ucx(const struct comm_config *config, const char *what,
                             ucs_status_t status) {
-    return fail(STATUS_PEER, "rank %d: UCX, %s: %s%s%s", config->rank, what,
-                ucx.ucs_status_string(status), config->interface ? "\nthe network is " : "",
-                config->interface ? config->interface : "");
+    char hint[256];
+    hint_of(config, hint);
+    return fail(STATUS_PEER, "rank %d: UCX, %s: %s\n  %s", config->rank, what,
+                ucx.ucs_status_string(status), hint);
 }
 
 #define TRY_UCX(config, call)                                                                      \

@@ -226,3 +226,17 @@ Test(comm_wires, memory_besides_the_heap_is_told) {
     cr_expect(comm_overhead_bytes("ucx", 4) > comm_overhead_bytes("ucx", 2));
     cr_expect(comm_overhead_bytes("ucx", 64) < (size_t)64 << 20);
 }
+
+Test(comm_wires, what_ucx_looked_at_is_said) {
+    char said[600] = "";
+    struct comm_config config = {.rank = 0, .size = 1, .heap_bytes = 4096};
+    struct comm *comm = NULL;
+    if (!trial_mode_there(TRIAL_UCX)) cr_skip_test("this build has no UCX");
+    setenv("UCX_TLS", "pigeon", 1);
+    log_capture(said, sizeof said);
+    enum status status = comm_open("ucx", &config, &comm);
+    log_capture(NULL, 0);
+    cr_assert(status == STATUS_PEER && !comm);
+    cr_assert(strstr(said, "UCX, starting") && strstr(said, "UCX_TLS is set to pigeon"), "%s",
+              said);
+}
