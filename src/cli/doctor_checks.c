@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "comm/comm.h"
+#include "control/seal.h"
 #include "data/dataset.h"
 #include "stretto.h"
 
@@ -71,6 +72,7 @@ static const struct {
     {"HDF5", "data set", "wiki", has_data_set},
     {"UCX", "--comm", "ucx", comm_exists},
     {"MPI", "--comm", "mpi", comm_exists},
+    {"MUNGE", "key under srun by", "munge", control_seal_exists},
     {"CUDA", "--device", "cuda", has_device},
 };
 

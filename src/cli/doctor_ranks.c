@@ -6,6 +6,7 @@
 #include "base/machine.h"
 #include "cli/doctor.h"
 #include "launch/door.h"
+#include "launch/lobby.h"
 #include "launch/network.h"
 #include "launch/place.h"
 #include "launch/ranks.h"
@@ -33,6 +34,7 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
     (void)check;
     struct launch_place place;
     struct launch_party party;
+    struct launch_lobby lobby;
     if (launch_place(&nothing_said, &place) != STATUS_OK)
         place.source = LAUNCH_ALONE, place.world = 1;
     if (place.world > 1) launch_party_of(&nothing_said, &place, &party);
@@ -47,11 +49,13 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
     } else if (party.one_host)
         snprintf(out->value, sizeof out->value, "a private folder of this host, as job %s",
                  party.job);
+    else if (launch_lobby_find(&nothing_said, &party, NULL, &lobby))
+        snprintf(out->value, sizeof out->value, "%.200s", lobby.how);
     else {
         snprintf(out->value, sizeof out->value, "the file .stretto-%s in the working folder",
                  party.job);
         snprintf(out->hint, sizeof out->hint,
-                 "all nodes must see the same folder; else give --init");
+                 "%.120s; all nodes must see the same folder, else give --init", lobby.how);
     }
 }
 

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/init.h"
+#include "launch/lobby.h"
 #include "launch/network.h"
+#include "launch/slurm.h"
 
 enum { LEAVE_LIMIT_S = 60 };
 
@@ -81,6 +83,17 @@ static enum status start_server(struct visit *visit, const char *bind) {
 
 /* ---- ways to meet ---- */
 
+static void give_info(const struct visit *visit, struct control_meeting_info *info) {
+    info->secret = visit->door.secret;
+    snprintf(info->address, sizeof info->address, "%s", visit->door.address);
+}
+
+/* A key that was given counts: where it is not the host's, that is said when joining. */
+static void take_info(struct visit *visit, const struct control_meeting_info *info) {
+    if (!visit->keyed) visit->door.secret = info->secret;
+    snprintf(visit->door.address, sizeof visit->door.address, "%s", info->address);
+}
+
 /* Nodes start again each by itself: a start of its own has a file of its own, or one node would
  * take the record of the start that another has not left yet. */
 static char *path_of_start(const struct visit *visit, const char *path) {
@@ -96,16 +109,12 @@ static enum status meet_at(struct visit *visit, const char *path, const char *bi
     snprintf(visit->door.how, sizeof visit->door.how, "the file %.200s", path);
     if (is_host(visit)) {
         TRY(start_server(visit, bind));
-        info.secret = visit->door.secret;
-        snprintf(info.address, sizeof info.address, "%s", visit->door.address);
+        give_info(visit, &info);
         status = control_meet_host(path, job, party->count, &info, &visit->door.meeting);
     } else {
         status = control_meet_guest(path, job, party->count, visit->limit_s, &info,
                                     &visit->door.meeting);
-        if (status == STATUS_OK) {
-            visit->door.secret = info.secret;
-            snprintf(visit->door.address, sizeof visit->door.address, "%s", info.address);
-        }
+        if (status == STATUS_OK) take_info(visit, &info);
     }
     control_secret_wipe(&info.secret);
     return status;
@@ -151,6 +160,42 @@ static enum status meet_privately(struct visit *visit, const char *name, const c
     return status;
 }
 
+/* `bind`: where the server listens; "": on the network of the lobby, any free port. */
+static enum status host_lobby(struct visit *visit, const struct launch_lobby *lobby,
+                              struct control_lobby_config *config, const char *bind) {
+    struct network_address own;
+    struct control_meeting_info info;
+    char anywhere[CONTROL_ADDRESS_BYTES] = "";
+    TRY(launch_lobby_address(visit->config, lobby, &own));
+    if (!*bind && visit->config->interface)
+        TRY(listen_anywhere(visit, anywhere));
+    else if (!*bind)
+        tcp_text(own.text, 0, anywhere);
+    TRY(start_server(visit, *bind ? bind : anywhere));
+    give_info(visit, &info);
+    config->address = own.text;
+    enum status status = control_lobby_host(config, &info, &visit->door.lobby);
+    control_secret_wipe(&info.secret);
+    if (status == STATUS_OK) log_note("ranks meet %s", lobby->how);
+    return status;
+}
+
+static enum status meet_in_lobby(struct visit *visit, const struct launch_lobby *lobby,
+                                 const char *bind) {
+    struct control_meeting_info info;
+    struct control_lobby_config config = {.seal = lobby->seal,
+                                          .job = visit->party->job,
+                                          .address = lobby->host,
+                                          .world = visit->party->count,
+                                          .limit_s = visit->limit_s};
+    snprintf(visit->door.how, sizeof visit->door.how, "a lobby %.200s", lobby->how);
+    if (is_host(visit)) return host_lobby(visit, lobby, &config, bind);
+    TRY(control_lobby_guest(&config, &info));
+    take_info(visit, &info);
+    control_secret_wipe(&info.secret);
+    return STATUS_OK;
+}
+
 static enum status refuse_open_door(const struct visit *visit) {
     return fail(STATUS_USAGE,
                 "--init tcp://%s:%d between hosts needs a key, or anybody could join\n"
@@ -163,16 +208,19 @@ static enum status refuse_open_door(const struct visit *visit) {
 static enum status meet_at_port(struct visit *visit) {
     struct network_list list;
     struct network_address own = {.text = "127.0.0.1"};
+    struct launch_lobby lobby;
     char bind[CONTROL_ADDRESS_BYTES], name[32];
     const struct init *init = &visit->init;
-    bool loopback = network_is_loopback(init->host);
-    if (!visit->keyed && !loopback && visit->party->count > 1) return refuse_open_door(visit);
+    bool open = !visit->keyed && visit->party->count > 1 && !network_is_loopback(init->host);
+    if (open && !launch_lobby_find(visit->config, visit->party, init->host, &lobby))
+        return refuse_open_door(visit);
     if (is_host(visit)) {
         TRY(network_list(&list));
         TRY(network_own(&list, init->host, &own));
     }
     tcp_text(is_host(visit) ? own.text : init->host, init->port, bind);
     snprintf(name, sizeof name, "port-%d", init->port);
+    if (open) return meet_in_lobby(visit, &lobby, bind);
     if (!visit->keyed && visit->party->count > 1) return meet_privately(visit, name, bind);
     snprintf(visit->door.how, sizeof visit->door.how, "%.100s%s", bind,
              visit->keyed ? ", with a key" : "");
@@ -183,6 +231,7 @@ static enum status meet_at_port(struct visit *visit) {
 
 static enum status meet_by_job(struct visit *visit) {
     const struct launch_party *party = visit->party;
+    struct launch_lobby lobby;
     char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
     if (party->count == 1) {
         snprintf(visit->door.how, sizeof visit->door.how, "this process");
@@ -194,6 +243,8 @@ static enum status meet_by_job(struct visit *visit) {
                     "  --init tcp://host:port, or file:///shared/path",
                     party->count, party->count == party->world ? "ranks" : "nodes");
     if (party->one_host) return meet_privately(visit, party->job, "");
+    if (launch_lobby_find(visit->config, party, NULL, &lobby))
+        return meet_in_lobby(visit, &lobby, "");
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
     if (is_host(visit)) TRY(listen_anywhere(visit, bind));
@@ -228,6 +279,7 @@ failed:
 
 void launch_door_close(struct launch_door *door) {
     control_server_stop(&door->server);
+    control_lobby_close(&door->lobby);
     control_meet_leave(&door->meeting);
     control_secret_wipe(&door->secret);
 }
@@ -259,12 +311,23 @@ static void job_of(const struct launch_config *config, const struct launch_place
     }
 }
 
+/* Slurm places rank 0 on the first node of the step. */
+static void first_node(const struct launch_config *config, char host[LAUNCH_HOST_BYTES]) {
+    const char *list = launch_variable(config, "SLURM_STEP_NODELIST");
+    struct slurm_hosts hosts;
+    if (!list || slurm_hosts_parse("SLURM_STEP_NODELIST", list, &hosts) != STATUS_OK) return;
+    snprintf(host, LAUNCH_HOST_BYTES, "%s", hosts.name[0]);
+    slurm_hosts_free(&hosts);
+}
+
 void launch_party_of(const struct launch_config *config, const struct launch_place *place,
                      struct launch_party *out) {
     struct launch_party party = {.index = place->rank,
                                  .count = place->world,
                                  .world = place->world,
                                  .one_host = place->local_world == place->world};
+    party.slurm = place->source == LAUNCH_SLURM || place->source == LAUNCH_ARRAY;
+    if (place->source == LAUNCH_SLURM) first_node(config, party.first);
     job_of(config, place, party.job);
     *out = party;
 }

@@ -3,10 +3,12 @@
  *
  * Who meets are the ranks, where another launcher started them, or the launchers of several nodes.
  * The first of them runs the server. The secret comes from --key or STRETTO_KEY; from our launcher
- * by an inherited descriptor; from the rendezvous file, which only its owner may read. Without
- * --init ranks of srun, mpirun and torchrun meet at a file named after their job: in a private
- * folder where all are on one host, else in the working folder, which the nodes of a cluster share.
- * tcp:// between hosts without a key is refused. */
+ * by an inherited descriptor; under srun on several hosts from a lobby (control/lobby.h), sealed by
+ * MUNGE; from the rendezvous file, which only its owner may read. Without --init ranks of srun,
+ * mpirun and torchrun on one host meet at a file named after their job in a private folder. On
+ * several those of srun meet in the lobby, and others, or where there is no MUNGE, at a file in the
+ * working folder, which the nodes of a cluster share. tcp:// between hosts without a key or a lobby
+ * is refused. */
 #ifndef LAUNCH_DOOR_H
 #define LAUNCH_DOOR_H
 
@@ -15,6 +17,7 @@
 
 #include "base/status.h"
 #include "control/control.h"
+#include "control/lobby.h"
 #include "launch/place.h"
 
 enum { LAUNCH_JOB_BYTES = 128 };
@@ -27,6 +30,8 @@ struct launch_party {
     uint32_t epoch;                    /* counts restarts */
     bool one_host;                     /* all of them are on this one */
     char job[LAUNCH_JOB_BYTES];        /* the outer launcher's name for the job, "": none */
+    bool slurm;                        /* started by Slurm, whose hosts know its users */
+    char first[LAUNCH_HOST_BYTES];     /* srun: the node of rank 0, "": not known */
     const struct control_board *board; /* of the ranks from board_first on; or NULL */
     int board_first;
 };
@@ -37,6 +42,7 @@ struct launch_door {
     uint32_t epoch;
     struct control_server *server;   /* NULL: another runs it */
     struct control_meeting *meeting; /* or NULL */
+    struct control_lobby *lobby;     /* or NULL */
     char how[LAUNCH_HOW_BYTES];      /* for people */
 };
 

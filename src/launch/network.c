@@ -165,6 +165,12 @@ static struct addrinfo *look_up(const char *host) {
     return getaddrinfo(host, "9", &hints, &found) == 0 ? found : NULL;
 }
 
+bool network_has_address(const char *host) {
+    struct addrinfo *all = look_up(host);
+    if (all) freeaddrinfo(all);
+    return all != NULL;
+}
+
 static void text_of(const struct sockaddr *address, char text[NETWORK_TEXT_BYTES]) {
     inet_ntop(address->sa_family, bytes_of(address), text, NETWORK_TEXT_BYTES);
 }

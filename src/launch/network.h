@@ -42,6 +42,8 @@ enum status network_choose(const struct network_list *list, const char *rule, co
 
 /* Whether a name or address is this host's; loopback counts. */
 bool network_is_here(const char *host);
+/* Whether a name has an address, or is one. */
+bool network_has_address(const char *host);
 /* Whether a name or address is loopback's, without asking anybody: "localhost", 127.0.0.0/8, ::1.
  */
 bool network_is_loopback(const char *host);

@@ -1,0 +1,65 @@
+/* Whether ranks of Slurm meet in a lobby, and which daemon of MUNGE they ask. */
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "launch/lobby.h"
+
+static const char *conf, *given;
+
+static const char *variable(const char *name) {
+    if (strcmp(name, "SLURM_CONF") == 0) return conf;
+    if (strcmp(name, "MUNGE_SOCKET") == 0) return given;
+    if (strcmp(name, "SLURM_STEP_NODELIST") == 0) return "n[08-10],x";
+    if (strcmp(name, "SLURM_JOB_ID") == 0) return "7";
+    return NULL;
+}
+
+static const struct launch_config config = {
+    .rank = -1, .world = -1, .nodes = -1, .node_rank = -1, .variable = variable};
+
+Test(launch_lobby, socket_of_the_daemon) {
+    static const struct {
+        const char *text, *socket;
+    } cases[] = {
+        {"ClusterName=c\nAuthInfo=socket=/run/m.socket\n", "/run/m.socket"},
+        {"  authinfo = x\n", ""},
+        {"authinfo=ttl=60,Socket=/a/b , cred_expire=3 # socket=/c\n", "/a/b"},
+        {"#AuthInfo=socket=/c\nAuthType=auth/munge\n", ""},
+        {"AuthInfo=cred_expire=120", ""},
+        {"", ""},
+    };
+    char path[64] = "/tmp/stretto-conf-XXXXXX", socket[CONTROL_SEAL_PATH];
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    conf = path;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(file_write_text(path, cases[i].text), STATUS_OK);
+        launch_munge_socket(&config, socket);
+        cr_expect_str_eq(socket, cases[i].socket, "%s: %s", cases[i].text, socket);
+    }
+    given = "/mine";
+    launch_munge_socket(&config, socket);
+    cr_expect_str_eq(socket, "/mine");
+    unlink(path);
+}
+
+Test(launch_lobby, who_meets_there) {
+    struct launch_place place = {.source = LAUNCH_SLURM, .rank = 1, .world = 4, .local_world = 1};
+    struct launch_party party;
+    struct launch_lobby lobby;
+    given = "/nowhere/munge.socket";
+    launch_party_of(&config, &place, &party);
+    cr_assert(party.slurm && !party.one_host);
+    cr_assert_str_eq(party.first, "n08");
+    cr_assert(!launch_lobby_find(&config, &party, NULL, &lobby));
+    cr_expect(strstr(lobby.how, "no MUNGE"), "%s", lobby.how);
+    place.source = LAUNCH_OPEN_MPI;
+    launch_party_of(&config, &place, &party);
+    cr_assert(!launch_lobby_find(&config, &party, "localhost", &lobby));
+    cr_expect(strstr(lobby.how, "not a job of Slurm's"), "%s", lobby.how);
+}
