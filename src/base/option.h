@@ -73,7 +73,8 @@ enum option_command {
 #define COMMAND(ID, ...) COMMAND_##ID = 1 << COMMAND_INDEX_##ID,
 #include "base/options.def"
     COMMAND_ALL = (1 << COMMAND_COUNT) - 1,
-    OPTION_NOT_IN_FILE = 1 << 30
+    OPTION_NOT_KEPT = 1 << 29,   /* of a start, not of a run: config.yml only mentions it */
+    OPTION_NOT_IN_FILE = 1 << 30 /* for the command line only */
 };
 
 /* Where a value comes from, weakest first. DERIVED: follows from others, so config.yml leaves it
@@ -132,9 +133,12 @@ void options_free(struct options *options);
 void options_init(enum option_command command, struct options *out);
 enum status options_parse_yaml(const char *name, const void *data, size_t count,
                                struct options *options);
-/* What options must satisfy together; solves the batch equation. May be called again after
- * resolving some. */
+/* What options must satisfy together, whoever runs them. May be called again after resolving some.
+ */
 enum status options_check(struct options *options);
+/* Solves the batch equation for a number of ranks (another launcher may have started more than -n
+ * says). Refused when it has no solution. */
+enum status options_solve_batch(struct options *options, int64_t ranks);
 
 /* Sets one option from text, or fails naming `where` (such as "--lr"), the text and what is
  * allowed. */

@@ -88,17 +88,23 @@ static void derive(struct options *options, enum option_id id, int64_t *field, i
     *field = value;
 }
 
-static enum status check_batch(struct options *options) {
+enum status options_solve_batch(struct options *options, int64_t ranks) {
     const struct option_batch fallback = {.batch = options->batch,
                                           .micro_batches = options->micro_batches};
     struct option_batch given = {
         .batch = given_or_zero(options, OPTION_batch, options->batch),
-        .replicas = options->local_ranks,
+        .replicas = ranks,
         .micro_batches = given_or_zero(options, OPTION_micro_batches, options->micro_batches),
         .micro_batch_size =
             given_or_zero(options, OPTION_micro_batch_size, options->micro_batch_size),
     };
     if (option_is_set(options, OPTION_deal)) {
+        if (ranks > 1 && ranks != options->deal.replicas)
+            return fail(STATUS_USAGE,
+                        "--deal %" PRId64 "x%" PRId64 " replays %" PRId64
+                        " replicas on one device, this run has %" PRId64 " ranks",
+                        options->deal.replicas, options->deal.micro_batches, options->deal.replicas,
+                        ranks);
         if (given.micro_batches && given.micro_batches != options->deal.micro_batches)
             return fail(STATUS_USAGE,
                         "--deal %" PRId64 "x%" PRId64 " means %" PRId64
@@ -182,5 +188,5 @@ enum status options_check(struct options *options) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;
     }
-    return check_batch(options);
+    return STATUS_OK;
 }

@@ -241,10 +241,14 @@ static void write_scalar(FILE *out, const char *text) {
 
 static void write_option(FILE *out, const struct options *options, enum option_id id) {
     char *text = option_text(options, id);
-    bool derived = options->source[id] == OPTION_DERIVED;
-    fprintf(out, "%s%s: ", derived ? "# " : "", option_rows[id].name);
+    const char *remark = options->source[id] == OPTION_DERIVED ? "follows from the others"
+                         : option_rows[id].commands & OPTION_NOT_KEPT
+                             ? "of this start, not of the run"
+                             : NULL;
+    fprintf(out, "%s%s: ", remark ? "# " : "", option_rows[id].name);
     write_scalar(out, text);
-    fputs(derived ? " (follows from the others)\n" : "\n", out);
+    if (remark) fprintf(out, " (%s)", remark);
+    fputc('\n', out);
     free(text);
 }
 

@@ -152,29 +152,6 @@ static enum sum_order sum_of(const char *name) {
     return strcmp(name, "replicas-first") == 0 ? SUM_REPLICAS_FIRST : SUM_REPLICA;
 }
 
-/* Where another launcher says how many ranks there are, the batch equation is solved again with
- * that number. */
-static enum status solve_batch(struct job *job) {
-    struct options *options = &job->options;
-    if (job->config.ranks == options->local_ranks) return STATUS_OK;
-    if (option_is_set(options, OPTION_deal))
-        return fail(STATUS_USAGE, "--deal replays ranks on one device, this run has %d",
-                    job->config.ranks);
-    const enum option_id ids[] = {OPTION_batch, OPTION_micro_batches, OPTION_micro_batch_size};
-    const int64_t values[] = {options->batch, options->micro_batches, options->micro_batch_size};
-    int64_t given[3];
-    for (int i = 0; i < 3; i++) given[i] = option_is_given(options, ids[i]) ? values[i] : 0;
-    struct option_batch fallback = {.batch = options->batch,
-                                    .micro_batches = options->micro_batches},
-                        solved;
-    TRY(options_check_batch(&(struct option_batch){given[0], job->config.ranks, given[1], given[2]},
-                            &fallback, &solved));
-    options->batch = solved.batch;
-    options->micro_batches = solved.micro_batches;
-    options->micro_batch_size = solved.micro_batch_size;
-    return STATUS_OK;
-}
-
 static void resolve_strategy(struct job *job) {
     struct options *options = &job->options;
     if (option_is_set(options, OPTION_strategy)) return;
@@ -300,7 +277,7 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(resolve_shape(job));
     resolve_optimizer(job);
     resolve_strategy(job);
-    TRY(solve_batch(job));
+    TRY(options_solve_batch(&job->options, job->config.ranks));
     resolve_batch(job);
     TRY(resolve_sync_bn(job));
     resolve_machine(job);

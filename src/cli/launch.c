@@ -13,6 +13,9 @@ enum status launch_run(const struct options *options) {
         return fail(
             STATUS_USAGE,
             "launch needs --emit sbatch\n  to start ranks on this machine: stretto train -n N");
+    struct options solved = *options; /* the script's ranks solve it again */
+    int64_t nodes = option_is_set(options, OPTION_nodes) ? options->nodes : 1;
+    TRY(options_solve_batch(&solved, nodes * options->local_ranks));
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return fail(STATUS_DATA, "/proc/self/exe cannot be read: is /proc mounted?");
     program[length] = 0;

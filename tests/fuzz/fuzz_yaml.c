@@ -11,7 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_end(status);
     if (status == STATUS_OK) {
         fuzz_begin();
-        fuzz_end(options_check(&options));
+        status = options_check(&options);
+        if (status == STATUS_OK) status = options_solve_batch(&options, options.local_ranks);
+        fuzz_end(status);
     }
     options_free(&options);
     return 0;

@@ -36,7 +36,6 @@ Test(base_option_parse, forms) {
                  STATUS_OK, "%s", message);
     cr_expect_eq(options.lr, 0.5);
     cr_expect_eq(options.batch, 32);
-    cr_expect_eq(options.micro_batch_size, 32);
     cr_expect_eq(options.seed, 2, "the last one counts");
     cr_expect(options.drop_last && options.nesterov);
     cr_expect_str_eq(options.out, "--odd");
@@ -112,15 +111,6 @@ static const struct {
      "--optimizer sgd --beta1 0.5",
      STATUS_USAGE,
      {"--beta1 has no effect", "adam|adamw"}},
-    {COMMAND_TRAIN,
-     "--batch 60 --micro-batches 4 --micro-batch-size 16",
-     STATUS_USAGE,
-     {"60", "= 64"}},
-    {COMMAND_TRAIN, "--batch 64 --deal 3x1", STATUS_USAGE, {"batch 64", "63 and 66"}},
-    {COMMAND_TRAIN,
-     "--deal 2x2 --micro-batches 4",
-     STATUS_USAGE,
-     {"--deal 2x2", "--micro-batches is 4"}},
 };
 
 Test(base_option_parse, refused) {
@@ -156,13 +146,45 @@ Test(base_option_parse, batch_is_solved) {
         struct options options;
         cr_assert_eq(parse(COMMAND_TRAIN, cases[i].line, &options), STATUS_OK, "%s: %s",
                      cases[i].line, message);
+        cr_assert_eq(options_solve_batch(&options, 1), STATUS_OK, "%s: %s", cases[i].line, message);
         cr_expect_eq(options.batch, cases[i].batch, "%s", cases[i].line);
         cr_expect_eq(options.micro_batches, cases[i].micro_batches, "%s", cases[i].line);
         cr_expect_eq(options.micro_batch_size, cases[i].micro_batch_size, "%s", cases[i].line);
-        cr_expect_eq(options_check(&options), STATUS_OK, "checking again changes nothing");
+        cr_expect_eq(options_solve_batch(&options, 1), STATUS_OK, "again changes nothing");
         cr_expect_eq(options.batch, cases[i].batch, "%s", cases[i].line);
         options_free(&options);
     }
+}
+
+/* How many ranks there are is known late, so these pass the parser. */
+Test(base_option_parse, batch_without_solution) {
+    static const struct {
+        const char *line;
+        int64_t ranks;
+        const char *part[2];
+    } cases[] = {
+        {"--batch 60 --micro-batches 4 --micro-batch-size 16", 1, {"60", "= 64"}},
+        {"--batch 6 --micro-batches 1 --micro-batch-size 1", 2, {"batch 6", "= 2"}},
+        {"--batch 64 --deal 3x1", 1, {"batch 64", "63 and 66"}},
+        {"--deal 2x2 --micro-batches 4", 1, {"--deal 2x2", "--micro-batches is 4"}},
+        {"--deal 2x2", 4, {"--deal 2x2 replays 2", "4 ranks"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct options options;
+        cr_assert_eq(parse(COMMAND_TRAIN, cases[i].line, &options), STATUS_OK, "%s", message);
+        message[0] = 0;
+        log_capture(message, sizeof message);
+        cr_expect_eq(options_solve_batch(&options, cases[i].ranks), STATUS_USAGE);
+        log_capture(NULL, 0);
+        for (int part = 0; part < 2; part++)
+            cr_expect(strstr(message, cases[i].part[part]), "%s: %s", cases[i].line, message);
+        options_free(&options);
+    }
+    struct options options;
+    cr_assert_eq(parse(COMMAND_TRAIN, "--batch 6 --micro-batches 1 --micro-batch-size 1", &options),
+                 STATUS_OK);
+    cr_expect_eq(options_solve_batch(&options, 6), STATUS_OK, "six ranks, whoever started them");
+    options_free(&options);
 }
 
 Test(base_option_parse, steps_replace_the_default_epochs) {

@@ -163,10 +163,12 @@ Test(base_option_yaml, dump_reads_back) {
         struct options first, again;
         cr_assert_eq(options_parse(COMMAND_TRAIN, argc, (char *const *)lines[i], &first), STATUS_OK,
                      "line %zu", i);
+        cr_assert_eq(options_solve_batch(&first, 1), STATUS_OK);
         char *text = options_write_yaml(&first);
         options_init(COMMAND_TRAIN, &again);
         cr_assert_eq(parse(text, &again), STATUS_OK, "%s in\n%s", message, text);
         cr_assert_eq(options_check(&again), STATUS_OK);
+        cr_assert_eq(options_solve_batch(&again, 1), STATUS_OK);
         expect_same(&first, &again);
         free(text);
         options_free(&first);
@@ -181,13 +183,33 @@ Test(base_option_yaml, dump_keeps_what_was_resolved) {
     options.optimizer = "adamw";
     option_resolve(&options, OPTION_lr);
     option_resolve(&options, OPTION_optimizer);
+    cr_assert_eq(options_solve_batch(&options, 1), STATUS_OK);
     char *text = options_write_yaml(&options);
     options_init(COMMAND_TRAIN, &again);
     cr_assert_eq(parse(text, &again), STATUS_OK, "%s", message);
     cr_expect_eq(again.lr, 0.125);
     cr_expect_str_eq(again.optimizer, "adamw");
     cr_expect(strstr(text, "# micro-batch-size: 64"), "derived values are comments: %s", text);
+    cr_expect(strstr(text, "# comm: auto (of this start"), "so is what --resume forgets: %s", text);
     free(text);
     options_free(&options);
     options_free(&again);
+}
+
+/* How ranks are started may stand in a file, for all nodes alike; who a process is may not. */
+Test(base_option_yaml, ranks_by_file) {
+    struct options options;
+    options_init(COMMAND_TRAIN, &options);
+    cr_assert_eq(
+        parse("comm: ucx\nranks: {restarts: 2, hostfile: hosts, stall-after: 2m}\n", &options),
+        STATUS_OK, "%s", message);
+    cr_expect_str_eq(options.comm, "ucx");
+    cr_expect_eq(options.restarts, 2);
+    cr_expect_eq(options.stall_after_s, 120);
+    cr_expect(option_is_given(&options, OPTION_hostfile));
+    options_free(&options);
+    options_init(COMMAND_TRAIN, &options);
+    cr_expect_eq(parse("node-rank: 1\n", &options), STATUS_USAGE);
+    cr_expect(strstr(message, "node-rank cannot stand in a file"), "%s", message);
+    options_free(&options);
 }
