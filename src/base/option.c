@@ -65,6 +65,8 @@ static enum status refuse(const struct option_row *row, const char *text, const 
     struct text_table words = {0};
     option_value_words(row, collect_word, &words);
     const char *near = text_nearest(text, words.cell, (int)words.count);
+    if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
+        near = NULL; /* a list that repeats itself: its words are right */
     char *allowed = option_value_allowed(row);
     enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %s", where,
                               text_quoted(text, quoted), near ? "; did you mean " : "",

@@ -1,8 +1,9 @@
 /* stretto compare A.safetensors B.safetensors.
  *
- * Equal means equal to the last bit: 0 and -0 differ, a NaN equals itself. Of floating point types
- * the size of the differences is shown; a difference that has no size (NaN or infinity against
- * anything else) counts as infinite, so that it comes first. Other types are compared by bytes.
+ * Equal means equal to the last bit: 0 and -0 differ, a NaN equals itself. The size of the
+ * differences is shown where the type is one of ours, of floating point types first: counters
+ * differ by much and mean little. A difference that has no size (NaN or infinity against anything
+ * else) counts as infinite, so that it comes first. Other types are compared by bytes.
  * Tensors are read in pieces, so two files larger than memory can be compared. */
 #include "cli/compare.h"
 
@@ -13,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -26,6 +28,7 @@ struct pair {
     size_t index_a, index_b;
     uint64_t elements, differing;
     bool sized; /* the differences have a size: the four below are set */
+    bool whole; /* of integers */
     double max_abs, max_rel;
     uint64_t place; /* element of the largest difference, or the first that differs */
     double value_a, value_b;
@@ -42,19 +45,22 @@ static double element(enum dtype dtype, const unsigned char *data) {
     uint16_t half;
     float single;
     double value;
+    int32_t word;
+    int64_t wide;
     switch (dtype) {
     case DTYPE_F64: memcpy(&value, data, sizeof value); return value;
     case DTYPE_F32: memcpy(&single, data, sizeof single); return (double)single;
     case DTYPE_F16: memcpy(&half, data, sizeof half); return (double)f16_to_f32(half);
     case DTYPE_BF16: memcpy(&half, data, sizeof half); return (double)bf16_to_f32(half);
+    case DTYPE_I32: memcpy(&word, data, sizeof word); return word;
+    case DTYPE_I64: memcpy(&wide, data, sizeof wide); return (double)wide;
+    case DTYPE_U8: return *data;
     default: return NAN;
     }
 }
 
-static bool is_float(const struct safetensors_entry *entry, enum dtype *dtype) {
-    if (!dtype_from_safetensors(entry->type, dtype)) return false;
-    return *dtype == DTYPE_F64 || *dtype == DTYPE_F32 || *dtype == DTYPE_F16 ||
-           *dtype == DTYPE_BF16;
+static bool is_whole(enum dtype dtype) {
+    return dtype == DTYPE_I32 || dtype == DTYPE_I64 || dtype == DTYPE_U8;
 }
 
 /* Takes in one differing element. */
@@ -92,7 +98,8 @@ static enum status compare_data(const struct safetensors *a, const struct safete
     size_t width = pair->a->bits % 8 == 0 ? (size_t)pair->a->bits / 8 : 1;
     enum dtype dtype = DTYPE_COUNT;
     pair->elements = pair->a->bytes / width;
-    pair->sized = is_float(pair->a, &dtype);
+    pair->sized = dtype_from_safetensors(pair->a->type, &dtype);
+    pair->whole = pair->sized && is_whole(dtype);
     for (uint64_t done = 0; done < pair->a->bytes; done += PIECE_BYTES) {
         uint64_t left = pair->a->bytes - done;
         size_t bytes = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
@@ -141,10 +148,12 @@ static void find_in_b(const struct safetensors *a, const struct safetensors *b,
     }
 }
 
-/* Largest difference first; those without a size after them, the most differing elements first. */
+/* Largest difference first, of floats before integers; those without a size after them, the most
+ * differing elements first. */
 static int compare_pairs(const void *left, const void *right) {
     const struct pair *x = left, *y = right;
     if (x->sized != y->sized) return x->sized ? -1 : 1;
+    if (x->whole != y->whole) return x->whole ? 1 : -1;
     if (x->sized && x->max_abs != y->max_abs) return x->max_abs > y->max_abs ? -1 : 1;
     if (x->differing != y->differing) return x->differing > y->differing ? -1 : 1;
     return strcmp(x->a->name, y->a->name);
@@ -376,9 +385,21 @@ enum status compare_files(const char *path_a, const char *path_b, FILE *out,
     return status;
 }
 
+/* The folder of a run or of a checkpoint stands for the model in it. */
+static char *model_of(const char *path) {
+    char *inside = mem_format("%s/model.safetensors", path);
+    if (file_exists(inside)) return inside;
+    free(inside);
+    return mem_text(path);
+}
+
 enum status compare_run(const struct options *options) {
     enum compare_form form = options->json    ? COMPARE_JSON
                              : options->quiet ? COMPARE_SILENT
                                               : COMPARE_TEXT;
-    return compare_files(options->argument[0], options->argument[1], stdout, form);
+    char *a = model_of(options->argument[0]), *b = model_of(options->argument[1]);
+    enum status status = compare_files(a, b, stdout, form);
+    free(a);
+    free(b);
+    return status;
 }

@@ -55,15 +55,20 @@ static double seconds_left(const struct progress *progress, const struct metrics
     return elapsed_s / (double)done * (double)left;
 }
 
-/* What is said of a step, the most important first; an empty text is not known. */
-static void step_parts(const struct progress *progress, const struct metrics_row *row,
+static int digits(int64_t count) {
+    return snprintf(NULL, 0, "%lld", (long long)count);
+}
+
+/* What is said of a step, the most important first; an empty text is not known. Aligned, the bar
+ * before it does not move as steps are counted up. */
+static void step_parts(const struct progress *progress, const struct metrics_row *row, bool aligned,
                        char parts[PARTS][PART_BYTES]) {
     const struct progress_config *config = &progress->config;
     char left[TEXT_BYTES];
     memset(parts, 0, PARTS * PART_BYTES);
     if (config->total_steps > 0)
-        snprintf(parts[0], PART_BYTES, "step %lld/%lld", (long long)row->step,
-                 (long long)config->total_steps);
+        snprintf(parts[0], PART_BYTES, "step %*lld/%lld", aligned ? digits(config->total_steps) : 0,
+                 (long long)row->step, (long long)config->total_steps);
     else
         snprintf(parts[0], PART_BYTES, "step %lld", (long long)row->step);
     snprintf(parts[1], PART_BYTES, "loss %.4f", row->loss);
@@ -108,7 +113,7 @@ static void bar_line(const struct progress *progress, const struct metrics_row *
     char parts[PARTS][PART_BYTES], text[PARTS * (PART_BYTES + 2)] = "";
     int room = (columns < LINE_BYTES ? columns : LINE_BYTES) - 1; /* the last cell wraps */
     int text_room = columns < NARROW ? room : room - BAR_MIN - BAR_EDGE, used = 0;
-    step_parts(progress, row, parts);
+    step_parts(progress, row, columns >= NARROW, parts);
     for (int i = 0; i < PARTS; i++) {
         int need = (int)strlen(parts[i]) + (used > 0 ? 2 : 0);
         if (!parts[i][0] || used + need > text_room) continue;
@@ -163,7 +168,7 @@ static bool line_is_due(const struct progress *progress, const struct metrics_ro
 static void plain_step(struct progress *progress, const struct metrics_row *row) {
     if (!line_is_due(progress, row)) return;
     char parts[PARTS][PART_BYTES];
-    step_parts(progress, row, parts);
+    step_parts(progress, row, false, parts);
     for (int i = 0; i < PARTS; i++)
         if (parts[i][0]) fprintf(progress->config.stream, "%s%s", i ? "  " : "", parts[i]);
     fputs("\n", progress->config.stream);

@@ -48,6 +48,9 @@ for part in 'linear_bwd_weight' 'cross_entropy' 'alive at the peak' 'stretto pro
     grep -qF -- "$part" out || say "explain --show: no '$part'"
 done
 
+# compare takes runs as well as files.
+"$STRETTO" compare first first/model.safetensors >out 2>err && grep -q 'equal to the last bit' out || say "compare of a run: $(cat out err)"
+
 # --quiet prints nothing at all.
 "$STRETTO" train --model mlp --device ref --steps 2 --quiet --out quiet >out 2>err || say "--quiet failed"
 [ ! -s out ] && [ ! -s err ] || say "--quiet printed: $(cat out err)"

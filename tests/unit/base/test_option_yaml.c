@@ -213,3 +213,14 @@ Test(base_option_yaml, ranks_by_file) {
     cr_expect(strstr(message, "node-rank cannot stand in a file"), "%s", message);
     options_free(&options);
 }
+
+/* The words of a list that repeats itself are right: none of them is suggested. */
+Test(base_option_yaml, no_suggestion_of_what_was_said) {
+    struct options options;
+    options_init(COMMAND_TRAIN, &options);
+    cr_expect_eq(parse("no-decay: [bias, bias]\n", &options), STATUS_USAGE);
+    cr_expect_null(strstr(message, "did you mean"), "%s", message);
+    cr_expect_eq(parse("no-decay: [bais]\n", &options), STATUS_USAGE);
+    cr_expect(strstr(message, "did you mean bias?"), "%s", message);
+    options_free(&options);
+}

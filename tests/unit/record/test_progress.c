@@ -74,6 +74,18 @@ Test(record_progress, plain_lines) {
                      "step 40/40  loss 1.5000  left 0 s  1234 samples/s  acc1 97.22%  epoch 4\n");
 }
 
+/* The bar stays where it is while steps are counted up. */
+Test(record_progress, bars_begin_and_end_in_one_place) {
+    struct progress *progress =
+        open_progress((struct progress_config){.total_steps = 1000, .columns = 100});
+    run_steps(progress, 9, 10, 1000000000);
+    close_progress(&progress);
+    const char *first = strstr(text, "step    9/1000"), *second = strstr(text, "step   10/1000");
+    cr_assert(first && second, "%s", text);
+    const char *bar = strchr(text, '['), *next = strchr(bar + 1, '\r');
+    cr_expect_eq(first - bar, second - strchr(next, '['), "%s", text);
+}
+
 Test(record_progress, resumed_run_counts_its_own_steps) {
     struct progress *progress = open_progress((struct progress_config){
         .first_step = 90, .total_steps = 100, .log_every = 95, .columns = -1});
