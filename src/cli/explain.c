@@ -78,10 +78,12 @@ static void print_ranks(const struct job *job, FILE *out) {
     if (plan->config.ranks == 1)
         row(out, "ranks", "1, strategy %s", job->options.strategy);
     else
-        row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s; each sends %s",
+        row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s%s; each sends %s",
             plan->config.ranks, job->options.strategy, plan->config.sync,
             text_size(reduced_bytes(plan), reduced),
-            text_count(plan->buckets.count, "bucket", buckets), text_size(sent_bytes(plan), sent));
+            text_count(plan->buckets.count, "bucket", buckets),
+            job->options.deterministic ? "" : ", added in any order",
+            text_size(sent_bytes(plan), sent));
 }
 
 static void print_batch(const struct plan *plan, FILE *out) {

@@ -158,7 +158,8 @@ static enum status open_comm(struct rank *rank) {
                                  .link = &rank->link,
                                  .heap_bytes = plan_heap_bytes(rank->session.job.plan),
                                  .host = rank->place->machine,
-                                 .interface = *network.interface ? network.interface : NULL};
+                                 .interface = *network.interface ? network.interface : NULL,
+                                 .any_order = !rank->options->deterministic};
     return comm_open(name, &config, &rank->session.comm);
 }
 

@@ -32,7 +32,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->isa = summary_text(summary, isa);
     summary->threads = config->threads;
     summary->comm = comm_name(session->comm);
-    summary->deterministic = SUMMARY_ON;
+    summary->deterministic = options->deterministic ? SUMMARY_ON : SUMMARY_OFF;
     summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
     summary->seed = options->seed;
     summary->ranks = config->ranks;

@@ -44,10 +44,19 @@ void session_facts(struct session *session) {
     static const enum option_id fixed[] = {OPTION_model,   OPTION_optimizer, OPTION_seed,
                                            OPTION_batch,   OPTION_sum,       OPTION_drop_last,
                                            OPTION_classes, OPTION_sync_bn};
-    static const enum option_id told[] = {OPTION_lr,       OPTION_lr_policy,       OPTION_momentum,
-                                          OPTION_nesterov, OPTION_weight_decay,    OPTION_no_decay,
-                                          OPTION_clip,     OPTION_label_smoothing, OPTION_warmup,
-                                          OPTION_lr_gamma, OPTION_beta1,           OPTION_beta2,
+    static const enum option_id told[] = {OPTION_lr,
+                                          OPTION_lr_policy,
+                                          OPTION_momentum,
+                                          OPTION_nesterov,
+                                          OPTION_weight_decay,
+                                          OPTION_no_decay,
+                                          OPTION_deterministic,
+                                          OPTION_clip,
+                                          OPTION_label_smoothing,
+                                          OPTION_warmup,
+                                          OPTION_lr_gamma,
+                                          OPTION_beta1,
+                                          OPTION_beta2,
                                           OPTION_eps};
     struct options *options = &session->job.options;
     const struct plan *plan = session->job.plan;

@@ -48,6 +48,7 @@ struct comm_config {
     size_t heap_bytes;     /* of comm_alloc in all, and of the channels this rank receives from */
     const char *host;      /* ranks with equal hosts share memory */
     const char *interface; /* network to bind to, NULL: any that fits */
+    bool any_order;        /* of sums: a library's own all-reduce will do; alike on all ranks */
 };
 
 struct comm;         /* one rank's handle */

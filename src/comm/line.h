@@ -36,6 +36,9 @@ struct p2p_line_ops {
                  struct p2p_transfer *transfer);
     void (*receive)(struct p2p_line *line, int peer, uint32_t stream, void *data, size_t bytes,
                     struct p2p_transfer *transfer);
+    /* The library's own sum over all ranks, in place and in its own order; NULL: it has none. All
+     * ranks call these in the same order. */
+    void (*sum)(struct p2p_line *line, float *data, int64_t count, struct p2p_transfer *transfer);
     bool (*progress)(struct p2p_line *line); /* whether anything moved */
     /* Sleeps until something may have moved, or the limit. */
     void (*rest)(struct p2p_line *line, int64_t limit_ns);

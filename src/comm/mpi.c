@@ -139,6 +139,20 @@ static void mpi_receive(struct p2p_line *base, int peer, uint32_t stream, void *
         line->broken = true;
 }
 
+/* MPI's own all-reduce: faster on networks it knows well, in an order that nobody promises. */
+static void mpi_sum(struct p2p_line *base, float *data, int64_t count,
+                    struct p2p_transfer *transfer) {
+    struct line *line = line_of(base);
+    MPI_Request request;
+    *transfer = (struct p2p_transfer){.peer = -1};
+    if (!is_possible(line, (size_t)count)) return;
+    if (MPI_Iallreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, line->comm, &request) ==
+        MPI_SUCCESS)
+        add(line, request, transfer);
+    else
+        line->broken = true;
+}
+
 /* Drops what is done from the list, keeping the order of the rest. */
 static void compact(struct line *line) {
     size_t kept = 0;
@@ -265,6 +279,7 @@ const struct p2p_line_ops p2p_line_mpi = {.name = "mpi",
                                           .close = mpi_close,
                                           .send = mpi_send,
                                           .receive = mpi_receive,
+                                          .sum = mpi_sum,
                                           .progress = mpi_progress,
                                           .rest = p2p_nap,
                                           .broken = mpi_broken,

@@ -167,6 +167,7 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
     p2p->host = p2p_own(p2p, (size_t)config->size, sizeof(int));
     p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
     p2p->channel_count = 1;
+    p2p->any_order = config->any_order;
     atomic_init(&p2p->aborted, -1);
     for (int rank = 0; rank < config->size; rank++) p2p->host[rank] = host ? host[rank] : rank;
     find_heaps(p2p, config);

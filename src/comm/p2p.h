@@ -40,6 +40,7 @@ struct p2p {
     int *host;             /* of each rank: the lowest rank of its host */
     char **heap;           /* of each rank whose memory is seen here, else NULL */
     _Atomic int aborted;
+    bool any_order; /* sums of all ranks may be the line's own */
     uint64_t moves; /* of the line, when a sleep was prepared */
     uint32_t channel_count;
     int64_t broken_ns; /* since when a rank that is waited for is known to be gone, 0: none is */
@@ -105,6 +106,7 @@ struct p2p_group {
     int own_nodes;           /* subtrees of this host */
     struct p2p_job owner, *handler, chain;
     int handler_count;
+    struct p2p_transfer sum;                            /* of a sum of the line's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */
     bool finish_told;
     float **leaf; /* heaps of the members, NULL where not seen */

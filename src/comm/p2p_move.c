@@ -291,10 +291,20 @@ static void begin_slices(const struct comm_request *request) {
     }
 }
 
+/* In any order, all ranks, and none shares memory with another: then the line may add itself. */
+static bool is_of_line(const struct comm_request *request) {
+    const struct p2p *p2p = p2p_of(request->group->comm);
+    return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->line->ops->sum &&
+           request->group->index == 0 && !p2p->team;
+}
+
 void p2p_move_begin(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
+    struct p2p_line *line = p2p_of(request->group->comm)->line;
     state->finish_told = false;
-    if (request->kind == COMM_BROADCAST)
+    if (is_of_line(request))
+        line->ops->sum(line, (float *)request->data, request->count, &state->sum);
+    else if (request->kind == COMM_BROADCAST)
         begin_chain(request, &state->chain);
     else
         begin_slices(request);
@@ -323,6 +333,7 @@ static bool finish(const struct comm_request *request) {
 bool p2p_move_work(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     bool all = true;
+    if (is_of_line(request)) return state->sum.done;
     if (request->kind == COMM_BROADCAST) {
         all = work_chain(request, &state->chain);
     } else {
@@ -344,6 +355,7 @@ static int job_awaits(const struct p2p_job *job) {
 int p2p_move_awaits(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     const struct p2p_group *state = p2p_group_of(group);
+    if (is_of_line(request)) return -1;
     int rank = job_awaits(request->kind == COMM_BROADCAST ? &state->chain : &state->owner);
     for (int i = 0; i < state->handler_count && rank < 0 && request->kind != COMM_BROADCAST; i++)
         rank = job_awaits(&state->handler[i]);
