@@ -68,7 +68,7 @@ def main():
     parser.add_argument("--bench", default="build/bench-comm")
     parser.add_argument("--mpi", help="the program built from mpi.c")
     parser.add_argument("--torch", help="a python that has torch")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--ranks", default="2,4")
     args = parser.parse_args()
     found = contestants(args)
