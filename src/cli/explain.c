@@ -106,13 +106,14 @@ static void print_sync_bn(const struct job *job, FILE *out) {
     char size[TEXT_BYTES];
     if (!job->options.sync_bn) return;
     if (!job->plan->config.sync_bn)
-        row(out, "sync-bn", "one rank: ordinary batch norm");
+        row(out, "sync-bn", "one replica: ordinary batch norm");
     else if (forward.count == 0)
         row(out, "sync-bn", "%s has no batch norm", job->plan->config.model->name);
     else
         row(out, "sync-bn",
-            "statistics of %d ranks: %d forward and %d backward exchanges a micro-batch, %s a rank",
-            job->plan->config.ranks, forward.count, backward.count,
+            "statistics of %d replicas: %d forward and %d backward exchanges a micro-batch, %s "
+            "each",
+            job->plan->config.replicas, forward.count, backward.count,
             text_size((int64_t)(forward.bytes + backward.bytes), size));
 }
 

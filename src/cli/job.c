@@ -159,18 +159,9 @@ static void resolve_strategy(struct job *job) {
     option_resolve(options, OPTION_strategy);
 }
 
-/* One rank has nobody to share with: then batch norm is the ordinary one, as in torch. Replicas
- * that are replayed one after the other cannot share at all. */
-static enum status resolve_sync_bn(struct job *job) {
-    const struct options *options = &job->options;
-    int ranks = job->config.ranks, replicas = job->config.replicas;
-    job->config.sync_bn = options->sync_bn && ranks > 1;
-    if (!options->sync_bn || replicas == 1 || ranks == replicas) return STATUS_OK;
-    return fail(
-        STATUS_USAGE,
-        "--sync-bn needs its replicas at the same time, --deal %dx%d runs them one after the "
-        "other\n  -n %d has a rank for each",
-        replicas, job->config.micro_batches, replicas);
+/* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
+static void resolve_sync_bn(struct job *job) {
+    job->config.sync_bn = job->options.sync_bn && job->config.replicas > 1;
 }
 
 static void resolve_batch(struct job *job) {
@@ -279,7 +270,7 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
     resolve_strategy(job);
     TRY(options_solve_batch(&job->options, job->config.ranks));
     resolve_batch(job);
-    TRY(resolve_sync_bn(job));
+    resolve_sync_bn(job);
     resolve_machine(job);
     resolve_comm(job, seat);
     TRY(make_plan(job, seat));

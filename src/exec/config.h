@@ -21,7 +21,7 @@ struct run_config {
     int64_t batch;               /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;
-    bool sync_bn; /* batch norm takes the statistics of all ranks; only with several */
+    bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */
 
     const struct optim_rule *optimizer;
     struct optim_config optim;

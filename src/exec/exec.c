@@ -134,7 +134,9 @@ static enum status open_stats(struct exec *exec) {
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     if (exec->owns_comm) TRY(open_self(exec));
-    if (plan->config.sync_bn) TRY(open_stats(exec));
+    if (plan->config.sync_bn && plan->config.ranks > 1) TRY(open_stats(exec));
+    if (plan->config.sync_bn && plan->config.ranks == 1)
+        exec->lane = MEM_ARRAY(struct lane, plan->config.replicas);
     const struct run_config *config = &plan->config;
     const bool decay[] = {[PARAM_WEIGHT] = true,
                           [PARAM_BIAS] = config->decay_bias,
@@ -189,6 +191,7 @@ void exec_free(struct exec **pointer) {
     store_free(&exec->store);
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
+    free(exec->lane);
     free(exec->request);
     free(exec->shares);
     free(exec->labels);

@@ -61,16 +61,59 @@ static enum status handle_load(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status handle_f(struct exec *exec, const struct instr *instr) {
+/* How many replicas have samples at the micro-batch's place in their steps. */
+static int sharers_of(const struct exec *exec, int micro) {
+    int each = exec->plan->config.micro_batches, count = 0;
+    for (int m = micro % each; m < exec->batch->micro_count; m += each)
+        count += exec->batch->micro[m].samples > 0;
+    return count;
+}
+
+/* On one device the passes that share statistics stand one behind the other (the verifier saw to
+ * it): the last one runs them all. *done tells whether it was the last. */
+static void join_lanes(struct exec *exec, const struct instr *instr,
+                       const struct pass_config *config, bool *done) {
+    exec->lane[exec->lane_count++] =
+        (struct lane){.instr = instr,
+                      .runnable = exec->slot[instr->slot].runnable,
+                      .slot = instr->slot,
+                      .replica = instr->micro / exec->plan->config.micro_batches,
+                      .config = *config};
+    *done = exec->lane_count == sharers_of(exec, instr->micro);
+    if (!*done) return;
+    run_together(exec, exec->lane, exec->lane_count);
+}
+
+static bool is_lane(const struct exec *exec, const struct instr *instr) {
+    return exec->lane && instr->flags & INSTR_SHARES;
+}
+
+static enum status read_loss(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = &exec->slot[instr->slot];
-    struct pass_config pass = {
-        .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
-    run_pass(exec, slot->runnable, instr->slot, &pass);
-    TRY(exec->comm_status);
     tally_add(slot->runnable, instr->slot, samples_of(exec, instr->micro), &exec->tally);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (comm_size(exec->comm) > 1) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
+}
+
+static enum status forward_together(struct exec *exec, const struct instr *instr,
+                                    const struct pass_config *pass) {
+    enum status status = STATUS_OK;
+    bool done;
+    join_lanes(exec, instr, pass, &done);
+    for (int i = 0; done && i < exec->lane_count && status == STATUS_OK; i++)
+        status = read_loss(exec, exec->lane[i].instr);
+    if (done) exec->lane_count = 0;
+    return status;
+}
+
+static enum status handle_f(struct exec *exec, const struct instr *instr) {
+    struct pass_config pass = {
+        .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
+    if (is_lane(exec, instr)) return forward_together(exec, instr, &pass);
+    run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
+    TRY(exec->comm_status);
+    return read_loss(exec, instr);
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
@@ -79,6 +122,12 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .grad = instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     if (kind == PASS_INPUT_HALF) pass.grad = -1;
+    if (is_lane(exec, instr)) {
+        bool done;
+        join_lanes(exec, instr, &pass, &done);
+        if (done) exec->lane_count = 0;
+        return STATUS_OK;
+    }
     run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
     return exec->comm_status;
 }

@@ -89,17 +89,24 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
     }
 }
 
+/* The nodes of a pass: [*begin, *end). */
+static void range_of(const struct runnable *runnable, const struct pass_config *config, int *begin,
+                     int *end) {
+    const struct graph *graph = runnable->plan->graph;
+    bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
+    *begin = forward ? 0 : graph->forward_count;
+    *end = forward ? graph->forward_count : graph->node_count;
+    if (config->segment == INSTR_ALL || forward) return;
+    if (config->segment > 0) *begin = runnable->plan->segments[config->segment - 1];
+    *end = runnable->plan->segments[config->segment];
+}
+
 void run_pass(struct exec *exec, struct runnable *runnable, int slot,
               const struct pass_config *config) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
-    bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
-    int begin = forward ? 0 : graph->forward_count,
-        end = forward ? graph->forward_count : graph->node_count;
-    if (config->segment != INSTR_ALL && !forward) {
-        if (config->segment > 0) begin = runnable->plan->segments[config->segment - 1];
-        end = runnable->plan->segments[config->segment];
-    }
+    int begin, end;
+    range_of(runnable, config, &begin, &end);
     for (int n = begin; n < end; n++) {
         if (!in_pass(&graph->nodes[n], config)) continue;
         run_node(exec, graph, &graph->nodes[n], address, config);
@@ -108,6 +115,60 @@ void run_pass(struct exec *exec, struct runnable *runnable, int slot,
         if (config->after && config->after(config->context, runnable, slot, n)) return;
     }
     if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
+}
+
+/* --- replicas of one device that share statistics --- */
+
+static const struct node *node_of(const struct lane *lane) {
+    return &lane->runnable->plan->graph->nodes[lane->node];
+}
+
+static char *address_of(const struct lane *lane, int value) {
+    return lane->runnable->slot[lane->slot].address[value];
+}
+
+/* Up to the next node that shares; false where there is none. Graphs of other sizes may have other
+ * nodes between (reorders), but share the same things in the same order. */
+static bool run_to_exchange(struct exec *exec, struct lane *lane) {
+    const struct graph *graph = lane->runnable->plan->graph;
+    void **address = lane->runnable->slot[lane->slot].address;
+    for (; lane->node < lane->end; lane->node++) {
+        const struct node *node = node_of(lane);
+        if (!in_pass(node, &lane->config)) continue;
+        if (op_def(node->op)->flags & OP_EXCHANGE) return true;
+        run_node(exec, graph, node, address, &lane->config);
+    }
+    return false;
+}
+
+/* What comm_exchange does between ranks; replicas without samples give zeros. */
+static void share(struct lane *lanes, int count) {
+    for (int to = 0; to < count; to++) {
+        const struct graph *graph = lanes[to].runnable->plan->graph;
+        const struct node *node = node_of(&lanes[to]);
+        char *all = address_of(&lanes[to], node->out[0]);
+        memset(all, 0, tensor_type_bytes(&graph->values[node->out[0]].type));
+        for (int from = 0; from < count; from++) {
+            int value = node_of(&lanes[from])->in[0];
+            size_t bytes =
+                tensor_type_bytes(&lanes[from].runnable->plan->graph->values[value].type);
+            memcpy(all + (size_t)lanes[from].replica * bytes, address_of(&lanes[from], value),
+                   bytes);
+        }
+    }
+    for (int i = 0; i < count; i++) lanes[i].node++;
+}
+
+void run_together(struct exec *exec, struct lane *lanes, int count) {
+    int sharing = count;
+    for (int i = 0; i < count; i++)
+        range_of(lanes[i].runnable, &lanes[i].config, &lanes[i].node, &lanes[i].end);
+    while (sharing > 0) {
+        sharing = 0;
+        for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &lanes[i]);
+        CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
+        if (sharing) share(lanes, count);
+    }
 }
 
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,

@@ -19,7 +19,7 @@ static enum status make_graph(struct plan *plan, int64_t samples, bool training,
     struct model_config shape = plan->config.shape;
     shape.batch = samples;
     shape.training = training;
-    shape.stats_ranks = plan->config.sync_bn ? plan->config.ranks : 1;
+    shape.stats_ranks = plan->config.sync_bn ? plan->config.replicas : 1;
     struct graph *graph = NULL;
     TRY(model_build(plan->config.model, &shape, &graph));
     enum status status = STATUS_OK;
@@ -191,7 +191,8 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(check_program(plan, name));
         TRY(program_verify(plan->program, NULL));
-        if (plan->program->ranks > 1 && plan->program->buckets != plan->buckets.count)
+        if (plan->program->buckets != plan->buckets.count &&
+            (plan->program->ranks > 1 || plan->program->buckets > 1))
             return fail(STATUS_USAGE, "%s: the program has %d buckets, this model %d", name,
                         plan->program->buckets, plan->buckets.count);
     } else {
@@ -202,6 +203,8 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     plan->slots = plan->program->slots;
     if (plan->last_program && plan->last_program->grads > plan->grads)
         plan->grads = plan->last_program->grads;
+    if (plan->last_program && plan->last_program->slots > plan->slots)
+        plan->slots = plan->last_program->slots;
     return STATUS_OK;
 }
 

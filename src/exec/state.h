@@ -61,6 +61,8 @@ struct exec {
     bool owns_comm;
     struct comm_group *stats;            /* all ranks once more, where statistics are shared: their
                                             exchanges must not queue behind reductions; else NULL */
+    struct lane *lane;                   /* per replica, where one device shares their statistics */
+    int lane_count;                      /* those that have come to the pass under way */
     struct comm_request **request;       /* per bucket: its reduction under way, or NULL */
     int pending;                         /* how many there are */
     enum status comm_status;             /* first failure of moving them on between nodes */
@@ -98,6 +100,18 @@ struct pass_config {
 };
 void run_pass(struct exec *exec, struct runnable *runnable, int slot,
               const struct pass_config *config);
+
+/* A pass of one replica among those that share statistics on one device. */
+struct lane {
+    const struct instr *instr;
+    struct runnable *runnable;
+    int slot, replica;
+    struct pass_config config;
+    int node, end; /* next node, and where the pass ends */
+};
+/* Local. Runs passes in lock step: each up to where statistics are shared, then all share, and so
+ * on. */
+void run_together(struct exec *exec, struct lane *lanes, int count);
 
 /* Local. Adds the losses and counts of the forward pass in a slot. */
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,

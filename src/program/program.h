@@ -93,7 +93,8 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
  * skipped; NULL: all present) forward and backward exactly once; running statistics moved by
  * replica 0 alone, in order; at STEP the buffer holds each micro-batch exactly once, added in the
  * order the header names, and NORM has seen it; ranks that share statistics do so in the same
- * order, so that none waits for ever. STATUS_USAGE with the first instruction that breaks it. */
+ * order, so that none waits for ever; on one rank the replicas that share stand together.
+ * STATUS_USAGE with the first instruction that breaks it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */
@@ -103,7 +104,7 @@ struct schedule_config {
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
-    bool shares;  /* the ranks share batch norm's statistics: F and B wait for one another */
+    bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
 };
 
 struct schedule {

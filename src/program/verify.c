@@ -53,6 +53,7 @@ struct walk {
     int meetings; /* how many there are */
     size_t meeting_capacity;
     bool arrived;    /* at the last of them, not past it */
+    int together;    /* one rank: how many of the replicas that share have come */
     int in_backward; /* micro-batch whose backward is under way between segments, or -1 */
     const struct instr *instr;
 };
@@ -225,11 +226,35 @@ static void arrive(struct walk *walk, int what) {
     walk->arrived = true;
 }
 
+static int sharers_of(const struct walk *walk, int micro) {
+    int count = 0, each = walk->program->micro_batches;
+    for (int m = micro % each; m < walk->micro_total; m += each) count += present(walk, m);
+    return count;
+}
+
+/* One rank runs the replicas that share as one: they stand one behind the other, all of them. That
+ * they have slots of their own follows, since nothing is loaded between. */
+static enum status meet_here(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    int what = meeting_of(walk), *last = walk->meeting;
+    if (walk->together > 0 && what != last[walk->meetings - 1])
+        return broken(walk, "replicas that share statistics stand before it, but not all of them");
+    if (what < 0) return STATUS_OK;
+    if (walk->program->replicas == 1)
+        return broken(walk, "there is no other replica to share statistics with");
+    if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
+        return broken(walk, "a replica without samples needs no part on one rank");
+    if (instr->op == INSTR_B && instr->segment != INSTR_ALL)
+        return broken(walk, "on one rank a backward that shares statistics is not cut");
+    if (walk->together == 0) arrive(walk, what);
+    if (++walk->together == sharers_of(walk, instr->micro)) walk->together = 0;
+    return STATUS_OK;
+}
+
 /* Ranks meet for the same things in the same order; each waits for all. */
 static enum status meet(struct walk *walk) {
+    if (walk->program->ranks == 1) return meet_here(walk);
     int what = meeting_of(walk);
-    if (what >= 0 && walk->program->ranks == 1)
-        return broken(walk, "there is no other rank to share statistics with");
     if (!walk->arrived) {
         TRY(check_midst(walk, what >= 0));
         if (what < 0) return STATUS_OK;
@@ -474,6 +499,8 @@ static enum status walk_on(struct walk *walk, bool *moved) {
         if (walk->waits) return STATUS_OK;
         *moved = true;
     }
+    if (walk->together > 0)
+        return broken(walk, "replicas that share statistics are missing behind it");
     if (!walk->stepped)
         return fail(STATUS_USAGE,
                     "program refused: rank %d has no STEP in its body (%d instructions)",

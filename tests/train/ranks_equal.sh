@@ -12,3 +12,7 @@ for model in $models; do
     cell $model 4 2 threads --epochs 1 || exit 1
     cell $model 3 2 processes --epochs 1 || exit 1
 done
+# Statistics of all ranks: one device runs its replicas in lock step.
+cell resnet8 2 2 processes --steps 5 --sync-bn || exit 1
+cell resnet8 4 1 threads --steps 5 --sync-bn || exit 1
+cell resnet8 3 2 threads --epochs 1 --sync-bn || exit 1

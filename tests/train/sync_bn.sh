@@ -36,11 +36,17 @@ grep -q '^#[0-9]* r1 F .* stats$' shared-threads/program.txt || { echo "program.
 "$STRETTO" train $common -n 2 --spawn threads --program shared-threads/program.txt --out other 2>err
 [ $? = 2 ] && grep -q 'sync-bn' err || { echo "a program with stats ran without --sync-bn"; cat err; exit 1; }
 
-# explain says it; replicas replayed on one device cannot share.
-"$STRETTO" explain -n 2 --sync-bn | grep -q '^sync-bn .*2 ranks: 9 forward and 9 backward' || { echo "explain says nothing"; exit 1; }
-"$STRETTO" explain --sync-bn | grep -q '^sync-bn .*one rank' || { echo "explain says nothing of one rank"; exit 1; }
-"$STRETTO" train --deal 2x1 --sync-bn --out deal 2>err
-[ $? = 2 ] && grep -q -e '--deal 2x1' err || { echo "--deal 2x1 --sync-bn is not refused"; cat err; exit 1; }
+# explain says it; one device replays it to the bit, and from its own program too.
+"$STRETTO" explain -n 2 --sync-bn | grep -q '^sync-bn .*2 replicas: 9 forward and 9 backward' || { echo "explain says nothing"; exit 1; }
+"$STRETTO" explain --sync-bn | grep -q '^sync-bn .*one replica' || { echo "explain says nothing of one replica"; exit 1; }
+# shellcheck disable=SC2086
+"$STRETTO" train $common --deal 2x1 --sync-bn --out deal || exit 1
+for hash in param_hash buffer_hash; do
+    [ "$(key deal/summary.json $hash)" = "$(key shared-threads/summary.json $hash)" ] || { echo "--deal 2x1: another $hash"; exit 1; }
+done
+# shellcheck disable=SC2086
+"$STRETTO" train $common --deal 2x1 --sync-bn --program deal/program.txt --out deal-again || exit 1
+[ "$(key deal-again/summary.json param_hash)" = "$same" ] || { echo "the program of --deal trains otherwise"; exit 1; }
 
 # A loss that is not finite ends all ranks; none is left in an exchange.
 # shellcheck disable=SC2086

@@ -3,8 +3,15 @@
  * With one rank and --deal RxM it replays on one device the split and the order of sums of R
  * replicas of M micro-batches, which is what other strategies are compared with; only replica 0
  * touches running statistics, as it would be there. With a rank for each replica every rank runs
- * its own micro-batches, and a sync policy adds the rest. */
+ * its own micro-batches, and a sync policy adds the rest.
+ *
+ * Replicas of one device that share statistics cannot run one after the other: those at the same
+ * place of their steps run together, each in a slot and with a gradient buffer of its own, so
+ * memory is that of R devices. */
+#include <stdlib.h>
+
 #include "base/log.h"
+#include "base/mem.h"
 #include "program/program.h"
 #include "program/tree.h"
 
@@ -115,6 +122,113 @@ static int build_replicas_first(struct builder *builder, struct sum_tree *tree) 
     return total;
 }
 
+/* --- replicas of one device that share statistics --- */
+
+/* The tree over buffers, level by level, into the first; returns it. */
+static int add_tree(struct builder *builder, int *grad, int count) {
+    for (; count > 1; count = (count + 1) / 2) {
+        for (int i = 0; i + 1 < count; i += 2) {
+            struct instr *sum = add(builder, INSTR_SUM);
+            sum->grad = (int16_t)grad[i];
+            sum->other = (int16_t)grad[i + 1];
+            grad[i / 2] = grad[i];
+        }
+        if (count % 2) grad[count / 2] = grad[count - 1];
+    }
+    return grad[0];
+}
+
+/* What a step of replicas that run together needs to know of a micro-batch's gradient. */
+struct leaf {
+    int grad;
+    bool there; /* it has samples, and is in its buffer */
+};
+
+/* The micro-batches at one place of all replicas' steps: all are loaded, then run forward as one,
+ * then backward. A buffer that holds nothing yet is started. */
+static void run_place(struct builder *builder, int place, struct leaf *leaf) {
+    static const enum instr_op ops[] = {INSTR_LOAD, INSTR_F, INSTR_B};
+    int replicas = builder->config->replicas, count = builder->config->micro_batches;
+    for (int o = 0; o < 3; o++) {
+        for (int r = 0; r < replicas; r++) {
+            if (!has_samples(builder, r * count + place)) continue;
+            struct instr *instr = add(builder, ops[o]);
+            instr->micro = r * count + place;
+            instr->slot = (int16_t)r;
+            if (ops[o] != INSTR_LOAD) instr->flags = INSTR_SHARES;
+            if (ops[o] == INSTR_F && r > 0) instr->flags |= INSTR_PURE;
+            if (ops[o] != INSTR_B) continue;
+            instr->grad = (int16_t)leaf[r].grad;
+            if (!leaf[r].there) instr->flags |= INSTR_NEW;
+            leaf[r].there = true;
+        }
+    }
+}
+
+/* Ties the buffers that hold something and adds them by the tree; returns the sum's, or -1. */
+static int add_leaves(struct builder *builder, const struct leaf *leaf, int count) {
+    int *part = MEM_ARRAY(int, count), found = 0;
+    for (int i = 0; i < count; i++)
+        if (leaf[i].there) part[found++] = leaf[i].grad;
+    for (int i = 0; i < found; i++) tie(builder, part[i]);
+    int sum = found ? add_tree(builder, part, found) : -1;
+    free(part);
+    return sum;
+}
+
+/* A buffer for each replica, which all its places go to. */
+static int together_replica(struct builder *builder, struct leaf *leaf) {
+    int replicas = builder->config->replicas;
+    for (int r = 0; r < replicas; r++) leaf[r].grad = r;
+    for (int place = 0; place < builder->config->micro_batches; place++)
+        run_place(builder, place, leaf);
+    builder->program->grads = replicas;
+    return add_leaves(builder, leaf, replicas);
+}
+
+/* A buffer for each micro-batch: they come by place, the tree wants them by replica. */
+static int together_tree(struct builder *builder, struct leaf *leaf) {
+    int replicas = builder->config->replicas, places = builder->config->micro_batches;
+    struct leaf *all = MEM_ARRAY(struct leaf, replicas * places);
+    for (int place = 0; place < places; place++) {
+        for (int r = 0; r < replicas; r++) leaf[r] = (struct leaf){r * places + place, false};
+        run_place(builder, place, leaf);
+        for (int r = 0; r < replicas; r++) all[r * places + place] = leaf[r];
+    }
+    builder->program->grads = replicas * places;
+    int sum = add_leaves(builder, all, replicas * places);
+    free(all);
+    return sum;
+}
+
+/* A buffer for each replica, and buffer 0 for the sum of the places before. */
+static int together_replicas_first(struct builder *builder, struct leaf *leaf) {
+    int replicas = builder->config->replicas, places = builder->config->micro_batches, total = -1;
+    for (int place = 0; place < places; place++) {
+        for (int r = 0; r < replicas; r++) leaf[r] = (struct leaf){r + (total >= 0), false};
+        run_place(builder, place, leaf);
+        int sum = add_leaves(builder, leaf, replicas);
+        if (total < 0)
+            total = sum;
+        else if (sum >= 0)
+            add_tree(builder, (int[]){total, sum}, 2);
+    }
+    builder->program->grads = replicas + (places > 1);
+    return total;
+}
+
+static int build_together(struct builder *builder) {
+    static int (*const orders[])(struct builder *,
+                                 struct leaf *) = {[SUM_REPLICA] = together_replica,
+                                                   [SUM_TREE] = together_tree,
+                                                   [SUM_REPLICAS_FIRST] = together_replicas_first};
+    struct leaf *leaf = MEM_ARRAY(struct leaf, builder->config->replicas);
+    int grad = orders[builder->config->sum](builder, leaf);
+    builder->program->slots = builder->config->replicas;
+    free(leaf);
+    return grad;
+}
+
 static void build_rank(struct builder *builder) {
     static int (*const orders[])(struct builder *,
                                  struct sum_tree *) = {[SUM_REPLICA] = build_replica,
@@ -122,7 +236,8 @@ static void build_rank(struct builder *builder) {
                                                        [SUM_REPLICAS_FIRST] = build_replicas_first};
     struct sum_tree tree = {.program = builder->program, .rank = builder->rank};
     add(builder, INSTR_COUNT);
-    int grad = orders[builder->config->sum](builder, &tree);
+    bool together = builder->config->shares && builder->config->ranks == 1;
+    int grad = together ? build_together(builder) : orders[builder->config->sum](builder, &tree);
     if (grad < 0) {
         grad = tree_take(&tree);
         add(builder, INSTR_ZERO)->grad = (int16_t)grad;
@@ -147,9 +262,18 @@ static enum status check_order(const struct schedule_config *config) {
     return STATUS_OK;
 }
 
+/* Operands are of 16 bits. */
+static enum status check_room(const struct schedule_config *config) {
+    int64_t most = (int64_t)config->replicas * config->micro_batches;
+    if (!config->shares || config->ranks > 1 || most < INT16_MAX) return STATUS_OK;
+    return fail(STATUS_USAGE, "--sync-bn on one device: %lld micro-batches at once, at most %d",
+                (long long)most, INT16_MAX - 1);
+}
+
 static enum status single_build(const struct schedule_config *config, struct program **out) {
     TRY(check_order(config));
-    CHECK(!config->shares || config->ranks > 1, "one rank shares statistics with nobody");
+    CHECK(!config->shares || config->replicas > 1, "one replica shares statistics with nobody");
+    TRY(check_room(config));
     struct program *program =
         program_new(config->ranks, 1, config->replicas, config->micro_batches, config->sum);
     for (int r = 0; r < config->ranks; r++) {

@@ -25,11 +25,12 @@ enum { STEPS = sizeof steps / sizeof steps[0] };
 
 static int64_t samples[64];
 
-static struct program *build(const struct step *step, bool shares) {
+/* With a rank for each replica, or one for all. */
+static struct program *build_on(int ranks, const struct step *step, bool shares) {
     int total = step->ranks * step->micro_batches;
     for (int g = 0; g < total; g++)
         samples[g] = step->last ? (step->last - g + total - 1) / total : 7;
-    struct schedule_config config = {.ranks = step->ranks,
+    struct schedule_config config = {.ranks = ranks,
                                      .stages = 1,
                                      .replicas = step->ranks,
                                      .micro_batches = step->micro_batches,
@@ -40,6 +41,10 @@ static struct program *build(const struct step *step, bool shares) {
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
     cr_assert_eq(sync_insert("allreduce", program, step->buckets), STATUS_OK);
     return program;
+}
+
+static struct program *build(const struct step *step, bool shares) {
+    return build_on(step->ranks, step, shares);
 }
 
 static enum status verify(const struct program *program, char log[512]) {
@@ -251,7 +256,7 @@ Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
     }
 }
 
-Test(program_stats, one_rank_has_nobody_to_share_with) {
+Test(program_stats, one_replica_has_nobody_to_share_with) {
     char log[512];
     static const char text[] =
         "stretto program 1\n"
@@ -259,5 +264,82 @@ Test(program_stats, one_rank_has_nobody_to_share_with) {
         "rank 0 body\n#0 r0 COUNT\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0 stats\n";
     samples[0] = 3;
     cr_expect_eq(verify_text(text, log), STATUS_USAGE);
-    cr_expect(strstr(log, "no other rank"), "%s", log);
+    cr_expect(strstr(log, "no other replica"), "%s", log);
+}
+
+/* --- replicas of one rank --- */
+
+static const struct step more_steps[] = {{3, 3, 1, SUM_REPLICAS_FIRST, 0},
+                                         {3, 2, 1, SUM_REPLICAS_FIRST, 4},
+                                         {5, 3, 1, SUM_TREE, 0},
+                                         {3, 3, 1, SUM_TREE, 7},
+                                         {60, 1, 1, SUM_REPLICA, 0}};
+enum { MORE_STEPS = sizeof more_steps / sizeof more_steps[0] };
+
+/* Every step above and those that only one rank can do. */
+static const struct step *step_of_one(int s) {
+    return s < STEPS ? &steps[s] : &more_steps[s - STEPS];
+}
+
+Test(program_stats, one_rank_runs_its_replicas_together) {
+    for (int s = 0; s < STEPS + MORE_STEPS; s++) {
+        const struct step *step = step_of_one(s);
+        struct program *program = build_on(1, step, true);
+        char log[512], *text = program_text(program);
+        cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
+        cr_expect_eq(program->slots, step->ranks);
+        cr_expect_eq(count_of(program, 0, INSTR_STATS_F), 0);
+        struct program *again = copy_of(program);
+        char *same = program_text(again);
+        cr_expect_str_eq(same, text);
+        program_free(&again);
+        for (int i = 0; step->ranks < 10 && i < body(program, 0)->count; i++)
+            check_damage(program, 0, i);
+        program_free(&program);
+        free(same);
+        free(text);
+    }
+}
+
+static const char one_rank[] =
+    "stretto program 1\n"
+    "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica slots 2 grads 2\n"
+    "rank 0 body\n"
+    "#0 r0 COUNT\n"
+    "#1 r0 LOAD m0 a0\n"
+    "#2 r0 LOAD m1 a1\n"
+    "#3 r0 F s0 m1 a1 pure stats\n"
+    "#4 r0 F s0 m0 a0 stats\n"
+    "#5 r0 I s0 m0 a0 stats\n"
+    "#6 r0 B s0 m1 a1 g1 new stats\n"
+    "#7 r0 W s0 m0 a0 g0 new\n"
+    "#8 r0 TIE g0\n"
+    "#9 r0 TIE g1\n"
+    "#10 r0 SUM g0 h1\n"
+    "#11 r0 NORM g0\n"
+    "#12 r0 STEP g0\n";
+
+static const struct {
+    const char *from, *to, *says;
+} edits_of_one[] = {
+    {"#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 pure stats\n#4 r0 F s0 m0 a0 stats\n",
+     "#4 r0 F s0 m0 a0 stats\n#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 pure stats\n", "not all of them"},
+    {"#4 r0 F s0 m0 a0 stats\n", "#4 r0 I s0 m1 a1 stats\n", "not all of them"},
+    {"#6 r0 B s0 m1 a1 g1 new stats\n#7 r0 W s0 m0 a0 g0 new\n",
+     "#7 r0 W s0 m0 a0 g0 new\n#6 r0 B s0 m1 a1 g1 new stats\n", "not all of them"},
+    {"#6 r0 B s0 m1 a1 g1 new stats\n", "#6 r0 B s0 e0 m1 a1 g1 new stats\n", "is not cut"},
+    {"#0 r0 COUNT\n", "#0 r0 COUNT\n#1 r0 STATS_F s0 m0 a0\n", "needs no part"},
+    {"#12 r0 STEP g0\n", "#12 r0 STEP g0\n#13 r0 I s0 m0 a0 stats\n", ""},
+};
+
+Test(program_stats, replicas_of_one_rank_stand_together) {
+    char log[512];
+    samples[0] = samples[1] = 3;
+    cr_assert_eq(verify_text(one_rank, log), STATUS_OK, "%s", log);
+    for (size_t i = 0; i < sizeof edits_of_one / sizeof edits_of_one[0]; i++) {
+        char *text = edited(one_rank, edits_of_one[i].from, edits_of_one[i].to);
+        cr_expect_eq(verify_text(text, log), STATUS_USAGE, "taken:\n%s", text);
+        cr_expect(strstr(log, edits_of_one[i].says), "%s\n%s", edits_of_one[i].says, log);
+        free(text);
+    }
 }
