@@ -4,8 +4,9 @@
  * in order (so that caches are as they will be) and prints, for each kind of node, how often it
  * occurs, the best and median time, and how fast that is.
  *
- *     build/bench-ops [device [threads [batch [repeats [model...]]]]]        cpu 1 64 7
- * resnet18-cifar vit-tiny */
+ *     build/bench-ops [device [threads [batch [repeats [model...]]]]]
+ *
+ * By default: cpu 1 64 7 resnet18-cifar vit-tiny. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -64,12 +64,12 @@ def text(microseconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bench", default="build/bench-comm")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--bench", default="build/bench-comm", help="our side")
     parser.add_argument("--mpi", help="the program built from mpi.c")
     parser.add_argument("--torch", help="a python that has torch")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--rounds", type=int, default=9, help="alternations")
+    parser.add_argument("--ranks", default="2,4", help="how many, separated by commas")
     args = parser.parse_args()
     found = contestants(args)
     for ranks in map(int, args.ranks.split(",")):

@@ -13,22 +13,25 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
+
+import stretto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CLASSES = 10
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    pass
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=HelpFormatter)
     parser.add_argument("--stretto", default="build/stretto", help="the binary")
-    parser.add_argument("--case", default="resnet18-cifar")
+    parser.add_argument("--case", default="resnet18-cifar", help="network")
     parser.add_argument("--batch", type=int, default=32, help="images of a rank")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2, help="of Stretto and of PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="alternations")
     parser.add_argument("--steps", type=int, default=8, help="measured steps of a run")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them")
+    parser.add_argument("--warmup", type=int, default=stretto.NOT_TIMED, help="steps of PyTorch before them")
     parser.add_argument("--no-torch", action="store_true", help="scaling alone")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -39,7 +42,6 @@ def torch_rank(arguments):
     """In a child: one rank of DDP; rank 0 prints the times of the measured steps in ms."""
     import torch
     import torch.distributed as dist
-    import torch.nn.functional as F
 
     sys.path.insert(0, HERE)
     import models
@@ -49,17 +51,11 @@ def torch_rank(arguments):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{arguments.port}", rank=arguments.rank,
                             world_size=arguments.ranks)
     make_model, make_optimizer, _ = models.CASES[arguments.case]
-    model = torch.nn.parallel.DistributedDataParallel(make_model(CLASSES).train())
+    model = torch.nn.parallel.DistributedDataParallel(make_model(stretto.CLASSES).train())
     optimizer = make_optimizer(model, None)
     images = torch.randn(arguments.batch, 3, 32, 32)
-    labels = torch.randint(CLASSES, (arguments.batch,))
-    times = []
-    for _ in range(arguments.warmup + arguments.steps):
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        F.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        times.append(1e3 * (time.perf_counter() - start))
+    labels = torch.randint(stretto.CLASSES, (arguments.batch,))
+    times = models.step_times(model, optimizer, images, labels, arguments.warmup + arguments.steps)
     if arguments.rank == 0:
         print(json.dumps({"step_ms": times[arguments.warmup :], "version": torch.__version__}))
     dist.destroy_process_group()
@@ -85,19 +81,9 @@ def run_torch(arguments):
 
 
 def run_stretto(arguments, ranks):
-    sys.path.insert(0, HERE)
-    steps, batch = arguments.warmup + arguments.steps, arguments.batch * ranks
     options = ["--optimizer", "sgd"] if arguments.no_torch else __import__("models").CASES[arguments.case][2]
-    data = f"synthetic:channels=3,size=32,classes={CLASSES},count={batch * steps},test_count={batch}"
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "run")
-        command = [arguments.stretto, "train", "--model", arguments.case, "--data", data, "--batch", str(batch)]
-        command += ["-n", str(ranks), "--threads", "1", "--steps", str(steps), "--out", out, "--quiet"] + options
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"bench: {' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
-        with open(os.path.join(out, "summary.json")) as file:
-            return json.load(file)
+    options = ["-n", str(ranks), "--threads", "1"] + options
+    return stretto.run(arguments.stretto, arguments.case, arguments.batch * ranks, arguments.steps, options)
 
 
 def main():

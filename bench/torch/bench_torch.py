@@ -13,24 +13,27 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
+
+import stretto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CLASSES = 10
 VARIANTS = ("eager", "channels-last", "compile", "channels-last+compile")
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    pass
+
+
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=HelpFormatter)
     parser.add_argument("--stretto", default="build/stretto", help="the binary")
-    parser.add_argument("--cases", default="resnet18-cifar,vit-tiny")
+    parser.add_argument("--cases", default="resnet18-cifar,vit-tiny", help="networks, separated by commas")
     parser.add_argument("--variants", default="eager", help="of PyTorch: " + ", ".join(VARIANTS))
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=64, help="images of a step")
+    parser.add_argument("--threads", type=int, default=1, help="of either engine")
     parser.add_argument("--rounds", type=int, default=5, help="alternations")
     parser.add_argument("--steps", type=int, default=8, help="measured steps of a run")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before them")
+    parser.add_argument("--warmup", type=int, default=stretto.NOT_TIMED, help="steps of PyTorch before them")
     parser.add_argument("--fused", action="store_true", help="PyTorch's fused optimizers")
     parser.add_argument("--pin", action="store_true", help="bind either engine to the first --threads cores")
     parser.add_argument("--json", metavar="FILE", help="write all numbers there")
@@ -41,7 +44,6 @@ def parse_arguments():
 def torch_steps(arguments, case, variant):
     """In the child: times of the measured steps in ms."""
     import torch
-    import torch.nn.functional as F
 
     import models
 
@@ -49,21 +51,15 @@ def torch_steps(arguments, case, variant):
     torch.set_num_threads(arguments.threads)
     torch.set_num_interop_threads(1)
     make_model, make_optimizer, _ = models.CASES[case]
-    model = make_model(CLASSES).train()
+    model = make_model(stretto.CLASSES).train()
     images = torch.randn(arguments.batch, 3, 32, 32)
-    labels = torch.randint(CLASSES, (arguments.batch,))
+    labels = torch.randint(stretto.CLASSES, (arguments.batch,))
     if "channels-last" in variant:
         model = model.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     optimizer = make_optimizer(model, arguments.fused or None)
     run = torch.compile(model) if "compile" in variant else model
-    times = []
-    for _ in range(arguments.warmup + arguments.steps):
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        F.cross_entropy(run(images), labels).backward()
-        optimizer.step()
-        times.append(1e3 * (time.perf_counter() - start))
+    times = models.step_times(run, optimizer, images, labels, arguments.warmup + arguments.steps)
     return {"step_ms": times[arguments.warmup :], "version": torch.__version__, "config": torch.__config__.show()}
 
 
@@ -90,18 +86,9 @@ def run_torch(arguments, case, variant):
 def run_stretto(arguments, case):
     import models
 
-    steps = arguments.warmup + arguments.steps
-    data = f"synthetic:channels=3,size=32,classes={CLASSES},count={arguments.batch * steps},test_count={arguments.batch}"
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "run")
-        command = [arguments.stretto, "train", "--model", case, "--data", data, "--batch", str(arguments.batch)]
-        command += ["--steps", str(steps), "--threads", str(arguments.threads), "--out", out, "--quiet"]
-        command += models.CASES[case][2]
-        done = subprocess.run(pinned(arguments, command), env=environment(arguments), capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"bench: {' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
-        with open(os.path.join(out, "summary.json")) as file:
-            return json.load(file)
+    options = ["--threads", str(arguments.threads)] + models.CASES[case][2]
+    return stretto.run(arguments.stretto, case, arguments.batch, arguments.steps, options, pinned(arguments, []),
+                       environment(arguments))
 
 
 def torch_onednn(config):

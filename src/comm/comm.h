@@ -105,10 +105,13 @@ enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void *
  * comm_alloc memory, at the same place of the heap on every member, and stay untouched by the
  * caller until the request is done; operations of one group on overlapping data may follow one
  * another without a wait. Sums of floats follow the fixed tree over members: level by level
- * neighbours 2i and 2i+1 are added, an odd last one is carried up. all_reduce      every member
- * ends with the sum reduce_scatter  member p ends with the sum of its slice (comm_slice); the rest
- * of its data is undefined all_gather      member p gives its slice, every member ends with all
- * slices broadcast       every member ends with the data of member `root` */
+ * neighbours 2i and 2i+1 are added, an odd last one is carried up.
+ *
+ *     all_reduce      every member ends with the sum
+ *     reduce_scatter  member p ends with the sum of its slice (comm_slice), the rest is undefined
+ *     all_gather      member p gives its slice, every member ends with all slices
+ *     broadcast       every member ends with the data of member `root`
+ */
 enum status comm_all_reduce(struct comm_group *group, float *data, int64_t count,
                             struct comm_request **out);
 enum status comm_reduce_scatter(struct comm_group *group, float *data, int64_t count,

@@ -6,9 +6,9 @@
  *
  *     graph_fuse      merges nodes where one kernel does the work of several
  *     graph_gradient  appends the backward nodes by the operations' own rules
- *     graph_lower     chooses kernels and layouts on the whole graph and inserts REORDER nodes
- * where two do not meet graph_place     gives every local value an offset in one arena by lifetime
- * (memory.h)
+ *     graph_lower     chooses kernels and layouts on the whole graph, and inserts REORDER nodes
+ *                     where two do not meet
+ *     graph_place     gives every local value an offset in one arena by lifetime (memory.h)
  *
  * Fusion comes before the gradient (the other order was planned first): a fused operation carries
  * its own gradient rule, so patterns are matched once, on the forward part alone. */

@@ -3,8 +3,8 @@
  *
  *     char **argv;
  *     launch_arguments(&argv);
- *     return launch_local(&(struct launch_local_config){.launch = &config, .argv = argv,
- * .log_folder = out});
+ *     return launch_local(&(struct launch_local_config){
+ *         .launch = &config, .argv = argv, .log_folder = out});
  *
  * Ranks are copies of this program with the arguments given; each finds its place with launch_place
  * and the job with launch_door_of_rank. On several nodes the same command runs on each, and their

@@ -1,7 +1,7 @@
 /* Batch norm whose statistics are those of all ranks, cut where ranks must meet.
  *
- *     forward    stats -> exchange -> merge -> apply       backward   bwd_stats -> exchange ->
- * bwd_apply
+ *     forward    stats -> exchange -> merge -> apply
+ *     backward   bwd_stats -> exchange -> bwd_apply
  *
  * The arithmetic is torch's SyncBatchNorm's: local moments and counts are gathered, not summed,
  * because counts may differ and a rank may have none; they are merged by Chan's rule in rank order,

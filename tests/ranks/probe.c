@@ -5,8 +5,9 @@
  *     die:R  die-once:R   rank R kills itself after joining (die-once: on the first start only)
  *     exit:R:CODE         rank R ends with that code after joining
  *     away:R              rank R never joins
- *     stay                all wait for a signal or a loss; SIGTERM, SIGINT and SIGHUP end with 128
- * + signal facts:R             rank R says another fact than the others
+ *     stay                all wait for a signal or a loss; SIGTERM, SIGINT and SIGHUP end with
+ *                         128 + signal
+ *     facts:R             rank R says another fact than the others
  *
  * So the launcher, the rendezvous and their failures are tested without training anything. */
 #include <signal.h>
