@@ -1,20 +1,22 @@
 /* The golden vectors of a model (tests/golden/MODEL.json, made by `make golden`) and how numbers
  * are held against them.
  *
- * Tolerance: 1e-4 of the number itself, or of what is usual in its tensor (root mean square) where
- * that is larger. All local; each function reports through Criterion. */
+ * Tolerance: 1e-4 of the number itself, or (not for losses) of what is usual in its tensor (root
+ * mean square) where that is larger. All local; each function reports through Criterion. */
 #ifndef GOLDEN_CHECK_H
 #define GOLDEN_CHECK_H
 
 #include <jansson.h>
 #include <stdint.h>
 
+#include "golden.h"
+
 struct golden_check {
     const char *model;
     json_t *vectors;
-    uint64_t seed; /* of the samples */
-    double floor;  /* what is asked of gradients that are nothing but rounding noise */
-    double worst;  /* error seen, in units of what is allowed */
+    uint64_t seeds[GOLDEN_STEPS]; /* of the samples, step by step */
+    double floor; /* what is asked of gradients that are nothing but rounding noise */
+    double worst; /* error seen, in units of what is allowed */
 };
 
 void golden_check_open(const char *model, struct golden_check *out);

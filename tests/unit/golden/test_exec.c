@@ -38,7 +38,8 @@ static bool is_label(const struct graph *graph, const char *name) {
     return false;
 }
 
-static void add_field(struct dataset *dataset, struct golden_data *data, int value, uint64_t seed) {
+static void add_field(struct dataset *dataset, struct golden_data *data, int value,
+                      const uint64_t seeds[]) {
     const struct value *input = &data->graph->values[value];
     int f = dataset->field_count++;
     struct field field = {.name = input->name, .dtype = input->type.dtype};
@@ -48,11 +49,11 @@ static void add_field(struct dataset *dataset, struct golden_data *data, int val
     dataset->field[f] = field;
     for (int step = 0; step < GOLDEN_STEPS; step++) {
         data->rows[step][f] = mem_new(tensor_type_bytes(&input->type));
-        golden_fill(data->graph, value, seed, step, data->rows[step][f]);
+        golden_fill(data->graph, value, seeds[step], step, data->rows[step][f]);
     }
 }
 
-static void data_open(const struct golden_case *gold, uint64_t seed, struct dataset *out) {
+static void data_open(const struct golden_case *gold, const uint64_t seeds[], struct dataset *out) {
     struct golden_data *data = MEM_NEW(struct golden_data);
     cr_assert_eq(golden_build(gold, &data->graph), STATUS_OK);
     int64_t count = GOLDEN_STEPS * gold->batch;
@@ -62,7 +63,7 @@ static void data_open(const struct golden_case *gold, uint64_t seed, struct data
     out->classes = gold->classes ? gold->classes : 2;
     for (int i = 0; i < data->graph->input_count; i++)
         if (golden_is_sample(data->graph, data->graph->inputs[i]))
-            add_field(out, data, data->graph->inputs[i], seed);
+            add_field(out, data, data->graph->inputs[i], seeds);
     int64_t *order = MEM_ARRAY(int64_t, count);
     data->position = MEM_ARRAY(int64_t, count);
     sampler_permutation(count, GOLDEN_WEIGHT_SEED, order);
@@ -145,7 +146,7 @@ static void golden(const char *model, const char *backend, int micro_batches, in
     struct dataset dataset;
     struct plan *plan = NULL;
     golden_check_open(model, &check);
-    data_open(gold, check.seed, &dataset);
+    data_open(gold, check.seeds, &dataset);
     struct run_config config = run_of(gold, &dataset, backend, micro_batches);
     cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
     train(&check, plan, steps);

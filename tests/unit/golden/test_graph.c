@@ -56,7 +56,7 @@ static void fill_inputs(struct trial *trial, int step, double *counts) {
         int value = graph->inputs[i];
         if (!golden_is_sample(graph, value)) continue;
         void *plain = mem_new(tensor_type_bytes(&graph->values[value].type));
-        golden_fill(graph, value, trial->check.seed, step, plain);
+        golden_fill(graph, value, trial->check.seeds[step], step, plain);
         run_graph_set(&trial->run, value, plain);
         for (int k = 0; k < graph->loss_count; k++)
             if (strcmp(graph->losses[k].label, graph->values[value].name) == 0)
