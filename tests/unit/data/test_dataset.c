@@ -274,7 +274,7 @@ Test(data_dataset, cifar_augmentation_covers_all_shifts) {
 static const char *shared(const char *name) {
     static char path[512];
     const char *root = getenv("STRETTO_SHARED");
-    snprintf(path, sizeof path, "%s/%s", root ? root : "../shared/data", name);
+    snprintf(path, sizeof path, "%s/data/%s", root ? root : "../shared", name);
     return file_exists(path) ? path : NULL;
 }
 
