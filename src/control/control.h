@@ -166,8 +166,9 @@ struct control_meeting_info {
 enum status control_meet_host(const char *path, const char *job, int world,
                               const struct control_meeting_info *info,
                               struct control_meeting **out);
-/* Blocking until a live host's record is there, at most limit_s. */
-enum status control_meet_guest(const char *path, const char *job, int world, double limit_s,
+/* Blocking until a live host's record is there, at most limit_s. Whether the world is the same is
+ * the server's to say, to all. */
+enum status control_meet_guest(const char *path, const char *job, double limit_s,
                                struct control_meeting_info *info, struct control_meeting **out);
 /* Local. Accepts NULL. */
 void control_meet_leave(struct control_meeting **meeting);

@@ -290,18 +290,15 @@ enum status control_meet_host(const char *path, const char *job, int world,
 
 /* --- guests --- */
 
-static enum status fits(const struct control_meeting *meeting, const char *job, int world,
+/* A guest of another world goes on to the server, which tells everybody: if it stayed away, the
+ * others would wait for it. */
+static enum status fits(const struct control_meeting *meeting, const char *job,
                         const struct control_record *record) {
     if (job && strcmp(job, record->job) != 0)
         return fail(STATUS_USAGE,
                     "%s: is used by job %s (host %s, process %d), this is job %.80s\n"
                     "  name another path in --init file://",
                     meeting->path, record->job, record->host, record->pid, job);
-    if (world != record->world)
-        return fail(STATUS_USAGE,
-                    "%s: the host %s waits for a world of %d ranks, this rank was started for %d\n"
-                    "  give every rank the same world size",
-                    meeting->path, record->host, record->world, world);
     return STATUS_OK;
 }
 
@@ -338,8 +335,8 @@ static enum status nobody_came(const struct control_meeting *meeting, double lim
                 meeting->path, limit, last->there ? " (a damaged record is there)" : "");
 }
 
-static enum status guest(struct control_meeting *meeting, const char *job, int world,
-                         double limit_s, struct control_meeting_info *info) {
+static enum status guest(struct control_meeting *meeting, const char *job, double limit_s,
+                         struct control_meeting_info *info) {
     int64_t begin = clock_ns();
     struct seen first = {0}, now;
     while (true) {
@@ -351,7 +348,7 @@ static enum status guest(struct control_meeting *meeting, const char *job, int w
         if (elsewhere && known && touched_since(&first, &now)) now.alive = true;
         if (good && now.alive) {
             bool entered;
-            TRY(fits(meeting, job, world, &now.record));
+            TRY(fits(meeting, job, &now.record));
             TRY(enter(meeting, &now, &entered));
             if (entered) break;
         }
@@ -365,12 +362,12 @@ static enum status guest(struct control_meeting *meeting, const char *job, int w
     return STATUS_OK;
 }
 
-enum status control_meet_guest(const char *path, const char *job, int world, double limit_s,
+enum status control_meet_guest(const char *path, const char *job, double limit_s,
                                struct control_meeting_info *info, struct control_meeting **out) {
     struct control_meeting *meeting = new_meeting(path);
     const struct control_meeting_info nothing = {0};
-    enum status status = control_record_new(job, world, &nothing, &meeting->me);
-    if (status == STATUS_OK) status = guest(meeting, job, world, limit_s, info);
+    enum status status = control_record_new(job, 0, &nothing, &meeting->me);
+    if (status == STATUS_OK) status = guest(meeting, job, limit_s, info);
     if (status == STATUS_OK)
         *out = meeting;
     else

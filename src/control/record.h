@@ -12,7 +12,7 @@ struct control_record {
     char job[CONTROL_RECORD_WORD]; /* "-": none was given */
     char nonce[CONTROL_RECORD_WORD];
     char host[CONTROL_RECORD_WORD], boot[CONTROL_RECORD_WORD], space[CONTROL_RECORD_WORD];
-    int pid, world;
+    int pid, world; /* world: for people */
     struct control_meeting_info info;
 };
 

@@ -16,8 +16,10 @@
 #include "base/mem.h"
 #include "control/where.h"
 
-enum { TICK_MS = 50, BATCH = 256, LATECOMER_S = 5 };
+enum { TICK_MS = 50, BATCH = 256 };
+static const double latecomer_s = 5, outsider_s = 1.5;
 static const int64_t strangers_every_ns = 10000000000;
+static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
 
 static const int watched = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
@@ -82,15 +84,23 @@ static bool asked_to_stop(struct control_server *server) {
     return stop;
 }
 
-/* Ranks that disagree may still be on their way, and shall hear what was wrong; for a while. */
+/* Ranks that disagree on the world may still be on their way, and shall hear what was wrong; for a
+ * while. Who comes are those both sides count on; those whom we do not know only where at least as
+ * many speak of them as do not. */
+static bool more_may_come(const struct control_server *server, double waited_s) {
+    int world = server->config.world;
+    if (!server->failed || server->welcome || !server->claims) return false;
+    for (int i = 0; i < world && i < server->least_claimed; i++)
+        if (server->member[i].state == CONTROL_ABSENT && waited_s < latecomer_s) return true;
+    bool others = server->claims >= server->joined && waited_s < outsider_s;
+    return (others && server->outside < server->most_claimed - world) ||
+           (server->outside && server->now_ns - server->outside_ns < outside_leave_ns);
+}
+
 static bool all_gone(const struct control_server *server, double waited_s) {
-    bool disagreed = server->failed && !server->welcome && server->failed_status == STATUS_USAGE;
-    for (int i = 0; i < server->config.world; i++) {
-        enum control_state state = server->member[i].state;
-        bool may_come = state == CONTROL_ABSENT && disagreed && waited_s < LATECOMER_S;
-        if (state == CONTROL_JOINED || may_come) return false;
-    }
-    return true;
+    for (int i = 0; i < server->config.world; i++)
+        if (server->member[i].state == CONTROL_JOINED) return false;
+    return !more_may_come(server, waited_s);
 }
 
 /* --- where ranks are --- */

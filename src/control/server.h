@@ -53,6 +53,10 @@ struct control_server {
     int joined;                    /* that came, whatever became of them */
     bool welcome;                  /* all came and agree */
     bool failed;                   /* nobody will be welcome any more */
+    /* Of ranks that were told another world: how many came, the least and the most ranks they speak
+     * of; how many of them have a number outside of ours, and when the last of these came. */
+    int claims, least_claimed, most_claimed, outside;
+    int64_t outside_ns;
     enum status failed_status;
     char failed_why[CONTROL_WHY_BYTES];
     struct control_store *store;

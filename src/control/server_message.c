@@ -4,6 +4,7 @@
 #include "control/server.h"
 #include "control/where.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,6 +255,16 @@ static void turn_away(struct control_server *server) {
     set_state(server, server->in.rank, CONTROL_JOINED);
 }
 
+/* Remembered for whom the stop waits. */
+static void note_claim(struct control_server *server, uint32_t world) {
+    int claimed = world < (uint32_t)INT_MAX ? (int)world : INT_MAX;
+    if (server->claims++ == 0 || claimed < server->least_claimed) server->least_claimed = claimed;
+    if (claimed > server->most_claimed) server->most_claimed = claimed;
+    if (server->in.rank < server->config.world) return;
+    server->outside++;
+    server->outside_ns = server->now_ns;
+}
+
 static void take_hello(struct control_server *server) {
     struct control_unpack from = control_unpack(&server->in);
     const struct control_peer *peer = &server->in.from;
@@ -271,6 +282,7 @@ static void take_hello(struct control_server *server) {
         refuse(server, peer, STATUS_USAGE, "the server cannot read what this rank says of itself");
     } else if (!admissible(server, &hello, &all, why)) {
         if (all) control_server_fail(server, STATUS_USAGE, why);
+        if (all) note_claim(server, hello.world);
         if (all && member && member->state == CONTROL_ABSENT)
             turn_away(server);
         else

@@ -112,8 +112,7 @@ static enum status meet_at(struct visit *visit, const char *path, const char *bi
         give_info(visit, &info);
         status = control_meet_host(path, job, party->count, &info, &visit->door.meeting);
     } else {
-        status = control_meet_guest(path, job, party->count, visit->limit_s, &info,
-                                    &visit->door.meeting);
+        status = control_meet_guest(path, job, visit->limit_s, &info, &visit->door.meeting);
         if (status == STATUS_OK) take_info(visit, &info);
     }
     control_secret_wipe(&info.secret);

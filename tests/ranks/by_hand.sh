@@ -26,6 +26,31 @@ RANK=1 WORLD_SIZE=2 "$probe" --init env:// >out1 2>err1 &
 RANK=0 WORLD_SIZE=2 code 0 "$probe" --init env://
 wait $! || { cat err1; exit 1; }
 [ -z "$(ls -A private/stretto)" ] || { ls -A private/stretto; exit 1; }
+# one rank was told another world: however they meet, all end, and all name a rank and both numbers; nobody waits for the join limit
+odd_world() { # ODD WORLD INIT...
+    odd=$1 other=$2
+    shift 2
+    for rank in 0 1 2; do
+        world=3
+        [ $rank != "$odd" ] || world=$other
+        timeout 50 "$probe" --rank $rank --world-size $world "$@" >out$rank 2>err$rank &
+        eval "job$rank=$!"
+    done
+    for rank in 0 1 2; do
+        eval "wait \$job$rank"
+        got=$?
+        [ $got = 2 ] || { echo "rank $rank of an odd world at $odd: exit code $got ($*)"; cat err?; exit 1; }
+        says err$rank "$wanted"
+    done
+}
+for row in 2:4 0:4 0:2; do
+    odd=${row%:*} other=${row#*:}
+    wanted="rank 2 (host .*) was started for a world of 4 ranks, the server for 3"
+    [ $odd = 2 ] || wanted="rank [12] (host .*) was started for a world of 3 ranks, the server for $other"
+    odd_world $odd $other --init "file://$PWD/meeting"
+    odd_world $odd $other --init "tcp://127.0.0.1:$(free_port)"
+    odd_world $odd $other --init "tcp://127.0.0.1:$(free_port)" --key key
+done
 # what is refused
 code 2 "$probe" --rank 0 --world-size 2 --init tcp://198.51.100.1:29500
 says err 'needs a key'

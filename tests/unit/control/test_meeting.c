@@ -39,7 +39,7 @@ Test(control_meeting, host_and_guests) {
     struct control_meeting *host = NULL, *guest[2] = {NULL};
     cr_assert_eq(control_meet_host(path, NULL, 3, &info, &host), STATUS_OK);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(control_meet_guest(path, NULL, 3, 5, &got, &guest[i]), STATUS_OK);
+        cr_assert_eq(control_meet_guest(path, NULL, 5, &got, &guest[i]), STATUS_OK);
         cr_assert_str_eq(got.address, info.address);
         cr_assert_arr_eq(got.secret.bytes, info.secret.bytes, 32);
     }
@@ -63,7 +63,7 @@ Test(control_meeting, guest_first) {
     struct control_meeting_info got;
     pthread_t thread;
     pthread_create(&thread, NULL, host_later, &host);
-    cr_assert_eq(control_meet_guest(path, "7", 2, 10, &got, &guest), STATUS_OK);
+    cr_assert_eq(control_meet_guest(path, "7", 10, &got, &guest), STATUS_OK);
     pthread_join(thread, NULL);
     control_meet_leave(&host);
     control_meet_leave(&guest);
@@ -103,11 +103,8 @@ Test(control_meeting, two_jobs) {
     snprintf(pid_text, sizeof pid_text, "process %d", (int)pid);
     cr_assert(strstr(text, pid_text) && strstr(text, "job one"), "%s", text);
     log_capture(text, sizeof text);
-    cr_assert_eq(control_meet_guest(path, "two", 2, 1, &info, &guest), STATUS_USAGE);
+    cr_assert_eq(control_meet_guest(path, "two", 1, &info, &guest), STATUS_USAGE);
     cr_assert(strstr(text, "job one") && strstr(text, "job two"), "%s", text);
-    log_capture(text, sizeof text);
-    cr_assert_eq(control_meet_guest(path, "one", 3, 1, &info, &guest), STATUS_USAGE);
-    cr_assert(strstr(text, "of 2 ranks") && strstr(text, "for 3"), "%s", text);
     log_capture(NULL, 0);
     cr_assert(file_exists(path), "the first job's record is untouched");
     end_process(pid);
@@ -120,11 +117,11 @@ Test(control_meeting, dead_host) {
     end_process(host_process(NULL, 2));
     cr_assert(file_exists(path));
     log_capture(text, sizeof text);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 0.3, &got, &guest), STATUS_PEER);
+    cr_assert_eq(control_meet_guest(path, NULL, 0.3, &got, &guest), STATUS_PEER);
     cr_assert(strstr(text, "dead job"), "%s", text);
     log_capture(NULL, 0);
     cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 5, &got, &guest), STATUS_OK);
+    cr_assert_eq(control_meet_guest(path, NULL, 5, &got, &guest), STATUS_OK);
     cr_assert_str_eq(got.address, info.address);
     control_meet_leave(&guest);
     control_meet_leave(&host);
@@ -164,9 +161,9 @@ Test(control_meeting, host_elsewhere) {
     bool stop = false;
     char text[1024];
     write_foreign("aa");
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &guest), STATUS_PEER, "not touched");
+    cr_assert_eq(control_meet_guest(path, NULL, 1, &got, &guest), STATUS_PEER, "not touched");
     pthread_create(&thread, NULL, touch_on, &stop);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 10, &got, &guest), STATUS_OK);
+    cr_assert_eq(control_meet_guest(path, NULL, 10, &got, &guest), STATUS_OK);
     cr_assert_str_eq(got.address, "tcp://10.0.0.9:5");
     control_meet_leave(&guest);
     write_foreign("bb");
@@ -187,12 +184,12 @@ Test(control_meeting, not_ours_is_not_touched) {
     cr_assert_eq(file_write_text(path, "my thesis\n"), STATUS_OK);
     chmod(path, 0600);
     cr_assert_eq(control_meet_host(path, NULL, 2, &info, &meeting), STATUS_USAGE);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &meeting), STATUS_USAGE);
+    cr_assert_eq(control_meet_guest(path, NULL, 1, &got, &meeting), STATUS_USAGE);
     cr_assert_eq(file_read(path, 100, &bytes), STATUS_OK);
     cr_assert_str_eq((char *)bytes.data, "my thesis\n");
     bytes_free(&bytes);
     chmod(path, 0644);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 1, &got, &meeting), STATUS_USAGE, "its mode");
+    cr_assert_eq(control_meet_guest(path, NULL, 1, &got, &meeting), STATUS_USAGE, "its mode");
 }
 
 Test(control_meeting, deleted_while_in_use) {
@@ -200,7 +197,7 @@ Test(control_meeting, deleted_while_in_use) {
     struct control_meeting *host = NULL, *guest = NULL;
     cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(control_meet_guest(path, NULL, 2, 0.2, &got, &guest), STATUS_PEER);
+    cr_assert_eq(control_meet_guest(path, NULL, 0.2, &got, &guest), STATUS_PEER);
     cr_assert_eq(unlink(lock_path), 0);
     control_meet_leave(&host);
     cr_assert_eq(rmdir(folder), 0);
@@ -247,9 +244,9 @@ Test(control_meeting, torn_record) {
     for (int cut = 0; cut < 200; cut += 40) {
         write_foreign("cc");
         cr_assert_eq(truncate(path, cut), 0);
-        cr_assert_eq(control_meet_guest(path, NULL, 2, 0.05, &got, &guest), STATUS_PEER);
+        cr_assert_eq(control_meet_guest(path, NULL, 0.05, &got, &guest), STATUS_PEER);
         cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
-        cr_assert_eq(control_meet_guest(path, NULL, 2, 5, &got, &guest), STATUS_OK);
+        cr_assert_eq(control_meet_guest(path, NULL, 5, &got, &guest), STATUS_OK);
         control_meet_leave(&host);
         control_meet_leave(&guest);
     }
