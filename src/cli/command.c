@@ -64,9 +64,14 @@ static int exit_code(enum status status) {
     return status == STATUS_STOPPED && stop_signal ? 128 + stop_signal : status_exit_code(status);
 }
 
-/* A full disk or a closed pipe shows only when the last bytes leave. */
-static enum status flush_output(enum status status) {
+/* A full disk or a closed pipe shows only when the last bytes leave. A training run's answer is in
+ * its folder: what it prints is for whoever looks on. */
+static enum status flush_output(bool looked_on, enum status status) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if (looked_on) {
+        log_warning("standard output: not all of it could be shown: %s", strerror(errno));
+        return status;
+    }
     enum status worse = fail(STATUS_DATA, "standard output: write failed: %s", strerror(errno));
     return status == STATUS_OK ? worse : status;
 }
@@ -86,6 +91,7 @@ static enum status run(const struct command *command, int argc, char **argv) {
 int cli_main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     enum status status = STATUS_OK;
+    bool training = false;
     if (!name) {
         cli_print_help(stderr);
         status = STATUS_USAGE;
@@ -95,7 +101,8 @@ int cli_main(int argc, char **argv) {
         printf("stretto %s\n", stretto_version());
     else {
         const struct command *command = cli_find(name);
+        training = command && command->id == COMMAND_TRAIN;
         status = command ? run(command, argc - 2, argv + 2) : cli_unknown_command(name);
     }
-    return exit_code(flush_output(status));
+    return exit_code(flush_output(training, status));
 }

@@ -3,6 +3,7 @@
  * One rank runs here; ranks as threads run here too, rank 0 on this thread; ranks as processes are
  * copies of this program that the launcher starts, each of which comes back here knowing its seat.
  * What a rank then does is a session. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,7 @@ enum status train_run(const struct options *options) {
     struct options resumed;
     bool found;
     log_quiet(options->quiet);
+    signal(SIGPIPE, SIG_IGN); /* whoever looked on has gone: no reason to lose the training */
     TRY(resume_options(options, &resumed, &found));
     if (!found) return train_with(options);
     enum status status = train_with(&resumed);

@@ -51,6 +51,14 @@ done
 # compare takes runs as well as files.
 "$STRETTO" compare first first/model.safetensors >out 2>err && grep -q 'equal to the last bit' out || say "compare of a run: $(cat out err)"
 
+# Whoever looks on may go, and the disk of a log may fill up: the run goes on.
+{ "$STRETTO" train --model mlp --device ref --epochs 3 --out piped 2>/dev/null; echo $? >code; } | true
+[ "$(cat code)" = 0 ] && grep -q '"exit": 0' piped/summary.json || say "a closed pipe: exit $(cat code)"
+if [ -w /dev/full ]; then
+    "$STRETTO" train --model mlp --device ref --steps 2 --out full >/dev/full 2>err || say "a full standard output: exit $?"
+    grep -q 'warning: standard output' err || say "a full standard output goes unnoticed"
+fi
+
 # --quiet prints nothing at all.
 "$STRETTO" train --model mlp --device ref --steps 2 --quiet --out quiet >out 2>err || say "--quiet failed"
 [ ! -s out ] && [ ! -s err ] || say "--quiet printed: $(cat out err)"
