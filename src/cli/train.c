@@ -68,7 +68,8 @@ static enum status launch(const struct options *options, const struct launch_con
     TRY(check_plan(options, layout.world, &folder));
     enum status status = launch_arguments(&argv);
     if (status != STATUS_OK) return status;
-    const char *first[] = {"--out", folder, NULL},
+    bool named = option_is_given(options, OPTION_out); /* then all ranks read it, too */
+    const char *first[] = {named ? NULL : "--out", folder, NULL},
                *again[] = {"--out", folder, "--overwrite", "off", "--resume", NULL};
     char **ranks = launch_arguments_with(argv, first),
          **restarted = launch_arguments_with(argv, again);

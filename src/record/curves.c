@@ -124,6 +124,23 @@ static double number_of(const json_t *root, const char *key) {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* The first row with ranks sets their number: it is also the first step, which is slow. */
+static void add_ranks(struct curves *curves, const json_t *times) {
+    int ranks = (int)json_array_size(times); /* 0 for what is no array */
+    if (ranks == 0) return;
+    if (!curves->rank) {
+        curves->rank = MEM_ARRAY(struct curves_rank, ranks);
+        curves->ranks = ranks;
+        return;
+    }
+    for (int r = 0; r < ranks && r < curves->ranks; r++) {
+        const json_t *value = json_array_get(times, (size_t)r);
+        if (!json_is_number(value)) continue;
+        curves->rank[r].ms_sum += json_number_value(value);
+        curves->rank[r].rows++;
+    }
+}
+
 /* False when the line is no row. */
 static bool add_row(struct curves *curves, const json_t *root) {
     const char *kind = json_string_value(json_object_get(root, "kind"));
@@ -134,6 +151,7 @@ static bool add_row(struct curves *curves, const json_t *root) {
         if (strcmp(sources[i].kind, kind) != 0) continue;
         series_add(series_of(curves, i), json_integer_value(step), number_of(root, sources[i].key));
     }
+    add_ranks(curves, json_object_get(root, "rank_ms"));
     curves->rows++;
     return true;
 }
@@ -173,5 +191,6 @@ void curves_read(const char *folder, struct curves *out) {
 void curves_free(struct curves *curves) {
     for (int i = 0; i < SOURCES; i++) series_free(series_of(curves, i));
     free(curves->trouble);
-    curves->trouble = NULL;
+    free(curves->rank);
+    *curves = (struct curves){.begin_s = NAN};
 }

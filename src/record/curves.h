@@ -32,10 +32,18 @@ void series_add(struct series *series, int64_t step, double value);
 void series_smooth(struct series *series);
 void series_free(struct series *series);
 
+/* What a rank's own steps took, without waiting for others: the mean over rows but the first. */
+struct curves_rank {
+    double ms_sum;
+    int64_t rows;
+};
+
 struct curves {
     struct series loss, lr, grad_norm, samples_per_s; /* of training steps */
     struct series eval_loss, acc1, acc5;              /* of evaluations */
     int64_t rows, damaged;                            /* lines read; lines that are no rows */
+    struct curves_rank *rank;                         /* of several ranks; owned */
+    int ranks;
     double begin_s; /* wall clock of the first row, NaN when unknown */
     char *trouble;  /* why there are no rows, or NULL; owned */
 };

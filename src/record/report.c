@@ -258,6 +258,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     report_time(stream, input->summary);
     report_memory(stream, input->summary);
     fputs("</div>\n", stream);
+    report_ranks(stream, input->summary, curves);
     emit_fold(stream, "Command line", "command", input->command_line, 100);
     emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);
     emit_fold(stream, "Program (program.txt)", "", input->program_text, REPORT_PROGRAM_LINES);

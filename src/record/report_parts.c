@@ -1,11 +1,12 @@
-/* What report.html makes of the summary alone: cards, time and memory bars. */
+/* What report.html makes of single figures: cards, bars of time, ranks and memory. */
 #include "record/report_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "record/html.h"
 
-enum { LINE = 160, MEMORY_RANKS = 8 };
+enum { LINE = 160, SHOWN_RANKS = 8 };
 
 static void emit_card(FILE *stream, const char *title, const char *value, const char *below) {
     fprintf(stream, "<div class=\"card\"><h2>%s</h2><strong>%s</strong><span>%s</span></div>\n",
@@ -172,26 +173,72 @@ void report_time(FILE *stream, const struct summary *summary) {
     fputs("</section>\n", stream);
 }
 
-static void emit_bar(FILE *stream, const char *name, const char *style, int64_t bytes,
-                     int64_t most) {
+static void emit_bar(FILE *stream, const char *name, const char *style, double share,
+                     const char *text) {
+    fprintf(stream,
+            "<div class=\"bar\"><span>%s</span><i><i class=\"%s\" style=\"width:%.2f%%\"></i></i>"
+            "<b>%s</b></div>\n",
+            name, style, 100 * share, text);
+}
+
+static void emit_bytes(FILE *stream, const char *name, const char *style, int64_t bytes,
+                       int64_t most) {
     char text[TEXT_BYTES];
     if (bytes == SUMMARY_NO_INT)
         fprintf(stream, "<div class=\"bar\"><span>%s</span><em>not known</em></div>\n", name);
     else
-        fprintf(
-            stream,
-            "<div class=\"bar\"><span>%s</span><i><i class=\"%s\" style=\"width:%.2f%%\"></i></i>"
-            "<b>%s</b></div>\n",
-            name, style, most > 0 && bytes > 0 ? 100 * (double)bytes / (double)most : 0.0,
-            text_size(bytes, text));
+        emit_bar(stream, name, style, most > 0 && bytes > 0 ? (double)bytes / (double)most : 0.0,
+                 text_size(bytes, text));
+}
+
+static double rank_ms(const struct curves_rank *rank) {
+    return rank->rows > 0 ? rank->ms_sum / (double)rank->rows : NAN;
+}
+
+static void emit_sent(FILE *stream, const struct summary_ints *sent) {
+    char low_text[TEXT_BYTES], high_text[TEXT_BYTES];
+    int high = largest(sent);
+    if (high < 0 || sent->item[high] <= 0) return;
+    int64_t low = sent->item[high];
+    for (int r = 0; r < sent->count; r++) {
+        if (sent->item[r] != SUMMARY_NO_INT && sent->item[r] < low) low = sent->item[r];
+    }
+    text_size(low, low_text);
+    text_size(sent->item[high], high_text);
+    if (strcmp(low_text, high_text) == 0)
+        fprintf(stream, " Each sends %s a step.", low_text);
+    else
+        fprintf(stream, " They send %s to %s a step.", low_text, high_text);
+}
+
+void report_ranks(FILE *stream, const struct summary *summary, const struct curves *curves) {
+    char name[TEXT_BYTES], text[TEXT_BYTES];
+    double most = 0;
+    for (int r = 0; r < curves->ranks; r++) most = fmax(most, rank_ms(&curves->rank[r]));
+    if (curves->ranks < 2 || !(most > 0)) return;
+    fputs("<div class=\"row\">\n<section class=\"panel\">\n<h2>Own time of each rank in a "
+          "step</h2>\n",
+          stream);
+    for (int r = 0; r < curves->ranks && r < SHOWN_RANKS; r++) {
+        double ms = rank_ms(&curves->rank[r]);
+        snprintf(name, sizeof name, "rank %d", r);
+        emit_bar(stream, name, "real", ms > 0 ? ms / most : 0, text_duration(ms / 1e3, text));
+    }
+    fputs(
+        "<p class=\"note\">Without waiting for others: ranks that differ here slow the rest down.",
+        stream);
+    emit_sent(stream, &summary->sent_bytes_per_step);
+    if (curves->ranks > SHOWN_RANKS)
+        fprintf(stream, " The first %d of %d ranks.", SHOWN_RANKS, curves->ranks);
+    fputs("</p>\n</section>\n</div>\n", stream);
 }
 
 static void emit_ranks(FILE *stream, const struct summary_ints *peak,
                        const struct summary_ints *planned, int ranks, int64_t most) {
-    for (int i = 0; i < ranks && i < MEMORY_RANKS; i++) {
+    for (int i = 0; i < ranks && i < SHOWN_RANKS; i++) {
         if (ranks > 1) fprintf(stream, "<h3>Rank %d</h3>\n", i);
-        emit_bar(stream, "predicted", "planned", item_of(planned, i), most);
-        emit_bar(stream, "measured", "real", item_of(peak, i), most);
+        emit_bytes(stream, "predicted", "planned", item_of(planned, i), most);
+        emit_bytes(stream, "measured", "real", item_of(peak, i), most);
     }
     fputs(
         "<p class=\"note\">Predicted before the start; measured as resident memory beyond what the "
@@ -211,10 +258,10 @@ void report_memory(FILE *stream, const struct summary *summary) {
         emit_ranks(stream, peak, planned, ranks, most);
     else
         fputs("<p class=\"none\">Not measured in this run.</p>\n", stream);
-    if (ranks > MEMORY_RANKS && high >= 0)
+    if (ranks > SHOWN_RANKS && high >= 0)
         fprintf(stream,
                 "<p class=\"note\">The first %d of %d ranks; rank %d measured most. All are in "
                 "summary.json below.</p>\n",
-                MEMORY_RANKS, ranks, high);
+                SHOWN_RANKS, ranks, high);
     fputs("</section>\n", stream);
 }

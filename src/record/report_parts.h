@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "record/curves.h"
 #include "record/summary.h"
 
 /* The content of <style>. */
@@ -14,6 +15,8 @@ extern const char report_style[];
 void report_cards(FILE *stream, const struct summary *summary);
 /* Where the time of a step went, as one stacked bar. */
 void report_time(FILE *stream, const struct summary *summary);
+/* Of several ranks: how long each took by itself, and what it sent. Nothing for one. */
+void report_ranks(FILE *stream, const struct summary *summary, const struct curves *curves);
 /* Peak memory of each rank, predicted and measured. */
 void report_memory(FILE *stream, const struct summary *summary);
 

@@ -101,6 +101,34 @@ Test(record_report, the_checker_can_fail) {
     cr_assert_str_eq(markup_check(&markup, "<!DOCTYPE html>\n<p>a &amp; b<br></p>"), "");
 }
 
+/* The first row, the slowest, is left out of the means; what is no number, too. */
+Test(record_report, ranks_by_their_own_time) {
+    static const double times[][2] = {{900, 900}, {2, 4}, {4, NAN}};
+    open_metrics();
+    for (int i = 0; i < 3; i++) {
+        struct metrics_row row = metrics_row_new(METRICS_TRAIN, i + 1, 1);
+        row.ranks = 2;
+        row.rank_loss = row.rank_ms = times[i];
+        cr_assert_eq(metrics_write(metrics, &row), STATUS_OK);
+    }
+    close_metrics();
+    struct summary summary;
+    summary_init(&summary);
+    summary.sent_bytes_per_step = summary_ints_new(&summary, 2);
+    summary.sent_bytes_per_step.item[0] = 2048;
+    summary.sent_bytes_per_step.item[1] = 2048;
+    input.summary = &summary;
+    char *text = page();
+    expect(text, "Own time of each rank in a step");
+    expect(text,
+           "<span>rank 0</span><i><i class=\"real\" style=\"width:75.00%\"></i></i><b>3 ms</b>");
+    expect(text,
+           "<span>rank 1</span><i><i class=\"real\" style=\"width:100.00%\"></i></i><b>4 ms</b>");
+    expect(text, "Each sends 2.0 KiB a step");
+    summary_free(&summary);
+    free(text);
+}
+
 Test(record_report, a_run_of_nothing) {
     input.summary = &(struct summary){0};
     summary_init((struct summary *)input.summary);
