@@ -221,6 +221,10 @@ bench-ranks: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
+# Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
+bench-hosts: all
+	@sh bench/hosts/bench_hosts.sh $(B)/stretto $(HOSTS)
+
 # Time of each operation in a training step; OPS='cpu 2 64' names device, threads, batch, repeats, models.
 bench-ops: $(B)/bench-ops
 	@$(B)/bench-ops $(OPS)
@@ -268,7 +272,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-slurm test-hosts test-equal test-torch golden bench-torch bench-ranks bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-slurm test-hosts test-mpich test-equal test-torch golden bench-torch bench-ranks bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

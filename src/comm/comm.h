@@ -87,6 +87,8 @@ const char *comm_name(const struct comm *comm);
 /* Bytes this rank has sent to others since the start: its even share of each operation, also where
  * memory is shared and whoever has time does the work, so that the figure repeats. */
 uint64_t comm_sent_bytes(const struct comm *comm);
+/* Time that was spent on moving bytes beside the rank's own thread, since the start. */
+int64_t comm_hidden_ns(struct comm *comm);
 
 /* Collective over the job (same calls in the same order on every rank), not blocking. Members in
  * the order of the tree. */
@@ -160,7 +162,8 @@ enum status comm_channel_receive(struct comm_channel *channel, void **data); /* 
 enum status comm_channel_release(struct comm_channel *channel);
 
 /* Local. Who watches, or disturbs: `before` is called at each post and makes it fail when it
- * returns a failure, `after` when an operation is seen to be done. Either may be NULL. */
+ * returns a failure, `after` when an operation is seen to be done, by whatever thread. Either may
+ * be NULL. */
 struct comm_event {
     const char *kind; /* "all_reduce", ... */
     int group, members;

@@ -19,7 +19,8 @@ struct p2p_transfer {
 struct p2p_line {
     const struct p2p_line_ops *ops;
     int rank, size;
-    uint64_t moves; /* transfers that were done so far; counted by the line */
+    uint64_t moves;  /* transfers that were done so far; counted by the line */
+    bool one_thread; /* only the thread that opened it may use it */
 };
 
 /* Messages of one stream between two ranks arrive in the order sent, and are taken by receives in

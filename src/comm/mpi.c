@@ -203,8 +203,11 @@ static enum status await_request(struct line *line, const struct comm_config *co
 
 static enum status open_steps(const struct comm_config *config, struct line *line) {
     MPI_Request request;
+    int level = 0;
     TRY(start(config));
     TRY(check_place(config));
+    MPI_Query_thread(&level);
+    line->base.one_thread = level < MPI_THREAD_SERIALIZED;
     if (MPI_Comm_idup(MPI_COMM_WORLD, &line->comm, &request) != MPI_SUCCESS)
         return fail(STATUS_PEER, "rank %d: MPI gives no communicator", config->rank);
     TRY(await_request(line, config, request, "opening MPI"));
@@ -258,7 +261,8 @@ static void mpi_close(struct p2p_line *base, bool clean) {
 
 static enum status mpi_open(const struct comm_config *config, struct p2p_line **out) {
     struct line *line = MEM_NEW(struct line);
-    line->base = (struct p2p_line){&p2p_line_mpi, config->rank, config->size, 0};
+    line->base =
+        (struct p2p_line){.ops = &p2p_line_mpi, .rank = config->rank, .size = config->size};
     line->link = config->link;
     enum status status = open_steps(config, line);
     if (status == STATUS_OK)

@@ -73,6 +73,10 @@ void p2p_rest(struct comm *comm, int64_t limit_ns) {
     if (line->moves == p2p_of(comm)->moves) line->ops->rest(line, limit_ns);
 }
 
+uint64_t p2p_moves(const struct comm *comm) {
+    return p2p_of(comm)->line->moves;
+}
+
 void p2p_abort(struct comm *comm, int rank) {
     int none = -1;
     atomic_compare_exchange_strong(&p2p_of(comm)->aborted, &none, rank);
@@ -168,6 +172,7 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
     p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
     p2p->channel_count = 1;
     p2p->any_order = config->any_order;
+    p2p->comm.threads = !line->one_thread;
     atomic_init(&p2p->aborted, -1);
     for (int rank = 0; rank < config->size; rank++) p2p->host[rank] = host ? host[rank] : rank;
     find_heaps(p2p, config);

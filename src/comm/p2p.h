@@ -159,6 +159,7 @@ size_t p2p_foreign(const struct comm *comm);
 enum status p2p_post(struct comm_group *group);
 enum status p2p_progress(struct comm_group *group);
 int p2p_awaits(const struct comm_request *request);
+uint64_t p2p_moves(const struct comm *comm);
 void p2p_arm(struct comm *comm, bool on);
 void p2p_rest(struct comm *comm, int64_t limit_ns);
 void p2p_abort(struct comm *comm, int rank);
@@ -172,9 +173,9 @@ enum status p2p_release(struct comm_channel *channel);
     {                                                                                              \
         .name = NAME, .open = OPEN, .overhead = OVERHEAD, .close = p2p_close,                      \
         .foreign = p2p_foreign, .group_new = p2p_group_new, .channel_new = p2p_channel_new,        \
-        .post = p2p_post, .progress = p2p_progress, .awaits = p2p_awaits, .arm = p2p_arm,          \
-        .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted, .try_send = p2p_try_send,    \
-        .try_receive = p2p_try_receive, .release = p2p_release                                     \
+        .post = p2p_post, .progress = p2p_progress, .moves = p2p_moves, .awaits = p2p_awaits,      \
+        .arm = p2p_arm, .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted,              \
+        .try_send = p2p_try_send, .try_receive = p2p_try_receive, .release = p2p_release           \
     }
 
 #endif

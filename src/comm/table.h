@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "comm/mover.h"
 
 enum comm_kind {
 #define KIND(NAME, name, dtype) COMM_##NAME,
@@ -25,6 +26,7 @@ struct comm {
     char *heap;                   /* set by the table's open */
     size_t heap_bytes;
     enum status failed; /* sticky: what every later call returns, without saying it again */
+    bool threads;       /* the table may be used by several threads, one after the other */
     int spins; /* most turns of a wait before it yields; the table's open knows the cores */
     struct arena arena; /* lives until the close; the table may use it too */
     /* The rest is comm.c's, and wait.c's. */
@@ -39,6 +41,7 @@ struct comm {
     struct comm_request *spare; /* a list of unused requests */
     struct comm_hooks hooks;
     uint64_t sent_bytes;
+    struct mover *mover; /* NULL: the rank's own thread does all */
 };
 
 struct comm_group {
@@ -104,6 +107,8 @@ struct comm_ops {
     enum status (*post)(struct comm_group *group);
     /* Moves the group's requests on, without waiting; sets `done` in order. */
     enum status (*progress)(struct comm_group *group);
+    /* Counts what moved. A communicator that has it gets a mover; NULL: none. */
+    uint64_t (*moves)(const struct comm *comm);
     /* The rank that a request not done waits for, -1: unknown. */
     int (*awaits)(const struct comm_request *request);
 
@@ -135,6 +140,8 @@ enum { COMM_TEXT_BYTES = 128 };
 const char *comm_kind_name(enum comm_kind kind);
 const char *comm_request_text(const struct comm_request *request, char text[COMM_TEXT_BYTES]);
 
+/* Local. As comm_progress, with the lock held or taken. */
+enum status comm_progress_now(struct comm *comm);
 /* Local. What every call on this communicator now returns: it failed before, or was aborted. */
 enum status comm_check(struct comm *comm);
 /* Local. Says that a wait of rank `own` ends because of what the link's lost() returned. */

@@ -293,7 +293,8 @@ static enum status ucx_open(const struct comm_config *config, struct p2p_line **
     CHECK(config->link || config->size == 1, "ucx needs a link");
     TRY(load());
     struct line *line = MEM_NEW(struct line);
-    line->base = (struct p2p_line){&p2p_line_ucx, config->rank, config->size, 0};
+    line->base =
+        (struct p2p_line){.ops = &p2p_line_ucx, .rank = config->rank, .size = config->size};
     line->end = MEM_ARRAY(ucp_ep_h, config->size);
     line->wire = MEM_ARRAY(struct wire, config->size);
     enum status status = open_steps(config, line);

@@ -37,7 +37,8 @@ enum status comm_check(struct comm *comm) {
     return comm->failed;
 }
 
-enum status comm_progress(struct comm *comm) {
+enum status comm_progress_now(struct comm *comm) {
+    MOVER_GUARD(comm);
     TRY(comm_check(comm));
     size_t kept = 0;
     for (size_t i = 0; i < comm->active_count; i++) {
@@ -50,8 +51,16 @@ enum status comm_progress(struct comm *comm) {
     return comm->failed;
 }
 
+/* Where the mover has it in hand there is nothing to do. */
+enum status comm_progress(struct comm *comm) {
+    if (!mover_try_lock(comm)) return STATUS_OK;
+    enum status status = comm_progress_now(comm);
+    mover_unlock(comm);
+    return status;
+}
+
 static enum status is_ready(struct comm *comm, const struct comm_subject *subject, bool *out) {
-    TRY(comm_progress(comm));
+    TRY(comm_progress_now(comm));
     return subject->ready(subject->object, out);
 }
 
@@ -101,7 +110,7 @@ static void learn(struct comm *comm, int turn) {
     comm->spins_now = spins < comm->spins ? spins : comm->spins;
 }
 
-enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
+static enum status await(struct comm *comm, const struct comm_subject *subject) {
     int64_t since_ns = 0;
     bool ready = false;
     for (int turn = 0;; turn++) {
@@ -119,6 +128,13 @@ enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
             if (ready) return STATUS_OK;
         }
     }
+}
+
+enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
+    mover_pause(comm, true);
+    enum status status = await(comm, subject);
+    mover_pause(comm, false);
+    return status;
 }
 
 /* --- requests ------------------------------------------------------------------------------ */
@@ -143,9 +159,12 @@ static void give_back(struct comm_request **request) {
 
 enum status comm_test(struct comm_request **request, bool *done) {
     struct comm_request *asked = *request;
-    if (asked && !asked->done) TRY(comm_progress(asked->group->comm));
-    *done = !asked || asked->done;
-    if (asked && asked->done) give_back(request);
+    *done = !asked;
+    if (!asked) return STATUS_OK;
+    MOVER_GUARD(asked->group->comm);
+    if (!asked->done) TRY(comm_progress_now(asked->group->comm));
+    *done = asked->done;
+    if (*done) give_back(request);
     return STATUS_OK;
 }
 
@@ -153,11 +172,12 @@ enum status comm_wait(struct comm_request **request) {
     struct comm_request *asked = *request;
     if (!asked) return STATUS_OK;
     struct comm_subject subject = {asked, request_ready, request_whom};
-    if (!asked->done) {
-        enum status status = comm_await(asked->group->comm, &subject);
-        if (status != STATUS_OK) *request = NULL; /* its memory lives until the close */
-        TRY(status);
-    }
-    give_back(request);
-    return STATUS_OK;
+    mover_pause(asked->group->comm, true);
+    enum status status = asked->done ? STATUS_OK : await(asked->group->comm, &subject);
+    if (status == STATUS_OK)
+        give_back(request);
+    else
+        *request = NULL; /* its memory lives until the close */
+    mover_pause(asked->group->comm, false);
+    return status;
 }

@@ -303,7 +303,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
 enum status exec_step(struct exec *exec, struct step_result *out) {
     const struct instr_list *body =
         &program_of_step(exec, exec->step)->rank[exec->plan->config.rank].list[LIST_BODY];
-    int64_t begin = clock_ns();
+    int64_t begin = clock_ns(), hidden_before = comm_hidden_ns(exec->comm);
     exec->step_begin_ns = begin;
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};
@@ -311,6 +311,7 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     for (int i = 0; i < body->count && status == STATUS_OK; i++)
         status = run_instr(exec, &body->items[i]);
     exec->times.total_ns = clock_ns() - begin;
+    exec->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
     if (status == STATUS_OK) fill_result(exec, out);
     if (exec->batch) loader_release(exec->train);
     exec->batch = NULL;

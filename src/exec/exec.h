@@ -22,7 +22,8 @@ struct exec_observer {
 /* Where the time of a step went. */
 struct exec_times {
     int64_t total_ns, data_ns, forward_ns, backward_ns, optimizer_ns;
-    int64_t comm_ns; /* posting, adding and waiting: not hidden behind computation */
+    int64_t comm_ns;   /* posting, adding and waiting: not hidden behind computation */
+    int64_t hidden_ns; /* moving bytes beside it */
 };
 
 /* What a rank wishes after the step under way; all ranks learn what any of them wishes. */
