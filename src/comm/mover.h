@@ -39,7 +39,7 @@ int64_t mover_busy_ns(struct comm *comm);
 
 /* Holds the lock until the end of the block, however it is left. */
 #define MOVER_GUARD(whose)                                                                         \
-    __attribute__((cleanup(mover_unguard))) struct comm *guarded_ = mover_guard(whose)
+    __attribute__((cleanup(mover_unguard), unused)) struct comm *guarded_ = mover_guard(whose)
 struct comm *mover_guard(struct comm *comm);
 void mover_unguard(struct comm **comm);
 
