@@ -53,7 +53,7 @@ static void pack_hello(struct control *control, const struct control_config *con
     hello->rank = config->rank;
     control_pack_u32(hello, (uint32_t)config->world);
     control_pack_u32(hello, (uint32_t)getpid());
-    control_pack_text(hello, config->host ? config->host : "?", CONTROL_HOST_BYTES - 1);
+    control_pack_text(hello, control->host, CONTROL_HOST_BYTES - 1);
     control_pack_u32(hello, (uint32_t)config->fact_count);
     for (int i = 0; i < config->fact_count; i++) {
         control_pack_text(hello, config->facts[i].key, CONTROL_FACT_KEY);
@@ -69,6 +69,7 @@ static struct control *new_client(const struct control_config *config) {
     control->world = config->world;
     control->epoch = config->epoch;
     snprintf(control->address, sizeof control->address, "%s", config->address);
+    snprintf(control->host, sizeof control->host, "%s", config->host ? config->host : "?");
     control->wake = -1;
     pthread_mutex_init(&control->lock, NULL);
     pthread_condattr_init(&attributes);

@@ -29,7 +29,7 @@ enum control_phase { CONTROL_JOINING, CONTROL_MEMBER, CONTROL_OUT };
 struct control {
     int rank, world;
     uint32_t epoch;
-    char address[CONTROL_ADDRESS_BYTES];
+    char address[CONTROL_ADDRESS_BYTES], host[CONTROL_HOST_BYTES];
     void *zmq, *dealer, *monitor;
     int wake;
     pthread_t thread;
@@ -37,8 +37,10 @@ struct control {
     pthread_mutex_t lock; /* of all up to `lost` */
     pthread_cond_t news;
     enum control_phase phase;
-    enum status status;            /* when out: why join failed */
-    char why[CONTROL_WHY_BYTES];   /* the same for people; or who is lost */
+    enum status status;          /* when out: why join failed */
+    char why[CONTROL_WHY_BYTES]; /* the same for people; or who is lost */
+    char
+        there[CONTROL_WHY_BYTES]; /* "host h1 (ranks 0-1)": of the server; "": not known, or here */
     struct control_request *first; /* open requests */
     uint64_t next_id;
     bool stop, greeted, same_bits; /* greeted: connected, HELLO said */

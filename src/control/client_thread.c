@@ -42,11 +42,19 @@ void control_lose(struct control *control, int rank, const char *why) {
 
 /* --- what the server says --- */
 
+/* Whether "host h1 (ranks 0-1)" is this very host. */
+static bool is_here(const struct control *control, const char *there) {
+    size_t length = strlen(control->host);
+    return strncmp(there, "host ", 5) == 0 && strncmp(there + 5, control->host, length) == 0 &&
+           (!there[5 + length] || there[5 + length] == ' ');
+}
+
 static void take_welcome(struct control *control) {
     struct control_unpack from = control_unpack(&control->in);
     bool same = control_unpack_u32(&from) != 0;
     int64_t silent = control_unpack_i64(&from);
     const char *soft = control_unpack_text(&from, CONTROL_WHY_BYTES);
+    const char *there = control_unpack_text(&from, CONTROL_WHY_BYTES);
     if (!control_unpack_done(&from)) return;
     if (!same && control->rank == 0)
         log_note("the ranks differ in %s: results are right, but not equal to the last bit", soft);
@@ -54,6 +62,7 @@ static void take_welcome(struct control *control) {
     if (control->phase == CONTROL_JOINING) control->phase = CONTROL_MEMBER;
     control->same_bits = same;
     if (silent > 0) control->silent_limit_ns = silent;
+    control_clean_copy(control->there, sizeof control->there, is_here(control, there) ? "" : there);
     pthread_cond_broadcast(&control->news);
     pthread_mutex_unlock(&control->lock);
 }
@@ -156,6 +165,30 @@ static void note_connection(struct control *control, int event) {
                     control->address);
 }
 
+static void lose_closed(struct control *control) {
+    char why[CONTROL_WHY_BYTES];
+    pthread_mutex_lock(&control->lock);
+    snprintf(why, sizeof why,
+             "the control server at %.200s%s%.400s is gone: its connection closed\n"
+             "  it lives in the launcher, or in rank 0: look there for the cause",
+             control->address, control->there[0] ? " on " : "", control->there);
+    pthread_mutex_unlock(&control->lock);
+    control_lose(control, CONTROL_SERVER, why);
+}
+
+/* Silence from another host: what is out of reach is more than the server. */
+static void lose_silent(struct control *control, double silent_s) {
+    char why[CONTROL_WHY_BYTES];
+    pthread_mutex_lock(&control->lock);
+    bool elsewhere = control->there[0];
+    snprintf(why, sizeof why, "%.400s%s%.200s%s silent for %.0f s", control->there,
+             elsewhere ? " is out of reach: the control server there, at "
+                       : "the control server at ",
+             control->address, elsewhere ? ", is" : " is", silent_s);
+    pthread_mutex_unlock(&control->lock);
+    control_lose(control, CONTROL_SERVER, why);
+}
+
 static void take_events(struct control *control, int64_t now) {
     int event, value;
     while (control_socket_event(control->monitor, &event, &value)) {
@@ -166,12 +199,7 @@ static void take_events(struct control *control, int64_t now) {
             take_messages(control, now); /* what it said before it went */
             if (control->epoch > 0 && !control->known) knock_again(control);
             if (!control->hello_sent) continue;
-            char why[CONTROL_WHY_BYTES];
-            snprintf(why, sizeof why,
-                     "the control server at %.200s is gone: its connection closed\n"
-                     "  it lives in the launcher, or in rank 0: look there for the cause",
-                     control->address);
-            control_lose(control, CONTROL_SERVER, why);
+            lose_closed(control);
         }
     }
 }
@@ -210,10 +238,7 @@ static void watch_server(struct control *control, int64_t now) {
     int64_t limit = control->silent_limit_ns;
     pthread_mutex_unlock(&control->lock);
     if (!control->hello_sent || now - control->heard_ns < limit) return;
-    char why[CONTROL_WHY_BYTES];
-    snprintf(why, sizeof why, "the control server at %.200s is silent for %.0f s", control->address,
-             (double)(now - control->heard_ns) * 1e-9);
-    control_lose(control, CONTROL_SERVER, why);
+    lose_silent(control, (double)(now - control->heard_ns) * 1e-9);
     control->heard_ns = now;
 }
 

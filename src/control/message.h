@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-    CONTROL_VERSION = 1,
+    CONTROL_VERSION = 2,
     CONTROL_HEADER_BYTES = 32,
     CONTROL_FRAME_BYTES = 16 << 10,
     CONTROL_PEER_BYTES = 32, /* of a connection's name in the server's socket */

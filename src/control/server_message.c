@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -126,18 +127,42 @@ static void name_missing(struct control_server *server) {
     control_server_fail(server, STATUS_PEER, why);
 }
 
+static double silent_s(const struct control_server *server, int rank) {
+    return (double)(server->now_ns - server->member[rank].heard_ns) * 1e-9;
+}
+
+/* A rank that is silent: is its whole host? Beats come twice a second, so those who were cut off
+ * together are silent for nearly as long. */
+static void lose_silent(struct control_server *server, int rank) {
+    double nearly_s = server->config.silent_limit_s * 0.8;
+    const char *host = server->member[rank].host;
+    bool *mark = MEM_ARRAY(bool, server->config.world), all = true;
+    char why[CONTROL_WHY_BYTES], list[400];
+    int count = 0;
+    for (int i = 0; i < server->config.world; i++) {
+        const struct control_member *member = &server->member[i];
+        if (member->state != CONTROL_JOINED || strcmp(member->host, host) != 0) continue;
+        mark[i] = silent_s(server, i) > nearly_s;
+        all = all && mark[i];
+        count++;
+    }
+    int used = snprintf(why, sizeof why, "silent for %.0f s", silent_s(server, rank));
+    if (all && count > 1)
+        snprintf(why + used, sizeof why - (size_t)used, "; all of host %s is out of reach: %s",
+                 host, control_rank_list(mark, server->config.world, list, sizeof list));
+    free(mark);
+    control_server_lose(server, rank, why);
+}
+
 void control_server_timers(struct control_server *server) {
     int64_t now = server->now_ns;
-    char why[128];
     for (int i = 0; i < server->config.world; i++) {
         const struct control_member *member = &server->member[i];
         if (member->state != CONTROL_JOINED) continue;
-        double silent_s = (double)(now - member->heard_ns) * 1e-9;
         if (member->closed_ns && now - member->closed_ns >= close_grace_ns) {
             control_server_lose(server, i, "its connection closed");
-        } else if (silent_s > server->config.silent_limit_s) {
-            snprintf(why, sizeof why, "silent for %.0f s", silent_s);
-            control_server_lose(server, i, why);
+        } else if (silent_s(server, i) > server->config.silent_limit_s) {
+            lose_silent(server, i);
         }
     }
     bool waiting = !server->welcome && !server->failed;
@@ -170,12 +195,28 @@ static void read_facts(struct control_unpack *from, struct control_facts *facts)
     }
 }
 
+/* "host h1 (ranks 0-1)": where this server is, and who is there with it; for those who lose it. */
+static void describe_here(const struct control_server *server, char text[CONTROL_WHY_BYTES]) {
+    char host[CONTROL_HOST_BYTES] = "", list[400];
+    bool *mark = MEM_ARRAY(bool, server->config.world), any = false;
+    gethostname(host, sizeof host - 1);
+    for (int i = 0; i < server->config.world; i++)
+        any |= mark[i] = strcmp(server->member[i].host, host) == 0;
+    control_rank_list(mark, server->config.world, list, sizeof list);
+    snprintf(text, CONTROL_WHY_BYTES, "host %s%s%s%s", host, any ? " (" : "", any ? list : "",
+             any ? ")" : "");
+    free(mark);
+}
+
 static void welcome(struct control_server *server, const char *soft) {
+    char here[CONTROL_WHY_BYTES];
+    describe_here(server, here);
     server->welcome = true;
     struct control_message *out = answer(server, CONTROL_WELCOME, 0);
     control_pack_u32(out, soft[0] == 0);
     control_pack_i64(out, (int64_t)(server->config.silent_limit_s * 1e9));
     control_pack_text(out, soft, CONTROL_WHY_BYTES);
+    control_pack_text(out, here, CONTROL_WHY_BYTES);
     send_all(server);
 }
 

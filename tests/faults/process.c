@@ -24,7 +24,7 @@ struct control_config process_rank_config(const struct process_job *job, int ran
                                    .epoch = job->epoch,
                                    .rank = rank,
                                    .world = job->world,
-                                   .host = "here",
+                                   .host = job->host ? job->host : "here",
                                    .join_limit_s = job->join_s};
 }
 

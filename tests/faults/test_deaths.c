@@ -141,6 +141,48 @@ Test(faults_deaths, stopped_rank_is_silent_then_turned_out) {
     control_server_stop(&server);
 }
 
+/* Whoever is out of reach is named as such, on both sides: a whole host, with its ranks. */
+Test(faults_deaths, host_out_of_reach) {
+    struct process_job job;
+    struct control_server *server = NULL;
+    struct control *control = NULL;
+    pid_t pid[2];
+    char text[512];
+    process_job(&job, 3, 30, 8); /* beats of a busy machine are late by less than a fifth of that */
+    job.host = "there";
+    for (int i = 0; i < 2; i++) pid[i] = process_rank(&job, 1 + i, PROCESS_WAITS);
+    job.host = NULL;
+    struct control_server_config server_config = process_server_config(&job);
+    struct control_config config = process_rank_config(&job, 0);
+    cr_assert_eq(control_server_start(&server_config, &server), STATUS_OK);
+    cr_assert_eq(control_join(&config, &control), STATUS_OK);
+    for (int i = 0; i < 2; i++) kill(pid[i], SIGSTOP);
+    while (control_lost(control) == CONTROL_NOBODY) process_sleep_ms(20);
+    control_lost_text(control, text, sizeof text);
+    cr_assert(strstr(text, "all of host there is out of reach: ranks 1-2"), "%s", text);
+    for (int i = 0; i < 2; i++) process_kill(pid[i]);
+    control_leave(&control);
+    control_server_stop(&server);
+}
+
+Test(faults_deaths, servers_host_out_of_reach) {
+    struct process_job job;
+    struct control *control = NULL;
+    char text[512], host[64] = "", wanted[128];
+    process_job(&job, 1, 30, 2);
+    pid_t server = process_server(&job);
+    struct control_config config = process_rank_config(&job, 0);
+    cr_assert_eq(control_join(&config, &control), STATUS_OK);
+    kill(server, SIGSTOP);
+    while (control_lost(control) == CONTROL_NOBODY) process_sleep_ms(20);
+    control_lost_text(control, text, sizeof text);
+    gethostname(host, sizeof host - 1);
+    snprintf(wanted, sizeof wanted, "host %s is out of reach: the control server there", host);
+    cr_assert(strstr(text, wanted), "%s", text);
+    process_kill(server);
+    control_leave(&control);
+}
+
 /* Ctrl-Z and fg: everybody was paused for longer than the limit, so nobody is to blame. */
 Test(faults_deaths, all_stopped_together) {
     struct process_job job;

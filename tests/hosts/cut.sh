@@ -21,5 +21,5 @@ wait $second
 code1=$?
 ip -n "$HOSTS_PREFIX-2" link set net0 up
 [ "$code $code1" = "4 4" ] || { echo "exit codes $code $code1"; cat err err1; exit 1; }
-says err 'hears: rank [23]'
-says err1 'hears: '
+for rank in 0 1; do says err "rank $rank hears: rank [23] (host h2) is lost: silent for .*; all of host h2 is out of reach: ranks 2-3"; done
+for rank in 2 3; do says err1 "rank $rank hears: host h1 (ranks 0-1) is out of reach: the control server there, at tcp://$net.1:29500, is silent"; done
