@@ -7,11 +7,13 @@
 #include "base/option_value.h"
 #include "base/text.h"
 
-/* "--optimizer sgd|adam|adamw", "--batch N", "--resume". */
+/* "--optimizer sgd|adam|adamw", "--batch N", "--resume"; a flag that is on shows how to switch it.
+ */
 static char *usage_of(const struct option_row *row) {
     const char *value = *row->placeholder ? row->placeholder : row->limits;
     if (row->type == OPTION_TYPE_LIST) return mem_format("--%s %s,...", row->name, value);
-    if (row->type == OPTION_TYPE_FLAG) return mem_format("--%s", row->name);
+    if (row->type == OPTION_TYPE_FLAG)
+        return mem_format("--%s%s", row->name, strcmp(row->initial, "on") == 0 ? " on|off" : "");
     return mem_format("--%s %s", row->name, value);
 }
 
