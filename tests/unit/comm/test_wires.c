@@ -113,12 +113,17 @@ static const char *name_of(enum trial_mode mode) {
     return mode == TRIAL_UCX ? "ucx" : "hosts";
 }
 
-/* Heaps that differ are refused by all; then the same ranks meet again as if nothing had been. */
+/* Heaps that differ are refused by all, five times; then the same ranks meet again as if nothing
+ * had been. A way out that leaves a file open leaves five; two connections of the outer
+ * communicator may still be settling when they are first counted. */
+enum { EPOCHS = 8, REFUSED_FIRST = 2, REFUSED_LAST = 6, SETTLING = 2 };
+
 static void meet_body(struct trial *trial, struct comm *comm) {
     struct comm_link link = trial_link(trial->board);
     int files = 0;
-    for (int epoch = 1; epoch <= 4; epoch++) {
-        bool odd = epoch == 2 && comm_rank(comm) == 1;
+    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+        bool refused = epoch >= REFUSED_FIRST && epoch <= REFUSED_LAST;
+        bool odd = refused && comm_rank(comm) == 1;
         struct comm_config config = {.rank = comm_rank(comm),
                                      .size = trial->size,
                                      .link = &link,
@@ -127,12 +132,12 @@ static void meet_body(struct trial *trial, struct comm *comm) {
                                      .host = "here"};
         struct comm *second = NULL;
         enum status status = comm_open(name_of(trial->mode), &config, &second);
-        NEED(status == (epoch == 2 ? STATUS_BUG : STATUS_OK) && !second == (epoch == 2));
+        NEED(status == (refused ? STATUS_BUG : STATUS_OK) && !second == refused);
         if (second) NEED(comm_barrier(comm_world(second)) == STATUS_OK);
         comm_close(&second);
         NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
         if (epoch == 1) files = count_files(); /* what a library opens once it keeps */
-        NEED(count_files() == files);
+        NEED(count_files() <= files + SETTLING);
     }
 }
 
