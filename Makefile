@@ -192,9 +192,10 @@ test-slurm test-hosts: all $(B)/rank-probe
 test-mpich:
 	@scripts/test-mpich
 
-# Every data-parallel training against one device, to the last bit; WAYS="dp mpi" MODELS="mlp" RANKS="2 3" some cells.
+# Every data-parallel training against one device, to the last bit; WAYS="dp mpi" MODELS="mlp" RANKS="2 3" some cells,
+# CELLS=cover a few that cover all, as for SAN=address,undefined and SAN=thread.
 test-equal: all
-	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' scripts/test-equal
+	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' scripts/test-equal
 
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch

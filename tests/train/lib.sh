@@ -32,8 +32,9 @@ cell() {
     model=$1 ranks=$2 micros=$3 way=$4
     shift 4
     data=digits
+    [ -z "$SAN" ] || data=synthetic:count=60,test_count=8,size=8 # a sanitizer is slow: an epoch of three steps
     [ "$model" = bert-tiny ] && data=synthetic:count=60,test_count=8,seq=16,predictions=3,vocab=100
-    common="--model $model --data $data --batch 24 --threads 1 --log-every 1 --eval-every never --save-every never --quiet $*"
+    common="--model $model --data $data --device ${device:-cpu} --batch 24 --threads 1 --log-every 1 --eval-every never --save-every never --quiet $*"
     one=one-$model-${ranks}x$micros-$(echo "$*" | tr -d ' -')
     # shellcheck disable=SC2086
     [ -d "$one" ] || "$STRETTO" train $common --deal "${ranks}x$micros" --out "$one" || return 1
