@@ -1,11 +1,14 @@
-/* Handlers only set flags; the training loop looks at them between steps. */
+/* Handlers only set flags; the training loop looks at them between steps. Ranks may be threads, so
+ * of those that ask at once one takes a wish: the flags are atomic (and lock-free, as a handler
+ * needs). */
 #include "exec/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stopped_by, save_wanted, report_wanted;
+static _Atomic int stopped_by, save_wanted, report_wanted;
 
 static void on_stop(int signal) {
     if (stopped_by) _exit(128 + signal);
@@ -57,14 +60,15 @@ int stop_signal(void) {
     return stopped_by;
 }
 
+/* A look is cheap, and made at every instruction; a write would be news to all cores. */
+static bool take(_Atomic int *wanted) {
+    return atomic_load_explicit(wanted, memory_order_relaxed) && atomic_exchange(wanted, 0);
+}
+
 bool stop_take_save(void) {
-    bool wanted = save_wanted;
-    save_wanted = 0;
-    return wanted;
+    return take(&save_wanted);
 }
 
 bool stop_take_report(void) {
-    bool wanted = report_wanted;
-    report_wanted = 0;
-    return wanted;
+    return take(&report_wanted);
 }
