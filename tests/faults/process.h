@@ -13,7 +13,7 @@
 struct process_job {
     char address[CONTROL_ADDRESS_BYTES];
     struct control_secret secret;
-    uint32_t epoch; /* of the server, and of ranks that are not told otherwise */
+    uint32_t epoch;   /* of the server, and of ranks that are not told otherwise */
     const char *host; /* of ranks that are not told otherwise; NULL: "here" */
     int world;
     double join_s, silent_s;
