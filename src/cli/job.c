@@ -299,15 +299,40 @@ void job_close(struct job *job) {
     *job = (struct job){0};
 }
 
-double job_step_ns(const struct job *job) {
-    const struct plan *plan = job->plan;
-    const struct graph *graph = plan->micro[0].graph;
+static double graph_ns(const struct plan *plan, const struct graph *graph) {
     double sum = 0;
     for (int i = 0; i < graph->node_count; i++) {
         struct op_call call = graph_call(graph, &graph->nodes[i]);
         if (graph->nodes[i].kernel) sum += plan->device->backend->cost_ns(plan->device, &call);
     }
-    return sum * plan->config.micro_batches * (plan->config.ranks == 1 ? plan->config.replicas : 1);
+    return sum;
+}
+
+double job_step_ns(const struct job *job) {
+    const struct plan *plan = job->plan;
+    return graph_ns(plan, plan->micro[0].graph) * plan->config.micro_batches *
+           (plan->config.ranks == 1 ? plan->config.replicas : 1);
+}
+
+static double evaluation_ns(const struct job *job) {
+    const struct plan *plan = job->plan;
+    const struct micro_plan *micro = plan_micro(plan, plan->eval_batch, false);
+    int64_t round = plan->eval_batch * plan->config.ranks,
+            test = plan->config.dataset->count[SPLIT_TEST];
+    return micro ? graph_ns(plan, micro->graph) * (double)((test + round - 1) / round) : 0;
+}
+
+/* How many threads of this machine's ranks share a core. */
+static double crowd_of(const struct job *job) {
+    double threads = (double)job->options.local_ranks * job->config.threads,
+           each = threads / machine_cores("").online;
+    return each > 1 ? each : 1;
+}
+
+double job_wait_limit_s(const struct job *job, bool evaluating) {
+    double predicted_ns = evaluating ? evaluation_ns(job) : job_step_ns(job),
+           limit_s = 3 * predicted_ns * 1e-9 * crowd_of(job);
+    return limit_s > job->options.stall_after_s ? limit_s : job->options.stall_after_s;
 }
 
 /* The smallest division of the micro-batch that fits, or 0. */

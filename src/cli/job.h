@@ -41,6 +41,11 @@ enum status job_check_memory(const struct job *job);
 /* Local. Predicted time of a step, by the backend's own estimate; ns. */
 double job_step_ns(const struct job *job);
 
+/* Local. After how long a wait for another rank is explained (contract 4): the larger of
+ * --stall-after and three times what the awaited should take, an evaluation or else a step at most.
+ */
+double job_wait_limit_s(const struct job *job, bool evaluating);
+
 /* Local. A period in steps; 0 for never. */
 int64_t job_period_steps(const struct job *job, struct option_period period);
 

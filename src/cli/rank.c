@@ -51,7 +51,7 @@ static int link_lost(void *context) {
 static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct rank *rank = context;
     if (stop_take_report()) control_print_all(rank->control);
-    control_waiting(rank->control, peer, what, since_ns, rank->options->stall_after_s);
+    control_waiting(rank->control, peer, what, since_ns, session_wait_limit_s(&rank->session));
 }
 
 /* --- joining --- */

@@ -31,6 +31,12 @@ enum status session_open_folder(const struct job *job, char **out) {
     return program ? explain_save_program(job->plan, program) : STATUS_OK;
 }
 
+double session_wait_limit_s(const struct session *session) {
+    struct control_doing doing = {0};
+    if (session->watch.row) control_row_get(session->watch.row, &doing);
+    return job_wait_limit_s(&session->job, strcmp(doing.text, "EVAL") == 0);
+}
+
 static void add_fact(struct session *session, enum fact_kind kind, const char *key,
                      char *value_owned) {
     session->facts[session->fact_count++] = (struct checkpoint_fact){

@@ -44,6 +44,9 @@ enum status session_run(struct session *session);
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);
 
+/* Local. job_wait_limit_s for what this rank does now. */
+double session_wait_limit_s(const struct session *session);
+
 /* Local. Parts of it: what a checkpoint remembers of the run; the summary, the table for people,
  * the report. */
 void session_facts(struct session *session);

@@ -15,7 +15,6 @@
 struct team {
     int ranks;
     struct thread_rank *rank; /* [ranks] */
-    double stall_after_s;
 };
 
 struct thread_rank {
@@ -77,7 +76,7 @@ static void on_waiting(void *context, int peer, const char *what, int64_t since_
     if (stop_take_report()) print_places((void *)rank->team);
     if (rank->wait_since_ns != since_ns) {
         rank->wait_since_ns = since_ns;
-        rank->wait_next_s = rank->team->stall_after_s;
+        rank->wait_next_s = session_wait_limit_s(&rank->session);
     }
     if (waited_s < rank->wait_next_s) return;
     rank->wait_next_s = 2 * waited_s;
@@ -172,9 +171,7 @@ static enum status open_comms(const struct team *team) {
 }
 
 enum status threads_run(const struct options *options, int ranks) {
-    struct team team = {.ranks = ranks,
-                        .rank = MEM_ARRAY(struct thread_rank, ranks),
-                        .stall_after_s = options->stall_after_s};
+    struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
     struct job_seat seat = {.rank = 0, .ranks = ranks};
     *first = (struct session){.begin_ns = clock_ns()};
