@@ -99,7 +99,7 @@ static void next_sentence(struct graph *graph, const struct model_config *config
 void bert_build(struct graph *graph, const struct model_config *config, const struct model *model) {
     if (config->sequence > BERT_POSITIONS) {
         graph_misfit(graph, model->name,
-                     "sequences of %ld tokens, there are %d positions\nhint: --seq %d",
+                     "sequences of %ld tokens, there are %d positions\n  give --seq %d",
                      (long)config->sequence, BERT_POSITIONS, BERT_POSITIONS);
         return;
     }

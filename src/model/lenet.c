@@ -21,7 +21,7 @@ void lenet_build(struct graph *graph, const struct model_config *config,
     if (config->height < SMALLEST || config->width < SMALLEST) {
         graph_misfit(graph, model->name,
                      "images are %ldx%ld, at least %dx%d are needed\n"
-                     "hint: use --model mlp or resnet8, or --image-size 28",
+                     "  use --model mlp or resnet8, or --image-size 28",
                      (long)config->height, (long)config->width, SMALLEST, SMALLEST);
         return;
     }

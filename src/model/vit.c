@@ -77,7 +77,7 @@ static void build(struct graph *graph, const struct model_config *config, const 
     if (config->height % patch || config->width % patch) {
         graph_misfit(graph, model->name,
                      "images of %ldx%ld cannot be cut into patches of %dx%d\n"
-                     "hint: --patch must divide both sides; or choose another --image-size",
+                     "  --patch must divide both sides; or choose another --image-size",
                      (long)config->height, (long)config->width, patch, patch);
         return;
     }
