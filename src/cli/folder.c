@@ -84,7 +84,8 @@ static char *default_folder(const struct options *options) {
     return path;
 }
 
-enum status folder_open(const struct options *options, char **out) {
+/* Its name, once it is there. */
+static enum status make(const struct options *options, char **out) {
     bool named = option_is_set(options, OPTION_out);
     if (options->resume && !named)
         return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
@@ -92,14 +93,42 @@ enum status folder_open(const struct options *options, char **out) {
         return fail(STATUS_USAGE, "--resume and --overwrite contradict each other");
     char *folder = named ? mem_text(options->out) : default_folder(options);
     enum status status = folder_make(folder);
-    if (status == STATUS_OK && holds_run(folder) && !options->resume) {
-        status = options->overwrite ? remove_run(folder)
-                                    : fail(STATUS_USAGE,
-                                           "--out %s holds a run already\n  --resume goes on with "
-                                           "it, --overwrite starts anew",
-                                           folder);
-    }
+    if (status == STATUS_OK)
+        *out = folder;
+    else
+        free(folder);
+    return status;
+}
+
+static enum status make_room(const struct options *options, const char *folder) {
+    if (options->resume || !holds_run(folder)) return STATUS_OK;
+    if (options->overwrite) return remove_run(folder);
+    return fail(STATUS_USAGE,
+                "--out %s holds a run already\n  --resume goes on with it, --overwrite starts anew",
+                folder);
+}
+
+enum status folder_open(const struct options *options, char **out, struct lock **lock) {
+    char *folder;
+    struct lock *taken = NULL;
+    TRY(make(options, &folder));
+    enum status status = lock_take(folder, &taken);
+    if (status == STATUS_OK) status = make_room(options, folder);
     if (status == STATUS_OK) status = try_write(folder);
+    if (status == STATUS_OK) {
+        *out = folder;
+        *lock = taken;
+        return STATUS_OK;
+    }
+    lock_give_back(&taken);
+    free(folder);
+    return status;
+}
+
+enum status folder_follow(const struct options *options, char **out) {
+    char *folder;
+    TRY(make(options, &folder));
+    enum status status = try_write(folder);
     if (status == STATUS_OK)
         *out = folder;
     else

@@ -3,12 +3,17 @@
 #define CLI_FOLDER_H
 
 #include "base/option.h"
+#include "cli/lock.h"
 
 /* Local, blocking. Makes the folder ready and gives its path (the caller frees it):
  * runs/MODEL-DATE-TIME where --out is not given. A folder that holds a run is refused
- * (STATUS_USAGE) without --resume or --overwrite; --overwrite removes what a run writes and nothing
- * else. Tries a write, so that a full disk or a read-only place is known before training. */
-enum status folder_open(const struct options *options, char **out);
+ * (STATUS_USAGE) without --resume or --overwrite, and one that another process writes to;
+ * --overwrite removes what a run writes and nothing else. Tries a write, so that a full disk or a
+ * read-only place is known before training. The caller gives `lock` back when the run is over. */
+enum status folder_open(const struct options *options, char **out, struct lock **lock);
+/* Local, blocking. The same for a node of a job whose first node opens the folder, which they may
+ * share: looks at nothing that is in it, and takes nothing away. */
+enum status folder_follow(const struct options *options, char **out);
 
 /* Local. FOLDER/NAME; the caller frees it. */
 char *folder_path(const char *folder, const char *name);

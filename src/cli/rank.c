@@ -173,7 +173,7 @@ static enum status share_folder(struct rank *rank) {
         return STATUS_OK;
     }
     if (rank->place->rank == 0) {
-        TRY(folder_open(options, &session->folder));
+        TRY(folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }
     size_t bytes;
@@ -235,6 +235,7 @@ enum status rank_run(const struct options *options, const struct launch_config *
     launch_door_close(&rank.door);
     control_board_close(&rank.board);
     job_close(&rank.session.job);
+    lock_give_back(&rank.session.lock);
     free(rank.session.folder);
     return status;
 }

@@ -20,14 +20,14 @@ static bool first_rank(const struct session *session) {
     return comm_rank(session->comm) == 0;
 }
 
-enum status session_open_folder(const struct job *job, char **out) {
+enum status session_open_folder(const struct job *job, char **out, struct lock **lock) {
     const struct options *options = &job->options;
     const char *program =
         option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
     TRY(job_check_memory(job));
     if (program && file_exists(program)) /* before --overwrite removes anything */
         return explain_save_program(job->plan, program);
-    TRY(folder_open(options, out));
+    TRY(folder_open(options, out, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;
 }
 

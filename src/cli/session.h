@@ -4,6 +4,7 @@
 #define CLI_SESSION_H
 
 #include "cli/job.h"
+#include "cli/lock.h"
 #include "cli/watch.h"
 #include "exec/checkpoint.h"
 #include "exec/train.h"
@@ -21,6 +22,7 @@ struct session {
     struct comm *comm; /* the caller's */
     char
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
+    struct lock *lock; /* of the folder, the caller's; or NULL */
     struct exec *exec;
     struct watch watch; /* of rank 0 */
     struct train_result result;
@@ -35,8 +37,8 @@ struct session {
 };
 
 /* Local, blocking. What is settled once before anything is taken or written: does it fit, where
- * does it go. The caller frees the name. */
-enum status session_open_folder(const struct job *job, char **folder);
+ * does it go. The caller frees the name and gives the lock back. */
+enum status session_open_folder(const struct job *job, char **folder, struct lock **lock);
 
 /* Collective over the ranks, blocking. job, comm, folder and begin_ns are set. STATUS_STOPPED after
  * a stop on request. */

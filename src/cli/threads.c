@@ -177,7 +177,8 @@ enum status threads_run(const struct options *options, int ranks) {
     *first = (struct session){.begin_ns = clock_ns()};
     team.rank[0].options = options;
     enum status status = job_open(options, &seat, &first->job);
-    if (status == STATUS_OK) status = session_open_folder(&first->job, &first->folder);
+    if (status == STATUS_OK)
+        status = session_open_folder(&first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
         stop_install();
@@ -186,6 +187,7 @@ enum status threads_run(const struct options *options, int ranks) {
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&team.rank[r].session.comm);
     job_close(&first->job);
+    lock_give_back(&first->lock);
     free(first->folder);
     free(team.rank);
     return status;

@@ -27,7 +27,7 @@ static enum status run_one(const struct options *options) {
     TRY(job_open(options, &seat, &session.job));
     struct comm_config config = {
         .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(session.job.plan)};
-    enum status status = session_open_folder(&session.job, &session.folder);
+    enum status status = session_open_folder(&session.job, &session.folder, &session.lock);
     if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
     if (status == STATUS_OK) {
         stop_install(); /* not before: until then there is nothing to save, and a signal just ends
@@ -37,17 +37,23 @@ static enum status run_one(const struct options *options) {
     session_free(&session);
     comm_close(&session.comm);
     job_close(&session.job);
+    lock_give_back(&session.lock);
     free(session.folder);
     return status;
 }
 
 /* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
  * wrong with it is said once. */
-static enum status check_plan(const struct options *options, int world, char **folder) {
+static enum status check_plan(const struct options *options, const struct launch_layout *layout,
+                              char **folder, struct lock **lock) {
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = world};
+    struct job_seat seat = {.rank = 0, .ranks = layout->world};
     TRY(job_open(options, &seat, &job));
-    enum status status = session_open_folder(&job, folder);
+    enum status status = STATUS_OK;
+    if (layout->node == layout->chief)
+        status = session_open_folder(&job, folder, lock);
+    else if ((status = job_check_memory(&job)) == STATUS_OK)
+        status = folder_follow(options, folder);
     job_close(&job);
     return status;
 }
@@ -63,9 +69,10 @@ static enum status status_of_code(int code) {
 
 static enum status launch(const struct options *options, const struct launch_config *config) {
     struct launch_layout layout;
+    struct lock *lock = NULL;
     char *folder = NULL, **argv;
     TRY(launch_layout(config, network_is_here, &layout));
-    TRY(check_plan(options, layout.world, &folder));
+    TRY(check_plan(options, &layout, &folder, &lock));
     enum status status = launch_arguments(&argv);
     if (status != STATUS_OK) return status;
     bool named = option_is_given(options, OPTION_out); /* then all ranks read it, too */
@@ -86,6 +93,7 @@ static enum status launch(const struct options *options, const struct launch_con
     launch_arguments_free(ranks);
     launch_arguments_free(restarted);
     launch_arguments_free(argv);
+    lock_give_back(&lock);
     free(folder);
     return status_of_code(code);
 }
