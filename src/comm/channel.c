@@ -13,6 +13,14 @@ static const char *channel_text(const struct comm_channel *channel, char text[CO
     return text;
 }
 
+enum status comm_channel_misfit(struct comm_channel *channel) {
+    char text[COMM_TEXT_BYTES];
+    return channel->comm->failed =
+               fail(STATUS_BUG, "ranks %d and %d declare channel %d differently\nrank %d: %s",
+                    channel->from, channel->to, channel->kind, channel->comm->rank,
+                    channel_text(channel, text));
+}
+
 /* The buffers come from the top of the receiver's heap; every rank keeps the books of all. */
 static enum status place(struct comm *comm, struct comm_channel *channel) {
     char text[COMM_TEXT_BYTES], all[TEXT_BYTES], left[TEXT_BYTES];

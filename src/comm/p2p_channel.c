@@ -88,13 +88,7 @@ enum status p2p_channel_new(struct comm_channel *channel) {
 static enum status check_ends(struct comm_channel *channel) {
     const struct end *end = channel->state;
     if (!end->heard.done) return STATUS_OK;
-    if (end->other != end->mine)
-        return channel->comm->failed =
-                   fail(STATUS_BUG,
-                        "ranks %d and %d declare channel %d differently\n"
-                        "rank %d: from %d to %d, %d slots of %zu bytes",
-                        channel->from, channel->to, channel->kind, channel->comm->rank,
-                        channel->from, channel->to, channel->slots, channel->bytes);
+    if (end->other != end->mine) return comm_channel_misfit(channel);
     channel->agreed = true;
     return STATUS_OK;
 }

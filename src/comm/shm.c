@@ -187,13 +187,7 @@ static enum status shm_channel_new(struct comm_channel *channel) {
 static enum status check_ends(struct comm_channel *channel) {
     bool sender = channel->comm->rank == channel->from;
     uint32_t other = atomic_load(&ring_of(channel)->hash[sender]);
-    if (other && other != channel->hash)
-        return channel->comm->failed =
-                   fail(STATUS_BUG,
-                        "ranks %d and %d declare channel %d differently\n"
-                        "rank %d: from %d to %d, %d slots of %zu bytes",
-                        channel->from, channel->to, channel->kind, channel->comm->rank,
-                        channel->from, channel->to, channel->slots, channel->bytes);
+    if (other && other != channel->hash) return comm_channel_misfit(channel);
     channel->agreed = other != 0;
     return STATUS_OK;
 }

@@ -149,6 +149,9 @@ enum status comm_fail_lost(int own, int lost, const char *what);
 /* Local. Tells whoever watches that an operation is done. */
 void comm_finished(struct comm_request *request);
 
+/* Local. Says that the channel's ends were declared differently; the communicator has failed. */
+enum status comm_channel_misfit(struct comm_channel *channel);
+
 /* Blocking. Lets all posted operations progress until `ready` says so; for a wait that lasts,
  * `whom` gives the rank waited for and writes at what. STATUS_PEER once a rank is lost. */
 struct comm_subject {

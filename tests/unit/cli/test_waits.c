@@ -1,12 +1,10 @@
 /* When a wait is explained (contract 4): after --stall-after, or three times what the awaited
  * should take, whichever is larger. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
+#include "../exec/kit.h"
 #include "base/machine.h"
-#include "base/mem.h"
-#include "cli/job.h"
 
 struct limits {
     double step_s, evaluation_s, predicted_s; /* the limits; the prediction of a step */
@@ -16,17 +14,12 @@ static struct limits limits_of(int ranks, const char *line) {
     struct options options;
     struct job job;
     struct job_seat seat = {.rank = 0, .ranks = ranks};
-    char *copy = mem_text(line), *word[32], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 32; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &options), STATUS_OK);
+    kit_options(line, &options);
     cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
     struct limits limits = {job_wait_limit_s(&job, false), job_wait_limit_s(&job, true),
                             job_step_ns(&job) * 1e-9};
     job_close(&job);
     options_free(&options);
-    free(copy);
     return limits;
 }
 

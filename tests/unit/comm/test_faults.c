@@ -2,7 +2,6 @@
  * kind of operation, strangers at the socket, hosts and heaps that differ; and that nothing is left
  * open. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -304,14 +303,6 @@ Test(comm_faults, hooks_see_and_disturb) {
 
 /* --- opening ------------------------------------------------------------------------------- */
 
-static int count_files(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
-}
-
 static int count_maps(void) {
     int count = 0;
     char line[512];
@@ -323,7 +314,7 @@ static int count_maps(void) {
 
 static void reopen_body(struct trial *trial, struct comm *comm) {
     struct comm_link link = trial_link(trial->board);
-    int files = count_files();
+    int files = trial_open_files();
     NEED(count_maps() >= trial->size);
     int maps = count_maps();
     for (int epoch = 1; epoch <= 3; epoch++) {
@@ -335,22 +326,22 @@ static void reopen_body(struct trial *trial, struct comm *comm) {
                                      .host = "here"};
         struct comm *second = NULL;
         NEED(comm_open("shm", &config, &second) == STATUS_OK);
-        NEED(count_files() == files);
+        NEED(trial_open_files() == files);
         NEED(comm_barrier(comm_world(second)) == STATUS_OK);
         comm_close(&second);
-        NEED(!second && count_files() == files && count_maps() == maps);
+        NEED(!second && trial_open_files() == files && count_maps() == maps);
     }
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
 }
 
 Test(comm_faults, nothing_is_left_open) {
-    int files = count_files();
+    int files = trial_open_files();
     run((struct trial){.mode = TRIAL_PROCESSES,
                        .size = 4,
                        .heap_bytes = 1 << 20,
                        .body = reopen_body,
                        .killed = -1});
-    cr_expect(count_files() == files);
+    cr_expect(trial_open_files() == files);
 }
 
 enum { SHARED_BYTES = 4 << 20 };
@@ -398,10 +389,10 @@ static void differ_body(struct trial *trial, struct comm *comm) {
                                  .heap_bytes = odd && row == 1 ? 8192 : 4096,
                                  .host = odd && row == 0 ? "there" : "here"};
     struct comm *second = NULL;
-    int files = count_files();
+    int files = trial_open_files();
     enum status status = comm_open("shm", &config, &second);
     NEED(status == (row == 0 ? STATUS_USAGE : STATUS_BUG) && !second);
-    NEED(count_files() == files);
+    NEED(trial_open_files() == files);
 }
 
 static void differ_after(struct trial *trial) {

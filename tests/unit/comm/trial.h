@@ -68,6 +68,8 @@ struct trial {
 /* Runs body on every rank; returns the text of the first failure, NULL when there was none. */
 const char *trial_run(struct trial *trial);
 void trial_fail(struct trial *trial, int rank, const char *file, int line, const char *what);
+/* How many files this process has open. */
+int trial_open_files(void);
 /* A value any rank can make for any other, with full mantissas. */
 float trial_value(int rank, int64_t index);
 /* The link of a rank as a process. */

@@ -9,13 +9,18 @@
 
 #include "base/mem.h"
 
-static struct kit_run *open_line(const struct exec_observer *observer, char *line) {
-    char *word[64], *state = NULL;
+void kit_options(const char *line, struct options *out) {
+    char *copy = mem_text(line), *word[64], *state = NULL;
     int count = 0;
-    for (char *w = strtok_r(line, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
+    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
         word[count++] = w;
+    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, out), STATUS_OK);
+    free(copy);
+}
+
+static struct kit_run *open_line(const struct exec_observer *observer, const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &run->options), STATUS_OK);
+    kit_options(line, &run->options);
     cr_assert_eq(job_open(&run->options, NULL, &run->job), STATUS_OK);
     cr_assert_eq(exec_new(run->job.plan, NULL, observer, &run->exec), STATUS_OK);
     return run;

@@ -7,6 +7,9 @@
 #include "exec/checkpoint.h"
 #include "exec/exec.h"
 
+/* The options of a line of `stretto train`; asserts that they parse. The caller frees them. */
+void kit_options(const char *line, struct options *out);
+
 /* Opened with the options of `stretto train`; kit_open asserts that it works. */
 struct kit_run {
     struct options options;

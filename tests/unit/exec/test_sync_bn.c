@@ -43,12 +43,7 @@ struct team {
 
 static struct team team_run(const char *line) {
     struct team team = {0};
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &team.options), STATUS_OK);
-    free(copy);
+    kit_options(line, &team.options);
     team.ranks = (int)team.options.local_ranks;
     team.members = MEM_ARRAY(struct member, team.ranks);
     team.comms = MEM_ARRAY(struct comm *, team.ranks);
@@ -200,18 +195,13 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
 static enum status try_open(const char *line, int ranks, char log[512]) {
     struct options options;
     struct job job;
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, &options), STATUS_OK);
+    kit_options(line, &options);
     memset(log, 0, 512);
     log_capture(log, 512);
     enum status status = job_open(&options, &(struct job_seat){.rank = 0, .ranks = ranks}, &job);
     log_capture(NULL, 0);
     if (status == STATUS_OK) job_close(&job);
     options_free(&options);
-    free(copy);
     return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -46,6 +47,14 @@ char *program_text(const struct program *program) {
     program_print(program, stream);
     fclose(stream);
     return text;
+}
+
+struct program *program_copy(const struct program *program) {
+    char *text = program_text(program);
+    struct program *copy = NULL;
+    cr_assert_eq(program_parse("copy", text, strlen(text), &copy), STATUS_OK);
+    free(text);
+    return copy;
 }
 
 static void replace(char **text, char *with) {

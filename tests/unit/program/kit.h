@@ -18,7 +18,8 @@ void program_cases(void (*check)(const struct program_case *of));
 /* The builder's program; `samples` (G entries) is filled when not NULL. The caller frees it. */
 struct program *program_of_case(const struct program_case *of, int64_t *samples);
 
-/* The caller frees these. */
+/* By way of its text. The caller frees these. */
+struct program *program_copy(const struct program *program);
 char *program_text(const struct program *program);
 /* Runs rank 0's body on strings: what STEP reads, then the order of the forward passes that move
  * running statistics. "(0+1)+2 | 0 1 2" */

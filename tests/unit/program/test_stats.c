@@ -55,14 +55,6 @@ static enum status verify(const struct program *program, char log[512]) {
     return status;
 }
 
-static struct program *copy_of(const struct program *program) {
-    char *text = program_text(program);
-    struct program *copy = NULL;
-    cr_assert_eq(program_parse("copy", text, strlen(text), &copy), STATUS_OK);
-    free(text);
-    return copy;
-}
-
 static struct instr_list *body(struct program *program, int rank) {
     return &program->rank[rank].list[LIST_BODY];
 }
@@ -104,7 +96,7 @@ Test(program_stats, what_the_builder_makes_is_taken) {
         char log[512], *text = program_text(program);
         cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
         cr_expect(program_shares(program) && all_share_alike(program), "%s", text);
-        struct program *again = copy_of(program);
+        struct program *again = program_copy(program);
         char *same = program_text(again);
         cr_expect_str_eq(same, text);
         program_free(&again);
@@ -144,11 +136,11 @@ static void without(struct program *program, int rank, int at) {
 static void check_damage(struct program *program, int rank, int at) {
     char log[512], line[INSTR_TEXT_BYTES];
     instr_text(&body(program, rank)->items[at], rank, line);
-    struct program *mutant = copy_of(program);
+    struct program *mutant = program_copy(program);
     without(mutant, rank, at);
     cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken without %s", line);
     program_free(&mutant);
-    mutant = copy_of(program);
+    mutant = program_copy(program);
     body(mutant, rank)->items[at].flags ^= INSTR_SHARES;
     cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken with the flag turned: %s", line);
     program_free(&mutant);
@@ -157,7 +149,7 @@ static void check_damage(struct program *program, int rank, int at) {
 /* A swap that is taken leaves all ranks sharing the same things. */
 static void check_swap(struct program *program, int rank, int at) {
     char log[512];
-    struct program *mutant = copy_of(program);
+    struct program *mutant = program_copy(program);
     struct instr *items = body(mutant, rank)->items, kept = items[at];
     items[at] = items[at + 1];
     items[at + 1] = kept;
@@ -289,7 +281,7 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
         cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
         cr_expect_eq(program->slots, step->ranks);
         cr_expect_eq(count_of(program, 0, INSTR_STATS_F), 0);
-        struct program *again = copy_of(program);
+        struct program *again = program_copy(program);
         char *same = program_text(again);
         cr_expect_str_eq(same, text);
         program_free(&again);

@@ -40,16 +40,8 @@ static struct instr_list *body_of(struct program *program) {
     return &program->rank[0].list[LIST_BODY];
 }
 
-static struct program *copy_of(const struct program *program) {
-    char *text = program_text(program);
-    struct program *copy = NULL;
-    cr_assert_eq(program_parse("copy", text, strlen(text), &copy), STATUS_OK);
-    free(text);
-    return copy;
-}
-
 static struct program *without(const struct program *program, int at) {
-    struct program *mutant = copy_of(program);
+    struct program *mutant = program_copy(program);
     struct instr_list *body = body_of(mutant);
     memmove(body->items + at, body->items + at + 1,
             (size_t)(body->count - at - 1) * sizeof *body->items);
@@ -59,7 +51,7 @@ static struct program *without(const struct program *program, int at) {
 
 /* Instruction `at` a second time, before position `to`. */
 static struct program *with_twice(const struct program *program, int at, int to) {
-    struct program *mutant = copy_of(program);
+    struct program *mutant = program_copy(program);
     program_add(mutant, 0, LIST_BODY, INSTR_COUNT);
     struct instr_list *body = body_of(mutant);
     struct instr copy = body->items[at];
@@ -126,7 +118,7 @@ static void check_swaps(const struct program_case *of) {
     struct program *program = program_of_case(of, samples);
     char *meaning = program_meaning(program);
     for (int i = 0; i + 1 < body_of(program)->count; i++) {
-        struct program *mutant = copy_of(program);
+        struct program *mutant = program_copy(program);
         struct instr *items = body_of(mutant)->items, kept = items[i];
         items[i] = items[i + 1];
         items[i + 1] = kept;
@@ -155,7 +147,7 @@ static void check_operands(const struct program_case *of) {
     char *meaning = program_meaning(program);
     for (int i = 0; i < body_of(program)->count; i++) {
         for (int change = 0; change < 12; change++) {
-            struct program *mutant = copy_of(program);
+            struct program *mutant = program_copy(program);
             struct instr *instr = &body_of(mutant)->items[i];
             int by = change % 2 ? 1 : -1;
             if (change < 8) *operand_of(instr, change / 2) += (int16_t)by;
