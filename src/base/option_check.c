@@ -156,10 +156,42 @@ static enum status check_needs(const struct options *options) {
     return STATUS_OK;
 }
 
-/* Options that ask for more than one rank. */
+/* Options that ask for ranks of other processes. */
+static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
+                                      OPTION_nodes_file};
+
+/* Ranks as threads are of one process, and share its memory. */
+static enum status check_threads(const struct options *options) {
+    static const char hint[] = "--strategy ddp runs ranks as processes";
+    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
+    const char *asked = dp ? "--strategy dp" : "--spawn threads";
+    if (!dp && strcmp(options->spawn, "threads") != 0) return STATUS_OK;
+    if (dp && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE &&
+        strcmp(options->spawn, "threads") != 0)
+        return fail(STATUS_USAGE, "--strategy dp runs ranks as threads, --spawn says %s\n  %s",
+                    options->spawn, hint);
+    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
+        return fail(STATUS_USAGE,
+                    "ranks share the memory of a process with %s, --comm says %s\n  %s", asked,
+                    options->comm, hint);
+    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+        if (option_is_given(options, many[i]))
+            return fail(STATUS_USAGE, "--%s asks for other processes, but %s runs in one\n  %s",
+                        option_rows[many[i]].name, asked, hint);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_node(const struct options *options) {
+    bool nodes = option_is_given(options, OPTION_nodes) ||
+                 option_is_given(options, OPTION_hostfile) ||
+                 option_is_given(options, OPTION_nodes_file);
+    if (nodes || !option_is_given(options, OPTION_node_rank)) return STATUS_OK;
+    return fail(STATUS_USAGE, "--node-rank says which node this is, but not of how many\n"
+                              "  give --nodes, --hostfile or --nodes-file");
+}
+
 static enum status check_single(const struct options *options) {
-    static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
-                                          OPTION_nodes_file};
     if (!options->strategy || strcmp(options->strategy, "single") != 0) return STATUS_OK;
     if (options->local_ranks > 1)
         return fail(STATUS_USAGE,
@@ -184,6 +216,8 @@ enum status options_check(struct options *options) {
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
     TRY(check_needs(options));
     TRY(check_single(options));
+    TRY(check_threads(options));
+    TRY(check_node(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;

@@ -98,6 +98,19 @@ static enum status launch(const struct options *options, const struct launch_con
     return status_of_code(code);
 }
 
+/* Not refused: a script may count ranks up from one. But not silent. */
+static void say_unused(const struct options *options) {
+    static const enum option_id ids[] = {OPTION_comm, OPTION_init, OPTION_interface,
+                                         OPTION_restarts};
+    char names[128] = "";
+    for (size_t i = 0, used = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        if (options->source[ids[i]] == OPTION_FROM_COMMAND_LINE)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s--%s", used ? ", " : "",
+                                     option_rows[ids[i]].name);
+    }
+    if (*names) log_warning("a run of one rank: no effect of %s", names);
+}
+
 static enum status train_with(const struct options *options) {
     struct launch_config config;
     struct launch_place place;
@@ -105,8 +118,18 @@ static enum status train_with(const struct options *options) {
     TRY(launch_place(&config, &place));
     bool many =
         options->local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
-    if (place.source != LAUNCH_ALONE && place.world > 1) return rank_run(options, &config, &place);
-    if (!many) return run_one(options);
+    bool started = place.source != LAUNCH_ALONE && place.world > 1;
+    if (started && job_wants_threads(options))
+        return fail(
+            STATUS_USAGE,
+            "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
+            "threads of one\n  %s",
+            place.world, place.how);
+    if (started) return rank_run(options, &config, &place);
+    if (!many) {
+        say_unused(options);
+        return run_one(options);
+    }
     return job_wants_threads(options) ? threads_run(options, (int)options->local_ranks)
                                       : launch(options, &config);
 }

@@ -59,6 +59,12 @@ if [ -w /dev/full ]; then
     grep -q 'warning: standard output' err || say "a full standard output goes unnoticed"
 fi
 
+# What one rank has no use for is said, also when quiet; a script may count ranks up from one.
+"$STRETTO" train -n 1 --comm shm --restarts 2 --model mlp --device ref --steps 1 --quiet --out alone 2>err || say "-n 1 --comm shm: exit $?"
+grep -q 'warning: a run of one rank: no effect of --comm, --restarts' err || say "-n 1 --comm shm: $(cat err)"
+RANK=0 WORLD_SIZE=2 "$STRETTO" train --strategy dp --init tcp://127.0.0.1:1 --steps 1 --out never 2>err && say "dp as one of two processes"
+grep -q '2 ranks were started as processes' err || say "dp as one of two processes: $(cat err)"
+
 # --quiet prints nothing at all.
 "$STRETTO" train --model mlp --device ref --steps 2 --quiet --out quiet >out 2>err || say "--quiet failed"
 [ ! -s out ] && [ ! -s err ] || say "--quiet printed: $(cat out err)"
