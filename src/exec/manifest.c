@@ -43,7 +43,7 @@ static json_t *files_object(const struct manifest *manifest) {
     return object;
 }
 
-enum status manifest_write(const struct manifest *manifest, const char *path) {
+char *manifest_print(const struct manifest *manifest) {
     const struct checkpoint_state *state = &manifest->state;
     json_t *root =
         json_pack("{s:i, s:I, s:I, s:o, s:o, s:o}", "format", (int)FORMAT, "step",
@@ -55,21 +55,32 @@ enum status manifest_write(const struct manifest *manifest, const char *path) {
     json_object_set_new(root, "check", json_string(check));
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     json_decref(root);
+    return text;
+}
+
+enum status manifest_write(const struct manifest *manifest, const char *path) {
+    char *text = manifest_print(manifest);
     if (!text) return fail(STATUS_BUG, "%s: the manifest cannot be written as JSON", path);
     enum status status = file_write_text(path, text);
     free(text);
     return status;
 }
 
+/* Eight hexadecimal digits, as %08x writes them. */
+static bool read_crc(const char *text, uint32_t *out) {
+    if (!text || strlen(text) != 8 || strspn(text, "0123456789abcdef") != 8) return false;
+    *out = (uint32_t)strtoul(text, NULL, 16);
+    return true;
+}
+
 static enum status read_file_mark(const json_t *files, const char *path, const char *name,
                                   struct safetensors_mark *out) {
     const json_t *file = json_object_get(files, name);
-    const char *crc = json_string_value(json_object_get(file, "crc32c"));
     const json_t *bytes = json_object_get(file, "bytes");
-    if (!crc || !json_is_integer(bytes))
+    if (!read_crc(json_string_value(json_object_get(file, "crc32c")), &out->crc32c) ||
+        !json_is_integer(bytes) || json_integer_value(bytes) < 0)
         return fail(STATUS_DATA, "%s: files.%s lacks bytes or crc32c", path, name);
     out->bytes = (uint64_t)json_integer_value(bytes);
-    out->crc32c = (uint32_t)strtoul(crc, NULL, 16);
     return STATUS_OK;
 }
 
@@ -91,10 +102,25 @@ static enum status read_facts(const json_t *object, const char *path, struct man
     return STATUS_OK;
 }
 
+/* best_step is -1, and best_score null, as long as nothing was evaluated. */
+static enum status read_state(const json_t *root, const char *path, struct checkpoint_state *out) {
+    const json_t *step = json_object_get(root, "step"), *best = json_object_get(root, "best_step"),
+                 *score = json_object_get(root, "best_score");
+    if (!json_is_integer(step) || json_integer_value(step) < 0)
+        return fail(STATUS_DATA, "%s: step is missing or not a count of steps", path);
+    bool none = json_is_integer(best) && json_integer_value(best) == -1;
+    if (!none && (!json_is_integer(best) || json_integer_value(best) < 0 || !json_is_number(score)))
+        return fail(STATUS_DATA, "%s: best_step and best_score are missing or do not fit", path);
+    out->step = json_integer_value(step);
+    out->best_step = json_integer_value(best);
+    out->best_score = json_number_value(score);
+    return STATUS_OK;
+}
+
 static enum status read_root(json_t *root, const char *path, struct manifest *out) {
-    const char *check = json_string_value(json_object_get(root, "check"));
-    uint32_t stated = check ? (uint32_t)strtoul(check, NULL, 16) : 0;
-    if (!check) return fail(STATUS_DATA, "%s: has no check", path);
+    uint32_t stated;
+    if (!read_crc(json_string_value(json_object_get(root, "check")), &stated))
+        return fail(STATUS_DATA, "%s: has no check", path);
     json_object_del(root, "check");
     uint32_t found = content_check(root);
     if (found != stated)
@@ -103,9 +129,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     if (json_integer_value(json_object_get(root, "format")) != FORMAT)
         return fail(STATUS_DATA, "%s: format %lld, this version reads %d", path,
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
-    out->state.step = json_integer_value(json_object_get(root, "step"));
-    out->state.best_step = json_integer_value(json_object_get(root, "best_step"));
-    out->state.best_score = json_number_value(json_object_get(root, "best_score"));
+    TRY(read_state(root, path, &out->state));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
     const json_t *files = json_object_get(root, "files");
     for (int i = 0; i < MANIFEST_FILES; i++)
@@ -113,12 +137,9 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
     return STATUS_OK;
 }
 
-enum status manifest_read(const char *path, struct manifest *out) {
-    struct bytes text;
-    TRY(file_read(path, MAX_MANIFEST_BYTES, &text));
+enum status manifest_parse(const char *path, const void *text, size_t bytes, struct manifest *out) {
     json_error_t error;
-    json_t *root = json_loadb((const char *)text.data, text.count, JSON_REJECT_DUPLICATES, &error);
-    bytes_free(&text);
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return fail(STATUS_DATA, "%s: line %d column %d: %s", path, error.line, error.column,
                     error.text);
@@ -129,6 +150,14 @@ enum status manifest_read(const char *path, struct manifest *out) {
         *out = manifest;
     else
         manifest_free(&manifest);
+    return status;
+}
+
+enum status manifest_read(const char *path, struct manifest *out) {
+    struct bytes text;
+    TRY(file_read(path, MAX_MANIFEST_BYTES, &text));
+    enum status status = manifest_parse(path, text.data, text.count, out);
+    bytes_free(&text);
     return status;
 }
 

@@ -21,6 +21,10 @@ struct manifest {
 enum status manifest_write(const struct manifest *manifest, const char *path);
 /* Local, blocking. The caller frees what was read. */
 enum status manifest_read(const char *path, struct manifest *out);
+/* Local. The same without a file: a text that the caller frees (NULL: it is no JSON), and from one
+ * that messages call `path`. The fuzz test enters here. */
+char *manifest_print(const struct manifest *manifest);
+enum status manifest_parse(const char *path, const void *text, size_t bytes, struct manifest *out);
 void manifest_free(struct manifest *manifest);
 
 /* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
