@@ -128,6 +128,10 @@ size_t mem_peak_bytes(void) {
     return proc_status_kib("VmHWM:") * 1024;
 }
 
+size_t mem_mapped_bytes(void) {
+    return proc_status_kib("VmSize:") * 1024;
+}
+
 void mem_reset_peak(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
     if (!file) return; /* then the peak includes what came before, and over-reports */

@@ -41,9 +41,11 @@ void *arena_new(struct arena *arena, size_t bytes);
 char *arena_text(struct arena *arena, const char *text);
 void arena_free(struct arena *arena);
 
-/* Local. Resident size of this process now, and its peak since the last reset (0 when unknown). */
+/* Local. Resident size of this process now, its peak since the last reset, and what is mapped (0
+ * when unknown). */
 size_t mem_resident_bytes(void);
 size_t mem_peak_bytes(void);
+size_t mem_mapped_bytes(void);
 void mem_reset_peak(void);
 /* Local, reads a file. How much of whole mappings inside [base, base + bytes) is resident in this
  * process; 0 when unknown. */

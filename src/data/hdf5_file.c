@@ -1,7 +1,8 @@
 /* The child sends, through a pipe, one frame a dataset (shape, then values) or one with an error
  * text. It opens bytes that this process read, through HDF5's memory driver: a file cut or replaced
  * meanwhile cannot hurt, and a crash is the only surprise left. Its processor time is limited, so
- * that an endless loop ends, too. */
+ * that an endless loop ends, too, and so is its memory: a changed length of four bytes in a file of
+ * four kilobytes made the library fill 4 GiB. */
 #include "data/hdf5_file.h"
 
 #include <errno.h>
@@ -19,10 +20,14 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 static const size_t file_limit = (size_t)16 << 30;
 
 enum { TEXT_BYTES = 1024, CPU_LIMIT_S = 60, CPU_BYTES_PER_S = 1 << 20 };
+
+/* Deflate packs 1032:1 at most, which bounds how many values an honest file can hold. */
+enum { VALUES_PER_BYTE = 1032, LIBRARY_BYTES = 64 << 20 };
 
 /* Before the values of a matrix, or, with a status other than OK, before an error text of `rows`
  * bytes. */
@@ -79,8 +84,8 @@ static enum status inspect(const struct source *source, hid_t set, struct hdf5_m
     if (dims[0] == 0 || dims[1] == 0)
         return fail(STATUS_DATA, "%s: %s is empty: %llu rows of %llu", source->path, matrix->name,
                     (unsigned long long)dims[0], (unsigned long long)dims[1]);
-    /* deflate packs 1032:1 at most, which bounds what an honest file of this size can announce */
-    if (dims[0] > source->bytes * 1032 || dims[1] > source->bytes * 1032 / dims[0])
+    uint64_t most = source->bytes * VALUES_PER_BYTE;
+    if (dims[0] > most || dims[1] > most / dims[0])
         return fail(STATUS_DATA,
                     "%s: %s announces %llu rows of %llu, more than a file of %zu bytes can hold",
                     source->path, matrix->name, (unsigned long long)dims[0],
@@ -118,6 +123,18 @@ static void send_all(int pipe, const void *data, size_t bytes) {
     }
 }
 
+/* As much as an honest file of this size can ask for: its values, the library's copy of it, and
+ * what the library needs for itself. More, and its allocations fail, which it can handle. */
+static void limit_memory(size_t bytes) {
+    size_t mapped = mem_mapped_bytes(), per_byte = VALUES_PER_BYTE * sizeof(int32_t) + 2;
+    if (mapped == 0 || bytes > (SIZE_MAX - mapped - LIBRARY_BYTES) / per_byte) return;
+    rlim_t most = mapped + LIBRARY_BYTES + bytes * per_byte;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur <= most) return;
+    limit.rlim_cur = most;
+    setrlimit(RLIMIT_AS, &limit);
+}
+
 /* A crash here is expected now and then: no core files, no handlers of the parent's. */
 static void become_expendable(size_t bytes) {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU};
@@ -125,6 +142,7 @@ static void become_expendable(size_t bytes) {
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     rlim_t seconds = CPU_LIMIT_S + bytes / CPU_BYTES_PER_S;
     setrlimit(RLIMIT_CPU, &(struct rlimit){seconds, seconds});
+    limit_memory(bytes);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our own messages say it in one line */
     H5PLset_loading_state(0);              /* a file must not name code to load */
 }
@@ -184,7 +202,7 @@ static enum status receive_matrix(int pipe, const char *path, size_t file_bytes,
     struct frame frame;
     if (!receive_all(pipe, &frame, sizeof frame)) return STATUS_BUG;
     if (frame.status != STATUS_OK) return pass_on(pipe, &frame);
-    int64_t most = (int64_t)file_bytes * 1032;
+    int64_t most = (int64_t)file_bytes * VALUES_PER_BYTE;
     if (frame.rows < 1 || frame.columns < 1 || frame.rows > most ||
         frame.columns > most / frame.rows)
         return fail(STATUS_DATA, "%s: %s cannot be read: the file is damaged", path, matrix->name);
