@@ -35,8 +35,10 @@ static void run_input(const unsigned char *data, size_t count) {
     runs++;
 }
 
-static void run_cuts(const struct bytes *seed) {
-    size_t stride = seed->count / CUTS_MAX + 1;
+/* As many cuts as mutations, at most: a slow target asks for few of both. */
+static void run_cuts(const struct bytes *seed, int mutations) {
+    size_t cuts = mutations < 1 ? 1 : mutations < CUTS_MAX ? (size_t)mutations : CUTS_MAX;
+    size_t stride = seed->count / cuts + 1;
     for (size_t count = 0; count < seed->count; count += stride) run_input(seed->data, count);
 }
 
@@ -79,7 +81,7 @@ int main(int argc, char **argv) {
         struct bytes seed = {0};
         if (file_read(argv[i], INPUT_MAX, &seed) != STATUS_OK) return 3;
         run_input(seed.data, seed.count);
-        run_cuts(&seed);
+        run_cuts(&seed, atoi(argv[1]));
         if (seed.count) run_mutations(&seed, atoi(argv[1]));
         bytes_free(&seed);
     }
