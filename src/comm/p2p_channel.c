@@ -3,6 +3,7 @@
  *
  * The ends tell one another what they declared; the receiver offers no buffer before the two agree,
  * so a message of another length finds none. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -154,10 +155,28 @@ enum status p2p_try_receive(struct comm_channel *channel, void **data) {
     return STATUS_OK;
 }
 
+/* Whether the last credit of the slot released just now has left. */
+static enum status credit_ready(void *object, bool *out) {
+    struct comm_channel *channel = object;
+    struct p2p *p2p = p2p_of(channel->comm);
+    const struct end *end = channel->state;
+    p2p->line->ops->progress(p2p->line);
+    *out = end->credit_sent[(end->released - 1) % (uint64_t)channel->slots].done;
+    return *out ? STATUS_OK : p2p_check_gone(p2p, channel->from);
+}
+
+static int credit_whom(void *object, char text[COMM_TEXT_BYTES]) {
+    const struct comm_channel *channel = object;
+    snprintf(text, COMM_TEXT_BYTES, "credit on channel %d to rank %d", channel->kind,
+             channel->from);
+    return channel->from;
+}
+
 /* The slot's last credit has long left when its next message is released: that message was sent for
  * it. */
 enum status p2p_release(struct comm_channel *channel) {
     struct p2p_line *line = p2p_of(channel->comm)->line;
+    struct comm_subject subject = {channel, credit_ready, credit_whom};
     struct end *end = channel->state;
     uint64_t at = end->released % (uint64_t)channel->slots;
     CHECK(end->moved > end->released && data_of(channel, end->released)->done,
@@ -165,8 +184,7 @@ enum status p2p_release(struct comm_channel *channel) {
     end->released++;
     if (is_inside(channel)) return STATUS_OK;
     offer(channel);
-    while (!end->credit_sent[at].done && !line->ops->broken(line, channel->from))
-        line->ops->progress(line);
+    if (!end->credit_sent[at].done) TRY(comm_await(channel->comm, &subject));
     end->credit_out[at] = end->released;
     line->ops->send(line, channel->from, stream_of(channel, P2P_CREDIT), &end->credit_out[at],
                     sizeof end->credit_out[at], &end->credit_sent[at]);
