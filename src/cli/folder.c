@@ -33,11 +33,13 @@ static bool holds_run(const char *folder) {
     return holds;
 }
 
-/* Files a run writes whose names it makes up: events, and one a rank. */
+/* Files a run writes whose names it makes up: events, and those of each rank. */
 static bool is_numbered(const char *name) {
-    int number, end = 0;
-    sscanf(name, "rank-%d.safetensors%n", &number, &end);
-    return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 || (end > 0 && !name[end]);
+    int number, tensors = 0, log = 0;
+    sscanf(name, "rank-%d.safetensors%n", &number, &tensors);
+    sscanf(name, "rank-%d.log%n", &number, &log);
+    return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 ||
+           (tensors > 0 && !name[tensors]) || (log > 0 && !name[log]);
 }
 
 static enum status remove_numbered(const char *folder) {

@@ -30,7 +30,9 @@ expect() {
     cksum run/model.safetensors | cmp -s - before || say "a refused run changed the folder"
     expect 2 'exclude one another' $mlp --out run --resume --overwrite
     expect 2 '--out' $mlp --resume
+    touch run/rank-7.log run/rank-7.safetensors run/rank-7.txt # of an older run with more ranks; and somebody's own
     expect 0 '' $mlp --out run --overwrite --seed 3 --quiet
+    [ "$(ls run | grep rank-)" = rank-7.txt ] || say "--overwrite of ranks left $(ls run | grep rank-)"
     cksum run/model.safetensors | cmp -s - before && say "--overwrite kept the old model"
     [ -s run/notes.txt ] || say "--overwrite removed a file that is not a run's"
 
