@@ -31,7 +31,7 @@ static struct control_message *answer(struct control_server *server, uint32_t ty
     return out;
 }
 
-/* A rank whose queue is full has not read for a thousand messages; silence will find it. */
+/* A rank whose queue is full has not read for 64 messages; silence will find it. */
 static void send_peer(struct control_server *server, const struct control_peer *peer) {
     control_message_send(server->router, peer, &server->out);
 }

@@ -3,6 +3,8 @@
  *   frame size          what a stranger can make us set aside, see message.h
  *   backlog             a burst of connections must not push ranks out
  *   IPC user filter     an abstract socket has no file mode; the kernel names the peer's user
+ *   queue of a rank     one that does not read holds 64 messages here, of 1 MiB at most; more are
+ *                       dropped, and silence will find it
  *   mandatory routing   sending to a rank that is gone fails instead of vanishing
  *   heartbeats          a connection whose other end lost its power is closed; long after our own
  *                       beats have found the rank silent, since ZeroMQ's timers count pauses too */
@@ -22,7 +24,7 @@
 #include "base/log.h"
 #include "control/message.h"
 
-enum { BACKLOG = 1024, OPEN_FILES = 16384, PAUSE_NS = 1000000000 };
+enum { BACKLOG = 1024, QUEUED = 64, OPEN_FILES = 16384, PAUSE_NS = 1000000000 };
 
 struct int_option {
     int name, value;
@@ -53,11 +55,9 @@ static bool set_key(void *socket, int name, const char key[CONTROL_KEY_TEXT]) {
 static bool set_server(void *socket, const struct control_keys *keys, int silent_ms) {
     unsigned user = geteuid();
     const struct int_option options[] = {
-        {ZMQ_CURVE_SERVER, 1},
-        {ZMQ_BACKLOG, BACKLOG},
-        {ZMQ_ROUTER_MANDATORY, 1},
-        {ZMQ_HEARTBEAT_IVL, silent_ms},
-        {ZMQ_HEARTBEAT_TIMEOUT, 4 * silent_ms},
+        {ZMQ_CURVE_SERVER, 1},          {ZMQ_BACKLOG, BACKLOG},
+        {ZMQ_ROUTER_MANDATORY, 1},      {ZMQ_SNDHWM, QUEUED},
+        {ZMQ_HEARTBEAT_IVL, silent_ms}, {ZMQ_HEARTBEAT_TIMEOUT, 4 * silent_ms},
     };
     /* The server's linger lets the last refusals out. */
     int linger = 200;

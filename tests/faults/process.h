@@ -10,6 +10,13 @@
 
 #include "control/control.h"
 
+/* Sanitizers keep freed memory and are slow, so there sizes and times say nothing. */
+#ifdef STRETTO_SANITIZE
+static const bool process_sanitized = true;
+#else
+static const bool process_sanitized = false;
+#endif
+
 struct process_job {
     char address[CONTROL_ADDRESS_BYTES];
     struct control_secret secret;
