@@ -51,9 +51,10 @@ Test(cli_waits, an_evaluation_is_waited_for_as_long_as_it_is) {
 
 Test(cli_waits, ranks_that_share_cores_are_given_time) {
     char line[256];
-    int ranks = 8 * machine_cores("").online;
+    int cores = machine_cores("").online, ranks = 4 * cores;
+    if (cores > 32) cr_skip_test("programs of %d ranks are long to verify", ranks);
     snprintf(line, sizeof line, RUN DATA "64 -n %d --batch %d --stall-after 0.000001", ranks,
              ranks);
     struct limits limits = limits_of(ranks, line);
-    cr_expect_float_eq(limits.step_s / (3 * 8 * limits.predicted_s), 1, 1e-9);
+    cr_expect_float_eq(limits.step_s / (3 * 4 * limits.predicted_s), 1, 1e-9);
 }
