@@ -4,3 +4,8 @@ echo 'see `src/nothing.c` and [this](missing.md)' >bad.md
 if "$ROOT/scripts/docs-check" . >out; then echo "did not fail"; exit 1; fi
 grep -q 'no src/nothing.c' out && grep -q 'missing.md leads nowhere' out
 "$ROOT/scripts/docs-check" "$ROOT"
+# The tour of the README passes every folder of the source.
+cd "$ROOT"
+for folder in src/*/; do
+    grep -q "^| \`${folder%/}\` |" README.md || { echo "README.md: the tour leaves out ${folder%/}"; exit 1; }
+done
