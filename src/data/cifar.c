@@ -15,13 +15,6 @@
 static const float mean[] = {0.4914f, 0.4822f, 0.4465f}, std[] = {0.2023f, 0.1994f, 0.2010f};
 static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
                                     "dog",      "frog",       "horse", "ship", "truck"};
-static const struct image_recipe recipe = {.classes = CIFAR_CLASSES,
-                                           .names = names,
-                                           .mean = mean,
-                                           .std = std,
-                                           .crop_pad = 4,
-                                           .flip = true};
-
 enum { TRAIN_FILES = 5, FILE_LIMIT = 1 << 30 };
 
 enum status cifar_parse(const char *name, const unsigned char *data, size_t count,
@@ -102,14 +95,21 @@ static enum status test_open(const char *folder, struct image_set *set) {
     return status;
 }
 
+static enum status split_open(const char *folder, enum split split, struct image_set *out) {
+    return split == SPLIT_TRAIN ? train_open(folder, out) : test_open(folder, out);
+}
+
+static const struct image_recipe recipe = {.split = split_open,
+                                           .classes = CIFAR_CLASSES,
+                                           .names = names,
+                                           .mean = mean,
+                                           .std = std,
+                                           .crop_pad = 4,
+                                           .flip = true};
+
 static enum status cifar10_open(const char *argument, const struct dataset_config *config,
                                 struct dataset *out) {
-    struct image_set set[SPLIT_COUNT] = {0};
-    enum status status = train_open(argument, &set[SPLIT_TRAIN]);
-    if (status == STATUS_OK) status = test_open(argument, &set[SPLIT_TEST]);
-    if (status == STATUS_OK) status = image_dataset(argument, &recipe, set, config, out);
-    if (status != STATUS_OK) image_sets_free(set);
-    return status;
+    return image_open(argument, argument, &recipe, config, out);
 }
 
 extern const struct dataset_ops dataset_cifar10;

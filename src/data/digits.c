@@ -7,9 +7,8 @@
 /* Mean and standard deviation of the 96,000 training pixels, as of numpy's mean() and std(). */
 static const float mean[] = {0.30461f}, std[] = {0.37596f};
 
-static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-
-static const struct image_recipe recipe = {.classes = 10, .names = names, .mean = mean, .std = std};
+enum { CLASSES = 10 };
+static const char *const names[CLASSES] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
 extern const unsigned char digits_train_images[], digits_train_images_end[], digits_train_labels[],
     digits_train_labels_end[], digits_test_images[], digits_test_images_end[], digits_test_labels[],
@@ -22,7 +21,8 @@ static enum status unpack(const char *name, const unsigned char *from, const uns
     return bytes_gunzip(name, from, (size_t)(to - from), UNPACKED_LIMIT, out);
 }
 
-static enum status split_open(enum split split, struct image_set *out) {
+static enum status split_open(const char *argument, enum split split, struct image_set *out) {
+    (void)argument; /* it takes none */
     bool train = split == SPLIT_TRAIN;
     struct bytes image = {0}, label = {0};
     enum status status;
@@ -32,23 +32,20 @@ static enum status split_open(enum split split, struct image_set *out) {
     TRY_GOTO(unpack("embedded digits labels", train ? digits_train_labels : digits_test_labels,
                     train ? digits_train_labels_end : digits_test_labels_end, &label),
              done);
-    status = idx_images("embedded digits images", image, "embedded digits labels", label,
-                        recipe.classes, out);
+    status =
+        idx_images("embedded digits images", image, "embedded digits labels", label, CLASSES, out);
 done:
     bytes_free(&image);
     bytes_free(&label);
     return status;
 }
 
+static const struct image_recipe recipe = {
+    .split = split_open, .classes = CLASSES, .names = names, .mean = mean, .std = std};
+
 static enum status digits_open(const char *argument, const struct dataset_config *config,
                                struct dataset *out) {
-    (void)argument;
-    struct image_set set[SPLIT_COUNT] = {0};
-    enum status status = split_open(SPLIT_TRAIN, &set[SPLIT_TRAIN]);
-    if (status == STATUS_OK) status = split_open(SPLIT_TEST, &set[SPLIT_TEST]);
-    if (status == STATUS_OK) status = image_dataset("digits", &recipe, set, config, out);
-    if (status != STATUS_OK) image_sets_free(set);
-    return status;
+    return image_open("digits", argument, &recipe, config, out);
 }
 
 extern const struct dataset_ops dataset_digits;

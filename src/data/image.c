@@ -82,9 +82,10 @@ static void describe(struct image_state *state, struct dataset *out) {
     out->state = state;
 }
 
-enum status image_dataset(const char *name, const struct image_recipe *recipe,
-                          const struct image_set set[SPLIT_COUNT],
-                          const struct dataset_config *config, struct dataset *out) {
+/* The sets become the data set's on success and stay the caller's on failure. */
+static enum status from_sets(const char *name, const struct image_recipe *recipe,
+                             const struct image_set set[SPLIT_COUNT],
+                             const struct dataset_config *config, struct dataset *out) {
     TRY(check_sets(name, recipe, set));
     int64_t size = config->image_size;
     if (size != 0) TRY(image_size_check(name, size));
@@ -99,6 +100,17 @@ enum status image_dataset(const char *name, const struct image_recipe *recipe,
         transform_table(recipe->mean[c], recipe->std[c], state->table[c]);
     describe(state, out);
     return STATUS_OK;
+}
+
+enum status image_open(const char *name, const char *argument, const struct image_recipe *recipe,
+                       const struct dataset_config *config, struct dataset *out) {
+    struct image_set set[SPLIT_COUNT] = {0};
+    enum status status = STATUS_OK;
+    for (int s = 0; s < SPLIT_COUNT && status == STATUS_OK; s++)
+        status = recipe->split(argument, (enum split)s, &set[s]);
+    if (status == STATUS_OK) status = from_sets(name, recipe, set, config, out);
+    if (status != STATUS_OK) image_sets_free(set);
+    return status;
 }
 
 /* What is drawn for one sample; all zero without augmentation. */

@@ -17,7 +17,11 @@ struct image_set {
     int channels, height, width;
 };
 
+/* How a data set is made from two sets of images. */
 struct image_recipe {
+    /* Reads one split; `argument` is what stood behind the data set's name. What it leaves in `out`
+     * on failure is freed. */
+    enum status (*split)(const char *argument, enum split split, struct image_set *out);
     int classes;
     const char *const *names; /* static or NULL */
     const float *mean, *std;  /* static, per channel */
@@ -25,11 +29,10 @@ struct image_recipe {
     bool flip;    /* training mirrors every other sample */
 };
 
-/* Local. Fills `out` from two sets of one geometry, which become the data set's on success and stay
- * the caller's on failure. `name` is for messages. */
-enum status image_dataset(const char *name, const struct image_recipe *recipe,
-                          const struct image_set set[SPLIT_COUNT],
-                          const struct dataset_config *config, struct dataset *out);
+/* Local, blocking. Reads both splits, which must be of one geometry, and fills `out`: an open of
+ * dataset_ops but for the recipe. `name` is for messages. */
+enum status image_open(const char *name, const char *argument, const struct image_recipe *recipe,
+                       const struct dataset_config *config, struct dataset *out);
 /* The read and close of such a data set's ops. */
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
                        void *const out[]);

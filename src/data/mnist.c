@@ -9,9 +9,8 @@
 #include "data/idx.h"
 
 static const float mean[] = {0.1307f}, std[] = {0.3081f};
-static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-static const struct image_recipe recipe = {.classes = 10, .names = names, .mean = mean, .std = std};
-
+enum { CLASSES = 10 };
+static const char *const names[CLASSES] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 static const size_t file_limit = (size_t)4 << 30;
 
 /* The path of DIR/name or DIR/name.gz, whichever is there. The caller frees *path, also on failure.
@@ -42,7 +41,7 @@ static enum status split_open(const char *folder, enum split split, struct image
     TRY_GOTO(find_and_read(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
                            &label_path, &label),
              done);
-    status = idx_images(image_path, image, label_path, label, recipe.classes, out);
+    status = idx_images(image_path, image, label_path, label, CLASSES, out);
 done:
     free(image_path);
     free(label_path);
@@ -51,14 +50,12 @@ done:
     return status;
 }
 
+static const struct image_recipe recipe = {
+    .split = split_open, .classes = CLASSES, .names = names, .mean = mean, .std = std};
+
 static enum status mnist_open(const char *argument, const struct dataset_config *config,
                               struct dataset *out) {
-    struct image_set set[SPLIT_COUNT] = {0};
-    enum status status = split_open(argument, SPLIT_TRAIN, &set[SPLIT_TRAIN]);
-    if (status == STATUS_OK) status = split_open(argument, SPLIT_TEST, &set[SPLIT_TEST]);
-    if (status == STATUS_OK) status = image_dataset(argument, &recipe, set, config, out);
-    if (status != STATUS_OK) image_sets_free(set);
-    return status;
+    return image_open(argument, argument, &recipe, config, out);
 }
 
 extern const struct dataset_ops dataset_mnist;
