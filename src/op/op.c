@@ -63,6 +63,13 @@ enum status op_infer(struct op_call *call, char *why, size_t why_bytes) {
     return STATUS_OK;
 }
 
+bool op_label_counts(int32_t label, int64_t classes) {
+    if (label == LABEL_IGNORE) return false;
+    CHECK(label >= 0 && label < classes, "label %d of %lld classes", (int)label,
+          (long long)classes);
+    return true;
+}
+
 enum status op_misfit(char *why, size_t why_bytes, const char *format, ...) {
     va_list args;
     va_start(args, format);

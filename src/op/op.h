@@ -145,6 +145,9 @@ const char *op_doc(enum op op);
 struct op_cost op_cost(const struct op_call *call);
 /* Local. Fills in the output types; logs nothing. */
 enum status op_infer(struct op_call *call, char *why, size_t why_bytes);
+/* Local. False for a label that no loss counts. Readers of data keep labels in range, so another
+ * one is a bug. */
+bool op_label_counts(int32_t label, int64_t classes);
 /* Local. Attributes worth showing ("3x3 stride 2 relu"), "" when none; returns `text`. */
 enum { OP_TEXT_BYTES = 96 };
 const char *op_attrs_text(const struct op_call *call, char text[OP_TEXT_BYTES]);

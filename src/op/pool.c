@@ -4,6 +4,7 @@
  * plane; a backend may keep something smaller), the first of equals; a NaN wins. Average pooling
  * divides by the whole window, padding included, as torch does by default; adaptive, its windows
  * are torch's: from floor(i H / H') to ceil((i+1) H / H'). */
+#include "op/pool.h"
 #include "op/rule.h"
 
 #include <math.h>
@@ -20,29 +21,8 @@ static struct pool pool_of(const struct op_attrs *attrs, const struct shape *x,
         x->dim[0] * x->dim[1], {x->dim[2], x->dim[3]}, {y->dim[2], y->dim[3]}, attrs};
 }
 
-/* One output's window: rows [from[0], to[0]), columns [from[1], to[1]) inside the image, `area`
- * with padding. */
-struct window {
-    int64_t from[2], to[2], area;
-};
-
-static struct window window_of(const struct pool *p, int64_t h, int64_t v) {
-    int64_t at[2] = {h, v};
-    struct window w = {.area = 1};
-    for (int a = 0; a < 2; a++) {
-        int64_t from, to, size = p->in_size[a];
-        if (p->attrs->pool.adaptive) {
-            from = at[a] * size / p->out_size[a];
-            to = ((at[a] + 1) * size + p->out_size[a] - 1) / p->out_size[a];
-        } else {
-            from = at[a] * p->attrs->pool.stride[a] - p->attrs->pool.pad[a];
-            to = from + p->attrs->pool.kernel[a];
-        }
-        w.area *= to - from;
-        w.from[a] = from < 0 ? 0 : from;
-        w.to[a] = to > size ? size : to;
-    }
-    return w;
+static struct pool_window window_at(const struct pool *p, int64_t row, int64_t column) {
+    return pool_window(p->attrs, p->in_size, p->out_size, row, column);
 }
 
 /* --- shapes --- */
@@ -149,7 +129,7 @@ static void avg_pool_grad(struct op_grad *grad) {
 
 /* --- reference kernels --- */
 
-static int64_t find_maximum(const float *plane, const struct window *w, int64_t width) {
+static int64_t find_maximum(const float *plane, const struct pool_window *w, int64_t width) {
     int64_t best = w->from[0] * width + w->from[1];
     for (int64_t i = w->from[0]; i < w->to[0]; i++)
         for (int64_t j = w->from[1]; j < w->to[1]; j++) {
@@ -170,7 +150,7 @@ static void max_pool_run(const struct op_call *call, void *const in[], void *con
     for (int64_t n = 0; n < p.planes; n++, plane += p.in_size[0] * p.in_size[1])
         for (int64_t h = 0; h < p.out_size[0]; h++)
             for (int64_t v = 0; v < p.out_size[1]; v++) {
-                struct window w = window_of(&p, h, v);
+                struct pool_window w = window_at(&p, h, v);
                 int64_t best = find_maximum(plane, &w, p.in_size[1]);
                 *y++ = plane[best];
                 *where++ = (int32_t)best;
@@ -199,7 +179,7 @@ static void avg_pool_run(const struct op_call *call, void *const in[], void *con
     for (int64_t n = 0; n < p.planes; n++, plane += p.in_size[0] * p.in_size[1])
         for (int64_t h = 0; h < p.out_size[0]; h++)
             for (int64_t v = 0; v < p.out_size[1]; v++) {
-                struct window w = window_of(&p, h, v);
+                struct pool_window w = window_at(&p, h, v);
                 double sum = 0;
                 for (int64_t i = w.from[0]; i < w.to[0]; i++)
                     for (int64_t j = w.from[1]; j < w.to[1]; j++)
@@ -223,7 +203,7 @@ static void avg_pool_bwd_run(const struct op_call *call, void *const in[], void 
         memset(plane, 0, (size_t)count * sizeof *plane);
         for (int64_t h = 0; h < p.out_size[0]; h++)
             for (int64_t v = 0; v < p.out_size[1]; v++, dy++) {
-                struct window w = window_of(&p, h, v);
+                struct pool_window w = window_at(&p, h, v);
                 for (int64_t i = w.from[0]; i < w.to[0]; i++)
                     for (int64_t j = w.from[1]; j < w.to[1]; j++)
                         plane[i * p.in_size[1] + j] += *dy / (double)w.area;

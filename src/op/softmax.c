@@ -8,8 +8,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
-
 static enum status unary_infer(struct op_call *call, char *why, size_t why_bytes) {
     static const struct op_operand operands[] = {{"x", DTYPE_F32, 1, SHAPE_MAX_RANK}};
     TRY(op_operands(call, operands, 1, 1, why, why_bytes));
@@ -128,38 +126,36 @@ static void log_softmax_run(const struct op_call *call, void *const in[], void *
     softmax_rows(call, in[0], out[0], true);
 }
 
+/* Backward, row by row: `row` makes dx of C elements. */
+static void rows_bwd(const struct op_call *call, void *const in[], void *const out[],
+                     void (*row)(const float *dy, const float *y, int64_t C, float *dx)) {
+    int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
+    for (int64_t r = 0; r < rows; r++)
+        row((const float *)in[0] + r * C, (const float *)in[1] + r * C, C, (float *)out[0] + r * C);
+}
+
+static void softmax_bwd_row(const float *dy, const float *y, int64_t C, float *dx) {
+    double dot = 0;
+    for (int64_t c = 0; c < C; c++) dot += (double)dy[c] * y[c];
+    for (int64_t c = 0; c < C; c++) dx[c] = (float)(y[c] * (dy[c] - dot));
+}
+
+static void log_softmax_bwd_row(const float *dy, const float *y, int64_t C, float *dx) {
+    double sum = 0;
+    for (int64_t c = 0; c < C; c++) sum += dy[c];
+    for (int64_t c = 0; c < C; c++) dx[c] = (float)(dy[c] - exp(y[c]) * sum);
+}
+
 static void softmax_bwd_run(const struct op_call *call, void *const in[], void *const out[],
                             void *scratch) {
     (void)scratch;
-    const float *dy = in[0], *y = in[1];
-    float *dx = out[0];
-    int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
-    for (int64_t r = 0; r < rows; r++, dy += C, y += C, dx += C) {
-        double dot = 0;
-        for (int64_t c = 0; c < C; c++) dot += (double)dy[c] * y[c];
-        for (int64_t c = 0; c < C; c++) dx[c] = (float)(y[c] * (dy[c] - dot));
-    }
+    rows_bwd(call, in, out, softmax_bwd_row);
 }
 
 static void log_softmax_bwd_run(const struct op_call *call, void *const in[], void *const out[],
                                 void *scratch) {
     (void)scratch;
-    const float *dy = in[0], *y = in[1];
-    float *dx = out[0];
-    int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
-    for (int64_t r = 0; r < rows; r++, dy += C, y += C, dx += C) {
-        double sum = 0;
-        for (int64_t c = 0; c < C; c++) sum += dy[c];
-        for (int64_t c = 0; c < C; c++) dx[c] = (float)(dy[c] - exp(y[c]) * sum);
-    }
-}
-
-/* False for a label that does not count. The data readers keep labels in range, so another one is a
- * bug. */
-static bool label_counts(int32_t label, int64_t C) {
-    if (label == LABEL_IGNORE) return false;
-    CHECK(label >= 0 && label < C, "label %d of %lld classes", (int)label, (long long)C);
-    return true;
+    rows_bwd(call, in, out, log_softmax_bwd_row);
 }
 
 /* What class c is worth in the target distribution of `label`. */
@@ -185,7 +181,7 @@ static void nll_run(const struct op_call *call, void *const in[], void *const ou
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
     double loss = 0;
     for (int64_t r = 0; r < rows; r++)
-        if (label_counts(label[r], C)) loss += row_loss(call, x + r * C, 0, label[r], C);
+        if (op_label_counts(label[r], C)) loss += row_loss(call, x + r * C, 0, label[r], C);
     *(double *)out[0] = loss;
 }
 
@@ -197,7 +193,7 @@ static void nll_bwd_run(const struct op_call *call, void *const in[], void *cons
     float *dx = out[0];
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
     for (int64_t r = 0; r < rows; r++) {
-        bool counts = label_counts(label[r], C);
+        bool counts = op_label_counts(label[r], C);
         for (int64_t c = 0; c < C; c++)
             *dx++ = counts ? (float)(-target(call, c, label[r], C) * seed) : 0;
     }
@@ -213,7 +209,7 @@ static void cross_entropy_run(const struct op_call *call, void *const in[], void
     double loss = 0;
     for (int64_t r = 0; r < rows; r++, x += C, p += C) {
         double total = log_sum_exp(x, C);
-        if (label_counts(label[r], C)) loss += row_loss(call, x, total, label[r], C);
+        if (op_label_counts(label[r], C)) loss += row_loss(call, x, total, label[r], C);
         for (int64_t c = 0; c < C; c++) p[c] = (float)exp(x[c] - total);
     }
     *(double *)out[0] = loss;
@@ -228,7 +224,7 @@ static void cross_entropy_bwd_run(const struct op_call *call, void *const in[], 
     float *dx = out[0];
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
     for (int64_t r = 0; r < rows; r++, p += C, dx += C) {
-        bool counts = label_counts(label[r], C);
+        bool counts = op_label_counts(label[r], C);
         for (int64_t c = 0; c < C; c++)
             dx[c] = counts ? (float)((p[c] - target(call, c, label[r], C)) * seed) : 0;
     }
@@ -251,7 +247,7 @@ static void top_k_run(const struct op_call *call, void *const in[], void *const 
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
     counts[0] = counts[1] = counts[2] = 0;
     for (int64_t r = 0; r < rows; r++) {
-        if (!label_counts(label[r], C)) continue;
+        if (!op_label_counts(label[r], C)) continue;
         int64_t rank = rank_of(x + r * C, label[r], C);
         counts[0] += rank < 1;
         counts[1] += rank < 5;

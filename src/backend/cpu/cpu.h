@@ -79,11 +79,10 @@ cpu_creator cpu_conv, cpu_winograd, cpu_linear, cpu_linear_bwd_data, cpu_linear_
 cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_batch_norm_stats,
     cpu_batch_norm_apply, cpu_batch_norm_bwd_stats, cpu_batch_norm_bwd_apply, cpu_layer_norm,
     cpu_layer_norm_bwd;
-cpu_creator cpu_unary, cpu_unary_bwd, cpu_add, cpu_dropout, cpu_reorder;
+cpu_creator cpu_eltwise, cpu_add, cpu_dropout, cpu_reorder;
 cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,
     cpu_attention_bwd;
-cpu_creator cpu_max_pool, cpu_max_pool_bwd, cpu_avg_pool, cpu_avg_pool_bwd, cpu_sum_batch,
-    cpu_transpose;
+cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose;
 
 /* Local. The interned layout of a type in `md` (copied; NULL: row major). Owned by the device. */
 const struct layout *cpu_layout(struct cpu_device *device, const struct tensor_type *type,

@@ -106,7 +106,7 @@ static const struct layout *shared_layout(const struct cpu_kernel *kernel,
     return kernel->base.out[0];
 }
 
-static enum status create(struct cpu_kernel *kernel, const struct layout *const in[]) {
+enum status cpu_eltwise(struct cpu_kernel *kernel, const struct layout *const in[]) {
     const struct layout *layout = shared_layout(kernel, in);
     for (int i = 0; i < kernel->call.in_count; i++) kernel->base.in[i] = layout;
     kernel->base.out[0] = layout;
@@ -114,14 +114,6 @@ static enum status create(struct cpu_kernel *kernel, const struct layout *const 
     cpu_step_loop(kernel, run_span);
     cpu_name(kernel, "loop:eltwise");
     return STATUS_OK;
-}
-
-enum status cpu_unary(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return create(kernel, in);
-}
-
-enum status cpu_unary_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return create(kernel, in);
 }
 
 static void run_relu_in_place(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -151,7 +143,7 @@ static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void
 
 enum status cpu_add(struct cpu_kernel *kernel, const struct layout *const in[]) {
     const struct shape *a = &kernel->call.in[0].shape, *b = &kernel->call.in[1].shape;
-    if (shape_equal(a, b)) return create(kernel, in);
+    if (shape_equal(a, b)) return cpu_eltwise(kernel, in);
     kernel->rows = a->dim[0];
     kernel->columns = shape_span(a, 1, a->rank);
     if (shape_count(b) != kernel->columns) return STATUS_NO;

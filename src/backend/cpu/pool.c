@@ -4,32 +4,10 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/clones.h"
-
-/* One output's window inside the image, and its area with padding. */
-struct window {
-    int64_t from[2], to[2], area;
-};
-
-static struct window window_of(const struct op_attrs *attrs, const int64_t in[2],
-                               const int64_t out[2], int64_t row, int64_t column) {
-    int64_t at[2] = {row, column};
-    struct window w = {.area = 1};
-    for (int a = 0; a < 2; a++) {
-        int64_t from = at[a] * attrs->pool.stride[a] - attrs->pool.pad[a],
-                to = from + attrs->pool.kernel[a];
-        if (attrs->pool.adaptive) {
-            from = at[a] * in[a] / out[a];
-            to = ((at[a] + 1) * in[a] + out[a] - 1) / out[a];
-        }
-        w.area *= to - from;
-        w.from[a] = from < 0 ? 0 : from;
-        w.to[a] = to > in[a] ? in[a] : to;
-    }
-    return w;
-}
+#include "op/pool.h"
 
 /* The first of equals wins, as does a NaN. */
-VECTOR_CLONES static void max_window(const float *x, int64_t width, const struct window *w,
+VECTOR_CLONES static void max_window(const float *x, int64_t width, const struct pool_window *w,
                                      int64_t lanes, float *y, int32_t *where) {
     int64_t start = w->from[0] * width + w->from[1];
     for (int64_t l = 0; l < lanes; l++) y[l] = x[start * lanes + l], where[l] = (int32_t)start;
@@ -46,7 +24,7 @@ VECTOR_CLONES static void max_window(const float *x, int64_t width, const struct
         }
 }
 
-VECTOR_CLONES static void avg_window(const float *x, int64_t width, const struct window *w,
+VECTOR_CLONES static void avg_window(const float *x, int64_t width, const struct pool_window *w,
                                      int64_t lanes, float *y) {
     float factor = 1.0f / (float)w->area;
     memset(y, 0, (size_t)lanes * sizeof *y);
@@ -58,7 +36,7 @@ VECTOR_CLONES static void avg_window(const float *x, int64_t width, const struct
     for (int64_t l = 0; l < lanes; l++) y[l] *= factor;
 }
 
-VECTOR_CLONES static void spread_window(const float *dy, int64_t width, const struct window *w,
+VECTOR_CLONES static void spread_window(const float *dy, int64_t width, const struct pool_window *w,
                                         int64_t lanes, float *dx) {
     float factor = 1.0f / (float)w->area;
     for (int64_t i = w->from[0]; i < w->to[0]; i++)
@@ -68,10 +46,10 @@ VECTOR_CLONES static void spread_window(const float *dy, int64_t width, const st
 }
 
 /* Windows of one chunk (an image and a channel block) of `big`, the side before pooling. */
-static struct window next_window(const struct cpu_kernel *kernel, int64_t output) {
+static struct pool_window next_window(const struct cpu_kernel *kernel, int64_t output) {
     const struct cpu_image *big = &kernel->image, *small = &kernel->image_out;
     int64_t in[2] = {big->height, big->width}, out[2] = {small->height, small->width};
-    return window_of(&kernel->call.attrs, in, out, output / small->width, output % small->width);
+    return pool_window(&kernel->call.attrs, in, out, output / small->width, output % small->width);
 }
 
 static void run_pool(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -84,7 +62,7 @@ static void run_pool(const struct cpu_kernel *kernel, void *const in[], void *co
     for (int64_t i = 0; i < x->batch * x->blocks; i++) {
         const float *from = (const float *)in[0] + i * x->pixels * lanes;
         for (int64_t o = 0; o < y->pixels; o++) {
-            struct window w = next_window(kernel, o);
+            struct pool_window w = next_window(kernel, o);
             int64_t at = (i * y->pixels + o) * lanes;
             if (max)
                 max_window(from, x->width, &w, lanes, (float *)out[0] + at, (int32_t *)out[1] + at);
@@ -111,7 +89,7 @@ static void run_pool_bwd(const struct cpu_kernel *kernel, void *const in[], void
                 const int32_t *where = (const int32_t *)in[1] + at;
                 for (int64_t l = 0; l < lanes; l++) dx[where[l] * lanes + l] += dy[l];
             } else {
-                struct window w = next_window(kernel, o);
+                struct pool_window w = next_window(kernel, o);
                 spread_window(dy, x->width, &w, lanes, dx);
             }
         }
@@ -128,7 +106,7 @@ static const struct layout *image_or_plain(struct cpu_kernel *kernel, const stru
     return layout;
 }
 
-static enum status forward(struct cpu_kernel *kernel, const struct layout *const in[]) {
+enum status cpu_pool(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct cpu_device *device = cpu_device_of(kernel);
     const struct op_call *call = &kernel->call;
     kernel->base.in[0] = image_or_plain(kernel, in[0], &call->in[0], &kernel->image);
@@ -141,7 +119,7 @@ static enum status forward(struct cpu_kernel *kernel, const struct layout *const
 }
 
 /* The layout follows where the maxima were saved, or else dy. */
-static enum status backward(struct cpu_kernel *kernel, const struct layout *const in[]) {
+enum status cpu_pool_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct cpu_device *device = cpu_device_of(kernel);
     const struct op_call *call = &kernel->call;
     int lead = call->in_count - 1;
@@ -152,20 +130,4 @@ static enum status backward(struct cpu_kernel *kernel, const struct layout *cons
     cpu_step_loop(kernel, run_pool_bwd);
     cpu_name(kernel, "loop:pool");
     return STATUS_OK;
-}
-
-enum status cpu_max_pool(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return forward(kernel, in);
-}
-
-enum status cpu_avg_pool(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return forward(kernel, in);
-}
-
-enum status cpu_max_pool_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return backward(kernel, in);
-}
-
-enum status cpu_avg_pool_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    return backward(kernel, in);
 }

@@ -6,14 +6,19 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
-#include "base/log.h"
+
+/* Always part of the functions below, so that it is vector code of their width. */
+__attribute__((always_inline)) static inline float largest(const float *x, int64_t columns) {
+    float most = x[0];
+#pragma omp simd reduction(max : most)
+    for (int64_t c = 0; c < columns; c++) most = x[c] > most ? x[c] : most;
+    return most;
+}
 
 /* Largest element and sum of exp(x - largest); y gets the exponentials. A NaN spreads through the
  * sum. */
 VECTOR_CLONES static float exp_row(const float *x, int64_t columns, float *y, float *most_out) {
-    float most = x[0], sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t c = 0; c < columns; c++) most = x[c] > most ? x[c] : most;
+    float most = largest(x, columns), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t c = 0; c < columns; c++) {
         float e = scalar_exp(x[c] - most);
@@ -30,9 +35,7 @@ VECTOR_CLONES static void scale_row(float *y, int64_t columns, float factor) {
 }
 
 VECTOR_CLONES static void log_row(const float *x, int64_t columns, float *y) {
-    float most = x[0], sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t c = 0; c < columns; c++) most = x[c] > most ? x[c] : most;
+    float most = largest(x, columns), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t c = 0; c < columns; c++) sum += scalar_exp(x[c] - most);
     float logarithm = logf(sum);
@@ -93,14 +96,6 @@ enum status cpu_softmax(struct cpu_kernel *kernel, const struct layout *const in
 
 /* --- cross entropy --- */
 
-/* False for a label that does not count; readers of data keep the others in range. */
-static bool label_counts(int32_t label, int64_t classes) {
-    if (label == LABEL_IGNORE) return false;
-    CHECK(label >= 0 && label < classes, "label %d of %lld classes", (int)label,
-          (long long)classes);
-    return true;
-}
-
 VECTOR_CLONES static float sum_row(const float *x, int64_t columns) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -130,7 +125,7 @@ static void run_cross_entropy(const struct cpu_kernel *kernel, void *const in[],
         double smoothing = kernel->call.attrs.loss.smoothing;
         scale_row(p + r * columns, columns, 1.0f / exps);
         loss[r] = 0;
-        if (label_counts(label[r], columns))
+        if (op_label_counts(label[r], columns))
             loss[r] = row_loss(row, columns, most + log(exps), label[r], smoothing);
     }
     for (int64_t r = 0; r < kernel->rows; r++) sum += loss[r];
@@ -162,7 +157,7 @@ static void run_cross_entropy_bwd(const struct cpu_kernel *kernel, void *const i
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++) {
         int64_t at = r * columns;
-        if (!label_counts(label[r], columns)) {
+        if (!op_label_counts(label[r], columns)) {
             memset(dx + at, 0, (size_t)columns * sizeof *dx);
             continue;
         }
@@ -210,7 +205,7 @@ static void run_top_k(const struct cpu_kernel *kernel, void *const in[], void *c
     counts[0] = counts[1] = counts[2] = 0;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++)
-        rank[r] = label_counts(label[r], kernel->columns)
+        rank[r] = op_label_counts(label[r], kernel->columns)
                       ? rank_of(x + r * kernel->columns, kernel->columns, label[r])
                       : -1;
     for (int64_t r = 0; r < kernel->rows; r++) {
