@@ -172,6 +172,12 @@ enum status file_write_text(const char *path, const char *text) {
     return status;
 }
 
+bool file_is_at(int fd, const char *path) {
+    struct stat mine, theirs;
+    return fstat(fd, &mine) == 0 && stat(path, &theirs) == 0 && mine.st_ino == theirs.st_ino &&
+           mine.st_dev == theirs.st_dev;
+}
+
 bool file_exists(const char *path) {
     struct stat info;
     return lstat(path, &info) == 0;

@@ -40,6 +40,9 @@ void file_abandon(struct file_writer *writer);
 /* Local, blocking. Writes a small text atomically. */
 enum status file_write_text(const char *path, const char *text);
 
+/* Local. Whether the open file is still the one of that name: others may have removed or replaced
+ * it. */
+bool file_is_at(int fd, const char *path);
 /* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below;
  * of a link it takes the link alone. */
 bool file_exists(const char *path);

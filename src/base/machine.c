@@ -49,10 +49,7 @@ static int64_t read_key_number(const char *path, const char *key) {
 
 /* ---- cgroups ---- */
 
-/* The folder of this process under a controller ("cpu", "memory"), or under v2 with controller "".
- * A container may show a path that is not visible to it: then its own root is the place. The caller
- * frees it. */
-static char *cgroup_folder(const char *root, const char *controller) {
+char *machine_cgroup(const char *root, const char *controller) {
     char *list = mem_format("%s/proc/self/cgroup", root), line[LINE_BYTES], *place = NULL;
     FILE *file = fopen(list, "r");
     free(list);
@@ -78,7 +75,7 @@ static char *cgroup_folder(const char *root, const char *controller) {
 /* Calls `read` on the folder and on each above it up to the mount; limits of all of them apply. */
 static void each_ancestor(const char *root, const char *controller,
                           void (*read)(const char *folder, void *context), void *context) {
-    char *folder = cgroup_folder(root, controller);
+    char *folder = machine_cgroup(root, controller);
     if (!folder) return;
     size_t top = strlen(root) + strlen("/sys/fs/cgroup");
     for (;;) {

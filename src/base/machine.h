@@ -24,6 +24,11 @@ struct machine_memory {
 };
 struct machine_memory machine_memory(const char *root);
 
+/* The folder of this process's cgroup under a controller of version 1 ("cpu", "memory"), or of
+ * version 2 (""); NULL: there is none. Where a container shows a path that it cannot see, its own
+ * root is the place. The caller frees it. */
+char *machine_cgroup(const char *root, const char *controller);
+
 /* "AMD EPYC 7763" into `text`, "unknown" where the kernel does not say; returns `text`. */
 enum { MACHINE_TEXT_BYTES = 128 };
 const char *machine_cpu_name(const char *root, char text[MACHINE_TEXT_BYTES]);

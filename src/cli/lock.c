@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/place.h"
@@ -69,13 +69,6 @@ static bool owner_lives(int fd) {
            owner.pid != (int)getpid() && (kill(owner.pid, 0) == 0 || errno == EPERM);
 }
 
-/* Whether the file is still the one of that name: its owner removes it when done. */
-static bool still_there(int fd, const char *path) {
-    struct stat mine, theirs;
-    return fstat(fd, &mine) == 0 && stat(path, &theirs) == 0 && mine.st_ino == theirs.st_ino &&
-           mine.st_dev == theirs.st_dev;
-}
-
 static bool is_taken(int fd) {
     int got;
     do got = flock(fd, LOCK_EX | LOCK_NB);
@@ -88,7 +81,7 @@ enum status lock_take(const char *folder, struct lock **out) {
     while (true) {
         int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
         enum status status = fd >= 0 && is_taken(fd) ? refuse(folder, fd) : STATUS_OK;
-        bool stale = fd >= 0 && status == STATUS_OK && !still_there(fd, path);
+        bool stale = fd >= 0 && status == STATUS_OK && !file_is_at(fd, path);
         if (fd >= 0 && status == STATUS_OK && !stale) {
             write_owner(fd);
             *out = MEM_NEW(struct lock);

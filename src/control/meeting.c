@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -65,12 +66,6 @@ static enum lock try_lock(int fd, int kind) {
     return LOCK_TAKEN;
 }
 
-static bool still_there(int fd, const char *path) {
-    struct stat mine, theirs;
-    return fstat(fd, &mine) == 0 && stat(path, &theirs) == 0 && mine.st_ino == theirs.st_ino &&
-           mine.st_dev == theirs.st_dev;
-}
-
 static enum status cannot(const char *path, const char *what) {
     return fail(STATUS_DATA,
                 "%s: cannot %s: %s\n  --init file:// needs a folder all ranks can write", path,
@@ -90,7 +85,7 @@ static enum status join_party(struct control_meeting *meeting, int kind, int cre
         }
         if (fd < 0) return cannot(meeting->lock_path, "open it");
         enum lock got = try_lock(fd, kind);
-        bool valid = got != LOCK_TAKEN || still_there(fd, meeting->lock_path);
+        bool valid = got != LOCK_TAKEN || file_is_at(fd, meeting->lock_path);
         if (valid && got != LOCK_BUSY) {
             meeting->lock_fd = fd;
             *out = got;
@@ -114,18 +109,6 @@ struct seen {
     struct timespec touched;
 };
 
-static ssize_t read_text(int fd, char *text, size_t bytes) {
-    size_t used = 0;
-    while (used < bytes) {
-        ssize_t got = read(fd, text + used, bytes - used);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return -1;
-        if (got == 0) break;
-        used += (size_t)got;
-    }
-    return (ssize_t)used;
-}
-
 /* By what can be known at once; a host elsewhere is found alive by watch_touch. */
 static bool known_alive(const struct control_meeting *meeting, int fd,
                         const struct control_record *record) {
@@ -141,7 +124,7 @@ static enum status look_at(const struct control_meeting *meeting, int fd, struct
     char text[CONTROL_RECORD_BYTES];
     struct stat info;
     TRY(control_check_private(meeting->path, fd));
-    ssize_t bytes = read_text(fd, text, sizeof text);
+    ssize_t bytes = control_read_all(fd, text, sizeof text);
     if (bytes < 0 || fstat(fd, &info) != 0) return cannot(meeting->path, "read it");
     seen->there = true;
     seen->touched = info.st_mtim;
@@ -382,7 +365,7 @@ static bool is_ours(const struct control_meeting *meeting) {
     struct control_record record;
     int fd = open(meeting->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
-    ssize_t bytes = read_text(fd, text, sizeof text);
+    ssize_t bytes = control_read_all(fd, text, sizeof text);
     close(fd);
     bool ours = bytes > 0 &&
                 control_record_parse(text, (size_t)bytes, &record) == CONTROL_RECORD_GOOD &&
@@ -394,7 +377,7 @@ static bool is_ours(const struct control_meeting *meeting) {
 
 static void remove_files(const struct control_meeting *meeting) {
     if (is_ours(meeting)) unlink(meeting->path);
-    if (still_there(meeting->lock_fd, meeting->lock_path)) unlink(meeting->lock_path);
+    if (file_is_at(meeting->lock_fd, meeting->lock_path)) unlink(meeting->lock_path);
 }
 
 void control_meet_leave(struct control_meeting **meeting) {

@@ -89,8 +89,7 @@ enum status control_check_private(const char *path, int fd) {
     return STATUS_OK;
 }
 
-/* -1 with errno when it cannot be read. */
-static ssize_t read_all(int fd, char *text, size_t bytes) {
+ssize_t control_read_all(int fd, char *text, size_t bytes) {
     size_t used = 0;
     while (used < bytes) {
         ssize_t got = read(fd, text + used, bytes - used);
@@ -105,7 +104,7 @@ static ssize_t read_all(int fd, char *text, size_t bytes) {
 static enum status read_secret(const char *path, int fd, struct control_secret *out) {
     char text[SECRET_FILE_MOST + 1] = {0};
     TRY(control_check_private(path, fd));
-    ssize_t got = read_all(fd, text, SECRET_FILE_MOST);
+    ssize_t got = control_read_all(fd, text, SECRET_FILE_MOST);
     if (got < 0) return fail(STATUS_DATA, "%s: cannot be read: %s", path, strerror(errno));
     enum status status = control_secret_parse(path, text, out);
     explicit_bzero(text, sizeof text);

@@ -2,11 +2,11 @@
 #include "launch/oom.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine.h"
 #include "base/mem.h"
 
 /* The number after `key` at the beginning of a line; -1 when the file or the key is not there. */
@@ -23,36 +23,19 @@ static int64_t count_in(const char *path, const char *key) {
     return found;
 }
 
-/* A line of /proc/self/cgroup is "0::/path" (version 2) or "9:memory:/path"; where a container
- * hides the outer path, the mount itself is the group. */
-static int64_t count_of_line(const char *root, char *line) {
-    char *controllers = strchr(line, ':'),
-         *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!path) return -1;
-    *path++ = 0;
-    path[strcspn(path, "\n")] = 0;
-    bool second = controllers[1] == 0;
-    if (!second && strcmp(controllers + 1, "memory") != 0) return -1;
-    const char *mount = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char *name = second ? "memory.events" : "memory.oom_control";
-    char *inside = mem_format("%s%s%s/%s", root, mount, strcmp(path, "/") ? path : "", name),
-         *top = mem_format("%s%s/%s", root, mount, name);
-    int64_t count = count_in(inside, "oom_kill");
-    if (count < 0) count = count_in(top, "oom_kill");
-    free(inside);
-    free(top);
+static int64_t count_of(const char *root, const char *controller, const char *name) {
+    char *folder = machine_cgroup(root, controller);
+    if (!folder) return -1;
+    char *path = mem_format("%s/%s", folder, name);
+    int64_t count = count_in(path, "oom_kill");
+    free(path);
+    free(folder);
     return count;
 }
 
 static int64_t group_count(const char *root) {
-    char line[4096];
-    int64_t count = -1;
-    char *path = mem_format("%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    while (file && count < 0 && fgets(line, sizeof line, file)) count = count_of_line(root, line);
-    if (file) fclose(file);
-    free(path);
-    return count;
+    int64_t count = count_of(root, "", "memory.events");
+    return count >= 0 ? count : count_of(root, "memory", "memory.oom_control");
 }
 
 struct oom_count oom_count(const char *root) {
