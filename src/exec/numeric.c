@@ -95,6 +95,7 @@ static const char hint[] = "  a lower --lr or --clip may help";
 
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
     long long step = (long long)exec->step + 1; /* as progress and metrics count */
+    if (isnan(value)) value = NAN;              /* its sign means nothing, and printf shows it */
     int bad;
     const char *param = bad_param(exec, &bad);
     if (param)
@@ -130,6 +131,7 @@ enum status numeric_failure_of_update(struct exec *exec) {
 /* Between steps there is no micro-batch to hunt in; parameters tell all that can be told. */
 enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     int bad;
+    if (isnan(loss)) loss = NAN;
     const char *param = bad_param(exec, &bad);
     return fail(STATUS_NUMERIC, "after step %lld: the loss of the evaluation is %g%s%s%s%s\n%s",
                 (long long)exec->step, loss, param ? ": parameter " : "", param ? param : "",
