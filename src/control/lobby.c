@@ -43,7 +43,7 @@ struct asker {
 struct control_lobby {
     struct control_seal seal;
     struct control_record record; /* the answer, but for its number */
-    int listener, wake;
+    int listener, port, wake;
     bool running;
     int64_t until_ns;
     struct asker asker[SLOTS];
@@ -178,8 +178,10 @@ static enum status open_lobby(struct control_lobby *lobby,
                               const struct control_lobby_config *config) {
     int port[CONTROL_LOBBY_PORTS];
     control_lobby_ports(config->job, port);
-    for (int i = 0; i < CONTROL_LOBBY_PORTS && lobby->listener < 0; i++)
-        lobby->listener = listen_at(config->address, port[i]);
+    for (int i = 0; i < CONTROL_LOBBY_PORTS && lobby->listener < 0; i++) {
+        lobby->port = port[i];
+        lobby->listener = listen_at(config->address, lobby->port);
+    }
     if (lobby->listener < 0)
         return fail(STATUS_USAGE,
                     "none of the ports %d, %d, %d and %d of %s can be had to meet at: %s\n"
@@ -207,6 +209,10 @@ enum status control_lobby_host(const struct control_lobby_config *config,
     else
         control_lobby_close(&lobby);
     return status;
+}
+
+int control_lobby_port(const struct control_lobby *lobby) {
+    return lobby->port;
 }
 
 void control_lobby_close(struct control_lobby **lobby) {

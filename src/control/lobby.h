@@ -30,6 +30,8 @@ void control_lobby_ports(const char *job, int port[CONTROL_LOBBY_PORTS]);
 /* Local; a thread of its own answers. The caller closes. STATUS_USAGE when no port is free. */
 enum status control_lobby_host(const struct control_lobby_config *config,
                                const struct control_meeting_info *info, struct control_lobby **out);
+/* Local. The port it listens at. */
+int control_lobby_port(const struct control_lobby *lobby);
 /* Blocking until the host answers, at most limit_s (STATUS_PEER). */
 enum status control_lobby_guest(const struct control_lobby_config *config,
                                 struct control_meeting_info *out);

@@ -175,7 +175,9 @@ static enum status host_lobby(struct visit *visit, const struct launch_lobby *lo
     config->address = own.text;
     enum status status = control_lobby_host(config, &info, &visit->door.lobby);
     control_secret_wipe(&info.secret);
-    if (status == STATUS_OK) log_note("ranks meet %s", lobby->how);
+    if (status == STATUS_OK)
+        log_note("ranks meet at %s, port %d; the key is sealed by MUNGE", lobby->host,
+                 control_lobby_port(visit->door.lobby));
     return status;
 }
 

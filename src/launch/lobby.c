@@ -61,7 +61,8 @@ bool launch_lobby_find(const struct launch_config *config, const struct launch_p
     }
     control_lobby_ports(party->job, port);
     snprintf(out->host, sizeof out->host, "%s", host);
-    snprintf(out->how, sizeof out->how, "at %.150s, port %d, sealed by MUNGE", host, port[0]);
+    snprintf(out->how, sizeof out->how,
+             "at %.150s, port %d or the next free one; the key is sealed by MUNGE", host, port[0]);
     return true;
 }
 

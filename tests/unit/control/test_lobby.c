@@ -175,6 +175,7 @@ Test(control_lobby, impostors_are_passed_over) {
     struct impostor impostor = {.listener = listen_on(port[0]), .kind = lies[0].kind};
     pthread_create(&impostor.thread, NULL, deceive, &impostor);
     cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_OK);
+    cr_expect_eq(control_lobby_port(lobby), port[1]);
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         impostor.kind = lies[i].kind;
         log_capture(text, sizeof text);
