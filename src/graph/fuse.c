@@ -6,6 +6,7 @@
  * which is why gelu, which needs its input, stays alone). */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "graph/edit.h"
 
 struct fusion {
@@ -47,9 +48,8 @@ static void merge(struct graph *graph, int first_id, int second_id, const struct
     first->op = fusion->fused;
     first->attrs.activation = fusion->activation;
     struct op_call call = graph_call(graph, first);
-    char why[256];
-    enum status status = op_infer(&call, why, sizeof why);
-    if (status != STATUS_OK) graph->status = status; /* cannot happen: the parts fitted */
+    char why[256] = "";
+    CHECK(op_infer(&call, why, sizeof why) == STATUS_OK, "node %s fused: %s", first->name, why);
     first->out[0] = result;
     graph->values[result].producer = first_id;
     for (int i = first->out_count; i < call.out_count; i++) {
