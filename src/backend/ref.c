@@ -1,11 +1,10 @@
-/* The reference backend: plain layouts, the reference kernels of src/op, host memory, and streams
- * that are done when the call returns. It is the definition of correct, and the template for a new
- * backend: every slot is filled in the simplest way that keeps its contract. */
-#include "backend/backend.h"
+/* The reference backend: plain layouts, the reference kernels of src/op, and the memory and streams
+ * of host.c, done when the call returns. It is the definition of correct, and the template for a
+ * new backend: every slot is filled in the simplest way that keeps its contract. */
+#include "backend/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,14 +22,6 @@ struct ref_device {
 struct ref_kernel {
     struct kernel base;
     struct op_call call;
-};
-
-/* Work is done when kernel_run returns, so there is nothing to remember. */
-struct stream {
-    struct device *device;
-};
-struct event {
-    struct device *device;
 };
 
 extern const struct backend backend_ref;
@@ -120,64 +111,6 @@ static void ref_kernel_run(struct kernel *kernel, void *const in[], void *const 
     op_def(call->op)->run(call, in, out, scratch);
 }
 
-/* --- memory --- */
-
-static enum status ref_memory_new(struct device *device, size_t bytes, const char *what,
-                                  void **out) {
-    (void)device;
-    struct region region;
-    TRY(region_map(bytes, what, &region));
-    *out = region.base;
-    return STATUS_OK;
-}
-
-static void ref_memory_free(struct device *device, void *memory, size_t bytes) {
-    (void)device;
-    struct region region = {memory, bytes ? bytes : 1}; /* whole pages go, as they came */
-    region_free(&region);
-}
-
-static void ref_copy(struct device *device, void *to, const void *from, size_t bytes) {
-    (void)device;
-    memcpy(to, from, bytes);
-}
-
-/* --- streams and events --- */
-
-static enum status ref_stream_new(struct device *device, struct stream **out) {
-    *out = MEM_NEW(struct stream);
-    (*out)->device = device;
-    return STATUS_OK;
-}
-
-static void ref_stream_free(struct device *device, struct stream *stream) {
-    (void)device;
-    free(stream);
-}
-
-static void ref_stream_wait(struct stream *stream) {
-    (void)stream;
-}
-
-static enum status ref_event_new(struct device *device, struct event **out) {
-    *out = MEM_NEW(struct event);
-    (*out)->device = device;
-    return STATUS_OK;
-}
-
-static void ref_event_free(struct device *device, struct event *event) {
-    (void)device;
-    free(event);
-}
-
-static void ref_event_record(struct event *event, struct stream *stream) {
-    (void)event, (void)stream;
-}
-
-static void ref_stream_wait_event(struct stream *stream, struct event *event) {
-    (void)stream, (void)event;
-}
-
 const struct backend backend_ref = {
     .name = "ref",
     .help = "plain C, slow, the definition of correct",
@@ -191,15 +124,15 @@ const struct backend backend_ref = {
     .kernel_create = ref_kernel_create,
     .kernel_free = ref_kernel_free,
     .kernel_run = ref_kernel_run,
-    .memory_new = ref_memory_new,
-    .memory_free = ref_memory_free,
-    .copy_in = ref_copy,
-    .copy_out = ref_copy,
-    .stream_new = ref_stream_new,
-    .stream_free = ref_stream_free,
-    .stream_wait = ref_stream_wait,
-    .event_new = ref_event_new,
-    .event_free = ref_event_free,
-    .event_record = ref_event_record,
-    .stream_wait_event = ref_stream_wait_event,
+    .memory_new = host_memory_new,
+    .memory_free = host_memory_free,
+    .copy_in = host_copy,
+    .copy_out = host_copy,
+    .stream_new = host_stream_new,
+    .stream_free = host_stream_free,
+    .stream_wait = host_stream_wait,
+    .event_new = host_event_new,
+    .event_free = host_event_free,
+    .event_record = host_event_record,
+    .stream_wait_event = host_stream_wait_event,
 };

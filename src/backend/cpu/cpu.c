@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -238,66 +239,6 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
            cost.bytes / (bytes_per_ns * threads);
 }
 
-/* --- memory, streams --- */
-
-static enum status cpu_memory_new(struct device *device, size_t bytes, const char *what,
-                                  void **out) {
-    (void)device;
-    struct region region;
-    TRY(region_map(bytes, what, &region));
-    *out = region.base;
-    return STATUS_OK;
-}
-
-static void cpu_memory_free(struct device *device, void *memory, size_t bytes) {
-    (void)device;
-    struct region region = {memory, bytes};
-    region_free(&region);
-}
-
-static void cpu_copy_in(struct device *device, void *to, const void *host, size_t bytes) {
-    (void)device;
-    memcpy(to, host, bytes);
-}
-
-static void cpu_copy_out(struct device *device, void *host, const void *from, size_t bytes) {
-    (void)device;
-    memcpy(host, from, bytes);
-}
-
-/* Work is done when a call returns: streams and events are nothing, and their handles NULL. */
-static enum status cpu_stream_new(struct device *device, struct stream **out) {
-    (void)device;
-    *out = NULL;
-    return STATUS_OK;
-}
-
-static void cpu_stream_free(struct device *device, struct stream *stream) {
-    (void)device, (void)stream;
-}
-
-static void cpu_stream_wait(struct stream *stream) {
-    (void)stream;
-}
-
-static enum status cpu_event_new(struct device *device, struct event **out) {
-    (void)device;
-    *out = NULL;
-    return STATUS_OK;
-}
-
-static void cpu_event_free(struct device *device, struct event *event) {
-    (void)device, (void)event;
-}
-
-static void cpu_event_record(struct event *event, struct stream *stream) {
-    (void)event, (void)stream;
-}
-
-static void cpu_stream_wait_event(struct stream *stream, struct event *event) {
-    (void)stream, (void)event;
-}
-
 const struct backend backend_cpu = {
     .name = "cpu",
     .overhead_bytes = 11 << 20,
@@ -312,15 +253,15 @@ const struct backend backend_cpu = {
     .kernel_create = cpu_kernel_create,
     .kernel_free = cpu_kernel_free,
     .kernel_run = cpu_kernel_run,
-    .memory_new = cpu_memory_new,
-    .memory_free = cpu_memory_free,
-    .copy_in = cpu_copy_in,
-    .copy_out = cpu_copy_out,
-    .stream_new = cpu_stream_new,
-    .stream_free = cpu_stream_free,
-    .stream_wait = cpu_stream_wait,
-    .event_new = cpu_event_new,
-    .event_free = cpu_event_free,
-    .event_record = cpu_event_record,
-    .stream_wait_event = cpu_stream_wait_event,
+    .memory_new = host_memory_new,
+    .memory_free = host_memory_free,
+    .copy_in = host_copy,
+    .copy_out = host_copy,
+    .stream_new = host_stream_new,
+    .stream_free = host_stream_free,
+    .stream_wait = host_stream_wait,
+    .event_new = host_event_new,
+    .event_free = host_event_free,
+    .event_record = host_event_record,
+    .stream_wait_event = host_stream_wait_event,
 };
