@@ -106,7 +106,6 @@ static enum status meet_at(struct visit *visit, const char *path, const char *bi
     const char *job = party->job[0] ? party->job : NULL;
     struct control_meeting_info info;
     enum status status;
-    snprintf(visit->door.how, sizeof visit->door.how, "the file %.200s", path);
     if (is_host(visit)) {
         TRY(start_server(visit, bind));
         give_info(visit, &info);
@@ -189,7 +188,6 @@ static enum status meet_in_lobby(struct visit *visit, const struct launch_lobby 
                                           .address = lobby->host,
                                           .world = visit->party->count,
                                           .limit_s = visit->limit_s};
-    snprintf(visit->door.how, sizeof visit->door.how, "a lobby %.200s", lobby->how);
     if (is_host(visit)) return host_lobby(visit, lobby, &config, bind);
     TRY(control_lobby_guest(&config, &info));
     take_info(visit, &info);
@@ -223,8 +221,6 @@ static enum status meet_at_port(struct visit *visit) {
     snprintf(name, sizeof name, "port-%d", init->port);
     if (open) return meet_in_lobby(visit, &lobby, bind);
     if (!visit->keyed && visit->party->count > 1) return meet_privately(visit, name, bind);
-    snprintf(visit->door.how, sizeof visit->door.how, "%.100s%s", bind,
-             visit->keyed ? ", with a key" : "");
     if (is_host(visit)) return start_server(visit, bind);
     snprintf(visit->door.address, sizeof visit->door.address, "%s", bind);
     return STATUS_OK;
@@ -234,10 +230,7 @@ static enum status meet_by_job(struct visit *visit) {
     const struct launch_party *party = visit->party;
     struct launch_lobby lobby;
     char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
-    if (party->count == 1) {
-        snprintf(visit->door.how, sizeof visit->door.how, "this process");
-        return start_server(visit, "");
-    }
+    if (party->count == 1) return start_server(visit, "");
     if (!party->job[0])
         return fail(STATUS_USAGE,
                     "%d %s must meet somewhere: --init is missing\n"
@@ -344,7 +337,6 @@ static enum status take_inherited(const struct launch_config *config, struct lau
                                   "it: it is for the launcher alone");
     TRY(control_secret_receive(fd, &door.secret));
     snprintf(door.address, sizeof door.address, "%s", address);
-    snprintf(door.how, sizeof door.how, "the launcher");
     door.epoch = (uint32_t)attempt;
     *out = door;
     return STATUS_OK;

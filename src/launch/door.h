@@ -43,7 +43,6 @@ struct launch_door {
     struct control_server *server;   /* NULL: another runs it */
     struct control_meeting *meeting; /* or NULL */
     struct control_lobby *lobby;     /* or NULL */
-    char how[LAUNCH_HOW_BYTES];      /* for people */
 };
 
 /* Collective over the party, blocking until the one that runs the server is found, at most
