@@ -41,8 +41,7 @@ struct source {
     hid_t file;
 };
 
-/* --- the child's side
- * ----------------------------------------------------------------------------------------- */
+/* --- the child's side --- */
 
 static herr_t keep_innermost(unsigned depth, const H5E_error2_t *error, void *text) {
     if (depth == 0 && error->desc) snprintf(text, 160, "%s", error->desc);
@@ -169,8 +168,7 @@ static void child_main(const char *path, const struct bytes *bytes, struct hdf5_
     }
 }
 
-/* --- this process's side
- * -------------------------------------------------------------------------------------- */
+/* --- this process's side --- */
 
 /* False at an early end: the child is gone. */
 static bool receive_all(int pipe, void *data, size_t bytes) {

@@ -58,18 +58,22 @@ static enum status check_sets(const char *name, const struct image_recipe *recip
                 name, train->height, train->width, test->height, test->width);
 }
 
-static void describe(struct image_state *state, struct dataset *out) {
-    const struct image_set *set = state->set;
+void image_fields(int64_t channels, int64_t height, int64_t width, int64_t classes,
+                  struct dataset *out) {
     out->field_count = 2;
-    out->field[0] = (struct field){.name = "image",
-                                   .dtype = DTYPE_F32,
-                                   .shape = SHAPE(set->channels, state->size_y, state->size_x)};
+    out->field[0] = (struct field){
+        .name = "image", .dtype = DTYPE_F32, .shape = SHAPE(channels, height, width)};
     out->field[1] = (struct field){.name = "label",
                                    .dtype = DTYPE_I32,
                                    .shape = SHAPE_SCALAR,
                                    .is_label = true,
-                                   .limit = state->recipe.classes};
-    out->classes = state->recipe.classes;
+                                   .limit = classes};
+    out->classes = classes;
+}
+
+static void describe(struct image_state *state, struct dataset *out) {
+    const struct image_set *set = state->set;
+    image_fields(set->channels, state->size_y, state->size_x, state->recipe.classes, out);
     out->names = state->recipe.names;
     out->mean = state->recipe.mean;
     out->std = state->recipe.std;

@@ -33,6 +33,9 @@ struct image_recipe {
  * dataset_ops but for the recipe. `name` is for messages. */
 enum status image_open(const char *name, const char *argument, const struct image_recipe *recipe,
                        const struct dataset_config *config, struct dataset *out);
+/* Local. The two fields of a data set of images, "image" and "label", and its classes. */
+void image_fields(int64_t channels, int64_t height, int64_t width, int64_t classes,
+                  struct dataset *out);
 /* The read and close of such a data set's ops. */
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
                        void *const out[]);

@@ -49,8 +49,7 @@ struct loader {
     enum status status; /* the first failure */
 };
 
-/* --- configuration and memory
- * ------------------------------------------------------------------------------- */
+/* --- configuration and memory --- */
 
 static struct loader_config with_defaults(struct loader_config config) {
     if (config.replicas == 0) config.replicas = 1;
@@ -154,9 +153,7 @@ int64_t loader_steps(const struct dataset *dataset, const struct loader_config *
     return sampler_steps(&sampler);
 }
 
-/* --- workers
- * ------------------------------------------------------------------------------------------------
- */
+/* --- workers --- */
 
 static struct slot *slot_of(struct loader *loader, int64_t number) {
     return &loader->slots[number % loader->config.depth];
@@ -286,8 +283,7 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* --- the consumer's side
- * ------------------------------------------------------------------------------------ */
+/* --- the consumer's side --- */
 
 static void place(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {
     const struct loader_config *config = &loader->config;

@@ -100,16 +100,7 @@ static void describe(const struct synthetic *state, struct dataset *out) {
     if (state->tokens) {
         token_fields(state->seq, state->predictions, state->vocab, out);
     } else {
-        out->field_count = 2;
-        out->field[0] = (struct field){.name = "image",
-                                       .dtype = DTYPE_F32,
-                                       .shape = SHAPE(state->channels, state->size, state->size)};
-        out->field[1] = (struct field){.name = "label",
-                                       .dtype = DTYPE_I32,
-                                       .shape = SHAPE_SCALAR,
-                                       .is_label = true,
-                                       .limit = state->classes};
-        out->classes = state->classes;
+        image_fields(state->channels, state->size, state->size, state->classes, out);
     }
     out->count[SPLIT_TRAIN] = state->count;
     out->count[SPLIT_TEST] = state->test_count;
@@ -208,7 +199,8 @@ static void read_tokens(const struct synthetic *state, uint64_t sample, struct t
     uint32_t other = (topic + (draw[2] & 1) * (1 + draw[3] % (TOPICS - 1))) % TOPICS;
     uint64_t words = rng_key_text(sample, "words");
     for (int64_t t = 0; t < state->seq; t++) {
-        bool inside = t<length, second = t> split;
+        bool inside = t < length;
+        bool second = t > split;
         int32_t id = word_of(state, second ? other : topic, rng_word(words, (uint64_t)t));
         if (t == 0) id = ID_CLS;
         if (t == split || t == length - 1) id = ID_SEP;

@@ -62,8 +62,7 @@ static size_t element_bytes(const struct column *column) {
     return column->limit == BINARY ? 1 : 4;
 }
 
-/* --- shards and folders -------------------------------------------------------------------------
- */
+/* --- shards and folders --- */
 
 /* The first shard fixes T and K; everything after it must agree. */
 static enum status check_shape(const char *path, struct wiki *wiki, const struct column *column,
@@ -177,8 +176,7 @@ static enum status read_vocab(const char *folder, int64_t *vocab) {
     return status;
 }
 
-/* --- the data set
- * --------------------------------------------------------------------------------------------- */
+/* --- the data set --- */
 
 static void wiki_free(struct wiki *wiki) {
     for (int s = 0; s < SPLIT_COUNT; s++)

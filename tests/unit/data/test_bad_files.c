@@ -64,9 +64,7 @@ static void expect_refused(enum status status, const char *say, const char *case
     cr_assert(strstr(message, "stretto-bad-"), "%s names no file: %s", case_name, message);
 }
 
-/* --- IDX
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- IDX --- */
 
 enum { N = 6, SIDE = 4, IMAGE_BYTES = 16 + N * SIDE * SIDE, LABEL_BYTES = 8 + N };
 
@@ -237,9 +235,7 @@ Test(data_bad_files, idx_parser_survives_anything) {
     cr_assert(refused > 8000 && refused < 10000, "%d", refused);
 }
 
-/* --- CIFAR
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- CIFAR --- */
 
 enum { RECORDS = 3, CIFAR_BYTES = RECORDS * CIFAR_RECORD };
 
