@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench_hosts.sh STRETTO [RATE...]: two hosts, played by network namespaces, train data parallel over a network of each
 # RATE (of tc: 10gbit, 2gbit, ...), one rank of one thread a host, each on a core of its own. Prints the step, what of
-# it communication added (exposed) and what went on behind computation, beside one rank alone. Needs root and iproute2.
+# it communication added (exposed, with waiting for the other) and what went on behind computation, beside one rank alone. Needs root and iproute2.
 #
 # Rounds go through all cases in turn, the table shows medians. ROUNDS, STEPS, MODEL, BATCH (of a rank) change the work.
 set -u
@@ -41,7 +41,10 @@ work_of() {
 }
 field() { sed -n "s/.*\"$2\": \\([0-9.]*\\).*/\\1/p" "$1/summary.json" | head -n 1; }
 # figures CASE FOLDER: a line "case step exposed hidden" of milliseconds
-figures() { echo "$1 $(field "$2" p50) $(field "$2" comm_exposed) $(field "$2" comm_hidden)" >>"$work/figures"; }
+figures() {
+    exposed=$(echo "$(field "$2" comm_exposed) $(field "$2" idle)" | awk '{ print $1 + $2 }')
+    echo "$1 $(field "$2" p50) $exposed $(field "$2" comm_hidden)" >>"$work/figures"
+}
 
 one_alone() {
     rm -rf "$work/alone"

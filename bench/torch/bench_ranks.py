@@ -96,7 +96,8 @@ def main():
         summary = run_stretto(arguments, arguments.ranks)
         many.append(summary["step_ms"]["p50"])
         times = summary["time_ms"]
-        exposed.append(times["comm_exposed"] / sum(times[k] for k in ("data", "forward", "backward", "comm_exposed", "optimizer")))
+        waited = times["comm_exposed"] + times["idle"]  # a rank that waits for the other does not compute either
+        exposed.append(waited / sum(times[k] for k in ("data", "forward", "backward", "comm_exposed", "idle", "optimizer")))
         if not arguments.no_torch:
             result = run_torch(arguments)
             torch.append(statistics.median(result["step_ms"]))

@@ -72,6 +72,7 @@ static void time_step(struct watch *watch, const struct step_result *result) {
     watch->timed.backward_ns += times->backward_ns;
     watch->timed.optimizer_ns += times->optimizer_ns;
     watch->timed.comm_ns += times->comm_ns;
+    watch->timed.idle_ns += times->idle_ns;
     watch->timed.hidden_ns += times->hidden_ns;
 }
 
@@ -208,11 +209,12 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
     summary->time_ms.forward = (double)watch->timed.forward_ns * per_step;
     summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
     summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
-    summary->time_ms.comm_exposed = (double)watch->timed.comm_ns * per_step;
+    summary->time_ms.comm_exposed =
+        (double)(watch->timed.comm_ns - watch->timed.idle_ns) * per_step;
     summary->time_ms.comm_hidden = (double)watch->timed.hidden_ns * per_step;
-    summary->time_ms.idle = 0; /* one rank waits for data only, which has its own row */
+    summary->time_ms.idle = (double)watch->timed.idle_ns * per_step;
     summary->bubble = summary->span_bubble =
-        (double)watch->timed.data_ns / (double)watch->timed.total_ns;
+        (double)(watch->timed.data_ns + watch->timed.idle_ns) / (double)watch->timed.total_ns;
 }
 
 void watch_summary(const struct watch *watch, struct summary *summary) {

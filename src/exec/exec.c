@@ -252,23 +252,22 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
     return last && plan->last_program ? plan->last_program : plan->program;
 }
 
-/* Instructions are timed by kind; the observer sees each. */
+/* Instructions are timed by kind, less what they spent on communication; the observer sees each. */
 static enum status run_instr(struct exec *exec, const struct instr *instr) {
     int64_t begin = clock_ns(), comm_before = exec->times.comm_ns;
     if (exec->observer.starting) exec->observer.starting(exec->observer.context, instr, exec->step);
     TRY(handle_instr(exec, instr));
-    int64_t end = clock_ns(), spent = end - begin;
+    int64_t end = clock_ns(), spent = end - begin - (exec->times.comm_ns - comm_before);
     switch ((enum instr_op)instr->op) {
     case INSTR_COUNT:
     case INSTR_LOAD: exec->times.data_ns += spent; break;
     case INSTR_STATS_F:
-    case INSTR_F: exec->times.forward_ns += spent - (exec->times.comm_ns - comm_before); break;
+    case INSTR_F: exec->times.forward_ns += spent; break;
     case INSTR_STATS_B:
     case INSTR_B:
     case INSTR_I:
-    case INSTR_W: exec->times.backward_ns += spent - (exec->times.comm_ns - comm_before); break;
+    case INSTR_W: exec->times.backward_ns += spent; break;
     case INSTR_REDUCE: exec->times.comm_ns += spent; break;
-    case INSTR_NORM: exec->times.optimizer_ns += spent - (exec->times.comm_ns - comm_before); break;
     default: exec->times.optimizer_ns += spent;
     }
     if (exec->observer.instr)

@@ -23,6 +23,7 @@ struct exec_observer {
 struct exec_times {
     int64_t total_ns, data_ns, forward_ns, backward_ns, optimizer_ns;
     int64_t comm_ns;   /* posting, adding and waiting: not hidden behind computation */
+    int64_t idle_ns;   /* the part of it in which a slower rank was waited for */
     int64_t hidden_ns; /* moving bytes beside it */
 };
 

@@ -23,7 +23,9 @@ static enum status share_counts(struct exec *exec, int64_t labels[GRAPH_MAX_LOSS
     int ranks = comm_size(exec->comm);
     if (ranks == 1) return STATUS_OK;
     size_t bytes = GRAPH_MAX_LOSSES * sizeof *labels;
+    int64_t begin = clock_ns();
     TRY(comm_exchange(comm_world(exec->comm), labels, bytes, exec->labels));
+    exec->times.comm_ns += clock_ns() - begin;
     memset(labels, 0, bytes);
     for (int r = 0; r < ranks; r++) {
         for (int i = 0; i < GRAPH_MAX_LOSSES; i++) labels[i] += exec->labels[r][i];
@@ -239,6 +241,15 @@ static void agree_on_wishes(struct exec *exec) {
     }
 }
 
+/* Until the slowest rank had come this far there was nobody to communicate with. */
+static int64_t idle_ns(const struct exec *exec, double own_busy_ms) {
+    double slowest_ms = own_busy_ms;
+    for (int r = 0; r < comm_size(exec->comm); r++)
+        slowest_ms = fmax(slowest_ms, exec->shares[r].busy_ms);
+    int64_t idle = (int64_t)((slowest_ms - own_busy_ms) * 1e6);
+    return idle < exec->times.comm_ns ? idle : exec->times.comm_ns;
+}
+
 static enum status share_step(struct exec *exec) {
     int64_t begin = clock_ns(), busy_ns = begin - exec->step_begin_ns - exec->times.comm_ns;
     struct step_share mine = {
@@ -247,6 +258,7 @@ static enum status share_step(struct exec *exec) {
     if (status == STATUS_OK) status = share_all(exec, &mine, &exec->tally);
     if (status == STATUS_OK) agree_on_wishes(exec);
     exec->times.comm_ns += clock_ns() - begin;
+    if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec, mine.busy_ms);
     return status;
 }
 
