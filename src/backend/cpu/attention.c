@@ -97,7 +97,7 @@ VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, cons
         s[i] = scalar_exp(scale * (s[i] - most));
         sum += s[i];
     }
-    float factor = sum == 0 ? 0 : 1.0f / sum;
+    float factor = allowed ? 1.0f / sum : 0; /* of a finite row the sum is at least 1 */
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) s[i] *= factor;
 }
