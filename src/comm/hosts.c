@@ -12,19 +12,6 @@
 #include "comm/p2p.h"
 #include "comm/shm.h"
 
-static const struct p2p_line_ops *const lines[] = {
-#define LINE(name) &p2p_line_##name,
-#include "comm/line.def"
-#undef LINE
-};
-enum { LINE_COUNT = sizeof lines / sizeof *lines };
-
-static const struct p2p_line_ops *best_line(void) {
-    for (int i = 0; i < LINE_COUNT; i++)
-        if (lines[i]->fits()) return lines[i];
-    return NULL;
-}
-
 /* --- the link as the ranks of one host see it ------------------------------------------------- */
 
 struct neighbours {
@@ -116,7 +103,7 @@ static enum status open_on(struct p2p_line *line, const struct comm_config *conf
 }
 
 static enum status hosts_open(const struct comm_config *config, struct comm **out) {
-    const struct p2p_line_ops *ops = best_line();
+    const struct p2p_line_ops *ops = p2p_line_best();
     struct p2p_line *line;
     struct p2p_round round;
     CHECK(config->link || config->size == 1, "hosts needs a link");
@@ -132,7 +119,7 @@ static enum status hosts_open(const struct comm_config *config, struct comm **ou
 }
 
 static size_t overhead(int members) {
-    const struct p2p_line_ops *ops = best_line();
+    const struct p2p_line_ops *ops = p2p_line_best();
     return ops ? p2p_overhead_bytes(ops, members) : 0;
 }
 

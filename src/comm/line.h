@@ -45,11 +45,18 @@ struct p2p_line_ops {
     void (*rest)(struct p2p_line *line, int64_t limit_ns);
     bool (*broken)(const struct p2p_line *line, int peer); /* the line knows that it is gone */
     size_t overhead_bytes;                                 /* of the library itself, a rank */
+    /* See comm_carrier_there and comm_carry; NULL: nothing started the job that could. */
+    bool (*carries)(const struct comm_config *config);
+    enum status (*carry)(const struct comm_config *config, void *data, size_t bytes,
+                         double limit_s);
 };
 
 #define LINE(name) extern const struct p2p_line_ops p2p_line_##name;
 #include "comm/line.def"
 #undef LINE
+
+/* Local. The best line between hosts, NULL: this build has none. */
+const struct p2p_line_ops *p2p_line_best(void);
 
 /* Local. One nap of a line that has no way to sleep until news: it tests, with growing naps. */
 void p2p_nap(struct p2p_line *line, int64_t limit_ns);

@@ -272,6 +272,36 @@ static enum status mpi_open(const struct comm_config *config, struct p2p_line **
     return status;
 }
 
+/* --- before any line is open ----------------------------------------------------------------- */
+
+/* A program that was built with another MPI than the mpirun that started it finds itself alone. */
+static bool mpi_carries(const struct comm_config *config) {
+    int rank = 0, size = 0;
+    if (start(config) != STATUS_OK) return false;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return rank == config->rank && size == config->size;
+}
+
+static enum status mpi_carry(const struct comm_config *config, void *data, size_t bytes,
+                             double limit_s) {
+    MPI_Request request;
+    int64_t end_ns = clock_ns() + (int64_t)(limit_s * 1e9);
+    int done = 0;
+    CHECK(bytes <= INT32_MAX, "%zu bytes", bytes);
+    if (MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request) != MPI_SUCCESS)
+        return fail(STATUS_PEER, "rank %d: MPI does not broadcast", config->rank);
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (clock_ns() > end_ns) {
+            unclean = true;
+            return fail(STATUS_PEER, "rank %d: nothing came from rank 0 by MPI within %.0f s",
+                        config->rank, limit_s);
+        }
+        nanosleep(&(struct timespec){0, 200 * 1000}, NULL);
+    }
+    return done ? STATUS_OK : fail(STATUS_PEER, "rank %d: MPI's broadcast failed", config->rank);
+}
+
 /* Variables that Open MPI's mpirun, MPICH's, and srun --mpi=pmix set. */
 static bool mpi_fits(void) {
     return getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") || getenv("PMI_RANK");
@@ -287,7 +317,9 @@ const struct p2p_line_ops p2p_line_mpi = {.name = "mpi",
                                           .progress = mpi_progress,
                                           .rest = p2p_nap,
                                           .broken = mpi_broken,
-                                          .overhead_bytes = LIBRARY_BYTES};
+                                          .overhead_bytes = LIBRARY_BYTES,
+                                          .carries = mpi_carries,
+                                          .carry = mpi_carry};
 
 static enum status open_comm(const struct comm_config *config, struct comm **out) {
     return p2p_open(&comm_mpi, &p2p_line_mpi, config, out);

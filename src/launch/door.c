@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "launch/init.h"
 #include "launch/lobby.h"
 #include "launch/network.h"
@@ -195,6 +196,28 @@ static enum status meet_in_lobby(struct visit *visit, const struct launch_lobby 
     return STATUS_OK;
 }
 
+static bool is_mpi(const struct visit *visit, struct comm_config *config) {
+    *config = (struct comm_config){.rank = visit->party->index, .size = visit->party->count};
+    return visit->party->mpi && comm_carrier_there(config);
+}
+
+/* MPI brings the address and the secret of rank 0 to all. A server that does not start is told by
+ * an empty address. */
+static enum status meet_by_mpi(struct visit *visit, const struct comm_config *mpi,
+                               const char *bind) {
+    struct control_meeting_info info = {.address = ""};
+    enum status status = is_host(visit) ? start_server(visit, bind) : STATUS_OK;
+    if (is_host(visit) && status == STATUS_OK) give_info(visit, &info);
+    enum status carried = comm_carry(mpi, &info, sizeof info, visit->limit_s);
+    if (status == STATUS_OK) status = carried;
+    if (status == STATUS_OK && !info.address[0])
+        status = fail(STATUS_PEER, "rank %d ends: rank 0 has no control server", mpi->rank);
+    info.address[sizeof info.address - 1] = 0;
+    if (status == STATUS_OK) take_info(visit, &info);
+    control_secret_wipe(&info.secret);
+    return status;
+}
+
 static enum status refuse_open_door(const struct visit *visit) {
     return fail(STATUS_USAGE,
                 "--init tcp://%s:%d between hosts needs a key, or anybody could join\n"
@@ -208,18 +231,21 @@ static enum status meet_at_port(struct visit *visit) {
     struct network_list list;
     struct network_address own = {.text = "127.0.0.1"};
     struct launch_lobby lobby;
+    struct comm_config carrier;
     char bind[CONTROL_ADDRESS_BYTES], name[32];
     const struct init *init = &visit->init;
     bool open = !visit->keyed && visit->party->count > 1 && !network_is_loopback(init->host);
-    if (open && !launch_lobby_find(visit->config, visit->party, init->host, &lobby))
-        return refuse_open_door(visit);
+    bool munge = open && launch_lobby_find(visit->config, visit->party, init->host, &lobby);
+    bool mpi = open && !munge && is_mpi(visit, &carrier);
+    if (open && !munge && !mpi) return refuse_open_door(visit);
     if (is_host(visit)) {
         TRY(network_list(&list));
         TRY(network_own(&list, init->host, &own));
     }
     tcp_text(is_host(visit) ? own.text : init->host, init->port, bind);
     snprintf(name, sizeof name, "port-%d", init->port);
-    if (open) return meet_in_lobby(visit, &lobby, bind);
+    if (munge) return meet_in_lobby(visit, &lobby, bind);
+    if (mpi) return meet_by_mpi(visit, &carrier, bind);
     if (!visit->keyed && visit->party->count > 1) return meet_privately(visit, name, bind);
     if (is_host(visit)) return start_server(visit, bind);
     snprintf(visit->door.address, sizeof visit->door.address, "%s", bind);
@@ -229,16 +255,21 @@ static enum status meet_at_port(struct visit *visit) {
 static enum status meet_by_job(struct visit *visit) {
     const struct launch_party *party = visit->party;
     struct launch_lobby lobby;
+    struct comm_config carrier;
     char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
     if (party->count == 1) return start_server(visit, "");
+    if (!party->one_host && launch_lobby_find(visit->config, party, NULL, &lobby))
+        return meet_in_lobby(visit, &lobby, "");
+    if (!party->one_host && is_mpi(visit, &carrier)) {
+        if (is_host(visit)) TRY(listen_anywhere(visit, bind));
+        return meet_by_mpi(visit, &carrier, bind);
+    }
     if (!party->job[0])
         return fail(STATUS_USAGE,
                     "%d %s must meet somewhere: --init is missing\n"
                     "  --init tcp://host:port, or file:///shared/path",
                     party->count, party->count == party->world ? "ranks" : "nodes");
     if (party->one_host) return meet_privately(visit, party->job, "");
-    if (launch_lobby_find(visit->config, party, NULL, &lobby))
-        return meet_in_lobby(visit, &lobby, "");
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
     if (is_host(visit)) TRY(listen_anywhere(visit, bind));
@@ -321,6 +352,9 @@ void launch_party_of(const struct launch_config *config, const struct launch_pla
                                  .world = place->world,
                                  .one_host = place->local_world == place->world};
     party.slurm = place->source == LAUNCH_SLURM || place->source == LAUNCH_ARRAY;
+    /* Under srun only with PMIx: without it Open MPI's start would end the process. */
+    party.mpi = place->source == LAUNCH_OPEN_MPI || place->source == LAUNCH_PMI ||
+                (place->source == LAUNCH_SLURM && launch_variable(config, "PMIX_RANK"));
     if (place->source == LAUNCH_SLURM) first_node(config, party.first);
     job_of(config, place, party.job);
     *out = party;

@@ -4,11 +4,11 @@
  * Who meets are the ranks, where another launcher started them, or the launchers of several nodes.
  * The first of them runs the server. The secret comes from --key or STRETTO_KEY; from our launcher
  * by an inherited descriptor; under srun on several hosts from a lobby (control/lobby.h), sealed by
- * MUNGE; from the rendezvous file, which only its owner may read. Without --init ranks of srun,
- * mpirun and torchrun on one host meet at a file named after their job in a private folder. On
- * several those of srun meet in the lobby, and others, or where there is no MUNGE, at a file in the
- * working folder, which the nodes of a cluster share. tcp:// between hosts without a key or a lobby
- * is refused. */
+ * MUNGE; from MPI, which mpirun or srun --mpi=pmix started; from the rendezvous file, which only
+ * its owner may read. Without --init ranks of srun, mpirun and torchrun on one host meet at a file
+ * named after their job in a private folder. On several those of srun meet in the lobby, those of
+ * mpirun by MPI, and where there is neither, at a file in the working folder, which the nodes of a
+ * cluster share. tcp:// between hosts without a key, a lobby or MPI is refused. */
 #ifndef LAUNCH_DOOR_H
 #define LAUNCH_DOOR_H
 
@@ -31,6 +31,7 @@ struct launch_party {
     bool one_host;                     /* all of them are on this one */
     char job[LAUNCH_JOB_BYTES];        /* the outer launcher's name for the job, "": none */
     bool slurm;                        /* started by Slurm, whose hosts know its users */
+    bool mpi;                          /* started by who may also have started MPI */
     char first[LAUNCH_HOST_BYTES];     /* srun: the node of rank 0, "": not known */
     const struct control_board *board; /* of the ranks from board_first on; or NULL */
     int board_first;

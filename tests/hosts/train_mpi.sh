@@ -25,3 +25,15 @@ for comm in mpi auto $(built UCX && echo ucx); do
     same one $comm
     says $comm/summary.json "\"comm\": \"$(echo $comm | sed s/auto/hosts/)\""
 done
+# MPI brings the key: no folder in common, and --init between hosts without --key.
+cat >apart <<END
+#!/bin/sh
+mkdir -p "$PWD/own-\$OMPI_COMM_WORLD_RANK" && cd "$PWD/own-\$OMPI_COMM_WORLD_RANK" && exec "\$@"
+END
+chmod +x apart
+for init in '' "--init tcp://$net.1:29611"; do
+    # shellcheck disable=SC2086
+    code 0 mpi "$PWD/apart" "$STRETTO" train $options --comm mpi --overwrite --out run $init
+    same one own-0/run
+    [ -z "$(find . -name '.stretto-*')" ] || { echo "a file carried the key"; exit 1; }
+done

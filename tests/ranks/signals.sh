@@ -3,7 +3,8 @@
 # start: ranks that stay, until all have joined
 start() {
     rm -rf run
-    PROBE=stay "$probe" -n 3 --out run >out 2>err &
+    # env: a shell starts background jobs with SIGINT ignored, which the launcher and its ranks would keep
+    PROBE=stay env --default-signal=INT "$probe" -n 3 --out run >out 2>err &
     launcher=$!
     for rank in 0 1 2; do
         tries=0
@@ -17,13 +18,10 @@ start() {
 pids() { sed -n 's/^rank [0-9]* pid \([0-9]*\) .*/\1/p' run/rank-*.log; }
 for signal in INT TERM HUP; do
     start
-    # a shell starts background jobs with SIGINT ignored, which the launcher and its ranks then keep
-    [ $signal != INT ] || { kill -TERM $launcher; wait $launcher; continue; }
     kill -$signal $launcher
     wait $launcher
     got=$?
-    number=$(kill -l $signal 2>/dev/null || echo 0)
-    case $signal in TERM) number=15 ;; HUP) number=1 ;; esac
+    case $signal in INT) number=2 ;; TERM) number=15 ;; HUP) number=1 ;; esac
     [ $got = $((128 + number)) ] || { echo "SIG$signal: exit code $got"; cat out err; exit 1; }
     ! grep -q 'error' err || { cat err; exit 1; }
 done
