@@ -119,8 +119,9 @@ static struct end judge(struct ranks *ranks, int result) {
     int signal = -result;
     if (result >= 0) {
         snprintf(end.words, sizeof end.words, "exit code %d", result);
-        if (ranks->outcome.stopped_by && result == 128 + ranks->outcome.stopped_by)
-            end.by_itself = false;
+        /* A rank that says so has saved and stopped, and so do the others: by a signal that was
+         * passed on or reached the ranks themselves, or because --time-limit is over. */
+        if (result > 128) end.by_itself = false;
         return end;
     }
     enum oom_answer memory =

@@ -21,3 +21,7 @@ kill -TERM $run
 wait $run
 code=$?
 [ $code = 143 ] || { echo "while it waits: exit code $code"; cat out err; exit 1; }
+# --time-limit: all stop after the same step, and nobody is blamed
+code 142 train -n 3 $small --steps 100000000 --save-every never --eval-every never --time-limit 1 --out timed
+says err 'stopped by --time-limit'
+! grep -q 'error' err || { cat err; exit 1; }
