@@ -2,14 +2,12 @@
 #include "comm/mover.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/table.h"
 
 /* A nap in vain doubles the next one. The longest bounds what a look costs (some microseconds) to a
@@ -100,16 +98,6 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* Signals are for the rank's own thread. */
-static int create(struct mover *mover) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int cause = pthread_create(&mover->thread, NULL, run, mover);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return cause;
-}
-
 static void free_mover(struct mover *mover) {
     pthread_cond_destroy(&mover->news);
     pthread_mutex_destroy(&mover->lock);
@@ -125,14 +113,12 @@ enum status mover_start(struct comm *comm) {
     pthread_mutexattr_destroy(&attributes);
     pthread_cond_init(&mover->news, NULL);
     mover->comm = comm;
-    int cause = create(mover);
-    if (cause != 0) {
+    enum status status = thread_start(&mover->thread, run, mover);
+    if (status == STATUS_OK)
+        comm->mover = mover;
+    else
         free_mover(mover);
-        return fail(STATUS_MEMORY, "rank %d: no thread for the communicator: %s", comm->rank,
-                    strerror(cause));
-    }
-    comm->mover = mover;
-    return STATUS_OK;
+    return status;
 }
 
 void mover_stop(struct comm *comm) {

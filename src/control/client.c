@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 static const int watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
@@ -95,7 +96,7 @@ static enum status open_client(struct control *control, const struct control_con
                                                 &control->dealer, &control->monitor);
     explicit_bzero(&keys, sizeof keys);
     TRY(status);
-    return control_thread(&control->thread, control_client_run, control);
+    return thread_start(&control->thread, control_client_run, control);
 }
 
 static void free_client(struct control *control) {

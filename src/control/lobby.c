@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "control/lobby_words.h"
 #include "control/record.h"
 #include "control/socket.h"
@@ -189,7 +190,7 @@ static enum status open_lobby(struct control_lobby *lobby,
                     port[0], port[1], port[2], port[3], config->address, strerror(errno));
     lobby->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (lobby->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
-    TRY(control_thread(&lobby->thread, run, lobby));
+    TRY(thread_start(&lobby->thread, run, lobby));
     lobby->running = true;
     return STATUS_OK;
 }

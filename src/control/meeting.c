@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "control/record.h"
 #include "control/secret.h"
 #include "control/socket.h"
@@ -226,7 +227,7 @@ static void *touch(void *argument) {
 static enum status start_touching(struct control_meeting *meeting) {
     meeting->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (meeting->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
-    TRY(control_thread(&meeting->thread, touch, meeting));
+    TRY(thread_start(&meeting->thread, touch, meeting));
     meeting->touching = true;
     return STATUS_OK;
 }

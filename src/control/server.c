@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "control/where.h"
 
 enum { TICK_MS = 50, BATCH = 256 };
@@ -247,7 +248,7 @@ enum status control_server_start(const struct control_server_config *config,
     memcpy(server->client_public, keys.client_public, sizeof keys.client_public);
     enum status status = open_sockets(server, &keys);
     explicit_bzero(&keys, sizeof keys);
-    if (status == STATUS_OK) status = control_thread(&server->thread, run, server);
+    if (status == STATUS_OK) status = thread_start(&server->thread, run, server);
     if (status == STATUS_OK)
         *out = server;
     else

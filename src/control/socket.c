@@ -11,7 +11,6 @@
 #include "control/socket.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,19 +236,6 @@ void control_zap_answer(void *zap, const char client_public[CONTROL_KEY_TEXT]) {
     zmq_send(zap, known ? "" : "unknown key", known ? 0 : 11, ZMQ_SNDMORE);
     zmq_send(zap, known ? "rank" : "", known ? 4 : 0, ZMQ_SNDMORE);
     zmq_send(zap, "", 0, 0);
-}
-
-enum status control_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int cause = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (cause == 0) return STATUS_OK;
-    return fail(STATUS_MEMORY,
-                "the system gives no more threads: %s\n"
-                "  look at ulimit -u and the container's limit of processes",
-                strerror(cause));
 }
 
 int64_t control_watch_ns(struct control_watch *watch) {

@@ -2,7 +2,6 @@
 #ifndef CONTROL_SOCKET_H
 #define CONTROL_SOCKET_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,8 +25,6 @@ bool control_socket_event(void *monitor, int *event, int *value);
 /* Local. The socket ZeroMQ asks whether a client key is known, and the answer to what it asks. */
 enum status control_zap_open(void *zmq, void **out);
 void control_zap_answer(void *zap, const char client_public[CONTROL_KEY_TEXT]);
-/* Local. A thread in which all signals are blocked. */
-enum status control_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* A clock for silence: the time this process was paused (stopped, suspended, starved) is taken out
  * of it. Call often, at least each CONTROL_BEAT_MS; a gap above a second counts as a pause. */

@@ -11,12 +11,12 @@
 #include "data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/rng.h"
 #include "data/sampler.h"
 
@@ -294,22 +294,10 @@ static void place(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {
     loader->status = STATUS_OK;
 }
 
-/* Signals are the main thread's business: workers start with all of them blocked. */
 static enum status start_threads(struct loader *loader) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = 0;
-    while (code == 0 && loader->thread_count < loader->config.workers) {
-        code = pthread_create(&loader->threads[loader->thread_count], NULL, worker, loader);
-        if (code == 0) loader->thread_count++;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0) return STATUS_OK;
-    return fail(STATUS_MEMORY,
-                "loader thread %d of %d cannot start: %s\n  lower --workers, or raise the limit "
-                "(ulimit -u)",
-                loader->thread_count + 1, loader->config.workers, strerror(code));
+    for (; loader->thread_count < loader->config.workers; loader->thread_count++)
+        TRY(thread_start(&loader->threads[loader->thread_count], worker, loader));
+    return STATUS_OK;
 }
 
 enum status loader_open(const struct dataset *dataset, const struct loader_config *config,

@@ -1,0 +1,13 @@
+/* Threads beside a rank's own: signals are not for them, so all are blocked there. Handlers run on
+ * the main thread, which has a stack for them (exec/stop.h). */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+
+#include "base/status.h"
+
+/* Local. The caller joins or detaches it. STATUS_MEMORY where the system gives no more. */
+enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+#endif
