@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/session.h"
+#include "control/sentence.h"
 #include "exec/stop.h"
 
 struct team {
@@ -28,8 +29,7 @@ struct thread_rank {
     const struct team *team;
     struct control_row row; /* what it is doing */
     struct comm_link link;  /* how its communicator tells whom it waits for */
-    int64_t wait_since_ns;  /* the wait last spoken of, and when to speak again */
-    double wait_next_s;
+    struct control_patience patience;
 };
 
 /* --- where ranks are --- */
@@ -67,23 +67,14 @@ static struct thread_rank *furthest_behind(const struct thread_rank *asker) {
     return found;
 }
 
-/* Contract 4: a wait that lasts says who waits, at what, for whom, and where that one is; again at
- * doubling times. */
 static void on_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct thread_rank *rank = context;
-    double waited_s = (double)(clock_ns() - since_ns) * 1e-9;
-    char whom[32] = "other ranks", waited[TEXT_BYTES], there[256];
+    char there[256];
     if (stop_take_report()) print_places((void *)rank->team);
-    if (rank->wait_since_ns != since_ns) {
-        rank->wait_since_ns = since_ns;
-        rank->wait_next_s = session_wait_limit_s(&rank->session);
-    }
-    if (waited_s < rank->wait_next_s) return;
-    rank->wait_next_s = 2 * waited_s;
-    if (peer >= 0) snprintf(whom, sizeof whom, "rank %d", peer);
+    double limit_s = session_wait_limit_s(&rank->session);
+    if (!control_patience_ends(&rank->patience, since_ns, limit_s)) return;
     place_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
-    log_warning("rank %d waits %s for %s at step %lld %.120s; %s (slow)", rank->index,
-                text_duration(waited_s, waited), whom, (long long)step_of(rank), what, there);
+    control_sentence(rank->index, &rank->row, peer, what, since_ns, there);
 }
 
 static void be_seen(struct thread_rank *rank) {

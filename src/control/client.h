@@ -12,6 +12,7 @@
 #include "control/agree.h"
 #include "control/control.h"
 #include "control/message.h"
+#include "control/sentence.h"
 #include "control/socket.h"
 
 struct control_request {
@@ -46,8 +47,7 @@ struct control {
     bool stop, greeted, same_bits; /* greeted: connected, HELLO said */
     int connects, handshakes_failed;
     int64_t silent_limit_ns;
-    int64_t wait_since_ns; /* the wait last spoken of, and when to speak again */
-    double wait_next_s;
+    struct control_patience patience;
     _Atomic int lost;
 
     struct control_row *row, own_row; /* what the rank does: the launcher's row, or its own */

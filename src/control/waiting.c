@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "control/sentence.h"
 #include "control/where.h"
 
 int control_lost(const struct control *control) {
@@ -61,36 +62,24 @@ static bool find_where(struct control *control, const struct control_request *re
     return found;
 }
 
-static void speak(struct control *control, int rank, const char *what, double waited_s) {
+static void speak(struct control *control, int rank, const char *what, int64_t since_ns) {
     struct control_request request = {0};
     struct control_where where;
-    struct control_doing mine;
-    char whom[32] = "other ranks", there[400], waited[TEXT_BYTES], step[32] = "";
-    snprintf(there, sizeof there, "the control server does not say where they are");
-    if (rank >= 0) snprintf(whom, sizeof whom, "rank %d", rank);
+    char there[400] = "the control server does not say where they are";
     if (ask_where(control, rank, &request) == STATUS_OK &&
         find_where(control, &request, rank, &where))
         control_where_text(&where, true, there, sizeof there);
-    control_row_get(control->row, &mine);
-    if (mine.step >= 0) snprintf(step, sizeof step, "step %lld ", (long long)mine.step);
-    log_warning("rank %d waits %s for %s at %s%.120s; %s", control->rank,
-                text_duration(waited_s, waited), whom, step, what, there);
+    control_sentence(control->rank, control->row, rank, what, since_ns, there);
     free(request.value);
 }
 
 void control_waiting(struct control *control, int rank, const char *what, int64_t since_ns,
                      double limit_s) {
-    double waited_s = (double)(clock_ns() - since_ns) * 1e-9;
-    if (waited_s < limit_s || control_lost(control) != CONTROL_NOBODY) return;
+    if (control_lost(control) != CONTROL_NOBODY) return;
     pthread_mutex_lock(&control->lock);
-    if (control->wait_since_ns != since_ns) {
-        control->wait_since_ns = since_ns;
-        control->wait_next_s = limit_s;
-    }
-    bool due = waited_s >= control->wait_next_s;
-    if (due) control->wait_next_s = 2 * waited_s;
+    bool due = control_patience_ends(&control->patience, since_ns, limit_s);
     pthread_mutex_unlock(&control->lock);
-    if (due) speak(control, rank, what, waited_s);
+    if (due) speak(control, rank, what, since_ns);
 }
 
 /* One message for all ranks would be cut at its limit: a line each. */
