@@ -393,24 +393,42 @@ enum status comm_broadcast(struct comm_group *group, int root, void *data, size_
                  out);
 }
 
-/* --- small and blocking -------------------------------------------------------------------- */
+/* --- small things -------------------------------------------------------------------------- */
+
+enum status comm_barrier_post(struct comm_group *group, struct comm_request **out) {
+    return start((struct comm_request){.group = group, .kind = COMM_BARRIER}, out);
+}
 
 enum status comm_barrier(struct comm_group *group) {
     struct comm_request *request;
-    TRY(start((struct comm_request){.group = group, .kind = COMM_BARRIER}, &request));
+    TRY(comm_barrier_post(group, &request));
     return comm_wait(&request);
+}
+
+static bool exchanges_now(struct comm_group *group) {
+    MOVER_GUARD(group->comm);
+    const struct comm_request *request = group->first;
+    while (request && (request->kind != COMM_EXCHANGE || request->done)) request = request->next;
+    return request;
+}
+
+enum status comm_exchange_post(struct comm_group *group, const void *mine, size_t bytes, void *all,
+                               struct comm_request **out) {
+    CHECK(!exchanges_now(group), "an exchange of group %d before the last one was done",
+          group->index);
+    CHECK(bytes <= COMM_EXCHANGE_BYTES, "an exchange of %zu bytes, the limit is %d", bytes,
+          COMM_EXCHANGE_BYTES);
+    return start((struct comm_request){.group = group,
+                                       .kind = COMM_EXCHANGE,
+                                       .give = mine,
+                                       .take = all,
+                                       .count = (int64_t)bytes},
+                 out);
 }
 
 enum status comm_exchange(struct comm_group *group, const void *mine, size_t bytes, void *all) {
     struct comm_request *request;
-    CHECK(bytes <= COMM_EXCHANGE_BYTES, "an exchange of %zu bytes, the limit is %d", bytes,
-          COMM_EXCHANGE_BYTES);
-    TRY(start((struct comm_request){.group = group,
-                                    .kind = COMM_EXCHANGE,
-                                    .give = mine,
-                                    .take = all,
-                                    .count = (int64_t)bytes},
-              &request));
+    TRY(comm_exchange_post(group, mine, bytes, all, &request));
     return comm_wait(&request);
 }
 

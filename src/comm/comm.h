@@ -142,11 +142,17 @@ enum status comm_test(struct comm_request **request, bool *done);
 /* Blocking. Accepts a NULL request. */
 enum status comm_wait(struct comm_request **request);
 
-/* Collective over the group, blocking; for small things. exchange: every member gives `bytes` and
- * gets those of all members, in member order. agree: STATUS_OK on every member when all pass
- * STATUS_OK, else on every member the first failing member's status. */
+/* Collective over the group, for small things; those that return a request
+ * are posted, the others block. exchange: every member
+ * gives `bytes` and gets those of all members, in member order. Of a posted one both buffers stay
+ * untouched until it is done, and the next exchange of the group comes after that. agree: STATUS_OK
+ * on every member when all pass STATUS_OK, else on every member the first failing member's status.
+ */
 enum status comm_barrier(struct comm_group *group);
+enum status comm_barrier_post(struct comm_group *group, struct comm_request **out);
 enum status comm_exchange(struct comm_group *group, const void *mine, size_t bytes, void *all);
+enum status comm_exchange_post(struct comm_group *group, const void *mine, size_t bytes, void *all,
+                               struct comm_request **out);
 enum { COMM_EXCHANGE_BYTES = 4096 }; /* at most, of one member */
 enum status comm_agree(struct comm_group *group, enum status mine);
 
