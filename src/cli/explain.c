@@ -129,11 +129,11 @@ static void print_training(const struct job *job, FILE *out) {
 
 static void print_program(const struct plan *plan, FILE *out) {
     enum { SHOWN = 12 };
-    const struct instr_list *body = &plan->program->rank[0].list[LIST_BODY];
+    const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
-                         instr_name((enum instr_op)body->items[i].op));
+                         instr_row(&body->items[i])->name);
     row(out, "program", "%s: %d instructions a step:%s%s; %s, %s", plan->config.schedule,
         body->count, names, body->count > SHOWN ? " ..." : "",
         text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
@@ -222,7 +222,7 @@ void explain_print_json(const struct job *job, FILE *out) {
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps",
         (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
-        "instructions", plan->program->rank[0].list[LIST_BODY].count, "slots", plan->slots,
+        "instructions", program_list(plan->program, 0, LIST_BODY)->count, "slots", plan->slots,
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
         job_step_ns(job) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",

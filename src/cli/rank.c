@@ -55,16 +55,9 @@ static void link_waiting(void *context, int peer, const char *what, int64_t sinc
 }
 
 /* --- joining --- */
-static uint64_t program_hash(const struct plan *plan) {
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    program_print(plan->program, stream);
-    if (plan->last_program) program_print(plan->last_program, stream);
-    fclose(stream);
-    uint64_t hash = hash64(HASH64_START, text, bytes);
-    free(text);
-    return hash;
+static uint64_t programs_hash(const struct plan *plan) {
+    uint64_t last = plan->last_program ? program_hash(plan->last_program) : 0;
+    return hash64(program_hash(plan->program), &last, sizeof last);
 }
 
 /* What ranks must agree on is what a checkpoint remembers, and the program itself. */
@@ -76,7 +69,7 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
         const struct checkpoint_fact *fact = &session->facts[count];
         facts[count] = (struct control_fact){fact->key, fact->value, fact->kind != FACT_RAN_ON};
     }
-    snprintf(program, 17, "%016llx", (unsigned long long)program_hash(session->job.plan));
+    snprintf(program, 17, "%016llx", (unsigned long long)programs_hash(session->job.plan));
     facts[count++] = (struct control_fact){"program", program, true};
     return count;
 }

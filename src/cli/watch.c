@@ -40,8 +40,7 @@ static void begin(struct watch *watch, const char *what, int64_t step, const cha
 static void on_starting(void *context, const struct instr *instr, int64_t step) {
     struct watch *watch = context;
     char text[INSTR_TEXT_BYTES];
-    begin(watch, instr_name((enum instr_op)instr->op), step + 1,
-          instr_text(instr, watch->rank, text));
+    begin(watch, instr_row(instr)->name, step + 1, instr_text(instr, watch->rank, text));
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
@@ -51,8 +50,8 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct watch *watch = context;
-    bool micro = strchr(instr_operands((enum instr_op)instr->op), 'm') != NULL;
-    trace_record(watch->trace, &(struct trace_event){.name = instr_name((enum instr_op)instr->op),
+    bool micro = strchr(instr_row(instr)->operands, 'm') != NULL;
+    trace_record(watch->trace, &(struct trace_event){.name = instr_row(instr)->name,
                                                      .category = "instruction",
                                                      .begin_ns = begin_ns,
                                                      .end_ns = end_ns,
@@ -67,11 +66,7 @@ static void time_step(struct watch *watch, const struct step_result *result) {
     watch->step_ms[watch->timed_steps++ % WATCH_MAX_TIMED] = (double)times->total_ns * 1e-6;
     watch->timed_samples += result->samples;
     watch->timed.total_ns += times->total_ns;
-    watch->timed.data_ns += times->data_ns;
-    watch->timed.forward_ns += times->forward_ns;
-    watch->timed.backward_ns += times->backward_ns;
-    watch->timed.optimizer_ns += times->optimizer_ns;
-    watch->timed.comm_ns += times->comm_ns;
+    for (int t = 0; t < TIME_COUNT; t++) watch->timed.of[t] += times->of[t];
     watch->timed.idle_ns += times->idle_ns;
     watch->timed.hidden_ns += times->hidden_ns;
 }
@@ -98,7 +93,7 @@ static void on_step(void *context, const struct step_result *result) {
     row.samples_per_s =
         (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
-    row.data_ms = (double)result->times.data_ns * 1e-6;
+    row.data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row.ranks = result->ranks;
     row.rank_loss = result->rank_loss;
     row.rank_ms = result->rank_ms;
@@ -142,7 +137,8 @@ static enum status open_trace(struct watch *watch) {
         .rank = watch->rank,
         .first_step = named ? options->trace.first : 0,
         .last_step = named ? options->trace.last : -1,
-        .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
+        .events_per_step =
+            (size_t)program_list(watch->job->plan->program, watch->rank, LIST_BODY)->count,
         .queue_names = queue_names,
         .queue_count = 1};
     return trace_open(&watch->trace_config, &watch->trace);
@@ -205,16 +201,16 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
     summary->step_ms.p90 = watch->step_ms[count * 9 / 10];
     double per_step = 1e-6 / (double)watch->timed_steps;
     summary->samples_per_s = (double)watch->timed_samples / ((double)watch->timed.total_ns * 1e-9);
-    summary->time_ms.data = (double)watch->timed.data_ns * per_step;
-    summary->time_ms.forward = (double)watch->timed.forward_ns * per_step;
-    summary->time_ms.backward = (double)watch->timed.backward_ns * per_step;
-    summary->time_ms.optimizer = (double)watch->timed.optimizer_ns * per_step;
+    summary->time_ms.data = (double)watch->timed.of[TIME_DATA] * per_step;
+    summary->time_ms.forward = (double)watch->timed.of[TIME_FORWARD] * per_step;
+    summary->time_ms.backward = (double)watch->timed.of[TIME_BACKWARD] * per_step;
+    summary->time_ms.optimizer = (double)watch->timed.of[TIME_OPTIMIZER] * per_step;
     summary->time_ms.comm_exposed =
-        (double)(watch->timed.comm_ns - watch->timed.idle_ns) * per_step;
+        (double)(watch->timed.of[TIME_COMM] - watch->timed.idle_ns) * per_step;
     summary->time_ms.comm_hidden = (double)watch->timed.hidden_ns * per_step;
     summary->time_ms.idle = (double)watch->timed.idle_ns * per_step;
     summary->bubble = summary->span_bubble =
-        (double)(watch->timed.data_ns + watch->timed.idle_ns) / (double)watch->timed.total_ns;
+        (double)(watch->timed.of[TIME_DATA] + watch->timed.idle_ns) / (double)watch->timed.total_ns;
 }
 
 void watch_summary(const struct watch *watch, struct summary *summary) {

@@ -123,20 +123,44 @@ static enum status open_self(struct exec *exec) {
     return comm_open("self", &config, &exec->comm);
 }
 
-static enum status open_stats(struct exec *exec) {
-    int ranks = comm_size(exec->comm), *all = MEM_ARRAY(int, ranks);
-    for (int r = 0; r < ranks; r++) all[r] = r;
-    enum status status = comm_group_new(exec->comm, all, ranks, &exec->stats);
-    free(all);
+/* Every rank declares every group of a family, in the same order, and keeps its own. */
+static enum status open_family(struct exec *exec, enum group_family family,
+                               struct comm_group **own) {
+    const struct grid *grid = &exec->plan->program->grid;
+    int *ranks = MEM_ARRAY(int, grid_ranks(grid));
+    enum status status = STATUS_OK;
+    for (int g = 0; g < group_count(grid, family) && status == STATUS_OK; g++) {
+        struct comm_group *group;
+        int count = group_size(grid, family, g);
+        for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
+        status = comm_group_new(exec->comm, ranks, count, &group);
+        if (status == STATUS_OK && comm_group_place(group) >= 0) *own = group;
+    }
+    free(ranks);
     return status;
+}
+
+/* The first group of all ranks is the communicator's own. */
+static enum status open_groups(struct exec *exec) {
+    const struct program *program = exec->plan->program;
+    bool world = false;
+    for (int g = 0; g < program->group_count; g++) {
+        bool all = program->ranks == 1 || (program->group[g] == GROUP_WORLD && !world);
+        if (all)
+            exec->group[g] = comm_world(exec->comm);
+        else
+            TRY(open_family(exec, program->group[g], &exec->group[g]));
+        world |= all;
+    }
+    return STATUS_OK;
 }
 
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     if (exec->owns_comm) TRY(open_self(exec));
-    if (plan->config.sync_bn && plan->config.ranks > 1) TRY(open_stats(exec));
+    TRY(open_groups(exec));
     if (plan->config.sync_bn && plan->config.ranks == 1)
-        exec->lane = MEM_ARRAY(struct lane, plan->config.replicas);
+        exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
     const bool decay[] = {[PARAM_WEIGHT] = true,
                           [PARAM_BIAS] = config->decay_bias,
@@ -158,7 +182,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->plan = plan;
     exec->comm = comm;
     exec->owns_comm = !comm;
-    exec->request = MEM_ARRAY(struct comm_request *, plan->buckets.count + 1);
+    exec->reductions = MEM_ARRAY(struct posted, plan->grads * plan->buckets.count + 1);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
     exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
     exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
@@ -191,8 +215,8 @@ void exec_free(struct exec **pointer) {
     store_free(&exec->store);
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
-    free(exec->lane);
-    free(exec->request);
+    free(exec->lockstep);
+    free(exec->reductions);
     free(exec->shares);
     free(exec->labels);
     free(exec->rank_loss);
@@ -201,19 +225,21 @@ void exec_free(struct exec **pointer) {
     *pointer = NULL;
 }
 
-enum status exec_start(struct exec *exec) {
-    const struct instr_list *start =
-        &exec->plan->program->rank[exec->plan->config.rank].list[LIST_START];
-    const struct exec_observer *observer = &exec->observer;
-    for (int i = 0; i < start->count; i++) {
-        if (observer->starting) observer->starting(observer->context, &start->items[i], exec->step);
-        TRY(handle_instr(exec, &start->items[i]));
-    }
-    return STATUS_OK;
+static const struct instr_list *list_of(const struct exec *exec, const struct program *program,
+                                        enum list_name list) {
+    return program_list(program, exec->plan->config.rank, list);
 }
 
-void exec_wish(struct exec *exec, const struct exec_wish *wish) {
-    exec->wish = *wish;
+enum status exec_start(struct exec *exec) {
+    return exec_run_list(exec, list_of(exec, exec->plan->program, LIST_START));
+}
+
+enum status exec_drain(struct exec *exec) {
+    return exec_run_list(exec, list_of(exec, exec->plan->program, LIST_DRAIN));
+}
+
+void exec_ask(struct exec *exec, const struct exec_request *request) {
+    exec->asked = *request;
 }
 
 struct comm *exec_comm(const struct exec *exec) {
@@ -221,10 +247,10 @@ struct comm *exec_comm(const struct exec *exec) {
 }
 
 void exec_progress(struct exec *exec) {
-    if (exec->pending == 0 || exec->comm_status != STATUS_OK) return;
+    if (exec->under_way == 0 || exec->comm_status != STATUS_OK) return;
     int64_t begin = clock_ns();
     exec->comm_status = comm_progress(exec->comm);
-    exec->times.comm_ns += clock_ns() - begin;
+    exec->times.of[TIME_COMM] += clock_ns() - begin;
 }
 
 struct store *exec_store(struct exec *exec) {
@@ -252,27 +278,13 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
     return last && plan->last_program ? plan->last_program : plan->program;
 }
 
-/* Instructions are timed by kind, less what they spent on communication; the observer sees each. */
-static enum status run_instr(struct exec *exec, const struct instr *instr) {
-    int64_t begin = clock_ns(), comm_before = exec->times.comm_ns;
-    if (exec->observer.starting) exec->observer.starting(exec->observer.context, instr, exec->step);
-    TRY(handle_instr(exec, instr));
-    int64_t end = clock_ns(), spent = end - begin - (exec->times.comm_ns - comm_before);
-    switch ((enum instr_op)instr->op) {
-    case INSTR_COUNT:
-    case INSTR_LOAD: exec->times.data_ns += spent; break;
-    case INSTR_STATS_F:
-    case INSTR_F: exec->times.forward_ns += spent; break;
-    case INSTR_STATS_B:
-    case INSTR_B:
-    case INSTR_I:
-    case INSTR_W: exec->times.backward_ns += spent; break;
-    case INSTR_REDUCE: exec->times.comm_ns += spent; break;
-    default: exec->times.optimizer_ns += spent;
-    }
-    if (exec->observer.instr)
-        exec->observer.instr(exec->observer.context, instr, exec->step, begin, end);
-    return STATUS_OK;
+/* Until the slowest rank had come this far there was nobody to communicate with. */
+static int64_t idle_ns(const struct exec *exec) {
+    double own_ms = exec->share.busy_ms, slowest_ms = own_ms;
+    for (int r = 0; r < comm_size(exec->comm); r++)
+        slowest_ms = fmax(slowest_ms, exec->shares[r].busy_ms);
+    int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6), comm = exec->times.of[TIME_COMM];
+    return idle < comm ? idle : comm;
 }
 
 static void fill_result(struct exec *exec, struct step_result *out) {
@@ -288,7 +300,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .lr = exec->lr,
                                 .grad_norm = exec->grad_norm,
                                 .times = exec->times,
-                                .wish = exec->agreed,
+                                .request = exec->agreed,
                                 .ranks = comm_size(exec->comm),
                                 .rank_loss = exec->rank_loss,
                                 .rank_ms = exec->rank_ms};
@@ -300,17 +312,15 @@ static void fill_result(struct exec *exec, struct step_result *out) {
 }
 
 enum status exec_step(struct exec *exec, struct step_result *out) {
-    const struct instr_list *body =
-        &program_of_step(exec, exec->step)->rank[exec->plan->config.rank].list[LIST_BODY];
     int64_t begin = clock_ns(), hidden_before = comm_hidden_ns(exec->comm);
     exec->step_begin_ns = begin;
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};
-    enum status status = STATUS_OK;
-    for (int i = 0; i < body->count && status == STATUS_OK; i++)
-        status = run_instr(exec, &body->items[i]);
+    enum status status =
+        exec_run_list(exec, list_of(exec, program_of_step(exec, exec->step), LIST_BODY));
     exec->times.total_ns = clock_ns() - begin;
     exec->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
+    if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec);
     if (status == STATUS_OK) fill_result(exec, out);
     if (exec->batch) loader_release(exec->train);
     exec->batch = NULL;
@@ -337,13 +347,17 @@ static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
         CHECK(micro, "no evaluation graph for %lld samples", (long long)samples->samples);
         struct runnable *runnable = &exec->runnable[micro - exec->plan->micro];
         bind_inputs(exec, runnable, 0, samples);
-        run_pass(exec, runnable, 0,
-                 &(struct pass_config){.pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1});
+        struct pass_run run = {.runnable = runnable,
+                               .config = {.pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1}};
+        pass_begin(&run);
+        TRY(pass_go_on(exec, &run));
         tally_add(runnable, 0, samples, &tally);
         tally.samples += (double)samples->samples;
         loader_release(exec->eval);
     }
-    TRY(share_all(exec, &(struct step_share){.tally = tally}, &tally));
+    struct step_share mine = {.tally = tally};
+    TRY(comm_exchange(comm_world(exec->comm), &mine, sizeof mine, exec->shares));
+    tally_sum(exec->shares, comm_size(exec->comm), &tally);
     result.samples = (int64_t)tally.samples;
     result.loss = tally_loss(&tally, losses);
     if (!isfinite(result.loss)) return numeric_failure_of_evaluation(exec, result.loss);
@@ -354,6 +368,27 @@ static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
     return STATUS_OK;
 }
 
+/* Running statistics of rank 0 to all, through a gradient buffer, which is the memory others can
+ * reach. */
+static enum status broadcast_buffers(struct exec *exec) {
+    struct comm_group *world = comm_world(exec->comm);
+    struct store *store = exec->store;
+    size_t room = (size_t)store->gradient_elements * sizeof(float);
+    char *staging = (char *)store->grad[0];
+    for (size_t done = 0; done < store->buffer_bytes; done += room) {
+        size_t left = store->buffer_bytes - done, piece = left < room ? left : room;
+        struct comm_request *request;
+        if (comm_rank(exec->comm) == 0) memcpy(staging, store->buffer + done, piece);
+        TRY(comm_broadcast(world, 0, staging, piece, &request));
+        TRY(comm_wait(&request));
+        if (comm_rank(exec->comm) != 0) memcpy(store->buffer + done, staging, piece);
+        TRY(comm_barrier(world)); /* the staging is free again */
+    }
+    /* Padding of gradients is zero and stays so: sums and norms run over it. */
+    memset(staging, 0, store->buffer_bytes < room ? store->buffer_bytes : room);
+    return comm_barrier(world);
+}
+
 /* What is evaluated is what is saved: replica 0's running statistics. Each rank has its own back
  * afterwards. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
@@ -361,7 +396,7 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
     if (comm_size(exec->comm) == 1 || store->buffer_bytes == 0) return evaluate_share(exec, out);
     char *own = mem_new(store->buffer_bytes);
     memcpy(own, store->buffer, store->buffer_bytes);
-    enum status status = broadcast_bytes(exec, store->buffer, store->buffer_bytes);
+    enum status status = broadcast_buffers(exec);
     if (status == STATUS_OK) status = evaluate_share(exec, out);
     memcpy(store->buffer, own, store->buffer_bytes);
     free(own);

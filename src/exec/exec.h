@@ -17,18 +17,22 @@ struct exec_observer {
     void (*starting)(void *context, const struct instr *instr, int64_t step);
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
+    /* What an instruction of the queue COMM posted was under way from begin to end, at most. */
+    void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                   int64_t end_ns);
 };
 
 /* Where the time of a step went. */
 struct exec_times {
-    int64_t total_ns, data_ns, forward_ns, backward_ns, optimizer_ns;
-    int64_t comm_ns;   /* posting, adding and waiting: not hidden behind computation */
-    int64_t idle_ns;   /* the part of it in which a slower rank was waited for */
-    int64_t hidden_ns; /* moving bytes beside it */
+    int64_t total_ns;
+    int64_t of[TIME_COUNT]; /* by category; TIME_COMM is posting, adding and waiting: not hidden
+                               behind computation */
+    int64_t idle_ns;        /* the part of that in which a slower rank was waited for */
+    int64_t hidden_ns;      /* moving bytes beside it */
 };
 
-/* What a rank wishes after the step under way; all ranks learn what any of them wishes. */
-struct exec_wish {
+/* What a rank asks for after the step under way; all ranks learn what any of them asks. */
+struct exec_request {
     int signal;         /* that asks for a stop; 0: none */
     bool save, time_up; /* a checkpoint; a stop because time is up */
 };
@@ -40,7 +44,7 @@ struct step_result {
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
     double lr, grad_norm;
     struct exec_times times;
-    struct exec_wish wish; /* of all ranks together */
+    struct exec_request request; /* of all ranks together */
     int ranks;
     const double *rank_loss, *rank_ms; /* per rank: its own mean loss; its time without waiting.
                                           Valid until the next step */
@@ -64,9 +68,11 @@ void exec_free(struct exec **exec);
 /* Collective, blocking. Runs the start list: every rank has replica 0's parameters, optimizer
  * state, buffers and step from then on. */
 enum status exec_start(struct exec *exec);
+/* Collective, blocking. Runs the drain list, behind the last step. */
+enum status exec_drain(struct exec *exec);
 
-/* Local. What this rank wishes; told to all at the end of the step. */
-void exec_wish(struct exec *exec, const struct exec_wish *wish);
+/* Local. What this rank asks for; told to all at the end of the step. */
+void exec_ask(struct exec *exec, const struct exec_request *request);
 struct comm *exec_comm(const struct exec *exec);
 
 /* Local. The store, for checkpoints and comparisons; owned by the executor. */

@@ -1,4 +1,5 @@
-/* One handler per instruction. */
+/* One handler per instruction; see struct handler in state.h. A row of instr.def without its
+ * handler does not link. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,9 @@
 #include "base/mem.h"
 #include "exec/state.h"
 
-/* Waits for the samples of the step. */
+/* --- samples --- */
+
+/* Waits for the samples of the step: for the loader's own threads, never for other ranks. */
 static enum status need_batch(struct exec *exec) {
     if (exec->batch) return STATUS_OK;
     TRY(loader_next(exec->train, &exec->batch));
@@ -18,43 +21,31 @@ static enum status need_batch(struct exec *exec) {
     return STATUS_OK;
 }
 
-/* Adds label counts over the ranks. */
-static enum status share_counts(struct exec *exec, int64_t labels[GRAPH_MAX_LOSSES]) {
-    int ranks = comm_size(exec->comm);
-    if (ranks == 1) return STATUS_OK;
-    size_t bytes = GRAPH_MAX_LOSSES * sizeof *labels;
-    int64_t begin = clock_ns();
-    TRY(comm_exchange(comm_world(exec->comm), labels, bytes, exec->labels));
-    exec->times.comm_ns += clock_ns() - begin;
-    memset(labels, 0, bytes);
-    for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < GRAPH_MAX_LOSSES; i++) labels[i] += exec->labels[r][i];
+static enum status post_COUNT(struct exec *exec, const struct instr *instr,
+                              struct comm_request **out) {
+    const struct runnable *main = &exec->runnable[0];
+    TRY(need_batch(exec));
+    memset(exec->own_labels, 0, sizeof exec->own_labels);
+    for (int i = 0; i < main->plan->graph->loss_count; i++)
+        exec->own_labels[i] = exec->batch->own_label_count[main->label_field[i]];
+    return comm_exchange_post(exec->group[instr->group], exec->own_labels, sizeof exec->own_labels,
+                              exec->labels, out);
+}
+
+static enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
+    int losses = exec->runnable[0].plan->graph->loss_count,
+        members = comm_group_count(exec->group[instr->group]);
+    for (int i = 0; i < losses; i++) {
+        int64_t labels = 0;
+        for (int m = 0; m < members; m++) labels += exec->labels[m][i];
+        exec->seed[i] = labels > 0 ? (float)(1.0 / (double)labels) : 0;
     }
     return STATUS_OK;
 }
 
-static enum status handle_count(struct exec *exec, const struct instr *instr) {
-    (void)instr;
+static enum status run_LOAD(struct exec *exec, const struct instr *instr) {
     TRY(need_batch(exec));
-    const struct runnable *main = &exec->runnable[0];
-    int losses = main->plan->graph->loss_count;
-    int64_t labels[GRAPH_MAX_LOSSES] = {0};
-    for (int i = 0; i < losses; i++) labels[i] = exec->batch->own_label_count[main->label_field[i]];
-    TRY(share_counts(exec, labels));
-    for (int i = 0; i < losses; i++)
-        exec->seed[i] = labels[i] > 0 ? (float)(1.0 / (double)labels[i]) : 0;
-    return STATUS_OK;
-}
-
-/* The samples of a micro-batch of the step, numbered over all ranks; this rank's loader has its own
- * only. */
-static const struct micro_batch *samples_of(const struct exec *exec, int micro) {
-    return &exec->batch->micro[micro - exec->plan->train_loader.first_micro];
-}
-
-static enum status handle_load(struct exec *exec, const struct instr *instr) {
-    TRY(need_batch(exec));
-    const struct micro_batch *samples = samples_of(exec, instr->micro);
+    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
     const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, true);
     CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
     struct slot *slot = &exec->slot[instr->slot];
@@ -63,7 +54,20 @@ static enum status handle_load(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-/* How many replicas have samples at the micro-batch's place in their steps. */
+/* --- passes --- */
+
+static struct pass_run run_of(const struct exec *exec, const struct instr *instr,
+                              struct runnable *runnable, const struct pass_config *config) {
+    struct pass_run run = {.instr = instr,
+                           .runnable = runnable,
+                           .slot = instr->slot,
+                           .replica = instr->micro / exec->plan->config.micro_batches,
+                           .config = *config};
+    if (instr_shares(instr)) run.config.sharers = exec->group[instr->group];
+    return run;
+}
+
+/* How many replicas of this rank have samples at the micro-batch's place in their steps. */
 static int sharers_of(const struct exec *exec, int micro) {
     int each = exec->plan->config.micro_batches, count = 0;
     for (int m = micro % each; m < exec->batch->micro_count; m += each)
@@ -72,101 +76,108 @@ static int sharers_of(const struct exec *exec, int micro) {
 }
 
 /* On one device the passes that share statistics stand one behind the other (the verifier saw to
- * it): the last one runs them all. *done tells whether it was the last. */
-static void join_lanes(struct exec *exec, const struct instr *instr,
-                       const struct pass_config *config, bool *done) {
-    exec->lane[exec->lane_count++] =
-        (struct lane){.instr = instr,
-                      .runnable = exec->slot[instr->slot].runnable,
-                      .slot = instr->slot,
-                      .replica = instr->micro / exec->plan->config.micro_batches,
-                      .config = *config};
-    *done = exec->lane_count == sharers_of(exec, instr->micro);
-    if (!*done) return;
-    run_together(exec, exec->lane, exec->lane_count);
+ * it): the last one runs them all. True where it was the last. */
+static bool join_lockstep(struct exec *exec, const struct instr *instr,
+                          const struct pass_config *config) {
+    exec->lockstep[exec->lockstep_count++] =
+        run_of(exec, instr, exec->slot[instr->slot].runnable, config);
+    if (exec->lockstep_count < sharers_of(exec, instr->micro)) return false;
+    pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count);
+    return true;
 }
 
-static bool is_lane(const struct exec *exec, const struct instr *instr) {
-    return exec->lane && instr->flags & INSTR_SHARES;
+static bool in_lockstep(const struct exec *exec, const struct instr *instr) {
+    return exec->lockstep && instr_shares(instr);
+}
+
+/* Begins the instruction's pass, or goes on with it after an exchange. *done tells whether it has
+ * ended. */
+static enum status run_pass(struct exec *exec, const struct instr *instr, struct runnable *runnable,
+                            const struct pass_config *config, bool *done) {
+    if (!exec->pass.instr) {
+        exec->pass = run_of(exec, instr, runnable, config);
+        pass_begin(&exec->pass);
+    }
+    TRY(pass_go_on(exec, &exec->pass));
+    *done = !exec->awaiting;
+    if (*done) exec->pass.instr = NULL;
+    return STATUS_OK;
 }
 
 static enum status read_loss(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = &exec->slot[instr->slot];
-    tally_add(slot->runnable, instr->slot, samples_of(exec, instr->micro), &exec->tally);
+    tally_add(slot->runnable, instr->slot, &exec->batch->micro[instr->micro], &exec->tally);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
-    if (comm_size(exec->comm) > 1) return STATUS_OK; /* all ranks look at it together, at NORM */
+    if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
 
-static enum status forward_together(struct exec *exec, const struct instr *instr,
+static enum status forward_lockstep(struct exec *exec, const struct instr *instr,
                                     const struct pass_config *pass) {
-    enum status status = STATUS_OK;
-    bool done;
-    join_lanes(exec, instr, pass, &done);
-    for (int i = 0; done && i < exec->lane_count && status == STATUS_OK; i++)
-        status = read_loss(exec, exec->lane[i].instr);
-    if (done) exec->lane_count = 0;
-    return status;
+    if (!join_lockstep(exec, instr, pass)) return STATUS_OK;
+    int count = exec->lockstep_count;
+    exec->lockstep_count = 0;
+    for (int i = 0; i < count; i++) TRY(read_loss(exec, exec->lockstep[i].instr));
+    return STATUS_OK;
 }
 
-static enum status handle_f(struct exec *exec, const struct instr *instr) {
+static enum status run_F(struct exec *exec, const struct instr *instr) {
     struct pass_config pass = {
         .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
-    if (is_lane(exec, instr)) return forward_together(exec, instr, &pass);
-    run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
-    TRY(exec->comm_status);
-    return read_loss(exec, instr);
+    if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
+    bool done;
+    TRY(run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done));
+    return done ? read_loss(exec, instr) : STATUS_OK;
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
                                .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
-                               .grad = instr->grad,
+                               .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
-    if (kind == PASS_INPUT_HALF) pass.grad = -1;
-    if (is_lane(exec, instr)) {
-        bool done;
-        join_lanes(exec, instr, &pass, &done);
-        if (done) exec->lane_count = 0;
+    if (in_lockstep(exec, instr)) {
+        if (join_lockstep(exec, instr, &pass)) exec->lockstep_count = 0;
         return STATUS_OK;
     }
-    run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
-    return exec->comm_status;
+    bool done;
+    return run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done);
+}
+
+static enum status run_B(struct exec *exec, const struct instr *instr) {
+    return backward(exec, instr, PASS_BACKWARD);
+}
+
+static enum status run_I(struct exec *exec, const struct instr *instr) {
+    return backward(exec, instr, PASS_INPUT_HALF);
+}
+
+static enum status run_W(struct exec *exec, const struct instr *instr) {
+    return backward(exec, instr, PASS_WEIGHT_HALF);
 }
 
 /* The main graph lends its nodes: what is shared does not depend on the number of samples. */
 static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind, .segment = INSTR_ALL, .grad = -1};
-    run_pass(exec, &exec->runnable[0], instr->slot, &pass);
-    return exec->comm_status;
+    bool done;
+    return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }
 
-static enum status handle_stats_f(struct exec *exec, const struct instr *instr) {
+static enum status run_STATS_F(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_FORWARD);
 }
 
-static enum status handle_stats_b(struct exec *exec, const struct instr *instr) {
+static enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
 }
 
-static enum status handle_b(struct exec *exec, const struct instr *instr) {
-    return backward(exec, instr, PASS_BACKWARD);
-}
+/* --- gradients --- */
 
-static enum status handle_i(struct exec *exec, const struct instr *instr) {
-    return backward(exec, instr, PASS_INPUT_HALF);
-}
-
-static enum status handle_w(struct exec *exec, const struct instr *instr) {
-    return backward(exec, instr, PASS_WEIGHT_HALF);
-}
-
-static enum status handle_zero(struct exec *exec, const struct instr *instr) {
+static enum status run_ZERO(struct exec *exec, const struct instr *instr) {
     store_zero(exec->store, instr->grad);
     return STATUS_OK;
 }
 
-static enum status handle_tie(struct exec *exec, const struct instr *instr) {
+static enum status run_TIE(struct exec *exec, const struct instr *instr) {
     struct bucket all = {.first = 0, .count = exec->store->param_count};
     const struct bucket *bucket =
         instr->bucket == INSTR_ALL ? &all : &exec->plan->buckets.items[instr->bucket];
@@ -174,96 +185,129 @@ static enum status handle_tie(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status handle_reduce(struct exec *exec, const struct instr *instr) {
-    const struct bucket *bucket = &exec->plan->buckets.items[instr->bucket];
-    float *data = exec->store->grad[instr->grad] + bucket->begin;
-    TRY(comm_all_reduce(comm_world(exec->comm), data, bucket->elements,
-                        &exec->request[instr->bucket]));
-    exec->pending++;
-    return comm_progress(exec->comm);
-}
-
-/* One array of replica 0 to all, through a gradient buffer, which is the memory others can reach.
- */
-enum status broadcast_bytes(struct exec *exec, void *data, size_t bytes) {
-    size_t room = (size_t)exec->store->gradient_elements * sizeof(float);
-    char *staging = (char *)exec->store->grad[0];
-    for (size_t done = 0; done < bytes; done += room) {
-        size_t piece = bytes - done < room ? bytes - done : room;
-        struct comm_request *request;
-        if (comm_rank(exec->comm) == 0) memcpy(staging, (char *)data + done, piece);
-        TRY(comm_broadcast(comm_world(exec->comm), 0, staging, piece, &request));
-        TRY(comm_wait(&request));
-        if (comm_rank(exec->comm) != 0) memcpy((char *)data + done, staging, piece);
-        TRY(comm_barrier(comm_world(exec->comm))); /* the staging is free again */
-    }
-    /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    memset(staging, 0, bytes < room ? bytes : room);
-    return comm_barrier(comm_world(exec->comm));
-}
-
-static enum status handle_bcast(struct exec *exec, const struct instr *instr) {
-    (void)instr;
-    struct store *store = exec->store;
-    size_t bytes = (size_t)store->param_elements * sizeof(float);
-    TRY(broadcast_bytes(exec, store->param, bytes));
-    for (int i = 0; i < store->optimizer->state_count; i++)
-        TRY(broadcast_bytes(exec, store->state[i], bytes));
-    TRY(broadcast_bytes(exec, store->buffer, store->buffer_bytes));
-    int64_t step = exec->step;
-    TRY(broadcast_bytes(exec, &step, sizeof step));
-    if (step != exec->step) exec_seek(exec, step);
-    return STATUS_OK;
-}
-
-static enum status handle_sum(struct exec *exec, const struct instr *instr) {
+static enum status run_SUM(struct exec *exec, const struct instr *instr) {
     store_sum(exec->store, instr->grad, instr->other);
     return STATUS_OK;
 }
 
-static enum status await_reductions(struct exec *exec) {
-    for (int b = 0; b < exec->plan->buckets.count; b++) {
-        if (exec->request[b]) TRY(comm_wait(&exec->request[b]));
+static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
+                               struct comm_request **out) {
+    const struct bucket *bucket = &exec->plan->buckets.items[instr->bucket];
+    float *data = exec->store->grad[instr->grad] + bucket->begin;
+    return comm_all_reduce(exec->group[instr->group], data, bucket->elements, out);
+}
+
+static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+/* --- parameters of the first member to all --- */
+
+struct broadcast_array {
+    void *data;
+    size_t bytes;
+};
+
+static struct broadcast_array broadcast_array(struct exec *exec, int index) {
+    struct store *store = exec->store;
+    size_t bytes = (size_t)store->param_elements * sizeof(float);
+    int states = store->optimizer->state_count;
+    if (index == 0) return (struct broadcast_array){store->param, bytes};
+    if (index <= states) return (struct broadcast_array){store->state[index - 1], bytes};
+    if (index == states + 1) return (struct broadcast_array){store->buffer, store->buffer_bytes};
+    if (index == states + 2)
+        return (struct broadcast_array){&exec->first_step, sizeof exec->first_step};
+    return (struct broadcast_array){0};
+}
+
+/* Arrays go in pieces through a gradient buffer, which is the memory others can reach. */
+static size_t staging_bytes(const struct exec *exec) {
+    return (size_t)exec->store->gradient_elements * sizeof(float);
+}
+
+static enum status post_broadcast(struct exec *exec, struct comm_group *group,
+                                  struct broadcast_array array) {
+    struct broadcast_run *run = &exec->broadcast;
+    size_t left = array.bytes - run->done, room = staging_bytes(exec);
+    char *staging = (char *)exec->store->grad[0];
+    run->piece = left < room ? left : room;
+    if (comm_group_place(group) == 0) memcpy(staging, (char *)array.data + run->done, run->piece);
+    exec->awaiting = &exec->request;
+    return comm_broadcast(group, 0, staging, run->piece, &exec->request);
+}
+
+/* The piece has come. Others may still read the staging: it is free again after a meeting. */
+static enum status take_broadcast(struct exec *exec, struct comm_group *group,
+                                  struct broadcast_array array) {
+    struct broadcast_run *run = &exec->broadcast;
+    char *staging = (char *)exec->store->grad[0];
+    if (comm_group_place(group) != 0) memcpy((char *)array.data + run->done, staging, run->piece);
+    run->done += run->piece;
+    run->releasing = true;
+    exec->awaiting = &exec->request;
+    return comm_barrier_post(group, &exec->request);
+}
+
+static enum status end_broadcast(struct exec *exec) {
+    /* Padding of gradients is zero and stays so: sums and norms run over it. */
+    memset(exec->store->grad[0], 0, staging_bytes(exec));
+    exec->broadcast = (struct broadcast_run){0};
+    if (exec->first_step != exec->step) exec_seek(exec, exec->first_step);
+    return STATUS_OK;
+}
+
+/* Called again after each meeting. */
+static enum status run_BCAST(struct exec *exec, const struct instr *instr) {
+    struct broadcast_run *run = &exec->broadcast;
+    struct comm_group *group = exec->group[instr->group];
+    if (!run->active) {
+        *run = (struct broadcast_run){.active = true};
+        exec->first_step = exec->step;
+    } else if (!run->releasing) {
+        return take_broadcast(exec, group, broadcast_array(exec, run->array));
     }
-    exec->pending = 0;
-    return exec->comm_status;
+    run->releasing = false;
+    struct broadcast_array array = broadcast_array(exec, run->array);
+    if (array.data && run->done == array.bytes) {
+        run->array++;
+        run->done = 0;
+        array = broadcast_array(exec, run->array);
+    }
+    if (!array.data) return end_broadcast(exec);
+    return post_broadcast(exec, group, array);
 }
 
-/* What the ranks wish, all together: a stop or a save must happen after the same step everywhere.
- */
-static void agree_on_wishes(struct exec *exec) {
-    exec->agreed = exec->wish;
-    for (int r = 0; r < comm_size(exec->comm); r++) {
-        const struct exec_wish *wish = &exec->shares[r].wish;
-        if (wish->signal) exec->agreed.signal = wish->signal;
-        exec->agreed.save |= wish->save;
-        exec->agreed.time_up |= wish->time_up;
+/* --- the end of a step --- */
+
+static enum status post_REPORT(struct exec *exec, const struct instr *instr,
+                               struct comm_request **out) {
+    int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
+    exec->share = (struct step_share){
+        .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};
+    return comm_exchange_post(exec->group[instr->group], &exec->share, sizeof exec->share,
+                              exec->shares, out);
+}
+
+/* A stop or a save happens after the same step everywhere: all ranks know what any of them asks. */
+static void agree_on_requests(struct exec *exec, int members) {
+    exec->agreed = (struct exec_request){0};
+    for (int r = 0; r < members; r++) {
+        const struct exec_request *request = &exec->shares[r].request;
+        if (request->signal) exec->agreed.signal = request->signal;
+        exec->agreed.save |= request->save;
+        exec->agreed.time_up |= request->time_up;
     }
 }
 
-/* Until the slowest rank had come this far there was nobody to communicate with. */
-static int64_t idle_ns(const struct exec *exec, double own_busy_ms) {
-    double slowest_ms = own_busy_ms;
-    for (int r = 0; r < comm_size(exec->comm); r++)
-        slowest_ms = fmax(slowest_ms, exec->shares[r].busy_ms);
-    int64_t idle = (int64_t)((slowest_ms - own_busy_ms) * 1e6);
-    return idle < exec->times.comm_ns ? idle : exec->times.comm_ns;
+static enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
+    int members = comm_group_count(exec->group[instr->group]);
+    tally_sum(exec->shares, members, &exec->tally);
+    agree_on_requests(exec, members);
+    return STATUS_OK;
 }
 
-static enum status share_step(struct exec *exec) {
-    int64_t begin = clock_ns(), busy_ns = begin - exec->step_begin_ns - exec->times.comm_ns;
-    struct step_share mine = {
-        .tally = exec->tally, .wish = exec->wish, .busy_ms = (double)busy_ns * 1e-6};
-    enum status status = await_reductions(exec);
-    if (status == STATUS_OK) status = share_all(exec, &mine, &exec->tally);
-    if (status == STATUS_OK) agree_on_wishes(exec);
-    exec->times.comm_ns += clock_ns() - begin;
-    if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec, mine.busy_ms);
-    return status;
-}
-
-static enum status handle_norm(struct exec *exec, const struct instr *instr) {
-    TRY(share_step(exec));
+static enum status run_NORM(struct exec *exec, const struct instr *instr) {
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     double squares = optim_sum_squares(exec->store->grad[instr->grad], exec->store->param_elements);
@@ -278,7 +322,7 @@ static float clip_scale(double limit, double norm) {
     return scale < 1 ? (float)scale : 1;
 }
 
-static enum status handle_step(struct exec *exec, const struct instr *instr) {
+static enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
     struct store *store = exec->store;
     exec->lr = lr_at(&config->lr, exec->step);
@@ -291,23 +335,15 @@ static enum status handle_step(struct exec *exec, const struct instr *instr) {
     return finite ? STATUS_OK : numeric_failure_of_update(exec);
 }
 
-enum status handle_instr(struct exec *exec, const struct instr *instr) {
-    static enum status (*const handlers[])(struct exec *, const struct instr *) = {
-        [INSTR_COUNT] = handle_count,
-        [INSTR_LOAD] = handle_load,
-        [INSTR_F] = handle_f,
-        [INSTR_B] = handle_b,
-        [INSTR_I] = handle_i,
-        [INSTR_W] = handle_w,
-        [INSTR_TIE] = handle_tie,
-        [INSTR_SUM] = handle_sum,
-        [INSTR_NORM] = handle_norm,
-        [INSTR_STEP] = handle_step,
-        [INSTR_ZERO] = handle_zero,
-        [INSTR_REDUCE] = handle_reduce,
-        [INSTR_BCAST] = handle_bcast,
-        [INSTR_STATS_F] = handle_stats_f,
-        [INSTR_STATS_B] = handle_stats_b,
-    };
-    return handlers[instr->op](exec, instr);
-}
+/* --- the table --- */
+
+#define HANDLER_COMPUTE(NAME)                                                                      \
+    { .run = run_##NAME }
+#define HANDLER_COMM(NAME)                                                                         \
+    { .post = post_##NAME, .finish = finish_##NAME }
+
+const struct handler handlers[INSTR_COUNT_] = {
+#define INSTR(NAME, operands, flags, list, queue, ...) [INSTR_##NAME] = HANDLER_##queue(NAME),
+#include "program/instr.def"
+#undef INSTR
+};

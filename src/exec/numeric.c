@@ -63,6 +63,14 @@ static const char *reader_of(const struct graph *graph, int param) {
     return "no operation";
 }
 
+/* No group: the other ranks are not here, so nothing is exchanged and nothing awaited. */
+static void run_alone(struct exec *exec, struct runnable *runnable,
+                      const struct pass_config *pass) {
+    struct pass_run run = {.runnable = runnable, .config = *pass};
+    pass_begin(&run);
+    exec->comm_status = pass_go_on(exec, &run);
+}
+
 /* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of
  * it. Where statistics are shared this rank's stand for all: the others may be done with theirs. */
 static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
@@ -76,18 +84,17 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
                                .segment = INSTR_ALL,
                                .grad = -1,
                                .pure = true,
-                               .alone = true,
                                .after = node_is_bad,
                                .context = hunt};
-    run_pass(exec, runnable, 0, &pass);
+    run_alone(exec, runnable, &pass);
     if (hunt->node >= 0) return hunt->node;
     pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
     pass.grad = 0;
     pass.fresh = true;
-    run_pass(exec, runnable, 0, &pass);
+    run_alone(exec, runnable, &pass);
     if (hunt->node >= 0 || !exec->plan->split) return hunt->node;
     pass.pass = PASS_WEIGHT_HALF;
-    run_pass(exec, runnable, 0, &pass);
+    run_alone(exec, runnable, &pass);
     return hunt->node;
 }
 

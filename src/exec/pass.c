@@ -24,39 +24,12 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
     return false;
 }
 
-/* All ranks' vectors of `bytes` bytes, in rank order. Long ones go in pieces through scratch, which
- * has room for all of them (op/sync_norm.c). */
-static enum status gather(struct exec *exec, const char *mine, size_t bytes, char *all) {
-    if (bytes <= COMM_EXCHANGE_BYTES) return comm_exchange(exec->stats, mine, bytes, all);
-    int ranks = comm_size(exec->comm);
-    for (size_t at = 0; at < bytes; at += COMM_EXCHANGE_BYTES) {
-        size_t piece = bytes - at < COMM_EXCHANGE_BYTES ? bytes - at : COMM_EXCHANGE_BYTES;
-        TRY(comm_exchange(exec->stats, mine + at, piece, exec->scratch));
-        for (int r = 0; r < ranks; r++)
-            memcpy(all + (size_t)r * bytes + at, exec->scratch + (size_t)r * piece, piece);
-    }
-    return STATUS_OK;
-}
-
-static void run_exchange(struct exec *exec, const struct graph *graph, const struct node *node,
-                         void **address, const struct pass_config *config) {
-    size_t bytes = tensor_type_bytes(&graph->values[node->in[0]].type);
-    int64_t begin = clock_ns();
-    if (is_absent(config->pass)) memset(address[node->in[0]], 0, bytes);
-    exec->comm_status = gather(exec, address[node->in[0]], bytes, address[node->out[0]]);
-    exec->times.comm_ns += clock_ns() - begin;
-}
-
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
 static void run_node(struct exec *exec, const struct graph *graph, const struct node *node,
                      void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     float *target[OP_MAX_OUT] = {0};
-    if (op_def(node->op)->flags & OP_EXCHANGE && !config->alone) {
-        run_exchange(exec, graph, node, address, config);
-        return;
-    }
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
@@ -101,73 +74,136 @@ static void range_of(const struct runnable *runnable, const struct pass_config *
     *end = runnable->plan->segments[config->segment];
 }
 
-void run_pass(struct exec *exec, struct runnable *runnable, int slot,
-              const struct pass_config *config) {
-    const struct graph *graph = runnable->plan->graph;
-    void **address = runnable->slot[slot].address;
-    int begin, end;
-    range_of(runnable, config, &begin, &end);
-    for (int n = begin; n < end; n++) {
-        if (!in_pass(&graph->nodes[n], config)) continue;
-        run_node(exec, graph, &graph->nodes[n], address, config);
+void pass_begin(struct pass_run *run) {
+    range_of(run->runnable, &run->config, &run->node, &run->end);
+    run->exchanging = false;
+}
+
+static const struct node *node_of(const struct pass_run *run) {
+    return &run->runnable->plan->graph->nodes[run->node];
+}
+
+static char *address_of(const struct pass_run *run, int value) {
+    return run->runnable->slot[run->slot].address[value];
+}
+
+/* What a rank gives at an exchange. */
+static size_t given_bytes(const struct pass_run *run) {
+    return tensor_type_bytes(&run->runnable->plan->graph->values[node_of(run)->in[0]].type);
+}
+
+/* --- ranks that share statistics --- */
+
+/* All members' vectors, in member order. Long ones go in pieces through scratch, which has room for
+ * all of them (op/sync_norm.c). */
+static enum status post_piece(struct exec *exec, struct pass_run *run) {
+    size_t bytes = given_bytes(run), left = bytes - run->exchanged;
+    bool whole = bytes <= COMM_EXCHANGE_BYTES;
+    run->piece = left < COMM_EXCHANGE_BYTES ? left : COMM_EXCHANGE_BYTES;
+    exec->awaiting = &exec->request;
+    return comm_exchange_post(
+        run->config.sharers, address_of(run, node_of(run)->in[0]) + run->exchanged, run->piece,
+        whole ? address_of(run, node_of(run)->out[0]) : exec->scratch, &exec->request);
+}
+
+static enum status begin_exchange(struct exec *exec, struct pass_run *run) {
+    if (is_absent(run->config.pass))
+        memset(address_of(run, node_of(run)->in[0]), 0, given_bytes(run));
+    run->exchanging = true;
+    run->exchanged = 0;
+    return post_piece(exec, run);
+}
+
+/* A piece has come: the next one, or the next node. */
+static enum status end_piece(struct exec *exec, struct pass_run *run) {
+    size_t bytes = given_bytes(run);
+    char *all = address_of(run, node_of(run)->out[0]);
+    int members = comm_group_count(run->config.sharers);
+    for (int m = 0; bytes > COMM_EXCHANGE_BYTES && m < members; m++)
+        memcpy(all + (size_t)m * bytes + run->exchanged, exec->scratch + (size_t)m * run->piece,
+               run->piece);
+    run->exchanged += run->piece;
+    if (run->exchanged < bytes) return post_piece(exec, run);
+    run->exchanging = false;
+    run->node++;
+    return STATUS_OK;
+}
+
+/* --- running --- */
+
+static bool shares_here(const struct pass_run *run) {
+    return run->config.sharers && op_def(node_of(run)->op)->flags & OP_EXCHANGE;
+}
+
+/* *ended tells that the one who looks on has seen enough. */
+static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ended) {
+    const struct graph *graph = run->runnable->plan->graph;
+    const struct pass_config *config = &run->config;
+    void **address = run->runnable->slot[run->slot].address;
+    for (; run->node < run->end; run->node++) {
+        if (!in_pass(node_of(run), config)) continue;
+        if (shares_here(run)) return begin_exchange(exec, run);
+        run_node(exec, graph, node_of(run), address, config);
         exec_progress(exec);
-        if (exec->comm_status != STATUS_OK) return;
-        if (config->after && config->after(config->context, runnable, slot, n)) return;
+        TRY(exec->comm_status);
+        *ended =
+            config->after && config->after(config->context, run->runnable, run->slot, run->node);
+        if (*ended) return STATUS_OK;
     }
-    if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
+    return STATUS_OK;
+}
+
+enum status pass_go_on(struct exec *exec, struct pass_run *run) {
+    bool ended = false;
+    if (run->exchanging) TRY(end_piece(exec, run));
+    if (run->exchanging) return STATUS_OK;
+    TRY(run_nodes(exec, run, &ended));
+    if (exec->awaiting || ended) return STATUS_OK;
+    if (run->config.pass == PASS_WEIGHT_HALF)
+        collect_from_input_half(exec, run->runnable->plan->graph,
+                                run->runnable->slot[run->slot].address, &run->config);
+    return STATUS_OK;
 }
 
 /* --- replicas of one device that share statistics --- */
 
-static const struct node *node_of(const struct lane *lane) {
-    return &lane->runnable->plan->graph->nodes[lane->node];
-}
-
-static char *address_of(const struct lane *lane, int value) {
-    return lane->runnable->slot[lane->slot].address[value];
-}
-
 /* Up to the next node that shares; false where there is none. Graphs of other sizes may have other
  * nodes between (reorders), but share the same things in the same order. */
-static bool run_to_exchange(struct exec *exec, struct lane *lane) {
-    const struct graph *graph = lane->runnable->plan->graph;
-    void **address = lane->runnable->slot[lane->slot].address;
-    for (; lane->node < lane->end; lane->node++) {
-        const struct node *node = node_of(lane);
-        if (!in_pass(node, &lane->config)) continue;
+static bool run_to_exchange(struct exec *exec, struct pass_run *run) {
+    const struct graph *graph = run->runnable->plan->graph;
+    void **address = run->runnable->slot[run->slot].address;
+    for (; run->node < run->end; run->node++) {
+        const struct node *node = node_of(run);
+        if (!in_pass(node, &run->config)) continue;
         if (op_def(node->op)->flags & OP_EXCHANGE) return true;
-        run_node(exec, graph, node, address, &lane->config);
+        run_node(exec, graph, node, address, &run->config);
     }
     return false;
 }
 
-/* What comm_exchange does between ranks; replicas without samples give zeros. */
-static void share(struct lane *lanes, int count) {
+/* What an exchange does between ranks; replicas without samples give zeros. */
+static void share(struct pass_run *runs, int count) {
     for (int to = 0; to < count; to++) {
-        const struct graph *graph = lanes[to].runnable->plan->graph;
-        const struct node *node = node_of(&lanes[to]);
-        char *all = address_of(&lanes[to], node->out[0]);
-        memset(all, 0, tensor_type_bytes(&graph->values[node->out[0]].type));
+        const struct graph *graph = runs[to].runnable->plan->graph;
+        char *all = address_of(&runs[to], node_of(&runs[to])->out[0]);
+        memset(all, 0, tensor_type_bytes(&graph->values[node_of(&runs[to])->out[0]].type));
         for (int from = 0; from < count; from++) {
-            int value = node_of(&lanes[from])->in[0];
-            size_t bytes =
-                tensor_type_bytes(&lanes[from].runnable->plan->graph->values[value].type);
-            memcpy(all + (size_t)lanes[from].replica * bytes, address_of(&lanes[from], value),
-                   bytes);
+            size_t bytes = given_bytes(&runs[from]);
+            memcpy(all + (size_t)runs[from].replica * bytes,
+                   address_of(&runs[from], node_of(&runs[from])->in[0]), bytes);
         }
     }
-    for (int i = 0; i < count; i++) lanes[i].node++;
+    for (int i = 0; i < count; i++) runs[i].node++;
 }
 
-void run_together(struct exec *exec, struct lane *lanes, int count) {
+void pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
     int sharing = count;
-    for (int i = 0; i < count; i++)
-        range_of(lanes[i].runnable, &lanes[i].config, &lanes[i].node, &lanes[i].end);
+    for (int i = 0; i < count; i++) pass_begin(&runs[i]);
     while (sharing > 0) {
         sharing = 0;
-        for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &lanes[i]);
+        for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &runs[i]);
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
-        if (sharing) share(lanes, count);
+        if (sharing) share(runs, count);
     }
 }
 
@@ -196,16 +232,12 @@ double tally_loss(const struct tally *tally, int losses) {
     return sum;
 }
 
-enum status share_all(struct exec *exec, const struct step_share *mine, struct tally *sum) {
-    int ranks = comm_size(exec->comm);
-    exec->shares[0] = *mine;
-    if (ranks > 1) TRY(comm_exchange(comm_world(exec->comm), mine, sizeof *mine, exec->shares));
+void tally_sum(const struct step_share *shares, int ranks, struct tally *sum) {
     struct tally total = {0};
     for (int r = 0; r < ranks; r++) {
         double *to = (double *)&total;
-        const double *from = (const double *)&exec->shares[r].tally;
+        const double *from = (const double *)&shares[r].tally;
         for (size_t i = 0; i < sizeof total / sizeof(double); i++) to[i] += from[i];
     }
     *sum = total;
-    return STATUS_OK;
 }

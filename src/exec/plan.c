@@ -44,7 +44,7 @@ failed:
 
 static bool program_has(const struct program *program, int rank, enum instr_op op,
                         unsigned without_flags) {
-    const struct instr_list *body = program ? &program->rank[rank].list[LIST_BODY] : NULL;
+    const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
     for (int i = 0; body && i < body->count; i++) {
         if (body->items[i].op == op && !(body->items[i].flags & without_flags)) return true;
     }
@@ -152,16 +152,16 @@ static enum status plan_samples(struct plan *plan) {
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
-    if (program->ranks != config->ranks || program->stages != 1 ||
-        program->replicas != config->replicas || program->micro_batches != config->micro_batches)
+    if (program->ranks != config->ranks || program->grid.stages != 1 ||
+        program->grid.replicas != config->replicas ||
+        program->micro_batches != config->micro_batches)
         return fail(STATUS_USAGE,
                     "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
                     "micro-batch(es); this run has %d, 1, %d x %d",
-                    name, program->ranks, program->stages, program->replicas,
+                    name, program->ranks, program->grid.stages, program->grid.replicas,
                     program->micro_batches, config->ranks, config->replicas, config->micro_batches);
     if (program_shares(program) != config->sync_bn)
-        return fail(STATUS_USAGE,
-                    "%s: the program's F and B %s statistics (\"stats\"), this run is %s", name,
+        return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
     if (program->sum == config->sum) return STATUS_OK;
@@ -174,9 +174,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
-    struct schedule_config schedule = {.ranks = config->ranks,
-                                       .stages = 1,
-                                       .replicas = config->replicas,
+    struct schedule_config schedule = {.grid = grid_flat(config->ranks, config->replicas),
                                        .micro_batches = config->micro_batches,
                                        .sum = config->sum,
                                        .samples = samples,
@@ -186,25 +184,33 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     return program_verify(*out, samples);
 }
 
+static enum status check_buckets(const struct plan *plan, const char *name) {
+    int buckets = program_of(plan->program, plan->config.rank)->buckets;
+    if (buckets == plan->buckets.count || (plan->program->ranks == 1 && buckets == 1))
+        return STATUS_OK;
+    return fail(STATUS_USAGE, "%s: the program has %d buckets, this model %d", name, buckets,
+                plan->buckets.count);
+}
+
+/* Memory is for the program that needs most. */
+static void take_sizes(struct plan *plan, const struct program *program) {
+    const struct rank_program *own = program_of(program, plan->config.rank);
+    if (own->grads > plan->grads) plan->grads = own->grads;
+    if (own->slots > plan->slots) plan->slots = own->slots;
+}
+
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
     if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(check_program(plan, name));
         TRY(program_verify(plan->program, NULL));
-        if (plan->program->buckets != plan->buckets.count &&
-            (plan->program->ranks > 1 || plan->program->buckets > 1))
-            return fail(STATUS_USAGE, "%s: the program has %d buckets, this model %d", name,
-                        plan->program->buckets, plan->buckets.count);
+        TRY(check_buckets(plan, name));
     } else {
         TRY(build_program(plan, NULL, &plan->program));
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
-    plan->grads = plan->program->grads;
-    plan->slots = plan->program->slots;
-    if (plan->last_program && plan->last_program->grads > plan->grads)
-        plan->grads = plan->last_program->grads;
-    if (plan->last_program && plan->last_program->slots > plan->slots)
-        plan->slots = plan->last_program->slots;
+    take_sizes(plan, plan->program);
+    if (plan->last_program) take_sizes(plan, plan->last_program);
     return STATUS_OK;
 }
 

@@ -39,13 +39,73 @@ struct tally {
 /* What ranks tell one another at the end of a step. */
 struct step_share {
     struct tally tally;
-    struct exec_wish wish;
+    struct exec_request request;
     double busy_ms; /* of this step, waiting for others left out */
+};
+
+/* An operation that an instruction posted, done later; the first instruction that touches its
+ * buffers awaits it. */
+struct posted {
+    const struct instr *instr; /* NULL: nothing is under way */
+    struct comm_request *request;
+    int64_t begin_ns;
+};
+
+/* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
+ * part of a rank without samples where others share statistics. */
+enum pass {
+    PASS_FORWARD,
+    PASS_BACKWARD,
+    PASS_INPUT_HALF,
+    PASS_WEIGHT_HALF,
+    PASS_ABSENT_FORWARD,
+    PASS_ABSENT_BACKWARD
+};
+struct pass_config {
+    enum pass pass;
+    int segment; /* of backward; INSTR_ALL: all of it */
+    int grad;    /* buffer; below 0: no gradients are made */
+    bool fresh, pure;
+    struct comm_group *sharers; /* NULL: exchange nothing */
+    /* Called after each node when not NULL; a true answer ends the pass. */
+    bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
+    void *context;
+};
+
+/* A pass under way. One that shares statistics stops at every exchange and is gone on with when
+ * that is done. */
+struct pass_run {
+    const struct instr *instr; /* NULL: none */
+    struct runnable *runnable;
+    int slot, replica;
+    struct pass_config config;
+    int node, end;   /* next node, and where the pass ends */
+    bool exchanging; /* at `node`, of whose bytes so many are done or under way: */
+    size_t exchanged, piece;
+};
+
+/* Where BCAST is: the array, its bytes done, whether the piece has come and is being released. */
+struct broadcast_run {
+    bool active, releasing;
+    int array;
+    size_t done, piece;
 };
 
 struct exec {
     const struct plan *plan;
     struct exec_observer observer;
+    const struct instr_list *list;  /* being run */
+    int at;                         /* its next instruction */
+    int64_t begin_ns;               /* when that one began to run; 0: not yet */
+    bool begun;                     /* whoever watches was told of that one */
+    struct comm_request **awaiting; /* what it waits for; NULL: it can go on */
+    struct posted seeds, losses;    /* COUNT and REPORT under way */
+    struct posted *reductions;      /* per gradient buffer and bucket: REDUCE under way */
+    int under_way;                  /* how many operations there are in all */
+    struct pass_run pass;
+    struct broadcast_run broadcast;
+    struct comm_request *request;                 /* of a pass or a broadcast under way */
+    struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];
     struct slot *slot;
@@ -59,76 +119,64 @@ struct exec {
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;
-    struct comm_group *stats;            /* all ranks once more, where statistics are shared: their
-                                            exchanges must not queue behind reductions; else NULL */
-    struct lane *lane;                   /* per replica, where one device shares their statistics */
-    int lane_count;                      /* those that have come to the pass under way */
-    struct comm_request **request;       /* per bucket: its reduction under way, or NULL */
-    int pending;                         /* how many there are */
-    enum status comm_status;             /* first failure of moving them on between nodes */
-    struct exec_wish wish, agreed;       /* this rank's; all ranks' */
-    struct step_share *shares;           /* of all ranks, at the last step */
-    int64_t (*labels)[GRAPH_MAX_LOSSES]; /* of all ranks, in COUNT */
-    double *rank_loss, *rank_ms;         /* per rank, for who watches */
+    struct pass_run *lockstep;         /* per replica, where one device shares their statistics */
+    int lockstep_count;                /* those that have come to the pass under way */
+    enum status comm_status;           /* first failure of moving operations on between nodes */
+    struct exec_request asked, agreed; /* by this rank; by any rank */
+    struct step_share share, *shares;  /* this rank's; of all ranks, at the last step */
+    int64_t own_labels[GRAPH_MAX_LOSSES],
+        (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
+    double *rank_loss, *rank_ms;     /* per rank, for who watches */
     int64_t step_begin_ns;
+    int64_t first_step; /* of the first member, in BCAST */
 };
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
 void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
-/* Runs the nodes of a pass. `grad` < 0 where no gradients are made. Local, unless statistics are
- * shared: then collective and blocking, and exec->comm_status tells of a failure. The last two are
- * the part of a rank without samples in that. */
-enum pass {
-    PASS_FORWARD,
-    PASS_BACKWARD,
-    PASS_INPUT_HALF,
-    PASS_WEIGHT_HALF,
-    PASS_ABSENT_FORWARD,
-    PASS_ABSENT_BACKWARD
-};
-struct pass_config {
-    enum pass pass;
-    int segment; /* of backward; INSTR_ALL: all of it */
-    int grad;
-    bool fresh, pure;
-    bool alone; /* exchange nothing: the other ranks are not here */
-    /* Called after each node when not NULL; a true answer ends the pass. */
-    bool (*after)(void *context, const struct runnable *runnable, int slot, int node);
-    void *context;
-};
-void run_pass(struct exec *exec, struct runnable *runnable, int slot,
-              const struct pass_config *config);
-
-/* A pass of one replica among those that share statistics on one device. */
-struct lane {
-    const struct instr *instr;
-    struct runnable *runnable;
-    int slot, replica;
-    struct pass_config config;
-    int node, end; /* next node, and where the pass ends */
-};
-/* Local. Runs passes in lock step: each up to where statistics are shared, then all share, and so
- * on. */
-void run_together(struct exec *exec, struct lane *lanes, int count);
+/* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
+ * posts: exec->awaiting tells which. exec->comm_status tells of a failure of operations that are
+ * moved on between nodes. */
+void pass_begin(struct pass_run *run);
+enum status pass_go_on(struct exec *exec, struct pass_run *run);
+/* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
+ * then all share, and so on. */
+void pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count);
 
 /* Local. Adds the losses and counts of the forward pass in a slot. */
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
-/* Collective, blocking. Tells all ranks `mine`; fills exec->shares, and *sum with the tallies of
- * all, added in rank order. */
-enum status share_all(struct exec *exec, const struct step_share *mine, struct tally *sum);
+/* Local. The tallies of all ranks, added in rank order. */
+void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
 
-/* Collective, blocking, between steps. The bytes of rank 0 to all. */
-enum status broadcast_bytes(struct exec *exec, void *data, size_t bytes);
+/* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
+static inline bool is_alone(const struct exec *exec) {
+    return comm_size(exec->comm) == 1;
+}
+
+/* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
+ * waiting. exec->awaiting is what the instruction waits for, if it does: call again when that is
+ * done. *ended is set behind the last one. */
+void exec_begin_list(struct exec *exec, const struct instr_list *list);
+enum status exec_advance(struct exec *exec, bool *ended);
+/* Blocking. The one place where the executor waits for other ranks. */
+enum status exec_wait(struct exec *exec);
+/* Collective, blocking. The list from begin to end, and what it posted. */
+enum status exec_run_list(struct exec *exec, const struct instr_list *list);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void exec_progress(struct exec *exec);
 
-/* Local. Runs an instruction. */
-enum status handle_instr(struct exec *exec, const struct instr *instr);
+/* The handlers, one for each row of instr.def. COMPUTE: `run`, called again after what it awaits
+ * (exec->awaiting) until it awaits nothing. COMM: `post`, and `finish` once it is done. */
+struct handler {
+    enum status (*run)(struct exec *exec, const struct instr *instr);
+    enum status (*post)(struct exec *exec, const struct instr *instr, struct comm_request **out);
+    enum status (*finish)(struct exec *exec, const struct instr *instr);
+};
+extern const struct handler handlers[INSTR_COUNT_];
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */

@@ -17,8 +17,8 @@ struct run {
     struct checkpoint_state state;
     struct train_result result;
     int64_t total;
-    struct exec_wish agreed; /* what the ranks wished at the last step */
-    int64_t saved_step;      /* steps done at the newest checkpoint, -1 for none */
+    struct exec_request agreed; /* what the ranks asked for at the last step */
+    int64_t saved_step;         /* steps done at the newest checkpoint, -1 for none */
 };
 
 /* Rank 0 writes; all go on, or fail, together. */
@@ -81,22 +81,24 @@ static enum stop_cause cause_to_stop(const struct run *run) {
     return run->agreed.time_up ? STOP_TIME : STOP_END;
 }
 
-static struct exec_wish wish_now(const struct run *run) {
+static struct exec_request request_now(const struct run *run) {
     int64_t deadline = run->config->deadline_ns;
-    return (struct exec_wish){.signal = stop_signal(),
-                              .save = stop_take_save(),
-                              .time_up = deadline && clock_ns() >= deadline};
+    return (struct exec_request){.signal = stop_signal(),
+                                 .save = stop_take_save(),
+                                 .time_up = deadline && clock_ns() >= deadline};
 }
 
 static enum status one_step(struct run *run) {
     struct step_result step;
-    struct exec_wish wish = wish_now(run);
-    exec_wish(run->exec, &wish);
+    struct exec_request request = request_now(run);
+    exec_ask(run->exec, &request);
     TRY(exec_step(run->exec, &step));
     run->result.steps = ++run->state.step;
-    run->agreed = step.wish;
-    run->result.signal = step.wish.signal;
+    run->agreed = step.request;
+    run->result.signal = step.request.signal;
     run->observer->step(run->observer->context, &step);
+    bool last = run->state.step == run->total || cause_to_stop(run) != STOP_END;
+    if (last) TRY(exec_drain(run->exec));
     return after_step(run);
 }
 

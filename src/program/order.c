@@ -34,33 +34,43 @@ static uint64_t in_order(const uint64_t *items, int count) {
     return sum;
 }
 
+struct leaves {
+    const int64_t *samples;
+    int base;
+};
+
 /* The leaves first, first + stride, ... that have samples; returns how many. */
-static int leaves(const int64_t *samples, int first, int stride, int count, uint64_t *out) {
+static int take_leaves(const struct leaves *leaves, int first, int stride, int count,
+                       uint64_t *out) {
     int found = 0;
     for (int i = 0; i < count; i++) {
         int micro = first + i * stride;
-        if (!samples || samples[micro] > 0) out[found++] = order_leaf(micro);
+        if (!leaves->samples || leaves->samples[micro] > 0)
+            out[found++] = order_leaf(micro - leaves->base);
     }
     return found;
 }
 
-uint64_t order_defined(const struct program *program, const int64_t *samples) {
-    int replicas = program->replicas, micros = program->micro_batches, count = 0;
+uint64_t order_defined(const struct program *program, const int64_t *samples,
+                       struct order_scope scope) {
+    int replicas = scope.replica_count, micros = program->micro_batches, count = 0;
+    int first = scope.first_replica * micros;
+    struct leaves leaves = {samples, scope.base};
     uint64_t *leaf = MEM_ARRAY(uint64_t, replicas * micros),
              *part = MEM_ARRAY(uint64_t, replicas + micros);
     uint64_t result;
     if (program->sum == SUM_TREE) {
-        result = order_tree(leaf, leaves(samples, 0, 1, replicas * micros, leaf));
+        result = order_tree(leaf, take_leaves(&leaves, first, 1, replicas * micros, leaf));
     } else if (program->sum == SUM_REPLICA) {
         for (int r = 0; r < replicas; r++) {
-            uint64_t sum = in_order(leaf, leaves(samples, r * micros, 1, micros, leaf));
-            if (sum) part[count++] = sum;
+            int found = take_leaves(&leaves, first + r * micros, 1, micros, leaf);
+            if (found) part[count++] = in_order(leaf, found);
         }
         result = order_tree(part, count);
     } else {
         for (int m = 0; m < micros; m++) {
-            uint64_t sum = order_tree(leaf, leaves(samples, m, micros, replicas, leaf));
-            if (sum) part[count++] = sum;
+            int found = take_leaves(&leaves, first + m, micros, replicas, leaf);
+            if (found) part[count++] = order_tree(leaf, found);
         }
         result = in_order(part, count);
     }

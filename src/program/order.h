@@ -14,8 +14,13 @@ uint64_t order_sum(uint64_t into, uint64_t from);
  * carried up; 0 for none. Spends `level`. */
 uint64_t order_tree(uint64_t *level, int count);
 
-/* Local. What the order named in the program's header is defined to be over the micro-batches that
- * have samples (all of them where `samples` is NULL); 0 where there is none. */
-uint64_t order_defined(const struct program *program, const int64_t *samples);
+/* Local. What the order named in the program's header is defined to be over the micro-batches of
+ * some replicas that have samples (all of them where `samples` is NULL), each told by its number
+ * less `base`; 0 where there is none. */
+struct order_scope {
+    int first_replica, replica_count, base;
+};
+uint64_t order_defined(const struct program *program, const int64_t *samples,
+                       struct order_scope scope);
 
 #endif

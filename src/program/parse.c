@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "program/program.h"
 
-enum { MAX_RANKS = 100000, MAX_NUMBER = 1000000, MAX_WORDS = 16, MAX_SMALL = 32767 };
+enum { MAX_RANKS = 100000, MAX_NUMBER = 1000000, MAX_WORDS = 24, MAX_SMALL = 32767 };
 
 struct parser {
     const char *name;
@@ -38,86 +38,154 @@ static bool read_number(const char *text, int low, int high, int *out) {
     return true;
 }
 
-static enum status read_pair(struct parser *parser, int at, const char *key, int high, int *out) {
-    if (strcmp(word_at(parser, at), key) != 0) return bad(parser, key, word_at(parser, at));
-    if (!read_number(word_at(parser, at + 1), 1, high, out))
+/* --- the header: keys with numbers, those with a usual value may be left out --- */
+
+enum header_key {
+    KEY_RANKS,
+    KEY_STAGES,
+    KEY_REPLICAS,
+    KEY_MICRO_BATCHES,
+    KEY_CHUNKS,
+    KEY_V_SHAPE,
+    KEY_REPLICAS_EACH,
+    KEY_DRIVERS,
+    KEY_SERVERS,
+    KEY_COUNT
+};
+
+enum { NEEDED = -1 };
+
+static const struct {
+    const char *name;
+    int low, high, usual;
+} keys[KEY_COUNT] = {
+    [KEY_RANKS] = {"ranks", 1, MAX_RANKS, NEEDED},
+    [KEY_STAGES] = {"stages", 1, MAX_SMALL, NEEDED},
+    [KEY_REPLICAS] = {"replicas", 1, MAX_RANKS, NEEDED},
+    [KEY_MICRO_BATCHES] = {"micro-batches", 1, MAX_SMALL, NEEDED},
+    [KEY_CHUNKS] = {"chunks", 1, MAX_SMALL, 1},
+    [KEY_V_SHAPE] = {"v-shape", 0, 1, 0},
+    [KEY_REPLICAS_EACH] = {"replicas-each", 1, MAX_RANKS, 1},
+    [KEY_DRIVERS] = {"drivers", 0, MAX_RANKS, 0},
+    [KEY_SERVERS] = {"servers", 0, MAX_RANKS, 0},
+};
+
+static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT]) {
+    int key = 0;
+    while (key < KEY_COUNT && strcmp(keys[key].name, parser->word[at]) != 0) key++;
+    if (key == KEY_COUNT) return bad(parser, "a key of the header", parser->word[at]);
+    if (!read_number(word_at(parser, at + 1), keys[key].low, keys[key].high, &value[key]))
         return bad(parser, "a number in range", word_at(parser, at + 1));
     return STATUS_OK;
 }
 
-static enum status parse_header(struct parser *parser) {
-    int ranks, stages, replicas, micro_batches, slots, grads;
-    TRY(read_pair(parser, 0, "ranks", MAX_RANKS, &ranks));
-    TRY(read_pair(parser, 2, "stages", MAX_SMALL, &stages));
-    TRY(read_pair(parser, 4, "replicas", MAX_RANKS, &replicas));
-    TRY(read_pair(parser, 6, "micro-batches", MAX_SMALL, &micro_batches));
-    if (strcmp(word_at(parser, 8), "sum") != 0) return bad(parser, "sum", word_at(parser, 8));
-    int sum = SUM_REPLICA;
-    while (sum <= SUM_REPLICAS_FIRST &&
-           strcmp(word_at(parser, 9), sum_order_name((enum sum_order)sum)) != 0)
-        sum++;
-    if (sum > SUM_REPLICAS_FIRST)
-        return bad(parser, "replica, tree or replicas-first", word_at(parser, 9));
-    TRY(read_pair(parser, 10, "slots", MAX_SMALL, &slots));
-    TRY(read_pair(parser, 12, "grads", 64, &grads));
-    int buckets = 1, last = 14;
-    if (parser->words > last) {
-        TRY(read_pair(parser, last, "buckets", MAX_SMALL, &buckets));
-        last += 2;
+static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int *sum) {
+    for (int k = 0; k < KEY_COUNT; k++) value[k] = keys[k].usual;
+    *sum = -1;
+    for (int at = 0; at < parser->words; at += 2) {
+        if (strcmp(parser->word[at], "sum") != 0) {
+            TRY(read_key(parser, at, value));
+            continue;
+        }
+        *sum = sum_order_find(word_at(parser, at + 1));
+        if (*sum < 0)
+            return bad(parser, "replica, tree or replicas-first", word_at(parser, at + 1));
     }
-    if (parser->words != last) return bad(parser, "the end of the line", word_at(parser, last));
-    if ((int64_t)replicas * micro_batches > MAX_NUMBER)
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (value[k] == NEEDED) return bad(parser, keys[k].name, "(end of line)");
+    return *sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
+}
+
+static enum status parse_header(struct parser *parser) {
+    int value[KEY_COUNT], sum;
+    TRY(read_keys(parser, value, &sum));
+    struct grid grid = {.stages = value[KEY_STAGES],
+                        .chunks = value[KEY_CHUNKS],
+                        .replicas = value[KEY_REPLICAS],
+                        .replicas_each = value[KEY_REPLICAS_EACH],
+                        .v_shape = value[KEY_V_SHAPE],
+                        .drivers = value[KEY_DRIVERS],
+                        .servers = value[KEY_SERVERS]};
+    int64_t pipelines = grid.replicas / grid.replicas_each,
+            ranks = pipelines * grid.stages + grid.drivers + grid.servers;
+    if (grid.replicas % grid.replicas_each != 0 || ranks != value[KEY_RANKS])
+        return bad(parser, "as many ranks as stages and replicas make", parser->word[1]);
+    if ((int64_t)grid.replicas * value[KEY_MICRO_BATCHES] > MAX_NUMBER)
         return bad(parser, "fewer micro-batches", parser->word[7]);
-    parser->program = program_new(ranks, stages, replicas, micro_batches, (enum sum_order)sum);
-    parser->program->slots = slots;
-    parser->program->grads = grads;
-    parser->program->buckets = buckets;
+    if ((int64_t)grid.stages * grid.chunks > MAX_SMALL)
+        return bad(parser, "fewer stages and chunks", parser->word[3]);
+    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)sum);
     return STATUS_OK;
 }
 
+static enum status parse_groups(struct parser *parser) {
+    if (parser->program->group_count > 0 || parser->rank >= 0)
+        return bad(parser, "one line of groups, before the ranks", parser->word[0]);
+    for (int at = 1; at < parser->words; at++) {
+        int family = group_family_find(parser->word[at]);
+        if (family < 0) return bad(parser, "world, replicas or pipeline", parser->word[at]);
+        if (at > PROGRAM_MAX_GROUPS) return bad(parser, "fewer groups", parser->word[at]);
+        program_declare_group(parser->program, (enum group_family)family);
+    }
+    return STATUS_OK;
+}
+
+/* --- ranks --- */
+
+static struct rank_program *being_read(const struct parser *parser) {
+    return &parser->program->kinds[parser->program->kind_of[parser->rank]];
+}
+
+/* "rank" N "slots" A "grads" G "buckets" B */
+static enum status parse_sizes(struct parser *parser) {
+    struct rank_program *rank = being_read(parser);
+    const struct {
+        const char *key;
+        int *to;
+    } sizes[] = {{"slots", &rank->slots}, {"grads", &rank->grads}, {"buckets", &rank->buckets}};
+    parser->list = LIST_COUNT;
+    for (int i = 0, at = 2; i < 3; i++, at += 2) {
+        if (strcmp(word_at(parser, at), sizes[i].key) != 0)
+            return bad(parser, sizes[i].key, word_at(parser, at));
+        if (!read_number(word_at(parser, at + 1), 1, MAX_SMALL, sizes[i].to))
+            return bad(parser, "a number in range", word_at(parser, at + 1));
+    }
+    return parser->words == 8 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 8));
+}
+
 static enum status parse_section(struct parser *parser) {
+    int list = 0;
     if (!read_number(word_at(parser, 1), 0, parser->program->ranks - 1, &parser->rank))
         return bad(parser, "a rank of the program", word_at(parser, 1));
-    int list = 0;
+    if (parser->program->kind_of[parser->rank] == 0) program_begin(parser->program, parser->rank);
+    if (strcmp(word_at(parser, 2), "slots") == 0) return parse_sizes(parser);
     while (list < LIST_COUNT && strcmp(word_at(parser, 2), list_names[list]) != 0) list++;
-    if (list == LIST_COUNT) return bad(parser, "start, body or drain", word_at(parser, 2));
+    if (list == LIST_COUNT) return bad(parser, "slots, start, body or drain", word_at(parser, 2));
     if (parser->words != 3) return bad(parser, "the end of the line", word_at(parser, 3));
     parser->list = (enum list_name)list;
     return STATUS_OK;
 }
 
-static void set_operand(struct instr *instr, char letter, int value) {
-    switch (letter) {
-    case 's': instr->stage = (int16_t)value; break;
-    case 'm': instr->micro = value; break;
-    case 'a': instr->slot = (int16_t)value; break;
-    case 'g': instr->grad = (int16_t)value; break;
-    case 'e': instr->segment = (int16_t)value; break;
-    case 'b': instr->bucket = (int16_t)value; break;
-    default: instr->other = (int16_t)value;
-    }
-}
-
 static enum status parse_operands(struct parser *parser, struct instr *instr) {
     int at = 3;
-    for (const char *letter = instr_operands(instr->op); *letter; letter++, at++) {
+    for (const char *letter = instr_row(instr)->operands; *letter; letter++, at++) {
         const char *word = word_at(parser, at);
         if (*letter == '?' && word[0] != *++letter) { /* an optional one, left out */
             at--;
             continue;
         }
-        int value, high = *letter == 'm' ? MAX_NUMBER : MAX_SMALL;
+        int value, high = *letter == 'm' || *letter == 'p' ? MAX_NUMBER : MAX_SMALL;
         char what[32];
         snprintf(what, sizeof what, "operand %c and a number", *letter);
         if (word[0] != *letter || !read_number(word + 1, 0, high, &value))
             return bad(parser, what, word);
-        set_operand(instr, *letter, value);
+        instr_set_operand(instr, *letter, value);
     }
     for (; at < parser->words; at++) {
         int bit = 0;
         while (instr_flag_name(bit) && strcmp(parser->word[at], instr_flag_name(bit)) != 0) bit++;
         if (!instr_flag_name(bit))
-            return bad(parser, "new, pure, stats or the end of the line", parser->word[at]);
+            return bad(parser, "new, pure or the end of the line", parser->word[at]);
         instr->flags |= (uint8_t)(1 << bit);
     }
     return STATUS_OK;
@@ -125,18 +193,16 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
 
 static enum status parse_instr(struct parser *parser) {
     int id, rank, op = 0;
-    if (parser->rank < 0)
+    if (parser->rank < 0 || parser->list == LIST_COUNT)
         return bad(parser, "a line \"rank N body\" before the first instruction", parser->word[0]);
     if (!read_number(parser->word[0] + 1, 0, 1 << 30, &id))
         return bad(parser, "#number", parser->word[0]);
     const char *second = word_at(parser, 1);
     if (second[0] != 'r' || !read_number(second + 1, 0, MAX_RANKS, &rank) || rank != parser->rank)
         return bad(parser, "r and the rank of this section", second);
-    while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_name((enum instr_op)op)) != 0)
-        op++;
+    while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_rows[op].name) != 0) op++;
     if (op == INSTR_COUNT_) return bad(parser, "an instruction", word_at(parser, 2));
-    struct instr *instr =
-        program_add(parser->program, parser->rank, parser->list, (enum instr_op)op);
+    struct instr *instr = program_add(being_read(parser), parser->list, (enum instr_op)op);
     instr->id = id;
     return parse_operands(parser, instr);
 }
@@ -155,13 +221,14 @@ static enum status split_words(struct parser *parser, char *line) {
 static enum status parse_line(struct parser *parser, char *line) {
     parser->line++;
     if (parser->line == 1)
-        return strcmp(line, "stretto program 1") == 0 ? STATUS_OK
-                                                      : bad(parser, "stretto program 1", line);
+        return strcmp(line, "stretto program 2") == 0 ? STATUS_OK
+                                                      : bad(parser, "stretto program 2", line);
     TRY(split_words(parser, line));
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);
     if (parser->word[0][0] == '#') return parse_instr(parser);
     if (strcmp(parser->word[0], "rank") == 0) return parse_section(parser);
+    if (strcmp(parser->word[0], "groups") == 0) return parse_groups(parser);
     return bad(parser, "an instruction (#...) or a section (rank N start|body|drain)",
                parser->word[0]);
 }
@@ -182,9 +249,11 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
     if (status == STATUS_OK && !parser.program)
         status = fail(STATUS_DATA, "%s: line %d: expected a program, found the end of the file",
                       name, parser.line + 1);
-    if (status == STATUS_OK)
-        *out = parser.program;
-    else
+    if (status != STATUS_OK) {
         program_free(&parser.program);
-    return status;
+        return status;
+    }
+    program_share(parser.program);
+    *out = parser.program;
+    return STATUS_OK;
 }

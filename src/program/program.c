@@ -1,144 +1,246 @@
-/* Building and printing programs. */
+/* Building, sharing and printing programs. */
 #include "program/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 
-static const struct {
-    const char *name, *operands, *doc;
-} instrs[] = {
-#define INSTR(NAME, operands, doc) {#NAME, operands, doc},
-#include "program/instr.def"
-#undef INSTR
-};
+static const char *const sum_names[] = {"replica", "tree", "replicas-first"};
 
-static const char *const flag_names[] = {"new", "pure", "stats"};
-
-const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
-
-const char *instr_name(enum instr_op op) {
-    return instrs[op].name;
+const char *sum_order_name(enum sum_order sum) {
+    return sum_names[sum];
 }
 
-const char *instr_doc(enum instr_op op) {
-    return instrs[op].doc;
+int sum_order_find(const char *name) {
+    for (int i = 0; i < (int)(sizeof sum_names / sizeof sum_names[0]); i++)
+        if (strcmp(sum_names[i], name) == 0) return i;
+    return -1;
 }
 
-const char *instr_operands(enum instr_op op) {
-    return instrs[op].operands;
+/* --- rank programs --- */
+
+static struct rank_program *add_kind(struct program *program) {
+    program->kinds = mem_grow(program->kinds, &program->kind_capacity,
+                              (size_t)program->kind_count + 1, sizeof *program->kinds);
+    struct rank_program *kind = &program->kinds[program->kind_count++];
+    *kind = (struct rank_program){.slots = 1, .grads = 1, .buckets = 1};
+    return kind;
 }
 
-const char *instr_flag_name(int bit) {
-    return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;
+static void free_lists(struct rank_program *rank) {
+    for (int l = 0; l < LIST_COUNT; l++) free(rank->list[l].items);
+    *rank = (struct rank_program){0};
 }
 
-static int operand_value(const struct instr *instr, char letter) {
-    switch (letter) {
-    case 's': return instr->stage;
-    case 'm': return instr->micro;
-    case 'a': return instr->slot;
-    case 'g': return instr->grad;
-    case 'e': return instr->segment;
-    case 'b': return instr->bucket;
-    default: return instr->other;
-    }
-}
-
-const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]) {
-    int used =
-        snprintf(text, INSTR_TEXT_BYTES, "#%d r%d %s", instr->id, rank, instrs[instr->op].name);
-    for (const char *letter = instrs[instr->op].operands; *letter; letter++) {
-        if (*letter == '?' && operand_value(instr, letter[1]) == INSTR_ALL)
-            letter++;
-        else if (*letter != '?')
-            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
-                             operand_value(instr, *letter));
-    }
-    for (int bit = 0; instr_flag_name(bit); bit++) {
-        if (instr->flags >> bit & 1)
-            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s",
-                             instr_flag_name(bit));
-    }
-    return text;
-}
-
-struct program *program_new(int ranks, int stages, int replicas, int micro_batches,
-                            enum sum_order sum) {
+struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
-    *program = (struct program){.ranks = ranks,
-                                .stages = stages,
-                                .replicas = replicas,
-                                .micro_batches = micro_batches,
-                                .sum = sum,
-                                .slots = 1,
-                                .buckets = 1,
-                                .grads = 1,
-                                .rank = MEM_ARRAY(struct rank_program, ranks)};
+    *program = (struct program){
+        .grid = *grid, .ranks = grid_ranks(grid), .micro_batches = micro_batches, .sum = sum};
+    program->kind_of = MEM_ARRAY(int32_t, program->ranks);
+    add_kind(program);
     return program;
 }
 
 void program_free(struct program **program) {
     if (!*program) return;
-    for (int r = 0; r < (*program)->ranks; r++) {
-        for (int l = 0; l < LIST_COUNT; l++) free((*program)->rank[r].list[l].items);
-    }
-    free((*program)->rank);
+    for (int k = 0; k < (*program)->kind_count; k++) free_lists(&(*program)->kinds[k]);
+    free((*program)->kinds);
+    free((*program)->kind_of);
     free(*program);
     *program = NULL;
 }
 
-struct instr *program_add(struct program *program, int rank, enum list_name list,
-                          enum instr_op op) {
+const struct rank_program *program_of(const struct program *program, int rank) {
+    return &program->kinds[program->kind_of[rank]];
+}
+
+const struct instr_list *program_list(const struct program *program, int rank,
+                                      enum list_name list) {
+    return &program_of(program, rank)->list[list];
+}
+
+static struct instr_list copy_list(const struct instr_list *from) {
+    struct instr_list copy = {.count = from->count, .capacity = (size_t)from->count};
+    copy.items = MEM_ARRAY(struct instr, from->count + 1);
+    if (from->count) memcpy(copy.items, from->items, (size_t)from->count * sizeof *from->items);
+    return copy;
+}
+
+struct rank_program *program_begin(struct program *program, int rank) {
+    struct rank_program *own = add_kind(program);
+    program->kind_of[rank] = program->kind_count - 1;
+    return own;
+}
+
+struct rank_program *program_edit(struct program *program, int rank) {
+    int kind = program->kind_of[rank], users = 0;
+    for (int r = 0; r < program->ranks && users < 2; r++) users += program->kind_of[r] == kind;
+    if (users == 1) return &program->kinds[kind];
+    struct rank_program *own = program_begin(program, rank);
+    const struct rank_program *from = &program->kinds[kind];
+    *own = *from;
+    for (int l = 0; l < LIST_COUNT; l++) own->list[l] = copy_list(&from->list[l]);
+    return own;
+}
+
+static bool same_list(const struct instr_list *a, const struct instr_list *b) {
+    return a->count == b->count &&
+           (a->count == 0 || memcmp(a->items, b->items, (size_t)a->count * sizeof *a->items) == 0);
+}
+
+static bool same_kind(const struct rank_program *a, const struct rank_program *b) {
+    bool same = a->slots == b->slots && a->grads == b->grads && a->buckets == b->buckets;
+    for (int l = 0; same && l < LIST_COUNT; l++) same = same_list(&a->list[l], &b->list[l]);
+    return same;
+}
+
+static uint64_t hash_kind(const struct rank_program *rank) {
+    const int sizes[] = {rank->slots, rank->grads, rank->buckets};
+    uint64_t hash = hash64(HASH64_START, sizes, sizeof sizes);
+    for (int l = 0; l < LIST_COUNT; l++) {
+        const struct instr_list *list = &rank->list[l];
+        hash = hash64(hash, &list->count, sizeof list->count);
+        if (list->count)
+            hash = hash64(hash, list->items, (size_t)list->count * sizeof *list->items);
+    }
+    return hash;
+}
+
+/* A table from the hash of a rank program to its number among those kept. */
+struct shared_kinds {
+    struct rank_program *kept;
+    int count, *bucket, bucket_count;
+};
+
+static int keep_kind(struct shared_kinds *shared, struct rank_program *kind) {
+    uint64_t at = hash_kind(kind) % (uint64_t)shared->bucket_count;
+    for (; shared->bucket[at] > 0; at = (at + 1) % (uint64_t)shared->bucket_count) {
+        if (!same_kind(&shared->kept[shared->bucket[at] - 1], kind)) continue;
+        return shared->bucket[at] - 1;
+    }
+    shared->kept[shared->count] = *kind;
+    shared->bucket[at] = shared->count + 1;
+    *kind = (struct rank_program){0}; /* its lists have moved */
+    return shared->count++;
+}
+
+/* Kinds are kept in the order of the first rank that has them, so that equal programs have equal
+ * kinds however they were made. */
+void program_share(struct program *program) {
+    struct shared_kinds shared = {.kept = MEM_ARRAY(struct rank_program, program->kind_count),
+                                  .bucket_count = 2 * program->kind_count + 1};
+    shared.bucket = MEM_ARRAY(int, shared.bucket_count);
+    int *now = MEM_ARRAY(int, program->kind_count);
+    for (int r = 0; r < program->ranks; r++) {
+        int32_t *kind = &program->kind_of[r];
+        if (now[*kind] == 0) now[*kind] = keep_kind(&shared, &program->kinds[*kind]) + 1;
+        *kind = now[*kind] - 1;
+    }
+    for (int k = 0; k < program->kind_count; k++) free_lists(&program->kinds[k]);
+    free(program->kinds);
+    free(shared.bucket);
+    free(now);
+    program->kinds = shared.kept;
+    program->kind_capacity = (size_t)program->kind_count;
+    program->kind_count = shared.count;
+}
+
+struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op) {
     int id = 0;
-    for (int l = 0; l < LIST_COUNT; l++) id += program->rank[rank].list[l].count;
-    struct instr_list *into = &program->rank[rank].list[list];
+    for (int l = 0; l < LIST_COUNT; l++) id += rank->list[l].count;
+    struct instr_list *into = &rank->list[list];
     into->items =
         mem_grow(into->items, &into->capacity, (size_t)into->count + 1, sizeof *into->items);
     struct instr *instr = &into->items[into->count++];
-    *instr = (struct instr){.id = id, .op = (uint8_t)op};
-    if (strstr(instrs[op].operands, "?e")) instr->segment = INSTR_ALL;
-    if (strstr(instrs[op].operands, "?b")) instr->bucket = INSTR_ALL;
+    *instr = instr_make(op);
+    instr->id = id;
     return instr;
 }
 
+void program_renumber(struct rank_program *rank) {
+    int id = 0;
+    for (int l = 0; l < LIST_COUNT; l++) {
+        for (int i = 0; i < rank->list[l].count; i++) rank->list[l].items[i].id = id++;
+    }
+}
+
+int program_declare_group(struct program *program, enum group_family family) {
+    CHECK(program->group_count < PROGRAM_MAX_GROUPS, "more than %d groups", PROGRAM_MAX_GROUPS);
+    program->group[program->group_count] = family;
+    return program->group_count++;
+}
+
+/* --- facts of a program --- */
+
 bool program_shares(const struct program *program) {
-    for (int r = 0; r < program->ranks; r++) {
-        const struct instr_list *body = &program->rank[r].list[LIST_BODY];
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
         for (int i = 0; i < body->count; i++)
-            if (body->items[i].flags & INSTR_SHARES) return true;
+            if (instr_shares(&body->items[i])) return true;
     }
     return false;
 }
 
-const char *sum_order_name(enum sum_order sum) {
-    static const char *const names[] = {"replica", "tree", "replicas-first"};
-    return names[sum];
+int program_micros(const struct program *program, int rank) {
+    return grid_cell(&program->grid, rank).replica_count * program->micro_batches;
 }
 
-void program_renumber(struct program *program, int rank) {
-    int id = 0;
-    for (int l = 0; l < LIST_COUNT; l++) {
-        struct instr_list *list = &program->rank[rank].list[l];
-        for (int i = 0; i < list->count; i++) list->items[i].id = id++;
+int program_first_micro(const struct program *program, int rank) {
+    return grid_cell(&program->grid, rank).first_replica * program->micro_batches;
+}
+
+uint64_t program_hash(const struct program *program) {
+    const struct grid *grid = &program->grid;
+    const int numbers[] = {grid->stages,        grid->chunks,      grid->replicas,
+                           grid->replicas_each, grid->v_shape,     grid->drivers,
+                           grid->servers,       (int)program->sum, program->micro_batches,
+                           program->group_count};
+    uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
+    for (int g = 0; g < program->group_count; g++)
+        hash = hash64(hash, &program->group[g], sizeof program->group[g]);
+    for (int k = 0; k < program->kind_count; k++) {
+        uint64_t kind = hash_kind(&program->kinds[k]);
+        hash = hash64(hash, &kind, sizeof kind);
     }
+    return hash64(hash, program->kind_of, (size_t)program->ranks * sizeof *program->kind_of);
+}
+
+/* --- text --- */
+
+static void print_unless(FILE *out, const char *key, int value, int usual) {
+    if (value != usual) fprintf(out, " %s %d", key, value);
+}
+
+static void print_header(const struct program *program, FILE *out) {
+    const struct grid *grid = &program->grid;
+    fprintf(out, "stretto program 2\nranks %d stages %d replicas %d micro-batches %d sum %s",
+            program->ranks, grid->stages, grid->replicas, program->micro_batches,
+            sum_order_name(program->sum));
+    print_unless(out, "chunks", grid->chunks, 1);
+    print_unless(out, "v-shape", grid->v_shape, 0);
+    print_unless(out, "replicas-each", grid->replicas_each, 1);
+    print_unless(out, "drivers", grid->drivers, 0);
+    print_unless(out, "servers", grid->servers, 0);
+    fprintf(out, "\ngroups");
+    for (int g = 0; g < program->group_count; g++)
+        fprintf(out, " %s", group_family_name(program->group[g]));
+    fprintf(out, "\n");
 }
 
 void program_print(const struct program *program, FILE *out) {
-    fprintf(out, "stretto program 1\n");
-    fprintf(out, "ranks %d stages %d replicas %d micro-batches %d sum %s slots %d grads %d",
-            program->ranks, program->stages, program->replicas, program->micro_batches,
-            sum_order_name(program->sum), program->slots, program->grads);
-    if (program->buckets > 1) fprintf(out, " buckets %d", program->buckets);
-    fprintf(out, "\n");
     char text[INSTR_TEXT_BYTES];
+    print_header(program, out);
     for (int r = 0; r < program->ranks; r++) {
+        const struct rank_program *rank = program_of(program, r);
+        fprintf(out, "rank %d slots %d grads %d buckets %d\n", r, rank->slots, rank->grads,
+                rank->buckets);
         for (int l = 0; l < LIST_COUNT; l++) {
-            const struct instr_list *list = &program->rank[r].list[l];
             fprintf(out, "rank %d %s\n", r, list_names[l]);
-            for (int i = 0; i < list->count; i++)
-                fprintf(out, "%s\n", instr_text(&list->items[i], r, text));
+            for (int i = 0; i < rank->list[l].count; i++)
+                fprintf(out, "%s\n", instr_text(&rank->list[l].items[i], r, text));
         }
     }
 }

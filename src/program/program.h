@@ -2,8 +2,10 @@
  * simulator and viewer alike.
  *
  * A rank has three lists: start (once), body (one step, repeated), drain (once). The body of an
- * epoch's short last step is a program of its own. Text form, one instruction a line: `#17 r0 B s0
- * m5 a0 g1 new`; see docs/program.md. */
+ * epoch's short last step is a program of its own. Ranks that do the same share one rank program:
+ * micro-batches are numbered from the first of the rank's own, and groups are named by their
+ * family, so the replicas of a stage have equal lists. Text form, one instruction a line: `#17 r0 B
+ * s0 m5 a0 g1 new`; see docs/program.md. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -12,95 +14,85 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "program/grid.h"
+#include "program/instr.h"
 
-enum instr_op {
-#define INSTR(NAME, operands, doc) INSTR_##NAME,
-#include "program/instr.def"
-#undef INSTR
-    INSTR_COUNT_
-};
-
-enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2, INSTR_SHARES = 4 };
-/* Local. The word of a flag, as the text form spells it: the first, second, third bit; NULL beyond.
- */
-const char *instr_flag_name(int bit);
-
-/* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */
-enum { INSTR_ALL = -1 };
-struct instr {
-    int32_t id;
-    uint8_t op, flags;
-    int16_t stage, segment;
-    int32_t micro;
-    int16_t slot, grad, other, bucket;
-};
-
-const char *instr_name(enum instr_op op);
-const char *instr_doc(enum instr_op op);
-/* The operand letters of instr.def. */
-const char *instr_operands(enum instr_op op);
-/* Local. The line without its newline; returns `text`. */
-enum { INSTR_TEXT_BYTES = 96 };
-const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]);
-
-enum list_name { LIST_START, LIST_BODY, LIST_DRAIN, LIST_COUNT };
-extern const char *const list_names[LIST_COUNT];
-
-struct instr_list {
-    struct instr *items;
-    int count;
-    size_t capacity;
-};
-
+/* What one rank runs, or several that do the same. */
 struct rank_program {
     struct instr_list list[LIST_COUNT];
+    int slots, grads; /* activation slots and gradient buffers */
+    int buckets;      /* of a gradient buffer: what REDUCE takes at a time */
 };
 
 /* How gradients of micro-batches and replicas are added: see design contract 1. */
 enum sum_order { SUM_REPLICA, SUM_TREE, SUM_REPLICAS_FIRST };
-/* Local. As --sum and the text form spell it. */
+/* Local. As --sum and the text form spell it; the order of a name, or -1. */
 const char *sum_order_name(enum sum_order sum);
+int sum_order_find(const char *name);
+
+enum { PROGRAM_MAX_GROUPS = 8 };
 
 struct program {
-    int ranks, stages, replicas,
-        micro_batches; /* micro_batches is M, of one replica; a step has G = R*M */
+    struct grid grid;
+    int ranks;         /* of the grid */
+    int micro_batches; /* M, of one replica; a step has G = R*M */
     enum sum_order sum;
-    int slots, grads; /* activation slots and gradient buffers of a rank, the most any needs */
-    int buckets;      /* of a gradient buffer: what REDUCE takes at a time */
-    struct rank_program *rank;
+    enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
+    int group_count;
+    struct rank_program *kinds; /* the different rank programs */
+    int kind_count;
+    size_t kind_capacity;
+    int32_t *kind_of; /* per rank */
 };
 
-/* Local. Empty program; program_free accepts NULL and clears the pointer. */
-struct program *program_new(int ranks, int stages, int replicas, int micro_batches,
-                            enum sum_order sum);
+/* Local. A program whose ranks all have one empty rank program; program_free accepts NULL and
+ * clears the pointer. */
+struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum);
 void program_free(struct program **program);
+
+/* Local. What a rank runs; one of its lists. */
+const struct rank_program *program_of(const struct program *program, int rank);
+const struct instr_list *program_list(const struct program *program, int rank, enum list_name list);
+/* Local. An empty rank program, or a copy of its own, of this rank alone, to be changed; valid
+ * until the next such call. */
+struct rank_program *program_begin(struct program *program, int rank);
+struct rank_program *program_edit(struct program *program, int rank);
+/* Local. Lets ranks whose rank programs have become equal share one. */
+void program_share(struct program *program);
+
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
-struct instr *program_add(struct program *program, int rank, enum list_name list, enum instr_op op);
+struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
+/* Local. Gives the instructions ids in the order they stand. */
+void program_renumber(struct rank_program *rank);
+/* Local. The index of a group of this family, declared anew each time. */
+int program_declare_group(struct program *program, enum group_family family);
 
-/* Local. Gives a rank's instructions ids in the order they stand. */
-void program_renumber(struct program *program, int rank);
-
-/* Local. Do its F and B share statistics ("stats")? */
+/* Local. Do its F and B share statistics? */
 bool program_shares(const struct program *program);
+/* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */
+int program_micros(const struct program *program, int rank);
+int program_first_micro(const struct program *program, int rank);
+/* Local. A hash of the whole program that does not depend on how it came about. */
+uint64_t program_hash(const struct program *program);
 
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
 
-/* Local. Proves of every rank's body, before anything runs: operands in range; every slot and
- * gradient buffer written before it is read; each micro-batch of `samples` (G entries, those with 0
- * skipped; NULL: all present) forward and backward exactly once; running statistics moved by
- * replica 0 alone, in order; at STEP the buffer holds each micro-batch exactly once, added in the
- * order the header names, and NORM has seen it; ranks that share statistics do so in the same
- * order, so that none waits for ever; on one rank the replicas that share stand together.
- * STATUS_USAGE with the first instruction that breaks it. */
+/* Local. Proves of all ranks' programs, before anything runs: operands in range; every buffer
+ * written before it is read; each micro-batch of `samples` (G entries, those with 0 skipped; NULL:
+ * all present) forward and backward exactly once; running statistics moved by one replica, in
+ * order; at STEP the buffer holds each micro-batch exactly once, added in the order the header
+ * names, and NORM has seen it; members of a group meet for the same things in the same order, and
+ * none waits for ever. Replicas that do the same are looked at once. STATUS_USAGE with the first
+ * instruction that breaks it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */
 struct schedule_config {
-    int ranks; /* 1: all replicas on one device, one after the other; else a rank for each */
-    int stages, replicas, micro_batches;
+    struct grid grid;
+    int micro_batches;
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
@@ -109,7 +101,11 @@ struct schedule_config {
 
 struct schedule {
     const char *name, *help;
-    enum status (*build)(const struct schedule_config *config, struct program **out);
+    /* Local. Declares groups, and refuses what the schedule cannot do. */
+    enum status (*prepare)(const struct schedule_config *config, struct program *program);
+    /* Local. The rank program of a rank; called once for those that do the same. */
+    void (*build)(const struct schedule_config *config, const struct program *program, int rank,
+                  struct rank_program *out);
 };
 
 /* Local. By name, NULL when there is none. The caller owns the program. */

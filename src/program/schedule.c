@@ -1,7 +1,10 @@
-/* The schedules: a file each under schedules/, a row each here. */
+/* The schedules: a file each under schedules/, a row each here; and how a program is made from one:
+ * a rank program for each kind of rank, built once. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "program/program.h"
 
 extern const struct schedule schedule_single;
@@ -15,9 +18,79 @@ const struct schedule *schedule_find(const char *name) {
     return NULL;
 }
 
+static bool has_samples(const struct schedule_config *config, int micro) {
+    return !config->samples || config->samples[micro] > 0;
+}
+
+/* Ranks do the same when they hold the same stages and the same of their micro-batches have
+ * samples. */
+static bool same_work(const struct schedule_config *config, const struct program *program, int a,
+                      int b) {
+    struct grid_cell one = grid_cell(&config->grid, a), other = grid_cell(&config->grid, b);
+    int first = program_first_micro(program, a), second = program_first_micro(program, b);
+    if (one.role != other.role || one.position != other.position) return false;
+    for (int m = 0; config->samples && m < program_micros(program, a); m++) {
+        if (has_samples(config, first + m) != has_samples(config, second + m)) return false;
+    }
+    return true;
+}
+
+/* The kinds found so far, chained by position: samples run out once in a step, so a position has
+ * few.
+ */
+struct kinds {
+    int *head;        /* per position, and one more for ranks without a stage; -1: none */
+    int *next, *rank; /* per kind: the next of its chain, its first rank */
+};
+
+static int *chain_of(const struct schedule_config *config, const struct kinds *kinds, int rank) {
+    struct grid_cell cell = grid_cell(&config->grid, rank);
+    return &kinds->head[cell.role == GRID_STAGE ? cell.position : config->grid.stages];
+}
+
+static int find_kind(const struct schedule_config *config, const struct program *program,
+                     const struct kinds *kinds, int rank) {
+    int kind = *chain_of(config, kinds, rank);
+    while (kind >= 0 && !same_work(config, program, kinds->rank[kind], rank))
+        kind = kinds->next[kind];
+    return kind;
+}
+
+static void build_ranks(const struct schedule *schedule, const struct schedule_config *config,
+                        struct program *program) {
+    struct kinds kinds = {.head = MEM_ARRAY(int, config->grid.stages + 1),
+                          .next = MEM_ARRAY(int, program->ranks + 2),
+                          .rank = MEM_ARRAY(int, program->ranks + 2)};
+    for (int p = 0; p <= config->grid.stages; p++) kinds.head[p] = -1;
+    for (int r = 0; r < program->ranks; r++) {
+        int kind = find_kind(config, program, &kinds, r), *chain = chain_of(config, &kinds, r);
+        if (kind >= 0) {
+            program->kind_of[r] = kind;
+            continue;
+        }
+        schedule->build(config, program, r, program_begin(program, r));
+        kind = program->kind_of[r];
+        kinds.rank[kind] = r;
+        kinds.next[kind] = *chain;
+        *chain = kind;
+    }
+    free(kinds.head);
+    free(kinds.next);
+    free(kinds.rank);
+}
+
 enum status schedule_build(const char *name, const struct schedule_config *config,
                            struct program **out) {
     const struct schedule *schedule = schedule_find(name);
     if (!schedule) return fail(STATUS_USAGE, "no schedule is called %s", name);
-    return schedule->build(config, out);
+    struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
+    enum status status = schedule->prepare(config, program);
+    if (status == STATUS_OK) {
+        build_ranks(schedule, config, program);
+        program_share(program);
+        *out = program;
+    } else {
+        program_free(&program);
+    }
+    return status;
 }

@@ -8,13 +8,13 @@ int tree_take(struct sum_tree *tree) {
     while (tree->busy[buffer]) buffer++;
     CHECK(buffer <= TREE_MAX_DEPTH, "more than %d gradient buffers", TREE_MAX_DEPTH);
     tree->busy[buffer] = true;
-    if (buffer + 1 > tree->program->grads) tree->program->grads = buffer + 1;
+    if (buffer + 1 > tree->out->grads) tree->out->grads = buffer + 1;
     return buffer;
 }
 
 static void merge_last_two(struct sum_tree *tree) {
     int into = tree->buffer[tree->depth - 2], from = tree->buffer[tree->depth - 1];
-    struct instr *sum = program_add(tree->program, tree->rank, LIST_BODY, INSTR_SUM);
+    struct instr *sum = program_add(tree->out, LIST_BODY, INSTR_SUM);
     sum->grad = (int16_t)into;
     sum->other = (int16_t)from;
     tree->busy[from] = false;

@@ -1,7 +1,7 @@
-/* The fixed tree of sums, spoken in SUM instructions.
+/* The fixed tree of sums, written as SUM instructions.
  *
  * Level by level, neighbours 2i and 2i+1 are added and an odd last one is carried up. Pushing the
- * leaves one by one and merging equal levels, as a binary counter does, gives that very tree with
+ * leaves one by one and merging equal levels, as a binary counter does, gives that tree with
  * log2(n)+1 buffers. */
 #ifndef PROGRAM_TREE_H
 #define PROGRAM_TREE_H
@@ -11,13 +11,12 @@
 enum { TREE_MAX_DEPTH = 40 };
 
 struct sum_tree {
-    struct program *program;
-    int rank;
+    struct rank_program *out; /* gets the SUMs, in its body */
     int buffer[TREE_MAX_DEPTH], level[TREE_MAX_DEPTH], depth;
     bool busy[TREE_MAX_DEPTH + 2]; /* gradient buffers in use */
 };
 
-/* Local. A free gradient buffer, now in use; program->grads grows with the most ever in use. */
+/* Local. A free gradient buffer, now in use; its `grads` grows with the most ever in use. */
 int tree_take(struct sum_tree *tree);
 /* Local. Hands in a finished leaf. */
 void tree_push(struct sum_tree *tree, int buffer);

@@ -24,7 +24,7 @@ enum status sync_insert(const char *name, struct program *program, int buckets) 
 
 static enum status none_insert(struct program *program, int buckets) {
     (void)buckets;
-    if (program->ranks == 1) return STATUS_OK;
+    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
     return fail(STATUS_USAGE, "%d ranks without a sync policy would train %d models",
                 program->ranks, program->ranks);
 }

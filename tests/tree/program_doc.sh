@@ -1,7 +1,7 @@
 # docs/program.md lists the instructions of src/program/instr.def: names, operands and what they do.
 set -u
 cd "$ROOT"
-sed -n 's/^INSTR(\([A-Z_]*\), "\([a-z?]*\)", "\(.*\)")$/\1|\2|\3/p' src/program/instr.def >"$OLDPWD/rows"
+sed -n 's/^INSTR(\([A-Z_]*\), "\([a-z?]*\)", .*, "\([^"]*\)")$/\1|\2|\3/p' src/program/instr.def >"$OLDPWD/rows"
 [ "$(wc -l <"$OLDPWD/rows")" -ge 10 ] || { echo "instr.def has no rows that this script can read"; exit 1; }
 failed=0
 while IFS='|' read -r name operands doc; do

@@ -17,46 +17,53 @@
 
 struct builder {
     const struct schedule_config *config;
-    struct program *program;
-    int rank;
-    int first, last; /* replicas run here: [first, last) */
+    struct rank_program *out;
+    int first;    /* micro-batch of the step that is the rank's first */
+    int replicas; /* that this rank runs */
+    int group;    /* that shares statistics, or INSTR_ALL */
 };
 
+enum { EVERYONE, SHARERS }; /* the groups, in the order prepare declares them */
+
 static struct instr *add(struct builder *builder, enum instr_op op) {
-    return program_add(builder->program, builder->rank, LIST_BODY, op);
+    return program_add(builder->out, LIST_BODY, op);
 }
 
 static bool has_samples(const struct builder *builder, int micro) {
-    return !builder->config->samples || builder->config->samples[micro] > 0;
+    return !builder->config->samples || builder->config->samples[builder->first + micro] > 0;
 }
 
 /* Does any replica have samples for the micro-batch at the same place of its step? */
 static bool any_has_samples(const struct builder *builder, int micro) {
+    const int64_t *samples = builder->config->samples;
     int count = builder->config->micro_batches;
-    for (int m = micro % count; m < builder->config->replicas * count; m += count)
-        if (has_samples(builder, m)) return true;
-    return false;
+    for (int m = micro % count; samples && m < builder->config->grid.replicas * count; m += count)
+        if (samples[m] > 0) return true;
+    return !samples;
 }
 
 /* A rank that leaves out a micro-batch still takes part where the others share statistics. */
 static void skip_micro(struct builder *builder, int micro) {
-    if (!builder->config->shares || !any_has_samples(builder, micro)) return;
-    add(builder, INSTR_STATS_F)->micro = micro;
-    add(builder, INSTR_STATS_B)->micro = micro;
+    if (builder->group == INSTR_ALL || !any_has_samples(builder, micro)) return;
+    static const enum instr_op ops[] = {INSTR_STATS_F, INSTR_STATS_B};
+    for (int i = 0; i < 2; i++) {
+        struct instr *instr = add(builder, ops[i]);
+        instr->micro = micro;
+        instr->group = (int16_t)builder->group;
+    }
 }
 
 static void run_micro(struct builder *builder, int micro, int grad, bool fresh) {
-    uint8_t shares = builder->config->shares ? INSTR_SHARES : 0;
     add(builder, INSTR_LOAD)->micro = micro;
     struct instr *forward = add(builder, INSTR_F);
     forward->micro = micro;
-    if (builder->config->ranks == 1 && micro >= builder->config->micro_batches)
-        forward->flags = INSTR_PURE;
-    forward->flags |= shares;
+    forward->group = (int16_t)builder->group;
+    if (micro >= builder->config->micro_batches) forward->flags = INSTR_PURE;
     struct instr *backward = add(builder, INSTR_B);
     backward->micro = micro;
     backward->grad = (int16_t)grad;
-    backward->flags = (fresh ? INSTR_NEW : 0) | shares;
+    backward->group = (int16_t)builder->group;
+    if (fresh) backward->flags = INSTR_NEW;
 }
 
 static void tie(struct builder *builder, int grad) {
@@ -66,7 +73,7 @@ static void tie(struct builder *builder, int grad) {
 /* Micro-batches of a replica in index order, then the tree over replicas. */
 static int build_replica(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches;
-    for (int r = builder->first; r < builder->last; r++) {
+    for (int r = 0; r < builder->replicas; r++) {
         int grad = -1;
         for (int m = r * count; m < (r + 1) * count; m++) {
             if (!has_samples(builder, m)) {
@@ -98,7 +105,7 @@ static void leaf(struct builder *builder, struct sum_tree *tree, int micro) {
 /* The tree over all micro-batches: the same however they are spread over replicas. */
 static int build_tree(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches;
-    for (int g = builder->first * count; g < builder->last * count; g++) leaf(builder, tree, g);
+    for (int m = 0; m < builder->replicas * count; m++) leaf(builder, tree, m);
     return tree_finish(tree);
 }
 
@@ -107,7 +114,7 @@ static int build_tree(struct builder *builder, struct sum_tree *tree) {
 static int build_replicas_first(struct builder *builder, struct sum_tree *tree) {
     int count = builder->config->micro_batches, total = -1;
     for (int m = 0; m < count; m++) {
-        for (int r = builder->first; r < builder->last; r++) leaf(builder, tree, r * count + m);
+        for (int r = 0; r < builder->replicas; r++) leaf(builder, tree, r * count + m);
         int sum = tree_finish(tree);
         if (sum < 0) continue;
         if (total < 0) {
@@ -148,15 +155,15 @@ struct leaf {
  * then backward. A buffer that holds nothing yet is started. */
 static void run_place(struct builder *builder, int place, struct leaf *leaf) {
     static const enum instr_op ops[] = {INSTR_LOAD, INSTR_F, INSTR_B};
-    int replicas = builder->config->replicas, count = builder->config->micro_batches;
+    int replicas = builder->replicas, count = builder->config->micro_batches;
     for (int o = 0; o < 3; o++) {
         for (int r = 0; r < replicas; r++) {
             if (!has_samples(builder, r * count + place)) continue;
             struct instr *instr = add(builder, ops[o]);
             instr->micro = r * count + place;
             instr->slot = (int16_t)r;
-            if (ops[o] != INSTR_LOAD) instr->flags = INSTR_SHARES;
-            if (ops[o] == INSTR_F && r > 0) instr->flags |= INSTR_PURE;
+            if (ops[o] != INSTR_LOAD) instr->group = (int16_t)builder->group;
+            if (ops[o] == INSTR_F && r > 0) instr->flags = INSTR_PURE;
             if (ops[o] != INSTR_B) continue;
             instr->grad = (int16_t)leaf[r].grad;
             if (!leaf[r].there) instr->flags |= INSTR_NEW;
@@ -178,24 +185,24 @@ static int add_leaves(struct builder *builder, const struct leaf *leaf, int coun
 
 /* A buffer for each replica, which all its places go to. */
 static int together_replica(struct builder *builder, struct leaf *leaf) {
-    int replicas = builder->config->replicas;
+    int replicas = builder->replicas;
     for (int r = 0; r < replicas; r++) leaf[r].grad = r;
     for (int place = 0; place < builder->config->micro_batches; place++)
         run_place(builder, place, leaf);
-    builder->program->grads = replicas;
+    builder->out->grads = replicas;
     return add_leaves(builder, leaf, replicas);
 }
 
 /* A buffer for each micro-batch: they come by place, the tree wants them by replica. */
 static int together_tree(struct builder *builder, struct leaf *leaf) {
-    int replicas = builder->config->replicas, places = builder->config->micro_batches;
+    int replicas = builder->replicas, places = builder->config->micro_batches;
     struct leaf *all = MEM_ARRAY(struct leaf, replicas * places);
     for (int place = 0; place < places; place++) {
         for (int r = 0; r < replicas; r++) leaf[r] = (struct leaf){r * places + place, false};
         run_place(builder, place, leaf);
         for (int r = 0; r < replicas; r++) all[r * places + place] = leaf[r];
     }
-    builder->program->grads = replicas * places;
+    builder->out->grads = replicas * places;
     int sum = add_leaves(builder, all, replicas * places);
     free(all);
     return sum;
@@ -203,7 +210,7 @@ static int together_tree(struct builder *builder, struct leaf *leaf) {
 
 /* A buffer for each replica, and buffer 0 for the sum of the places before. */
 static int together_replicas_first(struct builder *builder, struct leaf *leaf) {
-    int replicas = builder->config->replicas, places = builder->config->micro_batches, total = -1;
+    int replicas = builder->replicas, places = builder->config->micro_batches, total = -1;
     for (int place = 0; place < places; place++) {
         for (int r = 0; r < replicas; r++) leaf[r] = (struct leaf){r + (total >= 0), false};
         run_place(builder, place, leaf);
@@ -213,7 +220,7 @@ static int together_replicas_first(struct builder *builder, struct leaf *leaf) {
         else if (sum >= 0)
             add_tree(builder, (int[]){total, sum}, 2);
     }
-    builder->program->grads = replicas + (places > 1);
+    builder->out->grads = replicas + (places > 1);
     return total;
 }
 
@@ -222,36 +229,48 @@ static int build_together(struct builder *builder) {
                                  struct leaf *) = {[SUM_REPLICA] = together_replica,
                                                    [SUM_TREE] = together_tree,
                                                    [SUM_REPLICAS_FIRST] = together_replicas_first};
-    struct leaf *leaf = MEM_ARRAY(struct leaf, builder->config->replicas);
+    struct leaf *leaf = MEM_ARRAY(struct leaf, builder->replicas);
     int grad = orders[builder->config->sum](builder, leaf);
-    builder->program->slots = builder->config->replicas;
+    builder->out->slots = builder->replicas;
     free(leaf);
     return grad;
 }
 
-static void build_rank(struct builder *builder) {
+static void build_sums(struct builder *builder) {
     static int (*const orders[])(struct builder *,
                                  struct sum_tree *) = {[SUM_REPLICA] = build_replica,
                                                        [SUM_TREE] = build_tree,
                                                        [SUM_REPLICAS_FIRST] = build_replicas_first};
-    struct sum_tree tree = {.program = builder->program, .rank = builder->rank};
-    add(builder, INSTR_COUNT);
-    bool together = builder->config->shares && builder->config->ranks == 1;
+    struct sum_tree tree = {.out = builder->out};
+    bool together = builder->group != INSTR_ALL && builder->replicas > 1;
     int grad = together ? build_together(builder) : orders[builder->config->sum](builder, &tree);
     if (grad < 0) {
         grad = tree_take(&tree);
         add(builder, INSTR_ZERO)->grad = (int16_t)grad;
         tie(builder, grad);
     }
+    add(builder, INSTR_REPORT)->group = EVERYONE;
     add(builder, INSTR_NORM)->grad = (int16_t)grad;
     add(builder, INSTR_STEP)->grad = (int16_t)grad;
+}
+
+static void single_build(const struct schedule_config *config, const struct program *program,
+                         int rank, struct rank_program *out) {
+    struct grid_cell cell = grid_cell(&config->grid, rank);
+    struct builder builder = {.config = config,
+                              .out = out,
+                              .first = program_first_micro(program, rank),
+                              .replicas = cell.replica_count,
+                              .group = config->shares ? SHARERS : INSTR_ALL};
+    add(&builder, INSTR_COUNT)->group = EVERYONE;
+    build_sums(&builder);
 }
 
 /* Sums inside a rank come before those between ranks: an order that wants it otherwise is refused.
  */
 static enum status check_order(const struct schedule_config *config) {
     int micros = config->micro_batches;
-    if (config->ranks == 1) return STATUS_OK;
+    if (grid_ranks(&config->grid) == 1) return STATUS_OK;
     if (config->sum == SUM_REPLICAS_FIRST && micros > 1)
         return fail(STATUS_USAGE,
                     "--sum replicas-first needs one rank (--deal), or one micro-batch a rank");
@@ -264,32 +283,25 @@ static enum status check_order(const struct schedule_config *config) {
 
 /* Operands are of 16 bits. */
 static enum status check_room(const struct schedule_config *config) {
-    int64_t most = (int64_t)config->replicas * config->micro_batches;
-    if (!config->shares || config->ranks > 1 || most < INT16_MAX) return STATUS_OK;
+    int64_t most = (int64_t)config->grid.replicas * config->micro_batches;
+    if (!config->shares || grid_ranks(&config->grid) > 1 || most < INT16_MAX) return STATUS_OK;
     return fail(STATUS_USAGE, "--sync-bn on one device: %lld micro-batches at once, at most %d",
                 (long long)most, INT16_MAX - 1);
 }
 
-static enum status single_build(const struct schedule_config *config, struct program **out) {
+static enum status single_prepare(const struct schedule_config *config, struct program *program) {
     TRY(check_order(config));
-    CHECK(!config->shares || config->replicas > 1, "one replica shares statistics with nobody");
+    CHECK(!config->shares || config->grid.replicas > 1,
+          "one replica shares statistics with nobody");
+    CHECK(config->grid.stages == 1 && config->grid.chunks == 1, "the whole model on each rank");
     TRY(check_room(config));
-    struct program *program =
-        program_new(config->ranks, 1, config->replicas, config->micro_batches, config->sum);
-    for (int r = 0; r < config->ranks; r++) {
-        bool alone = config->ranks == 1;
-        struct builder builder = {.config = config,
-                                  .program = program,
-                                  .rank = r,
-                                  .first = alone ? 0 : r,
-                                  .last = alone ? config->replicas : r + 1};
-        build_rank(&builder);
-    }
-    *out = program;
+    program_declare_group(program, GROUP_WORLD);
+    if (config->shares) program_declare_group(program, GROUP_REPLICAS);
     return STATUS_OK;
 }
 
 const struct schedule schedule_single = {
     .name = "single",
     .help = "the whole model on each rank, micro-batches one after the other",
+    .prepare = single_prepare,
     .build = single_build};

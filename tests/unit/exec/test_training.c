@@ -162,10 +162,10 @@ static char *spread_program(int micro_batches) {
     FILE *out = open_memstream(&text, &bytes);
     int id = 0;
     fprintf(out,
-            "stretto program 1\nranks 1 stages 1 replicas 1 micro-batches %d sum replica slots %d "
-            "grads 1\nrank 0 body\n",
+            "stretto program 2\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
+            "groups world\nrank 0 slots %d grads 1 buckets 1\nrank 0 body\n",
             micro_batches, micro_batches);
-    fprintf(out, "#%d r0 COUNT\n", id++);
+    fprintf(out, "#%d r0 COUNT q0\n", id++);
     for (int m = 0; m < micro_batches; m++)
         fprintf(out, "#%d r0 LOAD m%d a%d\n#%d r0 F s0 m%d a%d\n", 2 * m + 1, m, m, 2 * m + 2, m,
                 m);
@@ -173,7 +173,8 @@ static char *spread_program(int micro_batches) {
     for (int m = micro_batches - 1; m >= 0; m--) fprintf(out, "#%d r0 I s0 m%d a%d\n", id++, m, m);
     for (int m = 0; m < micro_batches; m++)
         fprintf(out, "#%d r0 W s0 m%d a%d g0%s\n", id++, m, m, m ? "" : " new");
-    fprintf(out, "#%d r0 TIE g0\n#%d r0 NORM g0\n#%d r0 STEP g0\n", id, id + 1, id + 2);
+    fprintf(out, "#%d r0 TIE g0\n#%d r0 REPORT q0\n#%d r0 NORM g0\n#%d r0 STEP g0\n", id, id + 1,
+            id + 2, id + 3);
     fclose(out);
     return text;
 }
@@ -476,5 +477,27 @@ Test(exec_numeric, an_evaluation_that_is_not_finite) {
     cr_expect_eq(exec_evaluate(run->exec, &eval), STATUS_NUMERIC);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "evaluation") && strstr(said, "fc3.bias"), "%s", said);
+    kit_close(&run);
+}
+
+/* --- drain --- */
+
+static void count_broadcasts(void *context, const struct instr *instr, int64_t step, int64_t begin,
+                             int64_t end) {
+    (void)step, (void)begin, (void)end;
+    *(int *)context += instr->op == INSTR_BCAST;
+}
+
+/* No schedule has anything to drain yet: here a program is given something that can be seen. */
+Test(exec_training, drain_is_run) {
+    int seen = 0;
+    struct exec_observer observer = {.context = &seen, .instr = count_broadcasts};
+    struct kit_run *run = kit_open_watched(&observer, MLP "--steps 2");
+    struct rank_program *own = program_edit(run->job.plan->program, 0);
+    program_add(own, LIST_DRAIN, INSTR_BCAST);
+    uint64_t before = kit_hash(run);
+    cr_assert_eq(exec_drain(run->exec), STATUS_OK);
+    cr_expect_eq(seen, 1);
+    cr_expect_eq(kit_hash(run), before, "a broadcast to oneself changes nothing");
     kit_close(&run);
 }

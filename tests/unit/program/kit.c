@@ -27,9 +27,7 @@ struct program *program_of_case(const struct program_case *of, int64_t *samples)
     int total = of->replicas * of->micro_batches;
     int64_t *own = MEM_ARRAY(int64_t, total);
     for (int g = 0; g < total; g++) own[g] = of->last ? (of->last - g + total - 1) / total : 7;
-    struct schedule_config config = {.ranks = 1,
-                                     .stages = 1,
-                                     .replicas = of->replicas,
+    struct schedule_config config = {.grid = grid_flat(1, of->replicas),
                                      .micro_batches = of->micro_batches,
                                      .sum = of->sum,
                                      .samples = own};
@@ -73,8 +71,8 @@ static void accumulate(char **grad, const struct instr *instr) {
 }
 
 char *program_meaning(const struct program *program) {
-    const struct instr_list *body = &program->rank[0].list[LIST_BODY];
-    char **grad = MEM_ARRAY(char *, program->grads);
+    const struct instr_list *body = program_list(program, 0, LIST_BODY);
+    char **grad = MEM_ARRAY(char *, program_of(program, 0)->grads);
     char *stepped = mem_text("nothing"), *tracked = mem_text("");
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i];
@@ -88,7 +86,7 @@ char *program_meaning(const struct program *program) {
             replace(&tracked, mem_format("%s %d", tracked, instr->micro));
     }
     char *meaning = mem_format("%s |%s", stepped, tracked);
-    for (int g = 0; g < program->grads; g++) free(grad[g]);
+    for (int g = 0; g < program_of(program, 0)->grads; g++) free(grad[g]);
     free(grad);
     free(stepped);
     free(tracked);

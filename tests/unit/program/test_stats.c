@@ -30,9 +30,7 @@ static struct program *build_on(int ranks, const struct step *step, bool shares)
     int total = step->ranks * step->micro_batches;
     for (int g = 0; g < total; g++)
         samples[g] = step->last ? (step->last - g + total - 1) / total : 7;
-    struct schedule_config config = {.ranks = ranks,
-                                     .stages = 1,
-                                     .replicas = step->ranks,
+    struct schedule_config config = {.grid = grid_flat(ranks, step->ranks),
                                      .micro_batches = step->micro_batches,
                                      .sum = step->sum,
                                      .samples = samples,
@@ -56,7 +54,7 @@ static enum status verify(const struct program *program, char log[512]) {
 }
 
 static struct instr_list *body(struct program *program, int rank) {
-    return &program->rank[rank].list[LIST_BODY];
+    return &program_edit(program, rank)->list[LIST_BODY];
 }
 
 static int count_of(struct program *program, int rank, enum instr_op op) {
@@ -141,7 +139,8 @@ static void check_damage(struct program *program, int rank, int at) {
     cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken without %s", line);
     program_free(&mutant);
     mutant = program_copy(program);
-    body(mutant, rank)->items[at].flags ^= INSTR_SHARES;
+    struct instr *turned = &body(mutant, rank)->items[at];
+    turned->group = turned->group == INSTR_ALL ? 1 : INSTR_ALL;
     cr_expect_eq(verify(mutant, log), STATUS_USAGE, "taken with the flag turned: %s", line);
     program_free(&mutant);
 }
@@ -174,52 +173,58 @@ Test(program_stats, damage_is_refused) {
 
 /* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
  */
-static const char two_ranks[] =
-    "stretto program 1\n"
-    "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica slots 2 grads 1 buckets 2\n"
-    "rank 0 body\n"
-    "#0 r0 COUNT\n"
-    "#1 r0 LOAD m0 a0\n"
-    "#2 r0 F s0 m0 a0 stats\n"
-    "#3 r0 LOAD m1 a1\n"
-    "#4 r0 F s0 m1 a1 stats\n"
-    "#5 r0 B s0 m0 a0 g0 new stats\n"
-    "#6 r0 B s0 m1 a1 g0 stats\n"
-    "#7 r0 TIE g0\n"
-    "#8 r0 REDUCE b0 g0\n"
-    "#9 r0 REDUCE b1 g0\n"
-    "#10 r0 NORM g0\n"
-    "#11 r0 STEP g0\n"
-    "rank 1 body\n"
-    "#0 r1 COUNT\n"
-    "#1 r1 LOAD m2 a0\n"
-    "#2 r1 LOAD m3 a1\n"
-    "#3 r1 F s0 m2 a0 stats\n"
-    "#4 r1 F s0 m3 a1 stats\n"
-    "#5 r1 B s0 e0 m2 a0 g0 new stats\n"
-    "#6 r1 B s0 e1 m2 a0 g0 new stats\n"
-    "#7 r1 I s0 m3 a1 stats\n"
-    "#8 r1 W s0 m3 a1 g0\n"
-    "#9 r1 TIE g0\n"
-    "#10 r1 REDUCE b0 g0\n"
-    "#11 r1 REDUCE b1 g0\n"
-    "#12 r1 NORM g0\n"
-    "#13 r1 STEP g0\n";
+static const char two_ranks[] = "stretto program 2\n"
+                                "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
+                                "groups world replicas\n"
+                                "rank 0 slots 2 grads 1 buckets 2\n"
+                                "rank 0 body\n"
+                                "#0 r0 COUNT q0\n"
+                                "#1 r0 LOAD m0 a0\n"
+                                "#2 r0 F s0 m0 a0 q1\n"
+                                "#3 r0 LOAD m1 a1\n"
+                                "#4 r0 F s0 m1 a1 q1\n"
+                                "#5 r0 B s0 m0 a0 g0 q1 new\n"
+                                "#6 r0 B s0 m1 a1 g0 q1\n"
+                                "#7 r0 TIE g0\n"
+                                "#8 r0 REDUCE b0 g0 q0\n"
+                                "#9 r0 REDUCE b1 g0 q0\n"
+                                "#20 r0 REPORT q0\n"
+                                "#10 r0 NORM g0\n"
+                                "#11 r0 STEP g0\n"
+                                "rank 1 slots 2 grads 1 buckets 2\n"
+                                "rank 1 body\n"
+                                "#0 r1 COUNT q0\n"
+                                "#1 r1 LOAD m0 a0\n"
+                                "#2 r1 LOAD m1 a1\n"
+                                "#3 r1 F s0 m0 a0 q1\n"
+                                "#4 r1 F s0 m1 a1 q1\n"
+                                "#5 r1 B s0 e0 m0 a0 g0 q1 new\n"
+                                "#6 r1 B s0 e1 m0 a0 g0 q1 new\n"
+                                "#7 r1 I s0 m1 a1 q1\n"
+                                "#8 r1 W s0 m1 a1 g0\n"
+                                "#9 r1 TIE g0\n"
+                                "#10 r1 REDUCE b0 g0 q0\n"
+                                "#11 r1 REDUCE b1 g0 q0\n"
+                                "#20 r1 REPORT q0\n"
+                                "#12 r1 NORM g0\n"
+                                "#13 r1 STEP g0\n";
 
 static const struct {
     const char *from, *to, *says;
 } edits[] = {
-    {"#4 r1 F s0 m3 a1 stats\n#5 r1 B s0 e0 m2 a0 g0 new stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n",
-     "#5 r1 B s0 e0 m2 a0 g0 new stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n#4 r1 F s0 m3 a1 stats\n",
-     "shares the statistics of"},
-    {"#6 r1 B s0 e1 m2 a0 g0 new stats\n#7 r1 I s0 m3 a1 stats\n",
-     "#7 r1 I s0 m3 a1 stats\n#6 r1 B s0 e1 m2 a0 g0 new stats\n", "in the midst of"},
-    {"#5 r1 B s0 e0 m2 a0 g0 new stats\n", "#5 r1 B s0 e0 m2 a0 g0 new\n", "this one does not"},
-    {"#8 r1 W s0 m3 a1 g0\n", "#8 r1 W s0 m3 a1 g0 stats\n", "no such flag"},
-    {"#0 r1 COUNT\n", "#0 r1 COUNT\n#1 r1 STATS_F s0 m2 a0\n", "has samples"},
-    {"#0 r1 COUNT\n", "", "COUNT"},
-    {"#12 r1 NORM g0\n", "#0 r1 COUNT\n#12 r1 NORM g0\n", "wait for ever"},
-    {"#0 r1 COUNT\n", "#0 r1 COUNT\n#1 r1 STATS_F s0 m0 a0\n", "belongs to rank 0"},
+    {"#4 r1 F s0 m1 a1 q1\n#5 r1 B s0 e0 m0 a0 g0 q1 new\n#6 r1 B s0 e1 m0 a0 g0 q1 new\n",
+     "#5 r1 B s0 e0 m0 a0 g0 q1 new\n#6 r1 B s0 e1 m0 a0 g0 q1 new\n#4 r1 F s0 m1 a1 q1\n",
+     "comes to this meeting"},
+    {"#6 r1 B s0 e1 m0 a0 g0 q1 new\n#7 r1 I s0 m1 a1 q1\n",
+     "#7 r1 I s0 m1 a1 q1\n#6 r1 B s0 e1 m0 a0 g0 q1 new\n", "between segments of"},
+    {"#5 r1 B s0 e0 m0 a0 g0 q1 new\n", "#5 r1 B s0 e0 m0 a0 g0 new\n", "this one does not"},
+    {"#8 r1 W s0 m1 a1 g0\n", "#8 r1 W s0 m1 a1 g0 pure\n", "no such flag"},
+    {"#0 r1 COUNT q0\n", "#0 r1 COUNT q0\n#1 r1 STATS_F s0 m0 a0 q1\n", "has samples"},
+    {"#0 r1 COUNT q0\n", "", "COUNT"},
+    {"#20 r1 REPORT q0\n"
+     "#12 r1 NORM g0\n",
+     "#0 r1 COUNT q0\n#12 r1 NORM g0\n", "comes to this meeting"},
+    {"#0 r1 COUNT q0\n", "#0 r1 COUNT q0\n#1 r1 STATS_F s0 m0 a0 q1\n", "micro-batch"},
 };
 
 static char *edited(const char *text, const char *from, const char *to) {
@@ -251,9 +256,10 @@ Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
 Test(program_stats, one_replica_has_nobody_to_share_with) {
     char log[512];
     static const char text[] =
-        "stretto program 1\n"
-        "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica slots 1 grads 1\n"
-        "rank 0 body\n#0 r0 COUNT\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0 stats\n";
+        "stretto program 2\n"
+        "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica\n"
+        "groups world replicas\n"
+        "rank 0 body\n#0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0 q1\n";
     samples[0] = 3;
     cr_expect_eq(verify_text(text, log), STATUS_USAGE);
     cr_expect(strstr(log, "no other replica"), "%s", log);
@@ -279,7 +285,7 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
         struct program *program = build_on(1, step, true);
         char log[512], *text = program_text(program);
         cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
-        cr_expect_eq(program->slots, step->ranks);
+        cr_expect_eq(program_of(program, 0)->slots, step->ranks);
         cr_expect_eq(count_of(program, 0, INSTR_STATS_F), 0);
         struct program *again = program_copy(program);
         char *same = program_text(again);
@@ -294,34 +300,37 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
 }
 
 static const char one_rank[] =
-    "stretto program 1\n"
-    "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica slots 2 grads 2\n"
+    "stretto program 2\n"
+    "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica replicas-each 2\n"
+    "groups world replicas\n"
+    "rank 0 slots 2 grads 2 buckets 1\n"
     "rank 0 body\n"
-    "#0 r0 COUNT\n"
+    "#0 r0 COUNT q0\n"
     "#1 r0 LOAD m0 a0\n"
     "#2 r0 LOAD m1 a1\n"
-    "#3 r0 F s0 m1 a1 pure stats\n"
-    "#4 r0 F s0 m0 a0 stats\n"
-    "#5 r0 I s0 m0 a0 stats\n"
-    "#6 r0 B s0 m1 a1 g1 new stats\n"
+    "#3 r0 F s0 m1 a1 q1 pure\n"
+    "#4 r0 F s0 m0 a0 q1\n"
+    "#5 r0 I s0 m0 a0 q1\n"
+    "#6 r0 B s0 m1 a1 g1 q1 new\n"
     "#7 r0 W s0 m0 a0 g0 new\n"
     "#8 r0 TIE g0\n"
     "#9 r0 TIE g1\n"
     "#10 r0 SUM g0 h1\n"
+    "#20 r0 REPORT q0\n"
     "#11 r0 NORM g0\n"
     "#12 r0 STEP g0\n";
 
 static const struct {
     const char *from, *to, *says;
 } edits_of_one[] = {
-    {"#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 pure stats\n#4 r0 F s0 m0 a0 stats\n",
-     "#4 r0 F s0 m0 a0 stats\n#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 pure stats\n", "not all of them"},
-    {"#4 r0 F s0 m0 a0 stats\n", "#4 r0 I s0 m1 a1 stats\n", "not all of them"},
-    {"#6 r0 B s0 m1 a1 g1 new stats\n#7 r0 W s0 m0 a0 g0 new\n",
-     "#7 r0 W s0 m0 a0 g0 new\n#6 r0 B s0 m1 a1 g1 new stats\n", "not all of them"},
-    {"#6 r0 B s0 m1 a1 g1 new stats\n", "#6 r0 B s0 e0 m1 a1 g1 new stats\n", "is not cut"},
-    {"#0 r0 COUNT\n", "#0 r0 COUNT\n#1 r0 STATS_F s0 m0 a0\n", "needs no part"},
-    {"#12 r0 STEP g0\n", "#12 r0 STEP g0\n#13 r0 I s0 m0 a0 stats\n", ""},
+    {"#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n#4 r0 F s0 m0 a0 q1\n",
+     "#4 r0 F s0 m0 a0 q1\n#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n", "not all of them"},
+    {"#4 r0 F s0 m0 a0 q1\n", "#4 r0 I s0 m1 a1 q1\n", "not all of them"},
+    {"#6 r0 B s0 m1 a1 g1 q1 new\n#7 r0 W s0 m0 a0 g0 new\n",
+     "#7 r0 W s0 m0 a0 g0 new\n#6 r0 B s0 m1 a1 g1 q1 new\n", "not all of them"},
+    {"#6 r0 B s0 m1 a1 g1 q1 new\n", "#6 r0 B s0 e0 m1 a1 g1 q1 new\n", "is not cut"},
+    {"#0 r0 COUNT q0\n", "#0 r0 COUNT q0\n#1 r0 STATS_F s0 m0 a0 q1\n", "needs no part"},
+    {"#12 r0 STEP g0\n", "#12 r0 STEP g0\n#13 r0 I s0 m0 a0 q1\n", ""},
 };
 
 Test(program_stats, replicas_of_one_rank_stand_together) {

@@ -13,13 +13,14 @@ static void round_trip(const struct program_case *of) {
     cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK);
     char *second = program_text(again);
     cr_assert_str_eq(text, second);
-    cr_expect_eq(again->replicas, of->replicas);
+    cr_expect_eq(again->grid.replicas, of->replicas);
     cr_expect_eq(again->micro_batches, of->micro_batches);
     cr_expect_eq(again->sum, of->sum);
-    cr_expect_eq(again->slots, program->slots);
-    cr_expect_eq(again->grads, program->grads);
-    const struct instr_list *a = &program->rank[0].list[LIST_BODY];
-    const struct instr_list *b = &again->rank[0].list[LIST_BODY];
+    cr_expect_eq(program_of(again, 0)->slots, program_of(program, 0)->slots);
+    cr_expect_eq(program_of(again, 0)->grads, program_of(program, 0)->grads);
+    cr_expect_eq(program_hash(again), program_hash(program));
+    const struct instr_list *a = program_list(program, 0, LIST_BODY);
+    const struct instr_list *b = program_list(again, 0, LIST_BODY);
     cr_assert_eq(a->count, b->count);
     cr_expect_arr_eq(a->items, b->items, (size_t)a->count * sizeof *a->items);
     free(text);
@@ -33,18 +34,24 @@ Test(program_text, print_and_parse_are_inverse) {
 }
 
 Test(program_text, every_instruction_and_flag_survives) {
-    struct program *program = program_new(3, 5, 2, 4, SUM_REPLICAS_FIRST), *again = NULL;
-    program->slots = 9;
-    program->grads = 8;
+    struct grid grid = {.stages = 3,
+                        .chunks = 2,
+                        .replicas = 4,
+                        .replicas_each = 2,
+                        .v_shape = true,
+                        .drivers = 1,
+                        .servers = 2};
+    struct program *program = program_new(&grid, 4, SUM_REPLICAS_FIRST), *again = NULL;
+    for (int family = 0; family < GROUP_FAMILY_COUNT; family++)
+        program_declare_group(program, (enum group_family)family);
+    for (int r = 0; r < program->ranks; r++)
+        *program_begin(program, r) = (struct rank_program){.slots = 9, .grads = 8, .buckets = 7};
     for (int op = 0; op < INSTR_COUNT_; op++) {
-        struct instr *instr =
-            program_add(program, op % 3, (enum list_name)(op % LIST_COUNT), (enum instr_op)op);
-        const char *operands = instr_operands((enum instr_op)op);
-        if (strchr(operands, 's')) instr->stage = 4;
-        if (strchr(operands, 'm')) instr->micro = 7;
-        if (strchr(operands, 'a')) instr->slot = 8;
-        if (strchr(operands, 'g')) instr->grad = 6;
-        if (strchr(operands, 'h')) instr->other = 5;
+        struct instr *instr = program_add(program_edit(program, op % 3),
+                                          (enum list_name)(op % LIST_COUNT), (enum instr_op)op);
+        int value = 1;
+        for (const char *letter = instr_rows[op].operands; *letter; letter++)
+            if (*letter != '?') instr_set_operand(instr, *letter, value++);
         instr->flags = (uint8_t)(op % 4);
     }
     char *text = program_text(program);
@@ -58,49 +65,59 @@ Test(program_text, every_instruction_and_flag_survives) {
 }
 
 Test(program_text, spaces_and_empty_lines_do_not_matter) {
-    static const char text[] = "stretto program 1\n"
-                               "\n  ranks 1 stages 1 replicas 1  micro-batches 1 sum replica "
-                               "slots 1\tgrads 1\r\n"
-                               "rank 0 body\n\n"
-                               "  #0 r0 COUNT\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
-                               "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#5 r0 NORM g0\n"
-                               "#6 r0 STEP g0"; /* no newline at the end */
+    static const char text[] =
+        "stretto program 2\n"
+        "\n  ranks 1 stages 1 replicas 1  micro-batches\t1 sum replica\r\n"
+        "groups  world\n"
+        "rank 0 body\n\n"
+        "  #0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
+        "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
+        "#6 r0 STEP g0"; /* no newline at the end */
     struct program *program = NULL;
     cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
-    cr_expect_eq(program->rank[0].list[LIST_BODY].count, 7);
+    cr_expect_eq(program_list(program, 0, LIST_BODY)->count, 8);
     cr_expect_eq(program_verify(program, NULL), STATUS_OK);
     program_free(&program);
 }
 
 #define HEADER                                                                                     \
-    "stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 2\n"
+    "stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
 
 static const struct {
     const char *text, *says;
 } bad[] = {
     {"", "expected a program"},
-    {"stretto program 2\n", "line 1"},
-    {"stretto program 1", "expected a program"},
-    {"stretto program 1\n\n\n", "expected a program"},
-    {"stretto program 1\nranks 0 stages 1", "\"0\""},
-    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1\n", "grads"},
-    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees slots 1 grads 1\n",
-     "trees"},
-    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 65\n",
-     "\"65\""},
-    {"stretto program 1\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree slots 1 grads 2 x\n",
-     "\"x\""},
-    {"stretto program 1\nranks 99999999999 stages 1\n", "99999999999"},
-    {"stretto program 1\nranks 1 stages 1 replicas 100000 micro-batches 32767 sum tree slots 1 "
-     "grads 2\n",
+    {"stretto program 1\n", "line 1"},
+    {"stretto program 2", "expected a program"},
+    {"stretto program 2\n\n\n", "expected a program"},
+    {"stretto program 2\nranks 0 stages 1", "\"0\""},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
+    {"stretto program 2\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
+    {"stretto program 2\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
+     "as many ranks"},
+    {"stretto program 2\nranks 99999999999 stages 1\n", "99999999999"},
+    {"stretto program 2\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
      "fewer micro-batches"},
-    {HEADER "#0 r0 COUNT\n", "line 3"},
+    {"stretto program 2\nranks 1000 stages 1000 replicas 1 micro-batches 1 sum tree chunks 40\n",
+     "fewer stages"},
+    {HEADER "groups world\n", "one line of groups"},
+    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
+     "all"},
+    {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
+    {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
+    {HEADER "rank 0 slots 1 grads 65536 buckets 1\n", "\"65536\""},
+    {HEADER "rank 0 slots 1 grads 1 buckets 1\n#0 r0 COUNT q0\n", "before the first instruction"},
+    {HEADER "#0 r0 COUNT\n", "line 4"},
     {HEADER "rank 1 body\n", "a rank of the program"},
     {HEADER "rank -1 body\n", "a rank of the program"},
     {HEADER "rank 0 middle\n", "middle"},
     {HEADER "rank 0\n", "(end of line)"},
     {HEADER "rank 0 body now\n", "\"now\""},
-    {HEADER "rank 0 body\nCOUNT\n", "line 4"},
+    {HEADER "rank 0 body\nCOUNT\n", "line 5"},
     {HEADER "rank 0 body\n# r0 COUNT\n", "\"#\""},
     {HEADER "rank 0 body\n#x r0 COUNT\n", "\"#x\""},
     {HEADER "rank 0 body\n#0\n", "(end of line)"},
@@ -132,7 +149,7 @@ Test(program_text, what_is_not_a_program_is_refused) {
 }
 
 Test(program_text, a_zero_byte_is_refused) {
-    static const char text[] = "stretto program 1\n\0ranks";
+    static const char text[] = "stretto program 2\n\0ranks";
     char log[256] = "";
     struct program *program = NULL;
     log_capture(log, sizeof log);

@@ -121,7 +121,8 @@ Test(program_tree, needs_a_logarithm_of_buffers) {
         struct program *program = program_of_case(&of, NULL);
         int most = 1;
         while (1 << (most - 1) < n) most++;
-        cr_expect_leq(program->grads, most, "%d leaves take %d buffers", n, program->grads);
+        cr_expect_leq(program_of(program, 0)->grads, most, "%d leaves take %d buffers", n,
+                      program_of(program, 0)->grads);
         program_free(&program);
     }
 }

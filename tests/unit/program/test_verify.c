@@ -37,7 +37,7 @@ static void refused_or_same(const struct program *mutant, const char *meaning, c
 }
 
 static struct instr_list *body_of(struct program *program) {
-    return &program->rank[0].list[LIST_BODY];
+    return &program_edit(program, 0)->list[LIST_BODY];
 }
 
 static struct program *without(const struct program *program, int at) {
@@ -52,7 +52,7 @@ static struct program *without(const struct program *program, int at) {
 /* Instruction `at` a second time, before position `to`. */
 static struct program *with_twice(const struct program *program, int at, int to) {
     struct program *mutant = program_copy(program);
-    program_add(mutant, 0, LIST_BODY, INSTR_COUNT);
+    program_add(program_edit(mutant, 0), LIST_BODY, INSTR_COUNT);
     struct instr_list *body = body_of(mutant);
     struct instr copy = body->items[at];
     memmove(body->items + to + 1, body->items + to,
@@ -173,22 +173,24 @@ Test(program_verify, refuses_wrong_operands_and_flags) {
 }
 
 /* B as its two halves, with two micro-batches under way: a program a pipeline would have. */
-static const char halves[] =
-    "stretto program 1\n"
-    "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica slots 2 grads 1\n"
-    "rank 0 body\n"
-    "#0 r0 COUNT\n"
-    "#1 r0 LOAD m0 a0\n"
-    "#2 r0 F s0 m0 a0\n"
-    "#3 r0 LOAD m1 a1\n"
-    "#4 r0 F s0 m1 a1\n"
-    "#5 r0 I s0 m0 a0\n"
-    "#6 r0 I s0 m1 a1\n"
-    "#7 r0 W s0 m0 a0 g0 new\n"
-    "#8 r0 W s0 m1 a1 g0\n"
-    "#9 r0 TIE g0\n"
-    "#10 r0 NORM g0\n"
-    "#11 r0 STEP g0\n";
+static const char halves[] = "stretto program 2\n"
+                             "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica\n"
+                             "groups world\n"
+                             "rank 0 slots 2 grads 1 buckets 1\n"
+                             "rank 0 body\n"
+                             "#0 r0 COUNT q0\n"
+                             "#1 r0 LOAD m0 a0\n"
+                             "#2 r0 F s0 m0 a0\n"
+                             "#3 r0 LOAD m1 a1\n"
+                             "#4 r0 F s0 m1 a1\n"
+                             "#5 r0 I s0 m0 a0\n"
+                             "#6 r0 I s0 m1 a1\n"
+                             "#7 r0 W s0 m0 a0 g0 new\n"
+                             "#8 r0 W s0 m1 a1 g0\n"
+                             "#9 r0 TIE g0\n"
+                             "#20 r0 REPORT q0\n"
+                             "#10 r0 NORM g0\n"
+                             "#11 r0 STEP g0\n";
 
 Test(program_verify, halves_of_backward) {
     struct program *program = NULL;
@@ -204,7 +206,7 @@ Test(program_verify, halves_of_backward) {
     }
     /* The seeds are read by the first half already: COUNT between the halves is too late. */
     struct program *late = without(program, 0);
-    program_add(late, 0, LIST_BODY, INSTR_COUNT);
+    program_add(program_edit(late, 0), LIST_BODY, INSTR_COUNT);
     struct instr_list *body = body_of(late);
     struct instr count = body->items[body->count - 1];
     memmove(body->items + 7, body->items + 6, (size_t)(body->count - 7) * sizeof *body->items);
@@ -219,14 +221,16 @@ Test(program_verify, instructions_outside_the_body_are_refused) {
     for (int list = LIST_START; list <= LIST_DRAIN; list += LIST_DRAIN) {
         struct program *program =
             program_of_case(&(struct program_case){1, 1, SUM_REPLICA, 0}, samples);
-        program_add(program, 0, (enum list_name)list, INSTR_COUNT);
+        program_add(program_edit(program, 0), (enum list_name)list, INSTR_COUNT);
         cr_expect_neq(quiet_verify(program), STATUS_OK);
         program_free(&program);
     }
 }
 
 Test(program_verify, an_empty_body_is_refused) {
-    struct program *program = program_new(1, 1, 1, 1, SUM_REPLICA);
+    struct program *program =
+        program_new(&(struct grid){.stages = 1, .chunks = 1, .replicas = 1, .replicas_each = 1}, 1,
+                    SUM_REPLICA);
     cr_expect_neq(quiet_verify(program), STATUS_OK);
     program_free(&program);
 }
@@ -247,9 +251,10 @@ Test(program_verify, no_schedule_of_that_name) {
     char log[256] = "";
     struct program *program = NULL;
     log_capture(log, sizeof log);
-    cr_expect_eq(
-        schedule_build("waltz", &(struct schedule_config){.ranks = 1, .sum = SUM_TREE}, &program),
-        STATUS_USAGE);
+    cr_expect_eq(schedule_build("waltz",
+                                &(struct schedule_config){.grid = grid_flat(1, 1), .sum = SUM_TREE},
+                                &program),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(log, "waltz"));
 }

@@ -1,0 +1,170 @@
+/* Advancing through a list of instructions: see exec_advance in state.h.
+ *
+ * Before an instruction touches a buffer, what was posted on that buffer must be done: which
+ * buffers those are is said by the columns "reads" and "writes" of instr.def. All waiting for other
+ * ranks happens in exec_wait, so one process can drive many ranks, and a wait that lasts is
+ * explained from one place. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "exec/state.h"
+
+/* --- what is under way --- */
+
+static struct posted *reduction(struct exec *exec, int grad, int bucket) {
+    return &exec->reductions[grad * exec->plan->buckets.count + bucket];
+}
+
+/* Of the buckets that the instruction is about, the first with a reduction under way. */
+static struct posted *first_reduction(struct exec *exec, const struct instr *instr, int grad) {
+    const char *operands = instr_row(instr)->operands;
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    int first = one == INSTR_ALL ? 0 : one,
+        count = one == INSTR_ALL ? exec->plan->buckets.count : 1;
+    for (int b = first; b < first + count; b++)
+        if (reduction(exec, grad, b)->instr) return reduction(exec, grad, b);
+    return NULL;
+}
+
+static struct posted *posted_on(struct exec *exec, const struct instr *instr, char letter) {
+    switch (letter) {
+    case 'k': return exec->seeds.instr ? &exec->seeds : NULL;
+    case 'l': return exec->losses.instr ? &exec->losses : NULL;
+    case 'g': return first_reduction(exec, instr, instr->grad);
+    case 'h': return first_reduction(exec, instr, instr->other);
+    default: return NULL;
+    }
+}
+
+static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    struct posted *found = NULL;
+    if (exec->under_way == 0) return NULL;
+    for (const char *letter = row->reads; *letter && !found; letter++)
+        found = posted_on(exec, instr, *letter);
+    for (const char *letter = row->writes; *letter && !found; letter++)
+        found = posted_on(exec, instr, *letter);
+    return found;
+}
+
+/* Where what an instruction posts is kept until it is done. */
+static struct posted *place_of(struct exec *exec, const struct instr *instr) {
+    if (instr->op == INSTR_REDUCE) return reduction(exec, instr->grad, instr->bucket);
+    return instr->op == INSTR_COUNT ? &exec->seeds : &exec->losses;
+}
+
+static enum status finish(struct exec *exec, struct posted *posted) {
+    const struct instr *instr = posted->instr;
+    const struct exec_observer *observer = &exec->observer;
+    *posted = (struct posted){.begin_ns = posted->begin_ns};
+    exec->under_way--;
+    if (observer->posted)
+        observer->posted(observer->context, instr, exec->step, posted->begin_ns, clock_ns());
+    return handlers[instr->op].finish(exec, instr);
+}
+
+/* Finishes what is done of all that the instruction must await; exec->awaiting is the first that is
+ * not. */
+static enum status settle(struct exec *exec, const struct instr *instr) {
+    for (struct posted *posted; (posted = first_posted(exec, instr));) {
+        bool done;
+        TRY(exec->comm_status);
+        TRY(comm_test(&posted->request, &done));
+        if (!done) {
+            exec->awaiting = &posted->request;
+            return STATUS_OK;
+        }
+        TRY(finish(exec, posted));
+    }
+    return STATUS_OK;
+}
+
+/* --- one instruction --- */
+
+static enum status run_or_post(struct exec *exec, const struct instr *instr) {
+    const struct handler *handler = &handlers[instr->op];
+    if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(exec, instr);
+    struct posted *posted = place_of(exec, instr);
+    struct comm_request *request = NULL;
+    int64_t begin_ns = clock_ns();
+    TRY(handler->post(exec, instr, &request));
+    *posted = (struct posted){instr, request, begin_ns};
+    exec->under_way++;
+    return comm_progress(exec->comm);
+}
+
+/* Instructions are timed by their category, less what they spent on communication. One that goes on
+ * after an exchange is run several times. */
+static enum status run_timed(struct exec *exec, const struct instr *instr) {
+    int64_t begin = clock_ns(), comm_before = exec->times.of[TIME_COMM];
+    if (exec->begin_ns == 0) exec->begin_ns = begin;
+    enum status status = run_or_post(exec, instr);
+    int64_t spent = clock_ns() - begin, comm = exec->times.of[TIME_COMM] - comm_before;
+    exec->times.of[instr_row(instr)->time] += spent - comm;
+    return status;
+}
+
+static void begin_next(struct exec *exec) {
+    exec->begun = false;
+    exec->begin_ns = 0;
+    exec->awaiting = NULL;
+}
+
+void exec_begin_list(struct exec *exec, const struct instr_list *list) {
+    exec->list = list;
+    exec->at = 0;
+    begin_next(exec);
+}
+
+enum status exec_advance(struct exec *exec, bool *ended) {
+    const struct exec_observer *observer = &exec->observer;
+    *ended = exec->at == exec->list->count;
+    if (*ended) return STATUS_OK;
+    const struct instr *instr = &exec->list->items[exec->at];
+    if (!exec->begun && observer->starting)
+        observer->starting(observer->context, instr, exec->step);
+    exec->begun = true;
+    exec->awaiting = NULL;
+    TRY(settle(exec, instr));
+    if (!exec->awaiting) TRY(run_timed(exec, instr));
+    if (exec->awaiting) return STATUS_OK;
+    if (observer->instr)
+        observer->instr(observer->context, instr, exec->step, exec->begin_ns, clock_ns());
+    exec->at++;
+    begin_next(exec);
+    return STATUS_OK;
+}
+
+enum status exec_wait(struct exec *exec) {
+    int64_t begin = clock_ns();
+    enum status status = comm_wait(exec->awaiting);
+    exec->times.of[TIME_COMM] += clock_ns() - begin;
+    exec->awaiting = NULL;
+    return status;
+}
+
+/* Nothing that a list posted outlives it. */
+static enum status settle_all(struct exec *exec) {
+    int buckets = exec->plan->buckets.count, count = exec->plan->grads * buckets;
+    for (int i = 0; i < count + 2 && exec->under_way > 0; i++) {
+        struct posted *posted = i == count       ? &exec->seeds
+                                : i == count + 1 ? &exec->losses
+                                                 : &exec->reductions[i];
+        if (!posted->instr) continue;
+        exec->awaiting = &posted->request;
+        TRY(exec_wait(exec));
+        TRY(finish(exec, posted));
+    }
+    return STATUS_OK;
+}
+
+enum status exec_run_list(struct exec *exec, const struct instr_list *list) {
+    exec_begin_list(exec, list);
+    for (bool ended = false; !ended;) {
+        TRY(exec_advance(exec, &ended));
+        if (exec->awaiting) TRY(exec_wait(exec));
+    }
+    return settle_all(exec);
+}

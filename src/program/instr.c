@@ -1,0 +1,103 @@
+/* See instr.h. */
+#include "program/instr.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The column "slot" of instr.def. */
+#define SLOT_NONE                                                                                  \
+    { false }
+#define SLOT_FREE_FREE                                                                             \
+    { true, SLOT_FREE, SLOT_FREE }
+#define SLOT_FREE_LOADED                                                                           \
+    { true, SLOT_FREE, SLOT_LOADED }
+#define SLOT_LOADED_FORWARD                                                                        \
+    { true, SLOT_LOADED, SLOT_FORWARD }
+#define SLOT_FORWARD_HALF                                                                          \
+    { true, SLOT_FORWARD, SLOT_HALF }
+#define SLOT_FORWARD_DONE                                                                          \
+    { true, SLOT_FORWARD, SLOT_DONE }
+#define SLOT_HALF_DONE                                                                             \
+    { true, SLOT_HALF, SLOT_DONE }
+
+const struct instr_row instr_rows[INSTR_COUNT_] = {
+#define INSTR(NAME, operands_, flags_, list_, queue_, time_, slot_, reads_, writes_, meets_, doc_) \
+    [INSTR_##NAME] = {.name = #NAME,                                                               \
+                      .operands = operands_,                                                       \
+                      .flags = flags_,                                                             \
+                      .list = LIST_##list_,                                                        \
+                      .queue = QUEUE_##queue_,                                                     \
+                      .time = TIME_##time_,                                                        \
+                      .slot = SLOT_##slot_,                                                        \
+                      .reads = reads_,                                                             \
+                      .writes = writes_,                                                           \
+                      .meets = MEETS_##meets_,                                                     \
+                      .doc = doc_},
+#include "program/instr.def"
+#undef INSTR
+};
+
+static const char *const flag_names[] = {"new", "pure"};
+
+const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
+
+const char *instr_flag_name(int bit) {
+    return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;
+}
+
+int instr_operand(const struct instr *instr, char letter) {
+    switch (letter) {
+    case 's': return instr->stage;
+    case 'e': return instr->segment;
+    case 'm': return instr->micro;
+    case 'a': return instr->slot;
+    case 'v': return instr->version;
+    case 'g': return instr->grad;
+    case 'h': return instr->other;
+    case 'b': return instr->bucket;
+    case 'q': return instr->group;
+    case 'c': return instr->channel;
+    default: return instr->peer;
+    }
+}
+
+void instr_set_operand(struct instr *instr, char letter, int value) {
+    switch (letter) {
+    case 's': instr->stage = (int16_t)value; break;
+    case 'e': instr->segment = (int16_t)value; break;
+    case 'm': instr->micro = value; break;
+    case 'a': instr->slot = (int16_t)value; break;
+    case 'v': instr->version = (int16_t)value; break;
+    case 'g': instr->grad = (int16_t)value; break;
+    case 'h': instr->other = (int16_t)value; break;
+    case 'b': instr->bucket = (int16_t)value; break;
+    case 'q': instr->group = (int16_t)value; break;
+    case 'c': instr->channel = (int16_t)value; break;
+    default: instr->peer = value;
+    }
+}
+
+struct instr instr_make(enum instr_op op) {
+    struct instr instr = {.op = (uint8_t)op};
+    for (const char *letter = instr_rows[op].operands; *letter; letter++)
+        if (*letter == '?') instr_set_operand(&instr, letter[1], INSTR_ALL);
+    return instr;
+}
+
+const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT_BYTES]) {
+    const struct instr_row *row = instr_row(instr);
+    int used = snprintf(text, INSTR_TEXT_BYTES, "#%d r%d %s", instr->id, rank, row->name);
+    for (const char *letter = row->operands; *letter; letter++) {
+        if (*letter == '?' && instr_operand(instr, letter[1]) == INSTR_ALL)
+            letter++;
+        else if (*letter != '?')
+            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
+                             instr_operand(instr, *letter));
+    }
+    for (int bit = 0; instr_flag_name(bit); bit++) {
+        if (instr->flags >> bit & 1)
+            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s",
+                             instr_flag_name(bit));
+    }
+    return text;
+}

@@ -1,0 +1,172 @@
+/* What is proven of gradients: buffers are started before they are added to, whole before they are
+ * summed or reduced, and at STEP hold each micro-batch of the step exactly once, added in the order
+ * that the header names.
+ *
+ * The order is compared in two parts, so that equal replicas are looked at once: what a rank added
+ * is held against the definition for its own micro-batches, counted from its first; and whether
+ * sums of ranks, added by the tree of a reduction, are the sum that the header names is a question
+ * about the header alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "program/order.h"
+#include "program/verify.h"
+
+struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
+    struct grad *of = &walk->grads[grad];
+    if (!of->bucket) of->bucket = MEM_ARRAY(struct bucket, walk->own->buckets);
+    struct bucket *bucket = &of->bucket[index];
+    if (!bucket->times) bucket->times = MEM_ARRAY(int, walk->micros + 1);
+    return bucket;
+}
+
+/* Segment e of backward makes bucket e whole. */
+void verify_buckets(const struct walk *walk, int *first, int *count) {
+    const struct instr *instr = walk->instr;
+    const char *operands = instr_row(instr)->operands;
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    *first = one == INSTR_ALL ? 0 : one;
+    *count = one == INSTR_ALL ? walk->own->buckets : 1;
+}
+
+static void empty(const struct walk *walk, struct bucket *bucket) {
+    memset(bucket->times, 0, (size_t)walk->micros * sizeof *bucket->times);
+    *bucket = (struct bucket){.times = bucket->times};
+}
+
+static enum status accumulate(struct walk *walk, struct bucket *bucket) {
+    bool fresh = walk->instr->flags & INSTR_NEW;
+    uint64_t leaf = order_leaf(walk->instr->micro);
+    if (fresh) empty(walk, bucket);
+    if (!fresh && !bucket->started)
+        return verify_broken(walk, "gradient buffer %d was never started (\"new\")",
+                             walk->instr->grad);
+    if (bucket->tied)
+        return verify_broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
+    bucket->started = true;
+    bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
+    bucket->times[walk->instr->micro]++;
+    return STATUS_OK;
+}
+
+static enum status zero(struct walk *walk, struct bucket *bucket) {
+    for (int m = 0; walk->program->ranks > 1 && m < walk->micros; m++)
+        if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
+    empty(walk, bucket);
+    bucket->started = true;
+    return STATUS_OK;
+}
+
+static enum status tie(struct walk *walk, struct bucket *bucket) {
+    if (!bucket->started || bucket->tied)
+        return verify_broken(walk, "gradient buffer %d %s", walk->instr->grad,
+                             bucket->tied ? "is tied already" : "is empty");
+    bucket->tied = true;
+    return STATUS_OK;
+}
+
+static enum status sum(struct walk *walk, struct bucket *into, struct bucket *from) {
+    if (!into->tied || !from->tied)
+        return verify_broken(walk, "both buffers must be whole (TIE) before they are added");
+    if (into->reduced || from->reduced) return verify_broken(walk, "a bucket was reduced already");
+    for (int m = 0; m < walk->micros; m++) into->times[m] += from->times[m];
+    into->order = order_sum(into->order, from->order);
+    from->started = from->tied = false;
+    return STATUS_OK;
+}
+
+/* The group of a reduction must be all ranks that hold these parameters. */
+static bool holds_replicas(const struct walk *walk, int group) {
+    const struct program *program = walk->program;
+    int replicas = group_size(&program->grid, GROUP_REPLICAS, 0);
+    enum group_family family = program->group[group];
+    return family == GROUP_REPLICAS || (family == GROUP_WORLD && replicas == program->ranks);
+}
+
+static enum status reduce(struct walk *walk, struct bucket *bucket) {
+    if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
+        return verify_broken(walk, "there is no other rank to reduce with");
+    if (!holds_replicas(walk, walk->instr->group))
+        return verify_broken(walk, "group %d is not the replicas of this stage",
+                             walk->instr->group);
+    if (!bucket->tied)
+        return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+    if (bucket->reduced)
+        return verify_broken(walk, "bucket %d was reduced already", walk->instr->bucket);
+    bucket->reduced = true;
+    return STATUS_OK;
+}
+
+/* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
+static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
+    if (!bucket->tied)
+        return verify_broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
+    if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
+        return verify_broken(walk, "bucket %d was not reduced over the replicas", index);
+    for (int m = 0; m < walk->micros; m++) {
+        if (bucket->times[m] != (verify_present(walk, m) ? 1 : 0))
+            return verify_broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m,
+                                 walk->instr->grad, bucket->times[m]);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_order(struct walk *walk, const struct bucket *bucket) {
+    struct order_scope own = {walk->cell.first_replica, walk->cell.replica_count,
+                              walk->first_micro};
+    if (bucket->order == order_defined(walk->program, walk->verifier->samples, own))
+        return STATUS_OK;
+    return verify_broken(walk, "the gradients were not added in the order \"sum %s\" of the header",
+                         sum_order_name(walk->program->sum));
+}
+
+/* NORM sees what STEP will read; a loss that is not finite shows in REPORT's sum alone. */
+static enum status norm(struct walk *walk) {
+    if (!walk->reported) return verify_broken(walk, "no REPORT of the losses before it");
+    walk->grads[walk->instr->grad].normed = true;
+    return STATUS_OK;
+}
+
+/* Without NORM nothing would stop a gradient that is not finite, and clipping would use the step
+ * before's. */
+static enum status step(struct walk *walk) {
+    if (!walk->grads[walk->instr->grad].normed)
+        return verify_broken(walk, "no NORM of gradient buffer %d before it", walk->instr->grad);
+    if (walk->stepped) return verify_broken(walk, "a second STEP");
+    walk->stepped = true;
+    return STATUS_OK;
+}
+
+static enum status visit(struct walk *walk, int index) {
+    const struct instr *instr = walk->instr;
+    struct bucket *bucket = verify_bucket(walk, instr->grad, index);
+    switch ((enum instr_op)instr->op) {
+    case INSTR_B:
+    case INSTR_W: return accumulate(walk, bucket);
+    case INSTR_ZERO: return zero(walk, bucket);
+    case INSTR_TIE: return tie(walk, bucket);
+    case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
+    case INSTR_REDUCE: return reduce(walk, bucket);
+    case INSTR_NORM: return check_whole(walk, bucket, index);
+    case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
+    default: return STATUS_OK;
+    }
+}
+
+enum status verify_gradient(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    const struct instr_row *row = instr_row(instr);
+    int first, count;
+    if (!strchr(row->operands, 'g')) return STATUS_OK;
+    if (instr->op == INSTR_SUM && instr->grad == instr->other)
+        return verify_broken(walk, "a buffer added to itself");
+    verify_buckets(walk, &first, &count);
+    for (int b = first; b < first + count; b++) TRY(visit(walk, b));
+    if (strchr(row->writes, 'g')) walk->grads[instr->grad].normed = false;
+    if (strchr(row->writes, 'h')) walk->grads[instr->other].normed = false;
+    if (instr->op == INSTR_NORM) return norm(walk);
+    return instr->op == INSTR_STEP ? step(walk) : STATUS_OK;
+}
