@@ -38,7 +38,7 @@ phase() {
 whole undisturbed -n 3 $small
 phase "$small" JOIN ''
 phase "$small" BCAST ''
-for at in COUNT F B REDUCE NORM STEP; do phase "$small" $at 7; done
+for at in COUNT F B REDUCE REPORT NORM STEP; do phase "$small" $at 7; done
 for at in EVAL SAVE; do phase "$small" $at 10; done
 # several buckets, and batch norm's own state
 [ -z "$SAN" ] || exit 0

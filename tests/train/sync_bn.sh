@@ -28,13 +28,13 @@ fi
     { echo "summary.json does not say sync_bn"; exit 1; }
 
 # The program says who waits for whom, runs again, and does not run without --sync-bn.
-grep -q '^#[0-9]* r1 F .* stats$' shared-threads/program.txt || { echo "program.txt has no stats"; exit 1; }
+grep -q '^#[0-9]* r1 F .* q1$' shared-threads/program.txt || { echo "program.txt: F names no group"; exit 1; }
 # shellcheck disable=SC2086
 "$STRETTO" train $common -n 2 --spawn threads --sync-bn --program shared-threads/program.txt --out again || exit 1
 [ "$(key again/summary.json param_hash)" = "$same" ] || { echo "the program saved trains otherwise"; exit 1; }
 # shellcheck disable=SC2086
 "$STRETTO" train $common -n 2 --spawn threads --program shared-threads/program.txt --out other 2>err
-[ $? = 2 ] && grep -q 'sync-bn' err || { echo "a program with stats ran without --sync-bn"; cat err; exit 1; }
+[ $? = 2 ] && grep -q 'sync-bn' err || { echo "a program that shares statistics ran without --sync-bn"; cat err; exit 1; }
 
 # explain says it; one device replays it to the bit, and from its own program too.
 "$STRETTO" explain -n 2 --sync-bn | grep -q '^sync-bn .*2 replicas: 9 forward and 9 backward' || { echo "explain says nothing"; exit 1; }
