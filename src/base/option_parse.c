@@ -181,7 +181,8 @@ static enum status apply(const struct parser *parser, struct options *options) {
     options->argument = argument;
     options->argument_count = parser->argument_count;
     /* A run that goes on has more options, in its folder: checked when those are known. */
-    bool later = options->command == COMMAND_TRAIN && options->resume && !options->overwrite;
+    bool runs = options->command == COMMAND_TRAIN || options->command == COMMAND_EXPLAIN;
+    bool later = runs && options->resume && !options->overwrite;
     return later ? STATUS_OK : options_check(options);
 }
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/resume.h"
 #include "launch/layout.h"
 #include "launch/network.h"
 #include "stretto.h"
@@ -260,10 +261,9 @@ static enum status count_ranks(const struct options *options, int *out) {
     return STATUS_OK;
 }
 
-enum status explain_run(const struct options *options) {
+static enum status explain_with(const struct options *options) {
     struct job job;
     struct job_seat seat = {.rank = 0};
-    log_quiet(options->quiet);
     TRY(count_ranks(options, &seat.ranks));
     TRY(job_open(options, &seat, &job));
     bool text = !options->json && !options->quiet;
@@ -278,4 +278,9 @@ enum status explain_run(const struct options *options) {
         status = explain_save_program(job.plan, options->save_program);
     job_close(&job);
     return status;
+}
+
+enum status explain_run(const struct options *options) {
+    log_quiet(options->quiet);
+    return resume_with(options, explain_with);
 }

@@ -89,10 +89,6 @@ static char *default_folder(const struct options *options) {
 /* Its name, once it is there. */
 static enum status make(const struct options *options, char **out) {
     bool named = option_is_set(options, OPTION_out);
-    if (options->resume && !named)
-        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
-    if (options->resume && options->overwrite)
-        return fail(STATUS_USAGE, "--resume and --overwrite contradict each other");
     char *folder = named ? mem_text(options->out) : default_folder(options);
     enum status status = folder_make(folder);
     if (status == STATUS_OK)

@@ -135,13 +135,7 @@ static enum status train_with(const struct options *options) {
 }
 
 enum status train_run(const struct options *options) {
-    struct options resumed;
-    bool found;
     log_quiet(options->quiet);
     signal(SIGPIPE, SIG_IGN); /* whoever looked on has gone: no reason to lose the training */
-    TRY(resume_options(options, &resumed, &found));
-    if (!found) return train_with(options);
-    enum status status = train_with(&resumed);
-    options_free(&resumed);
-    return status;
+    return resume_with(options, train_with);
 }

@@ -51,6 +51,20 @@ Test(launch_sbatch, says_what_was_given) {
     free(text);
 }
 
+/* Started again before the run wrote its options down: --resume needs the model's name. A run that
+ * the script itself resumes has its own. */
+Test(launch_sbatch, names_the_model_of_a_new_run) {
+    static const char *const fresh[] = {"nodes", "2", NULL}, *const resumed[] = {"resume", "on",
+                                                                                 NULL};
+    enum status status;
+    char *text = script(fresh, &status);
+    cr_expect(strstr(text, "    --model resnet8 \\\n"), "no model in\n%s", text);
+    free(text);
+    text = script(resumed, &status);
+    cr_expect(!strstr(text, "--model"), "a model in\n%s", text);
+    free(text);
+}
+
 Test(launch_sbatch, what_srun_says_is_refused) {
     static const char *const names[] = {"rank", "world-size", "node-rank", "hostfile",
                                         "nodes-file"};
