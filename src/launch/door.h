@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "control/control.h"
 #include "control/lobby.h"
+#include "launch/layout.h"
 #include "launch/place.h"
 
 enum { LAUNCH_JOB_BYTES = 128 };
@@ -50,6 +51,10 @@ struct launch_door {
  * `limit_s` (0: 60). The caller closes. */
 enum status launch_door_open(const struct launch_config *config, const struct launch_party *party,
                              double limit_s, struct launch_door *out);
+/* Local. Refuses what launch_door_open would refuse whoever else comes: rules, addresses and keys
+ * that are none, an address that is not this host's, a way that nobody guards. May look up names.
+ */
+enum status launch_door_check(const struct launch_config *config, const struct launch_party *party);
 /* Collective over the ranks in the same way: the door of a rank that knows its place. Takes the
  * inherited secret. */
 enum status launch_door_of_rank(const struct launch_config *config,
@@ -62,7 +67,8 @@ enum status launch_board_of_rank(const struct launch_config *config,
 /* Local; blocking where the server waits for ranks to leave. Wipes the secret. */
 void launch_door_close(struct launch_door *door);
 
-/* Local. Those who meet where `place` was found. */
+/* Local. Those who meet: the launchers of nodes, and the ranks where `place` was found. */
+void launch_party_of_node(const struct launch_layout *layout, struct launch_party *out);
 void launch_party_of(const struct launch_config *config, const struct launch_place *place,
                      struct launch_party *out);
 

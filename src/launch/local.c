@@ -84,14 +84,11 @@ static enum status open_and_run(const struct launch_local_config *config, int at
                                 struct start *start, struct ranks_outcome *out) {
     const struct launch_layout *layout = start->layout;
     struct launch_config where = *config->launch;
-    struct launch_party party = {.index = layout->node,
-                                 .count = layout->nodes,
-                                 .host = layout->chief,
-                                 .world = layout->world,
-                                 .epoch = (uint32_t)attempt,
-                                 .one_host = layout->nodes == 1,
-                                 .board = &start->board,
-                                 .board_first = layout->first_rank};
+    struct launch_party party;
+    launch_party_of_node(layout, &party);
+    party.epoch = (uint32_t)attempt;
+    party.board = &start->board;
+    party.board_first = layout->first_rank;
     where.init = layout->nodes > 1 ? layout->init : NULL;
     TRY(launch_door_open(&where, &party, config->join_limit_s, &start->door));
     enum status status = run_ranks(config, attempt, start, out);
