@@ -12,8 +12,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/resume.h"
-#include "launch/layout.h"
-#include "launch/network.h"
+#include "cli/start.h"
 #include "stretto.h"
 
 struct bill_row {
@@ -247,33 +246,25 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-/* Ranks of the whole run, whichever of its nodes this is. */
-static enum status count_ranks(const struct options *options, int *out) {
-    struct launch_config config;
-    struct launch_layout layout;
-    launch_config_of(options, &config);
-    if (config.node_rank < 0) config.node_rank = 0;
-    if (!config.init) config.init = "env://"; /* nobody meets anybody here */
-    *out = config.world;
-    if (config.world > 0) return STATUS_OK;
-    TRY(launch_layout(&config, network_is_here, &layout));
-    *out = layout.world;
-    return STATUS_OK;
-}
-
-static enum status explain_with(const struct options *options) {
-    struct job job;
-    struct job_seat seat = {.rank = 0};
-    TRY(count_ranks(options, &seat.ranks));
-    TRY(job_open(options, &seat, &job));
+static void print(const struct job *job) {
+    const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    if (options->json) explain_print_json(&job, stdout);
-    if (text) explain_print(&job, stdout);
+    if (options->json) explain_print_json(job, stdout);
+    if (text) explain_print(job, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
-        show_part(&job, options->show.item[i], stdout);
+        show_part(job, options->show.item[i], stdout);
     }
-    enum status status = job_check_memory(&job);
+}
+
+/* The plan, then whether train would take it here. */
+static enum status explain_with(const struct options *options) {
+    struct job job;
+    struct start start;
+    TRY(start_find(options, &start));
+    TRY(job_open(options, &start.seat, &job));
+    print(&job);
+    enum status status = start_check(&start, &job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
         status = explain_save_program(job.plan, options->save_program);
     job_close(&job);

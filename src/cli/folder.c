@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,10 +87,14 @@ static char *default_folder(const struct options *options) {
     return path;
 }
 
+static char *name_of(const struct options *options) {
+    bool named = option_is_set(options, OPTION_out);
+    return named ? mem_text(options->out) : default_folder(options);
+}
+
 /* Its name, once it is there. */
 static enum status make(const struct options *options, char **out) {
-    bool named = option_is_set(options, OPTION_out);
-    char *folder = named ? mem_text(options->out) : default_folder(options);
+    char *folder = name_of(options);
     enum status status = folder_make(folder);
     if (status == STATUS_OK)
         *out = folder;
@@ -98,12 +103,16 @@ static enum status make(const struct options *options, char **out) {
     return status;
 }
 
-static enum status make_room(const struct options *options, const char *folder) {
-    if (options->resume || !holds_run(folder)) return STATUS_OK;
-    if (options->overwrite) return remove_run(folder);
+static enum status refuse_run(const struct options *options, const char *folder) {
+    if (options->resume || options->overwrite || !holds_run(folder)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--out %s holds a run already\n  --resume goes on with it, --overwrite starts anew",
                 folder);
+}
+
+static enum status make_room(const struct options *options, const char *folder) {
+    TRY(refuse_run(options, folder));
+    return options->overwrite && holds_run(folder) ? remove_run(folder) : STATUS_OK;
 }
 
 enum status folder_open(const struct options *options, char **out, struct lock **lock) {
@@ -131,5 +140,73 @@ enum status folder_follow(const struct options *options, char **out) {
         *out = folder;
     else
         free(folder);
+    return status;
+}
+
+static bool goes_up(const char *path) {
+    for (const char *at = path; (at = strstr(at, "..")); at += 2) {
+        if ((at == path || at[-1] == '/') && (at[2] == 0 || at[2] == '/')) return true;
+    }
+    return false;
+}
+
+/* The part of the path that is there; "" is the working folder. The rest follows it. */
+static char *part_there(const char *path) {
+    char *there = mem_text(path);
+    while (*there && !file_exists(there)) {
+        char *slash = strrchr(there, '/');
+        if (slash == there && there[1])
+            there[1] = 0; /* the root */
+        else
+            *(slash ? slash : there) = 0;
+    }
+    return there;
+}
+
+/* Makes each folder of a path, from its byte `from` on. False, and errno, when one cannot be made.
+ */
+static bool make_each(char *path, size_t from) {
+    bool made = true;
+    for (char *at = path + from; made; at++) {
+        if (*at != '/' && *at != 0) continue;
+        char kept = *at;
+        *at = 0;
+        made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *at = kept;
+        if (!kept) break;
+    }
+    return made;
+}
+
+/* A folder that is not there yet: the same names are made below one of our own beside the first
+ * that is missing. Not in their place: a run that starts meanwhile may need them. */
+static enum status try_missing(const char *folder) {
+    char *there = part_there(folder);
+    const char *rest = folder + strlen(there);
+    char *own = mem_format("%s%s.stretto-trial-%d", there, *there ? "/" : "", (int)getpid());
+    char *path = mem_format("%s/%s", own, goes_up(rest) ? "" : rest);
+    enum status status = STATUS_OK;
+    if (!make_each(path, strlen(own)))
+        status = fail(STATUS_DATA, "%s: cannot create folder: %s", folder, strerror(errno));
+    if (status == STATUS_OK) status = try_write(path);
+    if (file_exists(own)) folder_remove(own);
+    free(there);
+    free(own);
+    free(path);
+    return status;
+}
+
+enum status folder_check(const struct options *options, bool keeps) {
+    char *folder = name_of(options);
+    enum status status;
+    if (!file_exists(folder)) {
+        status = try_missing(folder);
+    } else {
+        status = folder_make(folder); /* says so where it is none */
+        if (status == STATUS_OK && keeps) status = lock_check(folder);
+        if (status == STATUS_OK && keeps) status = refuse_run(options, folder);
+        if (status == STATUS_OK) status = try_write(folder);
+    }
+    free(folder);
     return status;
 }

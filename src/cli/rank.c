@@ -198,14 +198,10 @@ static void give_up(struct rank *rank, enum status status) {
     control_give_up(rank->control, why);
 }
 
-static enum status run(struct rank *rank) {
-    const char *comm = rank->options->comm;
-    struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
-    if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
-    seat.comm = comm;
+static enum status run(struct rank *rank, const struct job_seat *seat) {
     TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
     control_row_set(row_of(rank), -1, "planning");
-    TRY(job_open(rank->options, &seat, &rank->session.job));
+    TRY(job_open(rank->options, seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
     fault_strike(&rank->session.watch.fault, "JOIN", 0);
@@ -222,11 +218,12 @@ static enum status run(struct rank *rank) {
     return session_run(&rank->session);
 }
 
-enum status rank_run(const struct options *options, const struct launch_config *launch,
-                     const struct launch_place *place) {
-    struct rank rank = {
-        .options = options, .launch = launch, .place = place, .session = {.begin_ns = clock_ns()}};
-    enum status status = run(&rank);
+enum status rank_run(const struct options *options, const struct start *start) {
+    struct rank rank = {.options = options,
+                        .launch = &start->launch,
+                        .place = &start->place,
+                        .session = {.begin_ns = clock_ns()}};
+    enum status status = run(&rank, &start->seat);
     say_lost(&rank, status);
     give_up(&rank, status);
     session_free(&rank.session);

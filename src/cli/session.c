@@ -20,17 +20,6 @@ static bool first_rank(const struct session *session) {
     return comm_rank(session->comm) == 0;
 }
 
-enum status session_open_folder(const struct job *job, char **out, struct lock **lock) {
-    const struct options *options = &job->options;
-    const char *program =
-        option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
-    TRY(job_check_memory(job));
-    if (program && file_exists(program)) /* before --overwrite removes anything */
-        return explain_save_program(job->plan, program);
-    TRY(folder_open(options, out, lock));
-    return program ? explain_save_program(job->plan, program) : STATUS_OK;
-}
-
 double session_wait_limit_s(const struct session *session) {
     struct control_doing doing = {0};
     if (session->watch.row) control_row_get(session->watch.row, &doing);

@@ -36,10 +36,6 @@ struct session {
     struct summary summary;
 };
 
-/* Local, blocking. What is settled once before anything is taken or written: does it fit, where
- * does it go. The caller frees the name and gives the lock back. */
-enum status session_open_folder(const struct job *job, char **folder, struct lock **lock);
-
 /* Collective over the ranks, blocking. job, comm, folder and begin_ns are set. STATUS_STOPPED after
  * a stop on request. */
 enum status session_run(struct session *session);

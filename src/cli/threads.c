@@ -124,7 +124,7 @@ static enum status status_of_all(const struct team *team) {
     return status;
 }
 
-static enum status start(const struct team *team) {
+static enum status run_team(const struct team *team) {
     struct thread_rank *all = team->rank;
     int started = 1;
     for (; started < team->ranks; started++) {
@@ -161,19 +161,18 @@ static enum status open_comms(const struct team *team) {
     return status;
 }
 
-enum status threads_run(const struct options *options, int ranks) {
+enum status threads_run(const struct options *options, const struct start *start) {
+    int ranks = start->seat.ranks;
     struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
-    struct job_seat seat = {.rank = 0, .ranks = ranks};
     *first = (struct session){.begin_ns = clock_ns()};
     team.rank[0].options = options;
-    enum status status = job_open(options, &seat, &first->job);
-    if (status == STATUS_OK)
-        status = session_open_folder(&first->job, &first->folder, &first->lock);
+    enum status status = job_open(options, &start->seat, &first->job);
+    if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
         stop_install();
-        status = start(&team);
+        status = run_team(&team);
     }
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&team.rank[r].session.comm);
