@@ -14,9 +14,9 @@
 #include "base/mem.h"
 
 /* Everything a run writes; others are found by their names. */
-static const char *const run_files[] = {"config.yml",  "summary.json", "metrics.jsonl",
-                                        "program.txt", "trace.json",   "model.safetensors",
-                                        "report.html", "checkpoints"};
+static const char *const run_files[] = {"config.yml",  "summary.json",  "metrics.jsonl",
+                                        "program.txt", "trace.json",    "model.safetensors",
+                                        "report.html", "history.jsonl", "checkpoints"};
 static const char event_prefix[] = "events.out.tfevents.";
 
 char *folder_path(const char *folder, const char *name) {

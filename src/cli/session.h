@@ -24,7 +24,9 @@ struct session {
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
     struct lock *lock; /* of the folder, the caller's; or NULL */
     struct exec *exec;
-    struct watch watch; /* of rank 0 */
+    struct history *history; /* of rank 0 */
+    bool done;               /* there was nothing to do */
+    struct watch watch;      /* of rank 0 */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];

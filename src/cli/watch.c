@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -85,7 +86,8 @@ static bool line_due(const struct watch *watch, const struct step_result *result
 
 static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
-    if (watch->steps_seen++ == 0) watch->loss_first = result->loss;
+    watch->steps_seen++;
+    if (result->step == 0) watch->loss_first = result->loss;
     watch->loss_last = result->loss;
     watch->samples_since_line += result->samples;
     time_step(watch, result);
@@ -132,7 +134,21 @@ static enum status on_saving(void *context, int64_t steps) {
     (void)steps;
     struct watch *watch = context;
     if (watch->status != STATUS_OK || !watch->metrics) return watch->status;
+    TRY(watch_note_times(watch));
     return metrics_sync(watch->metrics);
+}
+
+static double seconds_of(struct timeval time) {
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+enum status watch_note_times(struct watch *watch) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    struct history_times times = {.wall_s = (double)(clock_ns() - watch->begin_ns) * 1e-9,
+                                  .user_s = seconds_of(usage.ru_utime),
+                                  .sys_s = seconds_of(usage.ru_stime)};
+    return history_note(watch->history, &times);
 }
 
 static enum status open_trace(struct watch *watch) {
@@ -156,6 +172,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .print_places = out->print_places,
                           .place = out->place,
                           .exec = out->exec,
+                          .history = out->history,
+                          .begin_ns = out->begin_ns,
                           .fault = out->fault,
                           .job = job,
                           .folder = folder,
@@ -168,6 +186,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
         status = metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics);
     *out = watch;
     if (status != STATUS_OK || !folder) return status;
+    watch.loss_first = metrics_past(watch.metrics)->loss_first;
+    watch.loss_last = metrics_past(watch.metrics)->loss_last;
     watch.progress =
         progress_open(&(struct progress_config){.first_step = first_step,
                                                 .total_steps = job->plan->config.lr.total_steps,
@@ -217,12 +237,18 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
         (double)(watch->timed.data_ns + watch->timed.idle_ns) / (double)watch->timed.total_ns;
 }
 
+static void fill_evaluation(const struct metrics_past *past, struct summary *summary) {
+    summary->eval_loss = past->eval_loss;
+    summary->acc1 = past->acc1;
+    summary->acc5 = past->acc5;
+}
+
 void watch_summary(const struct watch *watch, struct summary *summary) {
     fill_step_times(watch, summary);
     summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
-    if (watch->steps_seen == 0) return;
     summary->loss_first = watch->loss_first;
     summary->loss_last = watch->loss_last;
+    if (watch->metrics) fill_evaluation(metrics_past(watch->metrics), summary);
 }
 
 enum status watch_gather(struct watch *watch, struct comm *comm) {

@@ -113,26 +113,15 @@ struct checkpoint_state train_fresh(void) {
     return (struct checkpoint_state){.best_step = -1};
 }
 
-/* Rank 0 reads; the others get parameters, state and step by BCAST. */
-static enum status resume_rank0(struct exec *exec, const struct checkpoint_config *config,
-                                struct checkpoint_state *state) {
-    bool found;
-    int64_t total = exec_plan(exec)->config.lr.total_steps;
-    TRY(checkpoint_resume(config, exec, state, &found));
-    if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
-    if (found && state->step >= total)
-        log_note("the checkpoint is at step %lld of %lld: nothing is left to train",
-                 (long long)state->step, (long long)total);
-    return STATUS_OK;
-}
-
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
                          struct checkpoint_state *state) {
     struct comm *comm = exec_comm(exec);
     struct checkpoint_state *all = MEM_ARRAY(struct checkpoint_state, comm_size(comm));
     enum status status = STATUS_OK;
+    bool found;
     *state = train_fresh();
-    if (comm_rank(comm) == 0) status = resume_rank0(exec, config, state);
+    /* Rank 0 reads; the others get parameters, state and step by BCAST. */
+    if (comm_rank(comm) == 0) status = checkpoint_resume(config, exec, state, &found);
     status = comm_agree(comm_world(comm), status);
     if (status == STATUS_OK) status = comm_exchange(comm_world(comm), state, sizeof *state, all);
     if (status == STATUS_OK) *state = all[0];

@@ -37,7 +37,7 @@ mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
     grep -q '"model": "mlp"' configured/summary.json || say "--config names mlp, trained: $(grep '"model"' configured/summary.json)"
 
     # A run that was stopped before its first checkpoint begins again, with its own options.
-    rm -r first/checkpoints
+    rm -r first/checkpoints first/summary.json
     answer 0 'no checkpoint in first/checkpoints: starting at step 0' train --resume --out first --seed 3
     grep -q '"model": "mlp"' first/summary.json || say "not the run's model: $(grep '"model"' first/summary.json)"
     grep -q '"seed": 3' first/summary.json || say "--seed 3 was lost"
