@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/folder.h"
 #include "cli/resume.h"
+#include "cli/session.h"
 #include "cli/start.h"
 #include "stretto.h"
 
@@ -257,6 +259,22 @@ static void print(const struct job *job) {
     }
 }
 
+/* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
+ */
+static enum status check_checkpoint(const struct job *job) {
+    struct session session = {.job = *job};
+    struct checkpoint_state state;
+    bool found;
+    session_facts(&session);
+    char *folder = folder_path(job->options.out, "checkpoints");
+    struct checkpoint_config config = {
+        .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
+    enum status status = checkpoint_resume(&config, NULL, &state, &found);
+    arena_free(&session.arena);
+    free(folder);
+    return status;
+}
+
 /* The plan, then whether train would take it here. */
 static enum status explain_with(const struct options *options) {
     struct job job;
@@ -265,6 +283,8 @@ static enum status explain_with(const struct options *options) {
     TRY(job_open(options, &start.seat, &job));
     print(&job);
     enum status status = start_check(&start, &job);
+    if (status == STATUS_OK && options->resume && start_has_first(&start))
+        status = check_checkpoint(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
         status = explain_save_program(job.plan, options->save_program);
     job_close(&job);

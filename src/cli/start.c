@@ -2,7 +2,9 @@
  * leaves no folder behind. */
 #include "cli/start.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -51,6 +53,18 @@ enum status start_find(const struct options *options, struct start *out) {
     return STATUS_OK;
 }
 
+bool start_has_first(const struct start *start) {
+    if (start->kind == START_LAUNCHER) return start->layout.first_rank == 0;
+    return start->kind != START_RANK || start->place.rank == 0;
+}
+
+/* What it holds is judged when it is loaded. */
+static enum status check_weights(const struct start *start, const struct options *options) {
+    bool read = option_is_set(options, OPTION_weights) && start_has_first(start);
+    if (!read || access(options->weights, R_OK) == 0) return STATUS_OK;
+    return fail(STATUS_DATA, "--weights %s: cannot be read: %s", options->weights, strerror(errno));
+}
+
 static const char *program_file(const struct options *options) {
     return option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
 }
@@ -87,6 +101,7 @@ enum status start_check(const struct start *start, const struct job *job) {
     const char *program = program_file(&job->options);
     TRY(job_check_memory(job));
     if (program && file_exists(program)) return explain_save_program(job->plan, program);
+    TRY(check_weights(start, &job->options));
     TRY(check_door(start));
     return check_folder(start, &job->options);
 }

@@ -176,17 +176,17 @@ static enum status load_checkpoint(const struct checkpoint_config *config, struc
                                    const char *folder, struct manifest *manifest,
                                    struct checkpoint_state *state) {
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    TRY(load_files(exec, folder));
-    exec_seek(exec, manifest->state.step);
+    if (exec) TRY(load_files(exec, folder));
+    if (exec) exec_seek(exec, manifest->state.step);
     *state = manifest->state;
-    log_note("resuming from %s", folder);
+    if (exec) log_note("resuming from %s", folder);
     return STATUS_OK;
 }
 
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found) {
     int64_t steps[MAX_LISTED];
-    remove_temporaries(config);
+    if (exec) remove_temporaries(config);
     int count = list_steps(config, steps);
     *found = count > 0;
     for (int i = 0; i < count; i++) {

@@ -44,7 +44,8 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
 
 /* Local, blocking. Loads the newest whole checkpoint into the executor and moves it to its step;
  * damaged ones are passed over, saying which and why. *found is false when the folder has none at
- * all; STATUS_DATA when there are some but none is whole. */
+ * all; STATUS_DATA when there are some but none is whole. With `exec` NULL it only looks: the
+ * answer is the same, and nothing is loaded or changed. */
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found);
 

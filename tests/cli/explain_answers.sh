@@ -36,6 +36,14 @@ both 2 'program.txt' --out new --save-program run/program.txt
 both 5 'largest at the peak' --out new --memory-limit 1K
 both 2 'no such model' --out new --model nothing
 both 3 'nowhere' --out new --data mnist:nowhere
+both 3 'nowhere.safetensors' --out new --weights nowhere.safetensors
+both 2 'seed was 0, this run has 9' --out run --resume --seed 9
+cp -r run damaged && echo x >>damaged/checkpoints/step-00000001/optimizer.safetensors
+mkdir damaged/checkpoints/.step-00000002.tmp
+"$STRETTO" explain --quiet --out damaged --resume 2>err
+[ $? = 3 ] && [ -d damaged/checkpoints/.step-00000002.tmp ] || say "explain --resume: $(cat err)"
+rmdir damaged/checkpoints/.step-00000002.tmp
+both 3 'none of the 1 checkpoint(s) is whole' --out damaged --resume
 if [ "$(id -u)" != 0 ]; then
     mkdir locked && chmod 555 locked
     both 3 'locked' --out locked
