@@ -6,6 +6,8 @@
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct machine_cores {
@@ -15,6 +17,9 @@ struct machine_cores {
     int usable;   /* the smallest of them, at least 1: how many threads make sense */
 };
 struct machine_cores machine_cores(const char *root);
+
+/* The cores of `affinity`, by number; false where the kernel does not say. */
+bool machine_mask(cpu_set_t *out);
 
 struct machine_memory {
     int64_t total_bytes;     /* of the machine; 0: unknown */

@@ -1,6 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
+#include "cli/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -266,7 +267,8 @@ static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOS
                                         .level_bad = DOCTOR_OK,
                                         .hint = "prints every kernel to standard output: unset it"};
 
-/* Where nobody says how OpenMP's workers wait, the program did so before it came here (cli/main.c).
+/* Where nobody says how OpenMP's workers wait, the program did so before it came here
+ * (cli/openmp.c).
  */
 static void look_wait_policy(const struct check *check, struct finding *out) {
     (void)check;
@@ -282,6 +284,30 @@ static void look_wait_policy(const struct check *check, struct finding *out) {
                      "3000 is Stretto's own choice: workers spin a little, then sleep");
     } else
         doctor_say(out, "not set");
+}
+
+/* All variables that bind threads, in one row: one of them is enough. */
+static void look_binding(const struct check *check, struct finding *out) {
+    (void)check;
+    bool bound = false;
+    for (int i = 0; openmp_binding[i]; i++) {
+        const char *value = getenv(openmp_binding[i]), *aside = openmp_aside(openmp_binding[i]);
+        char quoted[TEXT_QUOTED_BYTES];
+        size_t used = strlen(out->value);
+        if (!value && !aside) continue;
+        bound |= value != NULL;
+        snprintf(out->value + used, sizeof out->value - used, "%s%s is %s", used ? ", " : "",
+                 openmp_binding[i], text_quoted(value ? value : aside, quoted));
+    }
+    if (bound)
+        doctor_judge(
+            out, DOCTOR_WARN,
+            "OpenMP ties each thread to one core; other threads share the first: unset it");
+    else if (out->value[0])
+        doctor_judge(out, DOCTOR_OK,
+                     "set aside: the threads of a rank use all cores that the rank was given");
+    else
+        doctor_say(out, "not set, nor another variable that binds threads");
 }
 
 static void look_thread_limit(const struct check *check, struct finding *out) {
@@ -340,6 +366,7 @@ const struct check doctor_checks[] = {
     {"ranks", "network", doctor_look_network, NULL},
     {"ranks", "Slurm", doctor_look_slurm, NULL},
     {"environment", "OMP_NUM_THREADS", look_variable, &num_threads},
+    {"environment", "OMP_PROC_BIND", look_binding, NULL},
     {"environment", "OMP_THREAD_LIMIT", look_thread_limit, NULL},
     {"environment", "OMP_WAIT_POLICY", look_wait_policy, NULL},
     {"environment", "ONEDNN_MAX_CPU_ISA", look_variable, &max_isa},
