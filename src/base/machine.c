@@ -133,6 +133,43 @@ struct machine_cores machine_cores(const char *root) {
     return cores;
 }
 
+/* ---- other processes ---- */
+
+/* Bits of a mask as the kernel prints it: "ff,ffffffff". */
+static int count_bits(const char *hex) {
+    int count = 0;
+    for (; *hex; hex++) {
+        const char digit[] = {*hex, 0};
+        if (isxdigit((unsigned char)*hex)) count += __builtin_popcountl(strtoul(digit, NULL, 16));
+    }
+    return count;
+}
+
+bool machine_process(const char *root, int pid, struct machine_process *out) {
+    char *path = mem_format("%s/proc/%d/status", root, pid), mask[LINE_BYTES];
+    bool found = read_key(path, "Cpus_allowed", mask);
+    if (found)
+        *out = (struct machine_process){.parent = (int)read_key_number(path, "PPid"),
+                                        .affinity = count_bits(mask)};
+    free(path);
+    return found;
+}
+
+bool machine_process_has(const char *root, int pid, const char *variable) {
+    char *path = mem_format("%s/proc/%d/environ", root, pid), *entry = NULL;
+    FILE *file = fopen(path, "re");
+    size_t capacity = 0, length = strlen(variable);
+    bool found = false;
+    while (file && !found && getdelim(&entry, &capacity, 0, file) > 0)
+        found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
+    if (file) fclose(file);
+    free(entry);
+    free(path);
+    return found;
+}
+
+/* ---- memory ---- */
+
 struct memory_limit {
     int64_t limit, left; /* -1: none */
 };

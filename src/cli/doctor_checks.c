@@ -121,8 +121,7 @@ static void look_cores(const struct check *check, struct finding *out) {
     doctor_say(out, "%d usable: %d online, affinity allows %d, %s", cores.usable, cores.online,
                cores.affinity, quota);
     if (cores.usable < cores.online)
-        doctor_judge(out, DOCTOR_OK, "--threads is %d by default; the machine has more",
-                     cores.usable);
+        doctor_judge(out, DOCTOR_OK, "the machine has more, but not for this process");
 }
 
 static void look_caches(const struct check *check, struct finding *out) {
@@ -256,7 +255,8 @@ static void look_variable(const struct check *check, struct finding *out) {
 }
 
 static const struct variable num_threads = {
-    .names = {"OMP_NUM_THREADS"}, .hint = "--threads decides; its default is the usable cores"};
+    .names = {"OMP_NUM_THREADS"},
+    .hint = "it does not count: --threads does, by default usable cores / local ranks"};
 static const struct variable max_isa = {
     .names = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
     .set = DOCTOR_WARN,
@@ -318,13 +318,15 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
         return;
     }
     char quoted[TEXT_QUOTED_BYTES];
-    int cores = machine_cores("").usable;
+    struct cores_share share;
+    doctor_rank_share(&share);
+    int threads = cores_threads(&share);
     long limit = strtol(value, NULL, 10);
     doctor_say(out, "%s", text_quoted(value, quoted));
-    if (limit > 0 && limit < cores)
+    if (limit > 0 && limit < threads)
         doctor_judge(out, DOCTOR_BAD,
-                     "below the %d threads a run would use: unset it, or give --threads %ld", cores,
-                     limit);
+                     "below the %d threads a run would use: unset it, or give --threads %ld",
+                     threads, limit);
 }
 
 /* ---- devices ---- */
@@ -332,7 +334,9 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
 void doctor_look_device(const struct check *check, struct finding *out) {
     struct device *device = NULL;
     const char *name = check->data;
-    if (device_open(name, 0, machine_cores("").usable, &device) != STATUS_OK) {
+    struct cores_share share;
+    doctor_rank_share(&share);
+    if (device_open(name, 0, cores_threads(&share), &device) != STATUS_OK) {
         doctor_say(out, "cannot be opened");
         doctor_judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
         return;

@@ -247,16 +247,17 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
 }
 
 /* Ranks of the whole run, whichever of its nodes this is. */
-static enum status count_ranks(const struct options *options, int *out) {
+static enum status count_ranks(const struct options *options, struct job_seat *out) {
     struct launch_config config;
     struct launch_layout layout;
     launch_config_of(options, &config);
     if (config.node_rank < 0) config.node_rank = 0;
     if (!config.init) config.init = "env://"; /* nobody meets anybody here */
-    *out = config.world;
+    out->ranks = config.world;
     if (config.world > 0) return STATUS_OK;
     TRY(launch_layout(&config, network_is_here, &layout));
-    *out = layout.world;
+    out->ranks = layout.world;
+    out->local_ranks = layout.count;
     return STATUS_OK;
 }
 
@@ -264,7 +265,7 @@ enum status explain_run(const struct options *options) {
     struct job job;
     struct job_seat seat = {.rank = 0};
     log_quiet(options->quiet);
-    TRY(count_ranks(options, &seat.ranks));
+    TRY(count_ranks(options, &seat));
     TRY(job_open(options, &seat, &job));
     bool text = !options->json && !options->quiet;
     if (options->json) explain_print_json(&job, stdout);
