@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "launch/cores.h"
 
 static enum status find_model(const char *name, const struct model **out) {
     int count;
@@ -177,19 +178,34 @@ static void resolve_batch(struct job *job) {
     job->config.drop_last = options->drop_last;
 }
 
-static int64_t threads_of(const struct job *job) {
-    int threads = machine_cores("").usable / (int)job->options.local_ranks;
-    return threads > 0 ? threads : 1;
+/* A rank that was started knows its host from its place; a launcher, and ranks that are threads,
+ * know how many they are. */
+static enum status share_of(const struct job *job, const struct job_seat *seat,
+                            struct cores_share *out) {
+    struct launch_config config;
+    struct launch_place place = {.source = LAUNCH_ALONE, .world = 1};
+    int count = seat->local_ranks ? seat->local_ranks : (int)job->options.local_ranks;
+    launch_config_of(&job->options, &config);
+    if (!seat->local_ranks) TRY(launch_place(&config, &place));
+    if (place.world > 1 || (place.source != LAUNCH_ALONE && count == 1))
+        cores_of_rank(&config, &place, out);
+    else
+        cores_of_ranks(count, out);
+    return STATUS_OK;
 }
 
-static void resolve_machine(struct job *job) {
+static enum status resolve_machine(struct job *job, const struct job_seat *seat) {
     struct options *options = &job->options;
+    struct cores_share share;
+    TRY(share_of(job, seat, &share));
     if (!option_is_set(options, OPTION_threads))
-        options->threads = threads_of(job), option_resolve(options, OPTION_threads);
+        options->threads = cores_threads(&share), option_resolve(options, OPTION_threads);
+    job->local_ranks = share.ranks;
     job->config.threads = (int)options->threads;
     job->config.device = options->device;
     job->config.seed = (uint64_t)options->seed;
     job->config.workers = (int)options->workers;
+    return STATUS_OK;
 }
 
 int64_t job_period_steps(const struct job *job, struct option_period period) {
@@ -271,7 +287,7 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(options_solve_batch(&job->options, job->config.ranks));
     resolve_batch(job);
     resolve_sync_bn(job);
-    resolve_machine(job);
+    TRY(resolve_machine(job, seat));
     resolve_comm(job, seat);
     TRY(make_plan(job, seat));
     resolve_length(job);
@@ -279,7 +295,7 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
 }
 
 enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
-    static const struct job_seat alone = {.rank = 0, .ranks = 1};
+    static const struct job_seat alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
     if (!seat) seat = &alone;
     struct job job = {.options = *options,
                       .dataset = seat->dataset,
@@ -324,7 +340,7 @@ static double evaluation_ns(const struct job *job) {
 
 /* How many threads of this machine's ranks share a core. */
 static double crowd_of(const struct job *job) {
-    double threads = (double)job->options.local_ranks * job->config.threads,
+    double threads = (double)job->local_ranks * job->config.threads,
            each = threads / machine_cores("").online;
     return each > 1 ? each : 1;
 }

@@ -9,6 +9,7 @@
 /* Which rank of how many this is; ranks of one process share a data set. */
 struct job_seat {
     int rank, ranks;
+    int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
     struct dataset *dataset; /* NULL: open it */
     const char *comm;        /* how ranks will talk; NULL: as far as the options say */
     size_t resident_before;  /* of the process, as its first rank found it; 0: this is the first */
@@ -21,6 +22,7 @@ struct job {
     struct run_config config;
     struct plan *plan;
     char *data_spec;
+    int local_ranks;        /* ranks of this host, as far as known */
     size_t resident_before; /* bytes of this process just before the plan was made; the peak is
                                counted from there */
 };

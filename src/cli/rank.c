@@ -17,6 +17,7 @@
 #include "comm/comm.h"
 #include "control/control.h"
 #include "exec/stop.h"
+#include "launch/cores.h"
 #include "launch/door.h"
 #include "launch/network.h"
 
@@ -112,9 +113,9 @@ static enum status join(struct rank *rank) {
 }
 
 /* --- which data plane --- */
-static enum status share_machines(struct rank *rank, bool *one) {
+static enum status share_machines(struct rank *rank, int *here) {
     char key[32];
-    *one = true;
+    *here = 0;
     snprintf(key, sizeof key, "machine/%d", rank->place->rank);
     TRY(control_put(rank->control, key, rank->place->machine, strlen(rank->place->machine)));
     for (int r = 0; r < rank->place->world; r++) {
@@ -122,10 +123,26 @@ static enum status share_machines(struct rank *rank, bool *one) {
         size_t bytes;
         snprintf(key, sizeof key, "machine/%d", r);
         TRY(control_get(rank->control, key, &machine, &bytes));
-        *one &= strcmp(machine, rank->place->machine) == 0;
+        *here += strcmp(machine, rank->place->machine) == 0;
         free(machine);
     }
     return STATUS_OK;
+}
+
+/* Ranks started by hand learn only now how many share their host, after the plan was made for a
+ * number of threads. */
+static void say_crowded(const struct rank *rank, int here) {
+    const struct job *job = &rank->session.job;
+    struct cores_share share;
+    cores_of_rank(rank->launch, rank->place, &share);
+    int cores = share.pool > 0 ? share.pool : share.usable, threads = job->config.threads;
+    share.ranks = here;
+    if (option_is_set(rank->options, OPTION_threads) || here <= job->local_ranks ||
+        here * threads <= cores)
+        return;
+    log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
+                "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
+                here, rank->place->host, threads, cores, cores_threads(&share), here);
 }
 
 /* --interface is a rule; the data plane takes the name of the network that it means. */
@@ -143,9 +160,10 @@ static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
-        bool one;
-        TRY(share_machines(rank, &one));
-        name = one ? "shm" : "hosts";
+        int here;
+        TRY(share_machines(rank, &here));
+        say_crowded(rank, here);
+        name = here == rank->place->world ? "shm" : "hosts";
         plan_use_comm(rank->session.job.plan, name);
     }
     rank->link = (struct comm_link){.context = rank,

@@ -30,7 +30,7 @@ static void seat_rank(const struct options *options, struct start *start) {
 }
 
 enum status start_find(const struct options *options, struct start *out) {
-    struct start start = {.kind = START_ONE, .seat = {.rank = 0, .ranks = 1}};
+    struct start start = {.kind = START_ONE, .seat = {.rank = 0, .ranks = 1, .local_ranks = 1}};
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
     TRY(launch_place(config, &start.place));
@@ -43,11 +43,12 @@ enum status start_find(const struct options *options, struct start *out) {
         seat_rank(options, &start);
     } else if (many && threads) {
         start.kind = START_THREADS;
-        start.seat.ranks = (int)options->local_ranks;
+        start.seat.ranks = start.seat.local_ranks = (int)options->local_ranks;
     } else if (many) {
         start.kind = START_LAUNCHER;
         TRY(launch_layout(config, network_is_here, &start.layout));
         start.seat.ranks = start.layout.world;
+        start.seat.local_ranks = start.layout.count;
     }
     *out = start;
     return STATUS_OK;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -260,14 +259,11 @@ struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
     return out;
 }
 
-/* The cores this process may use, dealt in slices of neighbours: those share caches and memory. */
-static void cores_of(int index, int count, cpu_set_t *out) {
-    cpu_set_t all;
+void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out) {
+    int share = CPU_COUNT(all) / count, seen = 0;
     CPU_ZERO(out);
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-    int share = CPU_COUNT(&all) / count, seen = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all)) continue;
+    for (int cpu = 0; cpu < CPU_SETSIZE && share > 0; cpu++) {
+        if (!CPU_ISSET(cpu, all)) continue;
         if (seen / share == index) CPU_SET(cpu, out);
         seen++;
     }
@@ -276,7 +272,7 @@ static void cores_of(int index, int count, cpu_set_t *out) {
 static enum status start_one(struct ranks *ranks, int index, const struct ranks_cores *share) {
     const struct ranks_config *config = ranks->config;
     struct output_pipes pipes;
-    cpu_set_t cores;
+    cpu_set_t cores, slice;
     TRY(output_open(ranks->output, index, &pipes));
     struct environment_config place = {.rank = config->first_rank + index,
                                        .world = config->world,
@@ -291,14 +287,15 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                        .secret = config->secret,
                                        .board = config->board};
     char **envp = environment_new(&place);
-    if (share->pinned) cores_of(index, config->count, &cores);
+    bool pinned = share->pinned && machine_mask(&cores);
+    if (pinned) ranks_slice(&cores, index, config->count, &slice);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
                                  .argv = config->argv,
                                  .envp = envp,
                                  .output = pipes.out,
                                  .error = pipes.error,
                                  .keep = {config->secret, config->board},
-                                 .cores = share->pinned ? &cores : NULL,
+                                 .cores = pinned ? &slice : NULL,
                                  .mask = &ranks->before};
     enum status status = child_start(&child, &ranks->child[index]);
     environment_free(envp);

@@ -10,6 +10,7 @@
 #ifndef LAUNCH_RANKS_H
 #define LAUNCH_RANKS_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -55,5 +56,9 @@ struct ranks_cores {
     bool crowded; /* ranks x threads exceed the cores: workers must not spin */
 };
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
+
+/* The cores of `all` that rank `index` of `count` gets, as many for each: neighbours by number,
+ * which share caches and memory. None where there are fewer cores than ranks. Pure. */
+void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out);
 
 #endif
