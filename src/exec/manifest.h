@@ -19,7 +19,9 @@ struct manifest {
 
 /* Local, blocking. Atomic; a checksum over the content is part of it. */
 enum status manifest_write(const struct manifest *manifest, const char *path);
-/* Local, blocking. The caller frees what was read. */
+/* Local, blocking. The caller frees what was read. STATUS_DATA: damaged or not there;
+ * STATUS_UNREADABLE: the system would not read it; STATUS_USAGE: of a version that this one cannot
+ * read. */
 enum status manifest_read(const char *path, struct manifest *out);
 /* Local. The same without a file: a text that the caller frees (NULL: it is no JSON), and from one
  * that messages call `path`. The fuzz test enters here. */
