@@ -198,6 +198,11 @@ bool file_exists(const char *path) {
     return lstat(path, &info) == 0;
 }
 
+bool file_is_regular(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 /* A parent that may be written but not read cannot be synced: the folder counts as made. */
 static enum status sync_parent(const char *path) {
     char *parent = folder_of(path);

@@ -46,11 +46,12 @@ enum status file_write_text(const char *path, const char *text);
 /* Local. Whether the open file is still the one of that name: others may have removed or replaced
  * it. */
 bool file_is_at(int fd, const char *path);
-/* Local. True when the path exists. folder_make creates parents too; each new folder is synced in
- * its parent. folder_make_new needs the parent, and tells whether this call made the folder: of
- * several processes at once one does. folder_remove takes all below; of a link it takes the link
- * alone. */
+/* Local. True when the path exists; is a regular file, or a link to one. folder_make creates
+ * parents too; each new folder is synced in its parent. folder_make_new needs the parent, and tells
+ * whether this call made the folder: of several processes at once one does. folder_remove takes all
+ * below; of a link it takes the link alone. */
 bool file_exists(const char *path);
+bool file_is_regular(const char *path);
 char *folder_of(const char *path); /* its parent; the caller frees it */
 enum status folder_make(const char *path);
 enum status folder_make_new(const char *path, bool *made);

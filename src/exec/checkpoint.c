@@ -20,8 +20,8 @@ struct steps {
     size_t count, room;
 };
 
-static char *step_folder(const struct checkpoint_config *config, int64_t step) {
-    return mem_format("%s/step-%08lld", config->folder, (long long)step);
+static char *step_folder(const char *folder, int64_t step) {
+    return mem_format("%s/step-%08lld", folder, (long long)step);
 }
 
 /* The step of a name that step_folder makes, else -1. */
@@ -46,11 +46,11 @@ static enum status open_folder(const char *path, DIR **out) {
 }
 
 /* Steps of the checkpoints in the folder; those under other names are not looked at. */
-static enum status list_steps(const struct checkpoint_config *config, struct steps *out) {
+static enum status list_steps(const char *path, struct steps *out) {
     DIR *folder;
     struct steps list = {0};
     *out = list;
-    TRY(open_folder(config->folder, &folder));
+    TRY(open_folder(path, &folder));
     if (!folder) return STATUS_OK;
     for (struct dirent *entry; errno = 0, (entry = readdir(folder));) {
         int64_t step = step_of(entry->d_name);
@@ -64,7 +64,7 @@ static enum status list_steps(const struct checkpoint_config *config, struct ste
     if (code == 0) *out = list;
     if (code == 0) return STATUS_OK;
     free(list.step);
-    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", config->folder, strerror(code));
+    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", path, strerror(code));
 }
 
 /* ".step-NNNNNNNN.tmp", ".step-best" */
@@ -77,17 +77,29 @@ static bool is_temporary(const char *name) {
     return strcmp(name, again) == 0;
 }
 
-/* Leftovers of a save that was killed. */
-static void remove_temporaries(const struct checkpoint_config *config) {
-    DIR *folder = opendir(config->folder);
-    if (!folder) return;
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        if (!is_temporary(entry->d_name)) continue;
-        char *path = mem_format("%s/%s", config->folder, entry->d_name);
-        folder_remove(path);
-        free(path);
+/* "step-NNNNNNNN", also with ".damaged" or ".damaged-N" behind it; "best"; temporary ones. */
+static bool is_any(const char *name) {
+    const char *suffix = strstr(name, ".damaged");
+    size_t length = suffix ? (size_t)(suffix - name) : strlen(name);
+    char *bare = mem_format("%.*s", (int)length, name);
+    bool is = step_of(bare) >= 0;
+    free(bare);
+    if (suffix && suffix[8]) is &= suffix[8] == '-' && text_is_digits(suffix + 9);
+    return is || strcmp(name, "best") == 0 || is_temporary(name);
+}
+
+static enum status remove_named(const char *path, bool (*wanted)(const char *name)) {
+    DIR *folder;
+    enum status status = STATUS_OK;
+    TRY(open_folder(path, &folder));
+    for (struct dirent *entry; folder && status == STATUS_OK && (entry = readdir(folder));) {
+        if (!wanted(entry->d_name)) continue;
+        char *one = mem_format("%s/%s", path, entry->d_name);
+        status = folder_remove(one);
+        free(one);
     }
-    closedir(folder);
+    if (folder) closedir(folder);
+    return status;
 }
 
 /* Those of later steps are not this run's: a resume passed over them. */
@@ -95,7 +107,7 @@ static enum status remove_old(const struct checkpoint_config *config,
                               const struct checkpoint_state *state) {
     struct steps list;
     int kept = 0;
-    enum status status = list_steps(config, &list);
+    enum status status = list_steps(config->folder, &list);
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
         int64_t step = list.step[i];
         if (step > state->step) continue;
@@ -103,7 +115,7 @@ static enum status remove_old(const struct checkpoint_config *config,
             kept += step != state->best_step;
             continue;
         }
-        char *path = step_folder(config, step);
+        char *path = step_folder(config->folder, step);
         status = folder_remove(path);
         free(path);
     }
@@ -132,11 +144,11 @@ static enum status set_aside(const char *path) {
 static enum status set_aside_passed(const struct checkpoint_config *config,
                                     const struct checkpoint_state *state) {
     struct steps list;
-    enum status status = list_steps(config, &list);
+    enum status status = list_steps(config->folder, &list);
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
         bool passed = list.step[i] > state->saved_step && list.step[i] < state->step;
         if (!passed && list.step[i] != state->step) continue;
-        char *path = step_folder(config, list.step[i]);
+        char *path = step_folder(config->folder, list.step[i]);
         status = set_aside(path);
         free(path);
     }
@@ -149,7 +161,7 @@ static enum status set_aside_passed(const struct checkpoint_config *config,
 static enum status link_best(const struct checkpoint_config *config, int64_t step) {
     char *link = mem_format("%s/best", config->folder),
          *temporary = mem_format("%s/.step-best", config->folder),
-         *folder = step_folder(config, step);
+         *folder = step_folder(config->folder, step);
     char target[32];
     snprintf(target, sizeof target, "step-%08lld", (long long)step);
     enum status status = STATUS_OK;
@@ -206,7 +218,7 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
                     tensors_bytes(store, PART_MODEL) + tensors_bytes(store, PART_OPTIMIZER),
                     "a checkpoint"));
     char *temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step);
-    char *final = step_folder(config, state->step);
+    char *final = step_folder(config->folder, state->step);
     enum status status = folder_remove(temporary);
     if (status == STATUS_OK) status = folder_make(temporary);
     if (status == STATUS_OK) status = write_files(config, exec, state, temporary);
@@ -275,7 +287,7 @@ static enum status load_checkpoint(const struct checkpoint_config *config, struc
 /* Tries one; *whole is false when it was damaged and is passed over. */
 static enum status resume_from(const struct checkpoint_config *config, struct exec *exec,
                                int64_t step, struct checkpoint_state *state, bool *whole) {
-    char *folder = step_folder(config, step);
+    char *folder = step_folder(config->folder, step);
     struct manifest manifest;
     enum status status = check_whole(folder, step, &manifest);
     *whole = status == STATUS_OK;
@@ -298,8 +310,8 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct exe
                               struct checkpoint_state *state, bool *found) {
     struct steps list;
     bool whole = false;
-    remove_temporaries(config);
-    TRY(list_steps(config, &list));
+    TRY(remove_named(config->folder, is_temporary)); /* leftovers of a save that was killed */
+    TRY(list_steps(config->folder, &list));
     *found = list.count > 0;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list.count && !whole && status == STATUS_OK; i++)
@@ -309,6 +321,26 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct exe
     return fail(STATUS_DATA,
                 "%s: none of the %zu checkpoint(s) is whole\n  --overwrite starts anew",
                 config->folder, list.count);
+}
+
+bool checkpoint_is_ours(const char *folder) {
+    struct steps list = {0};
+    bool is = false;
+    if (file_exists(folder) && list_steps(folder, &list) != STATUS_OK) return false;
+    for (size_t i = 0; i < list.count && !is; i++) {
+        char *one = step_folder(folder, list.step[i]), *path = mem_format("%s/manifest.json", one);
+        is = manifest_is_one(path);
+        free(path);
+        free(one);
+    }
+    free(list.step);
+    return is;
+}
+
+enum status checkpoint_remove_all(const char *folder) {
+    TRY(remove_named(folder, is_any));
+    rmdir(folder); /* stays where something else is in it, or where it is a link to one */
+    return STATUS_OK;
 }
 
 enum status checkpoint_write_model(struct exec *exec, const char *path,

@@ -51,6 +51,13 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found);
 
+/* Local, blocking. Whether a folder has a checkpoint of ours, whole or not: one with a manifest
+ * that reads as one. Speaks only of a folder that cannot be read. */
+bool checkpoint_is_ours(const char *folder);
+/* Local, blocking. Removes all checkpoints, damaged and half-written ones too, and the folder
+ * unless something else is in it. */
+enum status checkpoint_remove_all(const char *folder);
+
 /* Local, blocking. Parameters and buffers into one safetensors file. */
 struct safetensors_mark;
 enum status checkpoint_write_model(struct exec *exec, const char *path,

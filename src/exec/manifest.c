@@ -175,6 +175,16 @@ enum status manifest_read(const char *path, struct manifest *out) {
     return status;
 }
 
+bool manifest_is_one(const char *path) {
+    json_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
+    bool is = json_is_integer(json_object_get(root, "format")) &&
+              json_is_integer(json_object_get(root, "step")) &&
+              json_is_object(json_object_get(root, "files")) &&
+              json_is_string(json_object_get(root, "check"));
+    json_decref(root);
+    return is;
+}
+
 void manifest_free(struct manifest *manifest) {
     arena_free(&manifest->arena);
 }

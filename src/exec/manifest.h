@@ -28,6 +28,8 @@ enum status manifest_read(const char *path, struct manifest *out);
 char *manifest_print(const struct manifest *manifest);
 enum status manifest_parse(const char *path, const void *text, size_t bytes, struct manifest *out);
 void manifest_free(struct manifest *manifest);
+/* Local, blocking. Whether a file reads as a manifest, whatever its check says. Says nothing. */
+bool manifest_is_one(const char *path);
 
 /* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,
