@@ -22,6 +22,7 @@ struct metrics {
     FILE *stream;
     char *path;
     struct tensorboard *board;
+    enum status status; /* the first failure, which was said: nothing is written after it */
 };
 
 struct column {
@@ -152,7 +153,7 @@ enum status metrics_open(const char *folder, int64_t resumed, struct metrics **o
     return status;
 }
 
-enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+static enum status write_row(struct metrics *metrics, const struct metrics_row *row) {
     metrics_emit(metrics->stream, row);
     if (fflush(metrics->stream) != 0) return write_failed(metrics);
     for (int i = 0; i < COLUMNS; i++) {
@@ -164,7 +165,13 @@ enum status metrics_write(struct metrics *metrics, const struct metrics_row *row
     return STATUS_OK;
 }
 
+enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+    if (metrics->status == STATUS_OK) metrics->status = write_row(metrics, row);
+    return metrics->status;
+}
+
 enum status metrics_sync(struct metrics *metrics) {
+    TRY(metrics->status);
     TRY(tensorboard_flush(metrics->board));
     if (fflush(metrics->stream) != 0 || fsync(fileno(metrics->stream)) != 0)
         return write_failed(metrics);
@@ -173,9 +180,10 @@ enum status metrics_sync(struct metrics *metrics) {
 
 enum status metrics_close(struct metrics **metrics) {
     if (!*metrics) return STATUS_OK;
-    enum status status = tensorboard_close(&(*metrics)->board);
+    enum status status = (*metrics)->status, board = tensorboard_close(&(*metrics)->board);
     if ((*metrics)->stream && fclose((*metrics)->stream) != 0 && status == STATUS_OK)
         status = write_failed(*metrics);
+    if (status == STATUS_OK) status = board;
     free((*metrics)->path);
     free(*metrics);
     *metrics = NULL;
