@@ -161,6 +161,10 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     return text;
 }
 
+bool text_is_digits(const char *text) {
+    return *text && text[strspn(text, "0123456789")] == 0;
+}
+
 int text_width(const char *text) {
     int width = 0;
     for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;

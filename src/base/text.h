@@ -32,6 +32,8 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
 int text_utf8(const char *at, uint32_t *out);
 /* Whether all of it is valid UTF-8 without control characters. */
 bool text_is_clean(const char *text);
+/* Whether it has decimal digits, one or more, and nothing else. */
+bool text_is_digits(const char *text);
 /* Columns a terminal needs, counting one for each code point. */
 int text_width(const char *text);
 /* Columns of the terminal a stream goes to; `otherwise` where it goes to none or it does not say.

@@ -221,22 +221,34 @@ static enum status train(struct session *session, const struct checkpoint_config
     return status;
 }
 
+/* Writes what a run leaves at its end, each file whatever became of the others. */
+static enum status write_results(struct session *session, bool good) {
+    struct watch *watch = &session->watch;
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *summary = folder_path(session->folder, "summary.json");
+    if (good)
+        watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    watch_close(watch);
+    if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
+    watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
+    watch_lacks(watch, result_report(session), "report.html");
+    free(model);
+    free(summary);
+    if (!*watch->lacks) return STATUS_OK;
+    return fail(STATUS_DATA, "%s lacks %s\n  that could not be written; all else is there",
+                session->folder, watch->lacks);
+}
+
 /* The end of a run, also of one that failed in training: what was measured is kept. */
 static enum status finish_first(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
-    char *model = folder_path(session->folder, "model.safetensors"),
-         *summary = folder_path(session->folder, "summary.json");
     int signal = session->result.signal ? session->result.signal : SIGALRM;
     int exit_code = status == STATUS_STOPPED ? 128 + signal : status_exit_code(status);
     enum status finishing = result_fill(session, exit_code);
-    if (finishing == STATUS_OK && good)
-        finishing = checkpoint_write_model(session->exec, model, NULL);
-    enum status closing = watch_close(&session->watch);
-    if (finishing == STATUS_OK) finishing = closing;
-    if (finishing == STATUS_OK) finishing = summary_write(&session->summary, summary);
-    if (finishing == STATUS_OK) finishing = result_report(session);
-    free(model);
-    free(summary);
+    if (finishing == STATUS_OK)
+        finishing = write_results(session, good);
+    else
+        watch_close(&session->watch);
     const struct options *options = &session->job.options;
     if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
     if (!good) return status;

@@ -2,6 +2,8 @@
 #include "cli/watch.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -84,6 +86,24 @@ static bool line_due(const struct watch *watch, const struct step_result *result
            done % plan->steps_per_epoch == 0 || done == plan->config.lr.total_steps;
 }
 
+void watch_lacks(struct watch *watch, enum status status, const char *format, ...) {
+    size_t used = strlen(watch->lacks);
+    if (status == STATUS_OK) return;
+    if (used > 0) used += (size_t)snprintf(watch->lacks + used, sizeof watch->lacks - used, ", ");
+    va_list args;
+    va_start(args, format);
+    vsnprintf(watch->lacks + used, sizeof watch->lacks - used, format, args);
+    va_end(args);
+}
+
+/* A row that is lost does not end the training; a later save does, and the end says so. */
+static void write_row(struct watch *watch, const struct metrics_row *row) {
+    enum status status = metrics_write(watch->metrics, row);
+    if (watch->status != STATUS_OK) return;
+    watch->status = status;
+    watch_lacks(watch, status, "metrics.jsonl and events from step %lld on", (long long)row->step);
+}
+
 static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
     watch->steps_seen++;
@@ -107,8 +127,7 @@ static void on_step(void *context, const struct step_result *result) {
     if (!watch->metrics) return;
     progress_step(watch->progress, &row);
     if (!line_due(watch, result)) return;
-    enum status status = metrics_write(watch->metrics, &row);
-    if (watch->status == STATUS_OK) watch->status = status;
+    write_row(watch, &row);
     watch->last_line_ns = now;
     watch->samples_since_line = 0;
 }
@@ -123,17 +142,18 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
     row.acc1 = result->acc1;
     row.acc5 = result->acc5;
     row.eval_ms = (double)result->ns * 1e-6;
-    enum status status = metrics_write(watch->metrics, &row);
-    if (watch->status == STATUS_OK) watch->status = status;
+    write_row(watch, &row);
     progress_eval(watch->progress, &row);
     watch->last_line_ns = clock_ns(); /* an evaluation is not training time */
     watch->samples_since_line = 0;
 }
 
 static enum status on_saving(void *context, int64_t steps) {
-    (void)steps;
     struct watch *watch = context;
-    if (watch->status != STATUS_OK || !watch->metrics) return watch->status;
+    if (watch->status != STATUS_OK)
+        return fail(watch->status, "%s: step %lld is not saved: the folder lacks %s", watch->folder,
+                    (long long)steps, watch->lacks);
+    if (!watch->metrics) return STATUS_OK;
     TRY(watch_note_times(watch));
     return metrics_sync(watch->metrics);
 }
@@ -282,9 +302,10 @@ enum status watch_close(struct watch *watch) {
     if (watch->metrics) {
         progress_close(&watch->progress);
         status = write_traces(watch);
+        watch_lacks(watch, status, "trace.json");
         closed = metrics_close(&watch->metrics);
+        if (watch->status == STATUS_OK) watch_lacks(watch, closed, "rows of metrics.jsonl");
     }
     watch_free(watch);
-    if (watch->status != STATUS_OK) return watch->status;
     return status != STATUS_OK ? status : closed;
 }

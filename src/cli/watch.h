@@ -41,6 +41,7 @@ struct watch {
     double loss_first, loss_last; /* of the whole run, on rank 0 */
     int64_t last_line_ns, samples_since_line;
     enum status status; /* of writing metrics: the first failure */
+    char lacks[256];    /* what the folder lacks because it could not be written; "": nothing */
 };
 
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
@@ -57,7 +58,11 @@ enum status watch_note_times(struct watch *watch);
 void watch_summary(const struct watch *watch, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
 enum status watch_gather(struct watch *watch, struct comm *comm);
-/* Local, blocking. Writes the trace and closes everything. */
+/* Local. Notes, where `status` is a failure, what the folder lacks: the end of a run names it all.
+ */
+void watch_lacks(struct watch *watch, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Local, blocking. Writes the trace and closes everything; notes what it could not write. */
 enum status watch_close(struct watch *watch);
 /* Local. Gives back memory, also of one that never was closed because the run did not begin. */
 void watch_free(struct watch *watch);

@@ -81,6 +81,14 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     return status;
 }
 
+uint64_t tensors_bytes(struct store *store, enum tensor_part part) {
+    struct listing list = list_new(store, part);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list.count; i++) bytes += item_bytes(&list.items[i]);
+    list_free(&list);
+    return bytes;
+}
+
 enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
                           struct safetensors_mark *mark) {
     struct listing list = list_new(store, part);

@@ -18,7 +18,6 @@ struct run {
     struct train_result result;
     int64_t total;
     struct exec_wish agreed; /* what the ranks wished at the last step */
-    int64_t saved_step;      /* steps done at the newest checkpoint, -1 for none */
 };
 
 /* Rank 0 writes; all go on, or fail, together. */
@@ -35,9 +34,9 @@ static enum status save_together(struct run *run) {
 }
 
 static enum status save(struct run *run) {
-    if (run->saved_step == run->state.step) return STATUS_OK;
+    if (run->state.saved_step == run->state.step) return STATUS_OK;
     TRY(save_together(run));
-    run->saved_step = run->state.step;
+    run->state.saved_step = run->state.step;
     return STATUS_OK;
 }
 
@@ -110,7 +109,7 @@ static enum status steps(struct run *run) {
 }
 
 struct checkpoint_state train_fresh(void) {
-    return (struct checkpoint_state){.best_step = -1};
+    return (struct checkpoint_state){.best_step = -1, .saved_step = -1};
 }
 
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
@@ -136,8 +135,7 @@ enum status train_all(struct exec *exec, const struct train_config *config,
                       .config = config,
                       .observer = observer,
                       .state = *state,
-                      .total = exec_plan(exec)->config.lr.total_steps,
-                      .saved_step = state->step > 0 ? state->step : -1};
+                      .total = exec_plan(exec)->config.lr.total_steps};
     run.result.first_step = run.result.steps = state->step;
     bool best, finished = state->step >= run.total;
     enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;

@@ -23,6 +23,7 @@ struct metrics {
     char *path;
     struct tensorboard *board;
     struct metrics_past past;
+    enum status status; /* the first failure, which was said: nothing is written after it */
 };
 
 struct column {
@@ -180,7 +181,7 @@ const struct metrics_past *metrics_past(const struct metrics *metrics) {
     return &metrics->past;
 }
 
-enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+static enum status write_row(struct metrics *metrics, const struct metrics_row *row) {
     metrics_emit(metrics->stream, row);
     if (fflush(metrics->stream) != 0) return write_failed(metrics);
     for (int i = 0; i < COLUMNS; i++) {
@@ -192,7 +193,13 @@ enum status metrics_write(struct metrics *metrics, const struct metrics_row *row
     return STATUS_OK;
 }
 
+enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+    if (metrics->status == STATUS_OK) metrics->status = write_row(metrics, row);
+    return metrics->status;
+}
+
 enum status metrics_sync(struct metrics *metrics) {
+    TRY(metrics->status);
     TRY(tensorboard_flush(metrics->board));
     if (fflush(metrics->stream) != 0 || fsync(fileno(metrics->stream)) != 0)
         return write_failed(metrics);
@@ -201,9 +208,10 @@ enum status metrics_sync(struct metrics *metrics) {
 
 enum status metrics_close(struct metrics **metrics) {
     if (!*metrics) return STATUS_OK;
-    enum status status = tensorboard_close(&(*metrics)->board);
+    enum status status = (*metrics)->status, board = tensorboard_close(&(*metrics)->board);
     if ((*metrics)->stream && fclose((*metrics)->stream) != 0 && status == STATUS_OK)
         status = write_failed(*metrics);
+    if (status == STATUS_OK) status = board;
     free((*metrics)->path);
     free(*metrics);
     *metrics = NULL;

@@ -49,7 +49,7 @@ enum status metrics_open(const char *folder, int64_t resumed, struct metrics **o
 /* Local. Lives as long as `metrics`. */
 const struct metrics_past *metrics_past(const struct metrics *metrics);
 /* Local. The line is with the system when this returns; not finite values stay out of TensorBoard.
- */
+ * The first failure is said; after it nothing more is written, and every call returns it. */
 enum status metrics_write(struct metrics *metrics, const struct metrics_row *row);
 /* Local, blocking. Everything written so far is on disk: to be called before a checkpoint is
  * committed. */
