@@ -252,7 +252,7 @@ static void measure_before(struct job *job, const struct job_seat *seat) {
 static enum status make_plan(struct job *job, const struct job_seat *seat) {
     struct bytes text = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
-    enum { PROGRAM_LIMIT = 64 << 20 };
+    enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, seat);
     enum status status =
