@@ -20,16 +20,22 @@ struct bill_row {
     size_t bytes;
 };
 
-enum { BILL_ROWS = 9 };
+enum { BILL_ROWS = 11 };
 
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
     const struct bill_row all[BILL_ROWS] = {
-        {"parameters", bill->params},       {"gradients", bill->gradients},
-        {"optimizer", bill->state},         {"buffers", bill->buffers},
-        {"activations", bill->activations}, {"scratch", bill->scratch},
-        {"loader", bill->loader},           {"library", bill->library},
+        {"parameters", bill->params},
+        {"gradients", bill->gradients},
+        {"optimizer", bill->state},
+        {"buffers", bill->buffers},
+        {"activations", bill->activations},
+        {"scratch", bill->scratch},
+        {"loader", bill->loader},
+        {"library", bill->library},
         {"communicator", bill->comm},
+        {"staging", bill->staging},
+        {"trace", bill->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -139,14 +145,19 @@ static void print_program(const struct plan *plan, FILE *out) {
         text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
 }
 
-static void print_memory(const struct plan *plan, FILE *out) {
+static void print_memory(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
     struct bill_row rows[BILL_ROWS];
     char size[TEXT_BYTES], parts[BILL_ROWS * (TEXT_BYTES + 16)] = "";
     bill_rows(plan, rows);
     for (int i = 0, used = 0; i < BILL_ROWS; i++)
         used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
                          rows[i].name, text_size((int64_t)rows[i].bytes, size));
-    row(out, "memory", "%s predicted peak:%s", text_size((int64_t)plan_bytes(plan), size), parts);
+    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size),
+        plan->config.ranks > 1 ? " of a rank" : "", parts);
+    if (job->local_ranks > 1)
+        row(out, "machine", "%s for the %d ranks of this machine",
+            text_size((int64_t)job_machine_bytes(job, plan_bytes(plan)), size), job->local_ranks);
 }
 
 static void print_work(const struct job *job, FILE *out) {
@@ -170,7 +181,7 @@ void explain_print(const struct job *job, FILE *out) {
     print_training(job, out);
     print_program(job->plan, out);
     print_work(job, out);
-    print_memory(job->plan, out);
+    print_memory(job, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {
@@ -246,25 +257,28 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-/* Ranks of the whole run, whichever of its nodes this is. */
-static enum status count_ranks(const struct options *options, int *out) {
+/* Ranks of the whole run, whichever of its nodes this is, and those of this machine. */
+static enum status find_seat(const struct options *options, struct job_seat *out) {
     struct launch_config config;
     struct launch_layout layout;
     launch_config_of(options, &config);
     if (config.node_rank < 0) config.node_rank = 0;
     if (!config.init) config.init = "env://"; /* nobody meets anybody here */
-    *out = config.world;
+    *out = (struct job_seat){.rank = 0, .ranks = config.world};
     if (config.world > 0) return STATUS_OK;
     TRY(launch_layout(&config, network_is_here, &layout));
-    *out = layout.world;
+    *out = (struct job_seat){.rank = 0,
+                             .ranks = layout.world,
+                             .local_ranks = layout.count,
+                             .to_start = layout.world > 1 && !job_wants_threads(options)};
     return STATUS_OK;
 }
 
 enum status explain_run(const struct options *options) {
     struct job job;
-    struct job_seat seat = {.rank = 0};
+    struct job_seat seat;
     log_quiet(options->quiet);
-    TRY(count_ranks(options, &seat.ranks));
+    TRY(find_seat(options, &seat));
     TRY(job_open(options, &seat, &job));
     bool text = !options->json && !options->quiet;
     if (options->json) explain_print_json(&job, stdout);
