@@ -28,6 +28,7 @@ struct rank {
     struct control_board board; /* the launcher's, or none */
     struct control_row own_row; /* where there is none */
     struct control *control;
+    int here; /* how many ranks are on this machine, once they have met */
     struct comm_link link;
     struct session session;
 };
@@ -111,10 +112,10 @@ static enum status join(struct rank *rank) {
     return STATUS_OK;
 }
 
-/* --- which data plane --- */
-static enum status share_machines(struct rank *rank, bool *one) {
+/* --- which ranks are on this machine --- */
+static enum status share_machines(struct rank *rank, int *here) {
     char key[32];
-    *one = true;
+    *here = 0;
     snprintf(key, sizeof key, "machine/%d", rank->place->rank);
     TRY(control_put(rank->control, key, rank->place->machine, strlen(rank->place->machine)));
     for (int r = 0; r < rank->place->world; r++) {
@@ -122,11 +123,23 @@ static enum status share_machines(struct rank *rank, bool *one) {
         size_t bytes;
         snprintf(key, sizeof key, "machine/%d", r);
         TRY(control_get(rank->control, key, &machine, &bytes));
-        *one &= strcmp(machine, rank->place->machine) == 0;
+        *here += strcmp(machine, rank->place->machine) == 0;
         free(machine);
     }
     return STATUS_OK;
 }
+
+/* Ranks started by hand or as an array learn only here how many share their machine. None has taken
+ * its memory yet, and what is available was read before they met. */
+static enum status check_neighbours(struct rank *rank) {
+    struct job *job = &rank->session.job;
+    TRY(share_machines(rank, &rank->here));
+    if (rank->here <= job->local_ranks) return STATUS_OK;
+    job->local_ranks = rank->here;
+    return job_check_memory(job);
+}
+
+/* --- the data plane --- */
 
 /* --interface is a rule; the data plane takes the name of the network that it means. */
 static enum status choose_network(const struct rank *rank, struct network_address *out) {
@@ -143,9 +156,7 @@ static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
-        bool one;
-        TRY(share_machines(rank, &one));
-        name = one ? "shm" : "hosts";
+        name = rank->here == rank->place->world ? "shm" : "hosts";
         plan_use_comm(rank->session.job.plan, name);
     }
     rank->link = (struct comm_link){.context = rank,
@@ -200,7 +211,9 @@ static void give_up(struct rank *rank, enum status status) {
 
 static enum status run(struct rank *rank) {
     const char *comm = rank->options->comm;
-    struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
+    struct job_seat seat = {.rank = rank->place->rank,
+                            .ranks = rank->place->world,
+                            .local_ranks = rank->place->local_world};
     if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
     seat.comm = comm;
     TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
@@ -211,6 +224,7 @@ static enum status run(struct rank *rank) {
     fault_strike(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_door_of_rank(rank->launch, rank->place, rank->options->join_limit_s, &rank->door));
     TRY(join(rank));
+    TRY(check_neighbours(rank));
     TRY(share_folder(rank));
     TRY(open_comm(rank));
     stop_install(); /* not before: a rank that waits for others ends at once */

@@ -47,7 +47,8 @@ static enum status run_one(const struct options *options) {
 static enum status check_plan(const struct options *options, const struct launch_layout *layout,
                               char **folder, struct lock **lock) {
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = layout->world};
+    struct job_seat seat = {
+        .rank = 0, .ranks = layout->world, .local_ranks = layout->count, .to_start = true};
     TRY(job_open(options, &seat, &job));
     enum status status = STATUS_OK;
     if (layout->node == layout->chief)
