@@ -22,16 +22,22 @@ struct bill_row {
     size_t bytes;
 };
 
-enum { BILL_ROWS = 9 };
+enum { BILL_ROWS = 11 };
 
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
     const struct bill_row all[BILL_ROWS] = {
-        {"parameters", bill->params},       {"gradients", bill->gradients},
-        {"optimizer", bill->state},         {"buffers", bill->buffers},
-        {"activations", bill->activations}, {"scratch", bill->scratch},
-        {"loader", bill->loader},           {"library", bill->library},
+        {"parameters", bill->params},
+        {"gradients", bill->gradients},
+        {"optimizer", bill->state},
+        {"buffers", bill->buffers},
+        {"activations", bill->activations},
+        {"scratch", bill->scratch},
+        {"loader", bill->loader},
+        {"library", bill->library},
         {"communicator", bill->comm},
+        {"staging", bill->staging},
+        {"trace", bill->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -141,14 +147,19 @@ static void print_program(const struct plan *plan, FILE *out) {
         text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
 }
 
-static void print_memory(const struct plan *plan, FILE *out) {
+static void print_memory(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
     struct bill_row rows[BILL_ROWS];
     char size[TEXT_BYTES], parts[BILL_ROWS * (TEXT_BYTES + 16)] = "";
     bill_rows(plan, rows);
     for (int i = 0, used = 0; i < BILL_ROWS; i++)
         used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
                          rows[i].name, text_size((int64_t)rows[i].bytes, size));
-    row(out, "memory", "%s predicted peak:%s", text_size((int64_t)plan_bytes(plan), size), parts);
+    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size),
+        plan->config.ranks > 1 ? " of a rank" : "", parts);
+    if (job->local_ranks > 1)
+        row(out, "machine", "%s for the %d ranks of this machine",
+            text_size((int64_t)job_machine_bytes(job, plan_bytes(plan)), size), job->local_ranks);
 }
 
 static void print_work(const struct job *job, FILE *out) {
@@ -172,7 +183,7 @@ void explain_print(const struct job *job, FILE *out) {
     print_training(job, out);
     print_program(job->plan, out);
     print_work(job, out);
-    print_memory(job->plan, out);
+    print_memory(job, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {

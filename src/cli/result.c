@@ -70,7 +70,8 @@ static void measure_run(struct session *session, struct summary *summary) {
  * ranks as processes that share memory have each other's heaps among their pages, and keep them to
  * the end. */
 static int64_t own_peak_bytes(const struct session *session) {
-    int64_t peak = (int64_t)mem_peak_bytes() - (int64_t)session->job.resident_before;
+    const struct mem_parts *before = &session->job.before;
+    int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
     if (session->threads) return peak / comm_size(session->comm);
     return peak - (int64_t)comm_foreign_bytes(session->comm);
 }
@@ -111,15 +112,24 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
+/* Rank 0 goes on after all were measured: hashing takes a copy of each tensor, as writing does. */
+static void measure_again(struct session *session) {
+    int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
+    session->figures.peak_bytes = own_peak_bytes(session);
+    for (int r = 0; session->all && r < ranks; r++)
+        session->all[r].peak_bytes = session->figures.peak_bytes;
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     TRY(watch_note_times(&session->watch));
     watch_summary(&session->watch, summary);
+    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     measure_run(session, summary);
+    measure_again(session);
     fill_ranks(session, summary);
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
-    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     summary->param_hash.known = summary->buffer_hash.known = true;
     summary->buffer_hash.value = store_buffer_hash(exec_store(session->exec));
     summary->exit = exit_code;

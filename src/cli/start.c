@@ -49,6 +49,7 @@ enum status start_find(const struct options *options, struct start *out) {
         TRY(launch_layout(config, network_is_here, &start.layout));
         start.seat.ranks = start.layout.world;
         start.seat.local_ranks = start.layout.count;
+        start.seat.to_start = true;
     }
     *out = start;
     return STATUS_OK;

@@ -21,7 +21,8 @@ struct team {
 struct thread_rank {
     const struct options *options;
     struct dataset *dataset; /* shared */
-    size_t resident_before;  /* as in struct job_seat */
+    struct mem_parts before; /* as in struct job_seat, */
+    size_t library_bytes;    /* and this */
     struct session session;
     int index, ranks;
     enum status status;
@@ -102,7 +103,8 @@ static void *thread_main(void *argument) {
     struct job_seat seat = {.rank = rank->index,
                             .ranks = rank->ranks,
                             .dataset = rank->dataset,
-                            .resident_before = rank->resident_before};
+                            .before = rank->before,
+                            .library_bytes = rank->library_bytes};
     rank->status = job_open(rank->options, &seat, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
@@ -130,7 +132,8 @@ static enum status run_team(const struct team *team) {
     for (; started < team->ranks; started++) {
         all[started].options = all[0].options;
         all[started].dataset = all[0].session.job.dataset;
-        all[started].resident_before = all[0].session.job.resident_before;
+        all[started].before = all[0].session.job.before;
+        all[started].library_bytes = all[0].session.job.plan->bill.library;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;

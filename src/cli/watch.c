@@ -171,16 +171,20 @@ enum status watch_note_times(struct watch *watch) {
     return history_note(watch->history, &times);
 }
 
-static enum status open_trace(struct watch *watch) {
-    const struct options *options = &watch->job->options;
+struct trace_config watch_trace_config(const struct job *job, int rank) {
+    const struct options *options = &job->options;
     bool named = option_is_set(options, OPTION_trace);
-    watch->trace_config = (struct trace_config){
-        .rank = watch->rank,
-        .first_step = named ? options->trace.first : 0,
-        .last_step = named ? options->trace.last : -1,
-        .events_per_step = (size_t)watch->job->plan->program->rank[0].list[LIST_BODY].count,
-        .queue_names = queue_names,
-        .queue_count = 1};
+    return (struct trace_config){.rank = rank,
+                                 .first_step = named ? options->trace.first : 0,
+                                 .last_step = named ? options->trace.last : -1,
+                                 .events_per_step =
+                                     (size_t)job->plan->program->rank[0].list[LIST_BODY].count,
+                                 .queue_names = queue_names,
+                                 .queue_count = 1};
+}
+
+static enum status open_trace(struct watch *watch) {
+    watch->trace_config = watch_trace_config(watch->job, watch->rank);
     return trace_open(&watch->trace_config, &watch->trace);
 }
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "program/program.h"
 
-enum { MAX_RANKS = 100000, MAX_NUMBER = 1000000, MAX_WORDS = 16, MAX_SMALL = 32767 };
+enum { MAX_WORDS = 16 };
 
 struct parser {
     const char *name;
@@ -39,18 +39,20 @@ static bool read_number(const char *text, int low, int high, int *out) {
 }
 
 static enum status read_pair(struct parser *parser, int at, const char *key, int high, int *out) {
+    char what[64];
     if (strcmp(word_at(parser, at), key) != 0) return bad(parser, key, word_at(parser, at));
+    snprintf(what, sizeof what, "%s from 1 to %d", key, high);
     if (!read_number(word_at(parser, at + 1), 1, high, out))
-        return bad(parser, "a number in range", word_at(parser, at + 1));
+        return bad(parser, what, word_at(parser, at + 1));
     return STATUS_OK;
 }
 
 static enum status parse_header(struct parser *parser) {
     int ranks, stages, replicas, micro_batches, slots, grads;
-    TRY(read_pair(parser, 0, "ranks", MAX_RANKS, &ranks));
-    TRY(read_pair(parser, 2, "stages", MAX_SMALL, &stages));
-    TRY(read_pair(parser, 4, "replicas", MAX_RANKS, &replicas));
-    TRY(read_pair(parser, 6, "micro-batches", MAX_SMALL, &micro_batches));
+    TRY(read_pair(parser, 0, "ranks", PROGRAM_MAX_RANKS, &ranks));
+    TRY(read_pair(parser, 2, "stages", PROGRAM_MAX_SMALL, &stages));
+    TRY(read_pair(parser, 4, "replicas", PROGRAM_MAX_MICROS, &replicas));
+    TRY(read_pair(parser, 6, "micro-batches", PROGRAM_MAX_MICROS, &micro_batches));
     if (strcmp(word_at(parser, 8), "sum") != 0) return bad(parser, "sum", word_at(parser, 8));
     int sum = SUM_REPLICA;
     while (sum <= SUM_REPLICAS_FIRST &&
@@ -58,15 +60,15 @@ static enum status parse_header(struct parser *parser) {
         sum++;
     if (sum > SUM_REPLICAS_FIRST)
         return bad(parser, "replica, tree or replicas-first", word_at(parser, 9));
-    TRY(read_pair(parser, 10, "slots", MAX_SMALL, &slots));
-    TRY(read_pair(parser, 12, "grads", 64, &grads));
+    TRY(read_pair(parser, 10, "slots", PROGRAM_MAX_SMALL, &slots));
+    TRY(read_pair(parser, 12, "grads", PROGRAM_MAX_SMALL, &grads));
     int buckets = 1, last = 14;
     if (parser->words > last) {
-        TRY(read_pair(parser, last, "buckets", MAX_SMALL, &buckets));
+        TRY(read_pair(parser, last, "buckets", PROGRAM_MAX_SMALL, &buckets));
         last += 2;
     }
     if (parser->words != last) return bad(parser, "the end of the line", word_at(parser, last));
-    if ((int64_t)replicas * micro_batches > MAX_NUMBER)
+    if ((int64_t)replicas * micro_batches > PROGRAM_MAX_MICROS)
         return bad(parser, "fewer micro-batches", parser->word[7]);
     parser->program = program_new(ranks, stages, replicas, micro_batches, (enum sum_order)sum);
     parser->program->slots = slots;
@@ -106,7 +108,7 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
             at--;
             continue;
         }
-        int value, high = *letter == 'm' ? MAX_NUMBER : MAX_SMALL;
+        int value, high = *letter == 'm' ? PROGRAM_MAX_MICROS : PROGRAM_MAX_SMALL;
         char what[32];
         snprintf(what, sizeof what, "operand %c and a number", *letter);
         if (word[0] != *letter || !read_number(word + 1, 0, high, &value))
@@ -130,7 +132,8 @@ static enum status parse_instr(struct parser *parser) {
     if (!read_number(parser->word[0] + 1, 0, 1 << 30, &id))
         return bad(parser, "#number", parser->word[0]);
     const char *second = word_at(parser, 1);
-    if (second[0] != 'r' || !read_number(second + 1, 0, MAX_RANKS, &rank) || rank != parser->rank)
+    if (second[0] != 'r' || !read_number(second + 1, 0, PROGRAM_MAX_RANKS, &rank) ||
+        rank != parser->rank)
         return bad(parser, "r and the rank of this section", second);
     while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_name((enum instr_op)op)) != 0)
         op++;

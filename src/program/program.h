@@ -61,6 +61,10 @@ enum sum_order { SUM_REPLICA, SUM_TREE, SUM_REPLICAS_FIRST };
 /* Local. As --sum and the text form spell it. */
 const char *sum_order_name(enum sum_order sum);
 
+/* The most a program may have: the text form and the schedules share these limits, so that whatever
+ * is built can be written and read again. Operands but micro-batches are of 16 bits. */
+enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
+
 struct program {
     int ranks, stages, replicas,
         micro_batches; /* micro_batches is M, of one replica; a step has G = R*M */

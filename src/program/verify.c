@@ -26,13 +26,14 @@ struct slot {
 
 struct bucket {
     bool started, tied, posted; /* posted: REDUCE took it */
-    int *times;                 /* per micro-batch of the step: how often its gradient is in here */
     uint64_t order;             /* of the additions that made it; 0: nothing added */
+    int *micros, count;         /* the micro-batches whose gradients are in here, as they came */
+    size_t capacity;
 };
 
 struct grad {
-    bool normed; /* NORM saw it as it is */
-    struct bucket *bucket;
+    bool normed;           /* NORM saw it as it is */
+    struct bucket *bucket; /* NULL: not touched yet; see bucket_of */
 };
 
 struct walk {
@@ -272,6 +273,26 @@ static enum status meet(struct walk *walk) {
     return STATUS_OK;
 }
 
+/* --- gradient buffers --- */
+
+/* Made when an instruction first names the buffer: the work is that of the instructions, whatever
+ * the header says. */
+static struct bucket *bucket_of(const struct walk *walk, int grad, int index) {
+    struct grad *of = &walk->grads[grad];
+    if (!of->bucket) of->bucket = MEM_ARRAY(struct bucket, walk->program->buckets);
+    return &of->bucket[index];
+}
+
+static void bucket_add(struct bucket *into, const int *micros, int count) {
+    size_t need = (size_t)into->count + (size_t)count;
+    into->micros = mem_grow(into->micros, &into->capacity, need, sizeof *micros);
+    for (int i = 0; i < count; i++) into->micros[into->count++] = micros[i];
+}
+
+static void bucket_count(const struct bucket *bucket, int *times) {
+    for (int i = 0; i < bucket->count; i++) times[bucket->micros[i]]++;
+}
+
 /* The first half of backward reads the loss seeds, which COUNT sets. */
 static enum status need_count(struct walk *walk) {
     if (walk->counted) return STATUS_OK;
@@ -279,10 +300,10 @@ static enum status need_count(struct walk *walk) {
 }
 
 static enum status accumulate_bucket(struct walk *walk, int index) {
-    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    struct bucket *bucket = bucket_of(walk, walk->instr->grad, index);
     bool fresh = walk->instr->flags & INSTR_NEW;
     if (fresh) {
-        memset(bucket->times, 0, (size_t)walk->micro_total * sizeof *bucket->times);
+        bucket->count = 0;
         bucket->started = true;
         bucket->tied = bucket->posted = false;
     }
@@ -291,7 +312,7 @@ static enum status accumulate_bucket(struct walk *walk, int index) {
     if (bucket->tied) return broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
     uint64_t leaf = order_leaf(walk->instr->micro);
     bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
-    bucket->times[walk->instr->micro]++;
+    bucket_add(bucket, &walk->instr->micro, 1);
     return STATUS_OK;
 }
 
@@ -319,21 +340,23 @@ static enum status backward(struct walk *walk) {
 }
 
 static enum status zero(struct walk *walk) {
-    struct grad *grad = &walk->grads[walk->instr->grad];
     for (int m = 0; walk->program->ranks > 1 && m < walk->program->micro_batches; m++) {
         if (present(walk, walk->rank * walk->program->micro_batches + m))
             return broken(walk, "this rank has samples");
     }
     for (int b = 0; b < walk->program->buckets; b++) {
-        memset(grad->bucket[b].times, 0, (size_t)walk->micro_total * sizeof(int));
-        grad->bucket[b] = (struct bucket){.started = true, .times = grad->bucket[b].times};
+        struct bucket *bucket = bucket_of(walk, walk->instr->grad, b);
+        bucket->started = true;
+        bucket->tied = bucket->posted = false;
+        bucket->order = 0;
+        bucket->count = 0;
     }
-    grad->normed = false;
+    walk->grads[walk->instr->grad].normed = false;
     return STATUS_OK;
 }
 
 static enum status tie_bucket(struct walk *walk, int index) {
-    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    struct bucket *bucket = bucket_of(walk, walk->instr->grad, index);
     if (!bucket->started || bucket->tied)
         return broken(walk, "gradient buffer %d %s", walk->instr->grad,
                       bucket->tied ? "is tied already" : "is empty");
@@ -351,11 +374,12 @@ static enum status sum(struct walk *walk) {
     struct grad *into = &walk->grads[walk->instr->grad], *from = &walk->grads[walk->instr->other];
     if (into == from) return broken(walk, "a buffer added to itself");
     for (int b = 0; b < walk->program->buckets; b++) {
-        struct bucket *to = &into->bucket[b], *of = &from->bucket[b];
+        struct bucket *to = bucket_of(walk, walk->instr->grad, b),
+                      *of = bucket_of(walk, walk->instr->other, b);
         if (!to->tied || !of->tied)
             return broken(walk, "both buffers must be whole (TIE) before they are added");
         if (to->posted || of->posted) return broken(walk, "bucket %d is being reduced", b);
-        for (int m = 0; m < walk->micro_total; m++) to->times[m] += of->times[m];
+        bucket_add(to, of->micros, of->count);
         to->order = order_sum(to->order, of->order);
         of->started = of->tied = false;
     }
@@ -364,7 +388,7 @@ static enum status sum(struct walk *walk) {
 }
 
 static enum status reduce(struct walk *walk) {
-    struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[walk->instr->bucket];
+    struct bucket *bucket = bucket_of(walk, walk->instr->grad, walk->instr->bucket);
     if (walk->program->ranks == 1) return broken(walk, "there is no other rank to reduce with");
     if (!bucket->tied) return broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (bucket->posted) return broken(walk, "bucket %d was posted already", walk->instr->bucket);
@@ -379,11 +403,10 @@ static enum status reduce(struct walk *walk) {
 static uint64_t reduced_order(const struct walk *walk, int index, int *times) {
     int ranks = walk->program->ranks, count = 0;
     uint64_t *orders = MEM_ARRAY(uint64_t, ranks);
-    memset(times, 0, (size_t)walk->micro_total * sizeof *times);
     for (int r = 0; r < ranks; r++) {
-        const struct bucket *bucket = &walk->all[r].grads[walk->instr->grad].bucket[index];
+        const struct bucket *bucket = bucket_of(&walk->all[r], walk->instr->grad, index);
         if (bucket->order) orders[count++] = bucket->order;
-        for (int m = 0; m < walk->micro_total; m++) times[m] += bucket->times[m];
+        bucket_count(bucket, times);
     }
     uint64_t order = order_tree(orders, count);
     free(orders);
@@ -391,14 +414,15 @@ static uint64_t reduced_order(const struct walk *walk, int index, int *times) {
 }
 
 static enum status check_bucket(struct walk *walk, int index, bool check_order) {
-    const struct bucket *bucket = &walk->grads[walk->instr->grad].bucket[index];
+    const struct bucket *bucket = bucket_of(walk, walk->instr->grad, index);
     if (!bucket->tied)
         return broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     if (walk->program->ranks > 1 && !bucket->posted)
         return broken(walk, "bucket %d was not reduced over the replicas", index);
     int *times = MEM_ARRAY(int, walk->micro_total);
-    memcpy(times, bucket->times, (size_t)walk->micro_total * sizeof *times);
-    uint64_t order = walk->program->ranks > 1 ? reduced_order(walk, index, times) : bucket->order;
+    bool alone = walk->program->ranks == 1;
+    if (alone) bucket_count(bucket, times);
+    uint64_t order = alone ? bucket->order : reduced_order(walk, index, times);
     enum status status = STATUS_OK;
     for (int m = 0; m < walk->micro_total && status == STATUS_OK; m++) {
         if (times[m] != (present(walk, m) ? 1 : 0))
@@ -489,6 +513,11 @@ static enum status check_other_lists(struct walk *walk) {
     return STATUS_OK;
 }
 
+static enum status no_step(const struct program *program, int rank) {
+    return fail(STATUS_USAGE, "program refused: rank %d has no STEP in its body (%d instructions)",
+                rank, program->rank[rank].list[LIST_BODY].count);
+}
+
 /* Walks a rank on until it ends or waits; *moved tells whether it did anything. */
 static enum status walk_on(struct walk *walk, bool *moved) {
     const struct instr_list *body = &walk->program->rank[walk->rank].list[LIST_BODY];
@@ -501,11 +530,7 @@ static enum status walk_on(struct walk *walk, bool *moved) {
     }
     if (walk->together > 0)
         return broken(walk, "replicas that share statistics are missing behind it");
-    if (!walk->stepped)
-        return fail(STATUS_USAGE,
-                    "program refused: rank %d has no STEP in its body (%d instructions)",
-                    walk->rank, body->count);
-    return STATUS_OK;
+    return walk->stepped ? STATUS_OK : no_step(walk->program, walk->rank);
 }
 
 static enum status walk_all(struct walk *all, int ranks) {
@@ -535,16 +560,12 @@ static void walk_new(struct walk *walk, struct walk *all, const struct program *
                           .grads = MEM_ARRAY(struct grad, program->grads),
                           .ran = MEM_ARRAY(bool, total),
                           .reduced = MEM_ARRAY(int, program->buckets)};
-    for (int g = 0; g < program->grads; g++) {
-        walk->grads[g].bucket = MEM_ARRAY(struct bucket, program->buckets);
-        for (int b = 0; b < program->buckets; b++)
-            walk->grads[g].bucket[b].times = MEM_ARRAY(int, total);
-    }
 }
 
 static void walk_free(struct walk *walk) {
     for (int g = 0; g < walk->program->grads; g++) {
-        for (int b = 0; b < walk->program->buckets; b++) free(walk->grads[g].bucket[b].times);
+        for (int b = 0; walk->grads[g].bucket && b < walk->program->buckets; b++)
+            free(walk->grads[g].bucket[b].micros);
         free(walk->grads[g].bucket);
     }
     free(walk->slots);
@@ -558,6 +579,8 @@ enum status program_verify(const struct program *program, const int64_t *samples
     if (program->ranks > 1 && program->ranks != program->replicas)
         return fail(STATUS_USAGE, "program refused: %d ranks for %d replicas", program->ranks,
                     program->replicas);
+    for (int r = 0; r < program->ranks; r++) /* before memory is taken for each */
+        if (program->rank[r].list[LIST_BODY].count == 0) return no_step(program, r);
     struct walk *all = MEM_ARRAY(struct walk, program->ranks);
     for (int r = 0; r < program->ranks; r++) walk_new(&all[r], all, program, r, samples);
     enum status status = STATUS_OK;

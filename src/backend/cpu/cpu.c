@@ -256,9 +256,21 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
            cost.bytes / (bytes_per_ns * threads);
 }
 
+/* --- memory --- */
+
+/* oneDNN makes all its gemm kernels when the first one runs; how many depends on the instruction
+ * set. */
+static struct backend_overhead cpu_overhead(struct device *device) {
+    (void)device;
+    if (cpu_has_avx512()) return (struct backend_overhead){2300 << 10, 3950 << 10};
+    bool avx2 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
+    return avx2 ? (struct backend_overhead){1700 << 10, 1950 << 10}
+                : (struct backend_overhead){1000 << 10, 750 << 10};
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
-    .overhead_bytes = 11 << 20,
+    .overhead = cpu_overhead,
     .help = "CPU kernels of oneDNN and of our own",
     .open = cpu_open,
     .close = cpu_close,
