@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/folder.h"
@@ -87,16 +86,15 @@ static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
     if (watch->steps_seen++ == 0) watch->loss_first = result->loss;
     watch->loss_last = result->loss;
-    watch->samples_since_line += result->samples;
+    watch->line_samples += result->samples;
+    watch->line_ns += result->times.total_ns;
     time_step(watch, result);
-    int64_t now = clock_ns();
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row.loss = result->loss;
     row.lr = result->lr;
     row.grad_norm = result->grad_norm;
     row.acc1 = result->acc1;
-    row.samples_per_s =
-        (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
+    row.samples_per_s = (double)watch->line_samples / ((double)watch->line_ns * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.data_ns * 1e-6;
     row.ranks = result->ranks;
@@ -107,8 +105,7 @@ static void on_step(void *context, const struct step_result *result) {
     if (!line_due(watch, result)) return;
     enum status status = metrics_write(watch->metrics, &row);
     if (watch->status == STATUS_OK) watch->status = status;
-    watch->last_line_ns = now;
-    watch->samples_since_line = 0;
+    watch->line_samples = watch->line_ns = 0;
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
@@ -124,8 +121,6 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
     enum status status = metrics_write(watch->metrics, &row);
     if (watch->status == STATUS_OK) watch->status = status;
     progress_eval(watch->progress, &row);
-    watch->last_line_ns = clock_ns(); /* an evaluation is not training time */
-    watch->samples_since_line = 0;
 }
 
 static enum status on_saving(void *context, int64_t steps) {
@@ -175,7 +170,6 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                                                 .log_every = options->log_every,
                                                 .json = options->json,
                                                 .quiet = options->quiet});
-    watch.last_line_ns = clock_ns();
     *out = watch;
     return STATUS_OK;
 }

@@ -36,8 +36,8 @@ struct watch {
     struct exec_times timed; /* sums over timed steps */
     double *step_ms;         /* of timed steps, the newest WATCH_MAX_TIMED */
     double loss_first, loss_last;
-    int64_t last_line_ns, samples_since_line;
-    enum status status; /* of writing metrics: the first failure */
+    int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    enum status status;            /* of writing metrics: the first failure */
 };
 
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
