@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "exec/manifest.h"
 #include "exec/tensors.h"
+#include "exec/weights.h"
 
 enum { MAX_LISTED = 4096 };
 
@@ -214,5 +215,5 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
 }
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {
-    return tensors_load_matching(exec_store(exec), path);
+    return weights_load(exec_store(exec), path);
 }
