@@ -47,6 +47,7 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     begin(context, what, steps, what);
 }
 
+/* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct watch *watch = context;
@@ -55,7 +56,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
                                                      .category = "instruction",
                                                      .begin_ns = begin_ns,
                                                      .end_ns = end_ns,
-                                                     .step = step,
+                                                     .step = step + 1,
                                                      .stage = instr->stage,
                                                      .micro_batch = micro ? instr->micro : -1});
 }
