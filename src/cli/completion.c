@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option_print.h"
 #include "base/text.h"
 #include "model/model.h"
 

@@ -1,6 +1,7 @@
 /* stretto help [COMMAND]; with --markdown the option table of docs/usage.md. */
 #include <stdlib.h>
 
+#include "base/option_print.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
