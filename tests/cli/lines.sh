@@ -51,6 +51,7 @@ done <<'END'
 2|err|unknown command|--frobnicate
 2|err|unexpected argument|help doctor help
 2|err|completion needs: bash|completion
+0|out|#compdef stretto|completion zsh
 2|err|not a known shell|completion fish
 2|err|did you mean --json?|doctor --jsno
 2|err|--json: 'x' is not allowed|doctor --json=x
