@@ -104,3 +104,53 @@ void options_print_markdown(FILE *out) {
         free(usage);
     }
 }
+
+/* Bold up to the first blank, then in italics: the name, then its value. */
+static void print_man_usage(const struct option_row *row, FILE *out) {
+    char *usage = usage_of(row), *value = strchr(usage, ' ');
+    if (value) *value++ = 0;
+    fputs(".TP\n", out);
+    if (row->letter) fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
+    fputs("\\fB", out);
+    text_troff(out, usage);
+    fputs("\\fR", out);
+    if (value) {
+        fputs(" \\fI", out);
+        text_troff(out, value);
+        fputs("\\fR", out);
+    }
+    fputs("\n", out);
+    free(usage);
+}
+
+/* A default in brackets is said as it is: it depends on something. */
+static void print_man_option(const struct option_row *row, FILE *out) {
+    char *initial = default_of(row);
+    print_man_usage(row, out);
+    text_troff(out, row->help);
+    if (*initial) fputs(" ", out);
+    text_troff(out, initial);
+    free(initial);
+    fputs(".\n", out);
+    if (row->commands & COMMAND_TRAIN) return;
+    fputs("An option of ", out);
+    print_commands_of(row, out);
+    fputs(".\n", out);
+}
+
+void options_print_man(FILE *out) {
+    int group = -1;
+    fputs("Unless something else is said, an option is one of train, explain and launch.\n"
+          "Defaults are in brackets.\n",
+          out);
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        if (group != (int)row->group) {
+            fputs(".SS ", out);
+            text_troff(out, option_groups[row->group].title);
+            fputs("\n", out);
+        }
+        group = (int)row->group;
+        print_man_option(row, out);
+    }
+}

@@ -215,6 +215,23 @@ void text_entry(FILE *out, const char *name, int column, const char *words) {
     text_wrap(out, words, column, width);
 }
 
+void text_troff(FILE *out, const char *words) {
+    static const struct {
+        char sign;
+        const char *escape;
+    } rows[] = {{'-', "\\-"},   {'\\', "\\e"},  {'\'', "\\(aq"}, {'`', "\\(ga"},
+                {'^', "\\(ha"}, {'~', "\\(ti"}, {'"', "\\(dq"}};
+    if (*words == '.') fputs("\\&", out); /* would begin a request */
+    for (; *words; words++) {
+        size_t row = 0;
+        while (row < sizeof rows / sizeof rows[0] && rows[row].sign != *words) row++;
+        if (row < sizeof rows / sizeof rows[0])
+            fputs(rows[row].escape, out);
+        else
+            fputc(*words, out);
+    }
+}
+
 void text_table_cell(struct text_table *table, const char *format, ...) {
     char *text = NULL;
     va_list args;
