@@ -37,6 +37,10 @@ done <<'END'
 0|out|program    ddp: 8 instructions|explain -n 2 --model mlp
 0|out|program    dp: 8 instructions|explain -n 2 --strategy dp --model mlp
 0|out|program    single: 7 instructions|explain --model mlp
+0|out|lr 0.01 cosine|explain --model mlp
+0|out|lr 0.01 cosine|explain -n 4 --model mlp
+0|out|64 = 4 replicas x 1 micro-batch x 16 samples|explain -n 4 --model mlp
+2|err|--nodes asks for other processes|explain -n 2 --strategy dp --nodes 2 --model mlp
 0|out|1 replica x 1 micro-batch x 64 samples|explain --model mlp
 0|out|complete -o filenames|completion bash
 0|out|--micro-batch-size|help --markdown

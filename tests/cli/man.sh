@@ -31,4 +31,5 @@ done
 for code in 0 1 2 3 4 5 6 7 '128 + n'; do has "^       $code\( \|$\)"; done
 for part in NAME SYNOPSIS COMMANDS OPTIONS MODELS 'DATA SETS' 'EXIT STATUS' EXAMPLES FILES 'SEE ALSO'; do has "^$part\$"; done
 has 'samples in a step, over all replicas and micro-batches (64)'
+for page in $(grep -o 'docs/[a-z]*\.md' text | sort -u); do [ -e "$ROOT/$page" ] || say "the manual page names $page"; done
 exit $failed
