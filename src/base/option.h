@@ -176,19 +176,4 @@ struct option_batch {
 enum status options_check_batch(const struct option_batch *given,
                                 const struct option_batch *fallback, struct option_batch *out);
 
-/* Words for an option that the table leaves free; a row with NULL ends a list. */
-struct option_words {
-    enum option_id id;
-    const char *words; /* "mlp lenet ..." */
-};
-
-/* What people and shells read: the options of a command for --help; all of them as a Markdown
- * table; a completion script with the names of commands and options and the values these may take.
- */
-enum { OPTION_HELP_COLUMN = 30 }; /* where what is said of an option begins */
-void options_print_help(enum option_command command, FILE *out);
-void options_print_markdown(FILE *out);
-void options_print_completion(const unsigned *commands, int count, const struct option_words *more,
-                              FILE *out);
-
 #endif

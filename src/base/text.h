@@ -47,6 +47,9 @@ void text_wrap(FILE *out, const char *words, int indent, int width);
  * broken before the edge of the terminal (or column 100). */
 void text_entry(FILE *out, const char *name, int column, const char *words);
 
+/* Words for a manual page: what troff would take for its own signs is escaped. No newlines. */
+void text_troff(FILE *out, const char *words);
+
 /* A table with aligned columns. `align` has a letter per column: l or r. Cells are copied, row by
  * row. */
 struct text_table {

@@ -135,16 +135,20 @@ static void print_training(const struct job *job, FILE *out) {
         config->optim.weight_decay, clip);
 }
 
-static void print_program(const struct plan *plan, FILE *out) {
+static void print_program(const struct job *job, FILE *out) {
     enum { SHOWN = 12 };
+    const struct plan *plan = job->plan;
+    const struct options *options = &job->options;
+    bool own = option_is_set(options, OPTION_program);
     const struct instr_list *body = &plan->program->rank[0].list[LIST_BODY];
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
                          instr_name((enum instr_op)body->items[i].op));
-    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s", plan->config.schedule,
-        body->count, names, body->count > SHOWN ? " ..." : "",
-        text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
+    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s",
+        own ? options->program : options->strategy, body->count, names,
+        body->count > SHOWN ? " ..." : "", text_count(plan->slots, "slot", slots),
+        text_count(plan->grads, "gradient buffer", grads));
 }
 
 static void print_memory(const struct job *job, FILE *out) {
@@ -181,7 +185,7 @@ void explain_print(const struct job *job, FILE *out) {
     print_batch(job->plan, out);
     print_sync_bn(job, out);
     print_training(job, out);
-    print_program(job->plan, out);
+    print_program(job, out);
     print_work(job, out);
     print_memory(job, out);
 }

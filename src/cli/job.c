@@ -25,11 +25,9 @@ static enum status find_model(const char *name, const struct model **out) {
         snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
     }
     free(names);
-    if (near)
-        return fail(STATUS_USAGE, "--model %s: no such model; did you mean %s?",
-                    text_quoted(name, quoted), near);
-    return fail(STATUS_USAGE, "--model %s: no such model\n  there are: %s",
-                text_quoted(name, quoted), list);
+    return fail(STATUS_USAGE, "--model %s: no such model%s%s%s\n  there are: %s",
+                text_quoted(name, quoted), near ? "; did you mean " : "", near ? near : "",
+                near ? "?" : "", list);
 }
 
 /* Synthetic data follow the model: a model of tokens gets tokens. */

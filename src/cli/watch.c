@@ -51,6 +51,7 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     begin(context, what, steps, what);
 }
 
+/* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct watch *watch = context;
@@ -59,7 +60,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
                                                      .category = "instruction",
                                                      .begin_ns = begin_ns,
                                                      .end_ns = end_ns,
-                                                     .step = step,
+                                                     .step = step + 1,
                                                      .stage = instr->stage,
                                                      .micro_batch = micro ? instr->micro : -1});
 }
@@ -109,16 +110,15 @@ static void on_step(void *context, const struct step_result *result) {
     watch->steps_seen++;
     if (result->step == 0) watch->loss_first = result->loss;
     watch->loss_last = result->loss;
-    watch->samples_since_line += result->samples;
+    watch->line_samples += result->samples;
+    watch->line_ns += result->times.total_ns;
     time_step(watch, result);
-    int64_t now = clock_ns();
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row.loss = result->loss;
     row.lr = result->lr;
     row.grad_norm = result->grad_norm;
     row.acc1 = result->acc1;
-    row.samples_per_s =
-        (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
+    row.samples_per_s = (double)watch->line_samples / ((double)watch->line_ns * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.data_ns * 1e-6;
     row.ranks = result->ranks;
@@ -128,8 +128,7 @@ static void on_step(void *context, const struct step_result *result) {
     progress_step(watch->progress, &row);
     if (!line_due(watch, result)) return;
     write_row(watch, &row);
-    watch->last_line_ns = now;
-    watch->samples_since_line = 0;
+    watch->line_samples = watch->line_ns = 0;
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
@@ -144,8 +143,6 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
     row.eval_ms = (double)result->ns * 1e-6;
     write_row(watch, &row);
     progress_eval(watch->progress, &row);
-    watch->last_line_ns = clock_ns(); /* an evaluation is not training time */
-    watch->samples_since_line = 0;
 }
 
 static enum status on_saving(void *context, int64_t steps) {
@@ -219,7 +216,6 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                                                 .log_every = options->log_every,
                                                 .json = options->json,
                                                 .quiet = options->quiet});
-    watch.last_line_ns = clock_ns();
     *out = watch;
     return STATUS_OK;
 }

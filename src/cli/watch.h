@@ -36,12 +36,12 @@ struct watch {
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
-    struct exec_times timed;      /* sums over timed steps */
-    double *step_ms;              /* of timed steps, the newest WATCH_MAX_TIMED */
-    double loss_first, loss_last; /* of the whole run, on rank 0 */
-    int64_t last_line_ns, samples_since_line;
-    enum status status; /* of writing metrics: the first failure */
-    char lacks[256];    /* what the folder lacks because it could not be written; "": nothing */
+    struct exec_times timed;       /* sums over timed steps */
+    double *step_ms;               /* of timed steps, the newest WATCH_MAX_TIMED */
+    double loss_first, loss_last;  /* of the whole run, on rank 0 */
+    int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    enum status status;            /* of writing metrics: the first failure */
+    char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
 };
 
 /* Local. What the trace of a rank will be. */

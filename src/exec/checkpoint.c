@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "exec/manifest.h"
 #include "exec/tensors.h"
+#include "exec/weights.h"
 
 struct steps {
     int64_t *step; /* newest first; whoever listed them frees it */
@@ -354,5 +355,5 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
 }
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {
-    return tensors_load_matching(exec_store(exec), path);
+    return weights_load(exec_store(exec), path);
 }

@@ -65,8 +65,9 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
                                    struct safetensors_mark *mark);
 
 /* Local, blocking. Takes parameters and buffers by name from any safetensors file ("module." in
- * front is allowed). Says what was missing, extra or of another shape; those keep their values.
- * STATUS_DATA when nothing fits. */
+ * front is allowed), or from the folder of a run or a checkpoint; f16, bf16 and f64 become f32.
+ * Says what was converted, missing, extra or of another shape; the latter keep their values.
+ * STATUS_DATA, and nothing is changed, when nothing fits or a value is not finite. */
 enum status checkpoint_load_weights(struct exec *exec, const char *path);
 
 #endif

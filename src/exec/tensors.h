@@ -17,7 +17,4 @@ enum status tensors_write(struct store *store, enum tensor_part part, const char
  */
 enum status tensors_read(struct store *store, enum tensor_part part, const char *path);
 
-/* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
-enum status tensors_load_matching(struct store *store, const char *path);
-
 #endif
