@@ -214,7 +214,10 @@ static bool send_hello(int socket, const struct hello *hello, int memory) {
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof memory);
     memcpy(CMSG_DATA(head), &memory, sizeof memory);
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof *hello;
+    ssize_t sent;
+    do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == sizeof *hello;
 }
 
 /* The caller closes *memory. */
@@ -225,7 +228,9 @@ static bool receive_hello(int socket, struct hello *hello, int *memory) {
                              .msg_iovlen = 1,
                              .msg_control = control,
                              .msg_controllen = sizeof control};
-    ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    ssize_t bytes;
+    do bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (bytes < 0 && errno == EINTR);
     struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
         head->cmsg_len != CMSG_LEN(sizeof *memory))
@@ -236,11 +241,14 @@ static bool receive_hello(int socket, struct hello *hello, int *memory) {
     return false;
 }
 
-/* Until there is something to read; looks for lost ranks meanwhile, and tells for whom it waits. */
+/* Until there is something to read; looks for lost ranks meanwhile, also when signals keep ending
+ * the poll, and tells for whom it waits. */
 static enum status await_socket(const struct join *join, int socket, int rank) {
     const struct comm_link *link = join->config->link;
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
-    while (poll(&poll_for, 1, LOOK_MS) == 0) {
+    int found;
+    while ((found = poll(&poll_for, 1, LOOK_MS)) <= 0) {
+        if (found < 0 && errno != EINTR) return fail_socket("poll", rank);
         int lost = link->lost ? link->lost(link->context) : -1;
         if (lost != -1) return comm_fail_lost(join->config->rank, lost, "sharing memory");
         if (link->waiting) link->waiting(link->context, rank, "sharing memory", join->since_ns);
@@ -255,7 +263,8 @@ static enum status connect_to(struct join *join, int rank) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0) return fail_socket("socket", rank);
     join->socket[rank] = fd;
-    if (connect(fd, (struct sockaddr *)&address, length) != 0) return fail_socket("connect", rank);
+    while (connect(fd, (struct sockaddr *)&address, length) != 0)
+        if (errno != EINTR) return fail_socket("connect", rank);
     if (!is_same_user(fd))
         return fail(STATUS_PEER, "the process that answers for rank %d is of another user", rank);
     if (!send_hello(fd, &hello, join->memory)) return fail_socket("send", rank);
