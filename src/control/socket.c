@@ -110,8 +110,8 @@ static void make_room_for_files(void) {
 
 static enum status bind_failed(const char *where) {
     int cause = zmq_errno();
-    const char *hint = cause == EADDRINUSE ? "another program listens there; name another port, "
-                                             "or port 0 for a free one"
+    const char *hint = cause == EADDRINUSE ? "another program listens there: name another port; "
+                                             "--init file:// takes a free one"
                        : cause == EADDRNOTAVAIL ? "no interface of this host has that address"
                        : cause == ENODEV        ? "no interface of this host has that name"
                        : cause == ENAMETOOLONG  ? "the path of a socket has at most 107 bytes"
