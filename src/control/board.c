@@ -96,6 +96,14 @@ bool control_row_get(struct control_row *row, struct control_doing *out) {
     return tries < TRIES;
 }
 
+void control_row_blame(struct control_row *row, int rank) {
+    atomic_store_explicit(&row->blamed, rank + 1, memory_order_release);
+}
+
+int control_row_blamed(struct control_row *row) {
+    return atomic_load_explicit(&row->blamed, memory_order_acquire) - 1;
+}
+
 const char *control_doing_text(const struct control_doing *doing, char *text, size_t bytes) {
     if (doing->step < 0 || !doing->text[0])
         snprintf(text, bytes, "%s", doing->text);

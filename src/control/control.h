@@ -26,8 +26,7 @@ enum {
     CONTROL_ADDRESS_BYTES = 256,
     CONTROL_KEY_BYTES = 256, /* of a key in the store, at most */
     CONTROL_VALUE_BYTES = 1 << 20,
-    CONTROL_NOBODY = -1, /* control_lost: nobody is lost */
-    CONTROL_SERVER = -2, /* control_lost: the server is */
+    CONTROL_SERVER = -2, /* control_lost: the server is; CONTROL_NOBODY: nobody is */
 };
 
 struct control_secret {
@@ -62,6 +61,9 @@ struct control_server_config {
      */
     void *context;
     void (*lost)(void *context, int rank, const char *why);
+    /* The same way: the job goes on or ends without this rank, whose process may well be there: it
+     * was silent too long, or did not come. */
+    void (*given_up)(void *context, int rank, const char *why);
 };
 
 /* Local. Starts the server's thread; the caller stops it. Port in use: the message names the

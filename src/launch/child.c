@@ -139,6 +139,13 @@ void child_signal(const struct child *child, int signal) {
     if (child->pid > 0) pidfd_send_signal(child->pidfd, signal, NULL, 0);
 }
 
+bool child_is_stopped(const struct child *child) {
+    siginfo_t info = {0};
+    return child->pid > 0 &&
+           waitid(P_PIDFD, (id_t)child->pidfd, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
 bool child_reap(struct child *child, int *result) {
     siginfo_t info = {0};
     if (waitid(P_PIDFD, (id_t)child->pidfd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0)

@@ -73,7 +73,9 @@ static enum status start_server(struct visit *visit, const char *bind) {
                                            .join_limit_s = visit->limit_s,
                                            .leave_limit_s = LEAVE_LIMIT_S,
                                            .board = visit->party->board,
-                                           .board_first = visit->party->board_first};
+                                           .board_first = visit->party->board_first,
+                                           .context = visit->party->context,
+                                           .given_up = visit->party->given_up};
     enum status status = control_server_start(&server, &visit->door.server);
     control_secret_wipe(&server.secret);
     TRY(status);

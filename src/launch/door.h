@@ -35,6 +35,9 @@ struct launch_party {
     char first[LAUNCH_HOST_BYTES];     /* srun: the node of rank 0, "": not known */
     const struct control_board *board; /* of the ranks from board_first on; or NULL */
     int board_first;
+    /* From the server's thread, where it is here; may be NULL. See control_server_config. */
+    void *context;
+    void (*given_up)(void *context, int rank, const char *why);
 };
 
 struct launch_door {
