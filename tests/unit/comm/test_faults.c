@@ -544,10 +544,9 @@ static int listen_deaf(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path + 1, 64, "stretto-deaf-%d", (int)getpid());
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    cr_assert_eq(
-        bind(fd, (struct sockaddr *)&address,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)),
-        0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address,
+                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)),
+                 0);
     cr_assert_eq(listen(fd, 4), 0);
     return fd;
 }
