@@ -25,10 +25,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/text.h"
 
 enum { NAME_BYTES = 48, HOST_BYTES = 256, LOOK_MS = 100, HELLO_LIMIT_S = 2, SPARE_BACKLOG = 16 };
+enum { SPARE_FILES = 8 }; /* memory, listener, who connects and what it brings */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 struct card {
@@ -142,14 +144,18 @@ static enum status map_area(struct join *join, int memory, int rank) {
     return STATUS_OK;
 }
 
+static enum status fail_area(size_t bytes, int error) {
+    char size[TEXT_BYTES], what[TEXT_BYTES + 64];
+    snprintf(what, sizeof what, "a shared heap of %s", text_size((int64_t)bytes, size));
+    return limit_fail(what, error);
+}
+
 /* Sealed, so that no peer can shrink it under another one's feet. */
 static enum status make_area(struct join *join) {
-    char text[TEXT_BYTES];
     join->memory = memfd_create("stretto-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (join->memory < 0 || ftruncate(join->memory, (off_t)join->team->area_bytes) != 0 ||
         fcntl(join->memory, F_ADD_SEALS, SEALS) != 0)
-        return fail(STATUS_MEMORY, "out of memory: no shared heap of %s: %s",
-                    text_size((int64_t)join->team->area_bytes, text), strerror(errno));
+        return fail_area(join->team->area_bytes, errno);
     return map_area(join, join->memory, join->config->rank);
 }
 
@@ -177,8 +183,7 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *out) {
 }
 
 static enum status fail_socket(const char *what, int rank) {
-    return fail(STATUS_PEER, "sharing memory with rank %d: %s: %s%s", rank, what, strerror(errno),
-                errno == EMFILE ? "\nulimit -n allows too few open files" : "");
+    return fail(STATUS_PEER, "sharing memory with rank %d: %s: %s", rank, what, strerror(errno));
 }
 
 static enum status listen_here(struct join *join) {
@@ -231,6 +236,7 @@ static bool receive_hello(int socket, struct hello *hello, int *memory) {
     ssize_t bytes;
     do bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     while (bytes < 0 && errno == EINTR);
+    if (bytes == 0) errno = ECONNRESET; /* it closed: no error to recvmsg */
     struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
         head->cmsg_len != CMSG_LEN(sizeof *memory))
@@ -324,6 +330,7 @@ static enum status read_answer(struct join *join, int rank) {
 /* --- all together -------------------------------------------------------------------------- */
 
 static enum status join_steps(struct join *join) {
+    TRY(limit_room("sharing memory", join->config->size + SPARE_FILES, 0));
     TRY(make_area(join));
     if (join->config->size == 1) return STATUS_OK;
     TRY(listen_here(join));

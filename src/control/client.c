@@ -12,6 +12,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -20,6 +21,8 @@
 static const int watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
+enum { CLIENT_FILES = 16 }; /* of ZeroMQ's threads and sockets, and the connection */
 
 /* Waits for news, at most until a time of the monotonic clock. */
 static void await_news(struct control *control, int64_t until_ns) {
@@ -85,16 +88,24 @@ static struct control *new_client(const struct control_config *config) {
     return control;
 }
 
-static enum status open_client(struct control *control, const struct control_config *config) {
+static enum status open_sockets(struct control *control, const struct control_config *config) {
     struct control_keys keys;
     control->zmq = zmq_ctx_new();
     if (!control->zmq) return fail(STATUS_MEMORY, "ZeroMQ does not start: %s", strerror(errno));
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
+    if (control->wake < 0) return limit_fail("an event descriptor", errno);
     TRY(control_keys_derive(&config->secret, &keys));
     enum status status = control_socket_connect(control->zmq, control->address, &keys, watched,
                                                 &control->dealer, &control->monitor);
     explicit_bzero(&keys, sizeof keys);
+    return status;
+}
+
+static enum status open_client(struct control *control, const struct control_config *config) {
+    TRY(limit_room("the control plane", CLIENT_FILES, CONTROL_ZMQ_THREADS + 1));
+    limit_begin();
+    enum status status = open_sockets(control, config);
+    limit_end();
     TRY(status);
     return thread_start(&control->thread, control_client_run, control);
 }

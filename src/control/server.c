@@ -12,12 +12,13 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "control/where.h"
 
-enum { TICK_MS = 50, BATCH = 256 };
+enum { TICK_MS = 50, BATCH = 256, SERVER_FILES = 20 };
 static const double latecomer_s = 5, outsider_s = 1.5;
 static const int64_t strangers_every_ns = 10000000000;
 static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
@@ -194,8 +195,18 @@ static enum status open_sockets(struct control_server *server, const struct cont
                               server->address, &server->router));
     TRY(control_socket_monitor(server->zmq, server->router, watched, &server->monitor));
     server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (server->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
+    if (server->wake < 0) return limit_fail("an event descriptor", errno);
     return STATUS_OK;
+}
+
+static enum status open_within_limits(struct control_server *server,
+                                      const struct control_keys *keys) {
+    TRY(limit_room("the control server", SERVER_FILES + server->config.world,
+                   CONTROL_ZMQ_THREADS + 1));
+    limit_begin();
+    enum status status = open_sockets(server, keys);
+    limit_end();
+    return status;
 }
 
 static void close_sockets(struct control_server *server) {
@@ -246,7 +257,7 @@ enum status control_server_start(const struct control_server_config *config,
     TRY(control_keys_derive(&config->secret, &keys));
     struct control_server *server = new_server(config);
     memcpy(server->client_public, keys.client_public, sizeof keys.client_public);
-    enum status status = open_sockets(server, &keys);
+    enum status status = open_within_limits(server, &keys);
     explicit_bzero(&keys, sizeof keys);
     if (status == STATUS_OK) status = thread_start(&server->thread, run, server);
     if (status == STATUS_OK)

@@ -7,6 +7,7 @@
 
 #include "control/keys.h"
 
+enum { CONTROL_ZMQ_THREADS = 2 }; /* ZeroMQ's own */
 enum { CONTROL_HANDSHAKE_MS = 2000, CONTROL_BEAT_MS = 500 };
 
 /* Local. A ROUTER that lets in who has the client key, bound to `bind` (see

@@ -8,23 +8,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/pidfd.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/limit.h"
 #include "base/log.h"
 
 enum status child_fail_limit(const char *what, int error) {
-    struct rlimit limit = {0};
-    bool files = error == EMFILE;
-    getrlimit(files ? RLIMIT_NOFILE : RLIMIT_NPROC, &limit);
-    if (files || error == EAGAIN)
-        return fail(
-            STATUS_USAGE,
-            "%s: %s\n  the limit of %s is %llu; raise it with ulimit -%c, or start fewer ranks",
-            what, strerror(error), files ? "open files" : "processes",
-            (unsigned long long)limit.rlim_cur, files ? 'n' : 'u');
-    return fail(error == ENOMEM ? STATUS_MEMORY : STATUS_USAGE, "%s: %s", what, strerror(error));
+    return limit_fail(what, error);
 }
 
 /* The rest of the child's life before the program runs. */
