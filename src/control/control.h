@@ -77,6 +77,10 @@ const char *control_server_address(const struct control_server *server);
 /* Local, any thread, not blocking. A rank's process ended: tells everybody at once, unless the rank
  * had left. `why` is for people: "killed by signal 9". */
 void control_server_rank_ended(struct control_server *server, int rank, const char *why);
+/* Local, any thread, blocking until the server's thread has done it. Listens at `bind` too (see
+ * control_server_config), and says where that is. */
+enum status control_server_also(struct control_server *server, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
  * obituary: exact where the board has the rank, else as of its last beat; returns `text`. */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
@@ -172,6 +176,12 @@ enum status control_meet_host(const char *path, const char *job, int world,
  * the server's to say, to all. */
 enum status control_meet_guest(const char *path, const char *job, double limit_s,
                                struct control_meeting_info *info, struct control_meeting **out);
+/* Local; of a host whose address is a socket without a file ("ipc://@"), which others of this host
+ * alone can reach. From now on a guest on another host is a reason to call `open`, once, from a
+ * thread of the meeting: it makes the server listen on a network, and the record then has that
+ * address. NULL ends it, and blocks while it is being called: before the server stops. */
+void control_meet_far(struct control_meeting *meeting, void *context,
+                      enum status (*open)(void *context, char address[CONTROL_ADDRESS_BYTES]));
 /* Local. Accepts NULL. */
 void control_meet_leave(struct control_meeting **meeting);
 

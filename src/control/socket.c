@@ -143,6 +143,18 @@ enum status control_socket_listen(void *zmq, const char *bind, const struct cont
     return STATUS_OK;
 }
 
+enum status control_socket_also(void *socket, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]) {
+    char where[CONTROL_ADDRESS_BYTES];
+    size_t bytes = CONTROL_ADDRESS_BYTES;
+    TRY(where_to_bind(bind, where));
+    const struct int_option sixth = {ZMQ_IPV6, strchr(where, '[') != NULL};
+    if (!set_ints(socket, &sixth, 1) || zmq_bind(socket, where) != 0 ||
+        zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, address, &bytes) != 0)
+        return bind_failed(where);
+    return STATUS_OK;
+}
+
 enum status control_socket_monitor(void *zmq, void *socket, int events, void **out) {
     char name[64];
     int unlimited = 0; /* a full queue would stop ZeroMQ's own thread */

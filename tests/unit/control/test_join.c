@@ -40,6 +40,20 @@ Test(control_join, loopback_unless_named) {
     kit_stop(&kit);
 }
 
+/* The server listens at a second place while it runs; ranks come by both. */
+Test(control_join, at_two_places) {
+    struct kit kit;
+    char address[CONTROL_ADDRESS_BYTES];
+    kit_start(&kit, 4, NULL, 20, 0);
+    cr_assert_eq(control_server_also(kit.server, "tcp://127.0.0.1:0", address), STATUS_OK);
+    cr_assert(strncmp(address, "tcp://127.0.0.1:", 16) == 0, "%s", address);
+    for (int i = 0; i < 4; i += 2) kit.rank[i].config.address = address;
+    kit_join(&kit, 0, 4);
+    for (int i = 0; i < 4; i++) cr_assert_eq(kit.rank[i].status, STATUS_OK);
+    kit_stop(&kit);
+    cr_assert_eq(kit.lost_count, 0);
+}
+
 Test(control_join, one_rank) {
     all_join(NULL, 1);
 }
