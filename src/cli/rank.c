@@ -253,6 +253,17 @@ static enum status share_folder(struct rank *rank) {
     return control_get(rank->control, "folder", (void **)&session->folder, &bytes);
 }
 
+/* For the launcher's report, which must not name whoever happens to end first. */
+static void say_cause(struct rank *rank, enum status status) {
+    int lost = rank->control ? control_lost(rank->control) : CONTROL_NOBODY;
+    int blamed = rank->session.comm ? comm_blamed(rank->session.comm) : COMM_NOBODY;
+    if (status == STATUS_OK || status == STATUS_STOPPED) return;
+    if (status == STATUS_PEER && lost >= 0)
+        control_row_blame(row_of(rank), lost);
+    else if (blamed != COMM_NOBODY)
+        control_row_blame(row_of(rank), blamed == COMM_ANOTHER ? CONTROL_ANOTHER : blamed);
+}
+
 static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
@@ -299,6 +310,7 @@ enum status rank_run(const struct options *options, const struct start *start) {
                         .session = {.begin_ns = clock_ns()}};
     enum status status = run(&rank, &start->seat);
     say_lost(&rank, status);
+    say_cause(&rank, status);
     give_up(&rank, status);
     session_free(&rank.session);
     comm_close(&rank.session.comm);

@@ -73,7 +73,9 @@ static enum status start_server(struct visit *visit, const char *bind) {
                                            .join_limit_s = visit->limit_s,
                                            .leave_limit_s = LEAVE_LIMIT_S,
                                            .board = visit->party->board,
-                                           .board_first = visit->party->board_first};
+                                           .board_first = visit->party->board_first,
+                                           .context = visit->party->context,
+                                           .given_up = visit->party->given_up};
     enum status status = control_server_start(&server, &visit->door.server);
     control_secret_wipe(&server.secret);
     TRY(status);
@@ -102,6 +104,17 @@ static char *path_of_start(const struct visit *visit, const char *path) {
     return epoch ? mem_format("%s.%u", path, epoch) : mem_text(path);
 }
 
+/* Where the server listens once somebody comes from another host. */
+struct launch_far {
+    struct control_server *server;
+    char bind[CONTROL_ADDRESS_BYTES];
+};
+
+static enum status open_far(void *context, char address[CONTROL_ADDRESS_BYTES]) {
+    struct launch_far *far = context;
+    return control_server_also(far->server, far->bind, address);
+}
+
 static enum status meet_at(struct visit *visit, const char *path, const char *bind) {
     const struct launch_party *party = visit->party;
     const char *job = party->job[0] ? party->job : NULL;
@@ -126,10 +139,18 @@ static enum status meet_at_file(struct visit *visit, const char *path, const cha
     return status;
 }
 
+/* The network is chosen at once, so that a wrong --interface is refused at once. */
 static enum status meet_at_given_file(struct visit *visit) {
     char bind[CONTROL_ADDRESS_BYTES] = "";
     if (is_host(visit)) TRY(listen_anywhere(visit, bind));
-    return meet_at_file(visit, visit->init.path, bind);
+    TRY(meet_at_file(visit, visit->init.path, ""));
+    if (!*bind) return STATUS_OK;
+    struct launch_far *far = MEM_NEW(struct launch_far);
+    far->server = visit->door.server;
+    memcpy(far->bind, bind, sizeof far->bind);
+    visit->door.far = far;
+    control_meet_far(visit->door.meeting, far, open_far);
+    return STATUS_OK;
 }
 
 /* A folder of this user alone, for what ranks of one host tell one another. */
@@ -341,6 +362,9 @@ enum status launch_door_check(const struct launch_config *config,
 }
 
 void launch_door_close(struct launch_door *door) {
+    control_meet_far(door->meeting, NULL, NULL);
+    free(door->far);
+    door->far = NULL;
     control_server_stop(&door->server);
     control_lobby_close(&door->lobby);
     control_meet_leave(&door->meeting);

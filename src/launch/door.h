@@ -8,7 +8,10 @@
  * its owner may read. Without --init ranks of srun, mpirun and torchrun on one host meet at a file
  * named after their job in a private folder. On several those of srun meet in the lobby, those of
  * mpirun by MPI, and where there is neither, at a file in the working folder, which the nodes of a
- * cluster share. tcp:// between hosts without a key, a lobby or MPI is refused. */
+ * cluster share. tcp:// between hosts without a key, a lobby or MPI is refused.
+ *
+ * With --init file:// nobody knows where the others are: the server listens on this host alone
+ * until one comes from another. */
 #ifndef LAUNCH_DOOR_H
 #define LAUNCH_DOOR_H
 
@@ -36,6 +39,9 @@ struct launch_party {
     char first[LAUNCH_HOST_BYTES];     /* srun: the node of rank 0, "": not known */
     const struct control_board *board; /* of the ranks from board_first on; or NULL */
     int board_first;
+    /* From the server's thread, where it is here; may be NULL. See control_server_config. */
+    void *context;
+    void (*given_up)(void *context, int rank, const char *why);
 };
 
 struct launch_door {
@@ -44,6 +50,7 @@ struct launch_door {
     uint32_t epoch;
     struct control_server *server;   /* NULL: another runs it */
     struct control_meeting *meeting; /* or NULL */
+    struct launch_far *far;          /* how hosts elsewhere are let in; or NULL */
     struct control_lobby *lobby;     /* or NULL */
 };
 

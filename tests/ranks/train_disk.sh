@@ -20,7 +20,7 @@ export small
 unshare -rm sh inside || { echo "no tmpfs can be mounted here"; exit 77; }
 [ "$(cat code.full)" = 3 ] || { echo "full: exit code $(cat code.full)"; cat out err; exit 1; }
 says err 'No space left on device'
-says err 'ended: exit code 3'
+says err 'rank 0 ended: exit code 3'
 ! grep -q 'is lost' err || { cat err; exit 1; }
 grep -q '^step-' found || { echo "no checkpoint is left"; cat found; exit 1; }
 says err 'a checkpoint takes .* are free'

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -109,7 +110,9 @@ Test(launch_ranks, the_secret_is_inherited_and_named_nowhere) {
 }
 
 Test(launch_ranks, ranks_inherit_nothing_else) {
-    int stray = open("/dev/null", O_RDONLY); /* without close-on-exec */
+    /* Without close-on-exec, and where no pipe of the shell itself will be. */
+    int stray = fcntl(STDIN_FILENO, F_DUPFD, 200);
+    cr_assert(stray >= 200);
     char *script = mem_format("ls -l /proc/$$/fd | grep -c -e ' %d ->'; exit 0", stray);
     struct ranks_outcome outcome = run(defaults, script);
     cr_expect_eq(outcome.exit_code, 0);
@@ -430,4 +433,85 @@ Test(launch_ranks, texts_of_ranks) {
     cr_expect_str_eq(output_ranks_text(ranks, 6, text, sizeof text), "0-2,5,7-8");
     cr_expect_str_eq(output_ranks_text(ranks, 1, text, sizeof text), "0");
     cr_expect_str_eq(output_ranks_text(ranks, 0, text, sizeof text), "");
+}
+
+/* --- who caused it --- */
+
+/* Rank 0 blames rank 1, which ends only then. */
+static int blame_rank_1(void *context, int rank) {
+    char *path = mem_format("%s/go", (const char *)context);
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    free(path);
+    return rank == 0 ? 1 : rank;
+}
+
+Test(launch_ranks, a_failure_is_the_rank_s_that_caused_it, .timeout = 100) {
+    struct ranks_config config = defaults;
+    config.context = folder;
+    config.cause = blame_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "[ $STRETTO_RANK = 0 ] && exit 6; until [ -e $DIR/go ]; do sleep 0.01; done; "
+                    "exit 6");
+    cr_expect_eq(outcome.exit_code, 6);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect_not(outcome.worth_another);
+    cr_expect(file_says("err", "error: rank 1 ended: exit code 6\n"));
+}
+
+/* One that is not of this host is blamed in words. */
+static int blame_rank_7(void *context, int rank) {
+    (void)context, (void)rank;
+    return 7;
+}
+
+Test(launch_ranks, a_failure_elsewhere_is_named, .timeout = 100) {
+    struct ranks_config config = defaults;
+    config.cause = blame_rank_7;
+    struct ranks_outcome outcome = run(config, "exit 3");
+    cr_expect_eq(outcome.exit_code, 3);
+    cr_expect(file_says("err", "ended: exit code 3, because rank 7 failed\n"));
+}
+
+/* --- ranks that stand still --- */
+
+static bool give_up_rank_1(void *context, int *rank, char *why, size_t bytes) {
+    int *left = context;
+    *rank = 1;
+    snprintf(why, bytes, "silent for 15 s");
+    return (*left)-- > 0;
+}
+
+/* SIGTERM would not reach it, and the grace is not waited for. */
+Test(launch_ranks, a_rank_given_up_is_killed_and_named, .timeout = 25) {
+    struct ranks_config config = defaults;
+    int left = 1;
+    config.context = &left;
+    config.news = eventfd(1, EFD_CLOEXEC);
+    config.given_up = give_up_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "[ $STRETTO_RANK = 0 ] && exit 4; kill -STOP $$; exit 0");
+    close(config.news);
+    cr_expect_eq(outcome.exit_code, 4);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect(outcome.worth_another);
+    cr_expect(file_says("err", "error: rank 1 ended: silent for 15 s, given up and killed\n"));
+}
+
+static int lost_rank_1(void *context, int rank) {
+    (void)context;
+    return rank == 0 ? 1 : rank;
+}
+
+/* The server that gave it up is another node's: here a rank tells of it. */
+Test(launch_ranks, a_lost_rank_that_stands_still_is_killed, .timeout = 25) {
+    struct ranks_config config = defaults;
+    config.cause = lost_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "if [ $STRETTO_RANK = 1 ]; then echo $$ >$DIR/pid.new; mv $DIR/pid.new "
+                    "$DIR/pid; kill -STOP $$; exit 0; fi; "
+                    "until grep -q '^State:.T' /proc/$(cat $DIR/pid)/status; do sleep 0.01; done; "
+                    "exit 4");
+    cr_expect_eq(outcome.exit_code, 4);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect(file_says("err", "error: rank 1 ended: it stands still, given up and killed\n"));
 }
