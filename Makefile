@@ -246,8 +246,19 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 
 # --- installing ----------------------------------------------------------------------------------------------------
 D := $(DESTDIR)$(PREFIX)
+MAN := $(D)/share/man/man1/stretto.1
+BASH_COMPLETION := $(D)/share/bash-completion/completions/stretto
+ZSH_COMPLETION := $(D)/share/zsh/site-functions/_stretto
+DOC := $(D)/share/doc/stretto
 
-install: all
+# The program writes its own manual page and completion, from the tables it runs by.
+$(B)/stretto.1: COMMAND = help --man
+$(B)/stretto.bash: COMMAND = completion bash
+$(B)/stretto.zsh: COMMAND = completion zsh
+$(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh: $(B)/stretto
+	$(Q)$(B)/stretto $(COMMAND) > $@
+
+install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -d $(D)/bin $(D)/lib/pkgconfig $(D)/include
 	$(if $(MAIN),install -m 755 $(B)/stretto $(D)/bin/)
 	install -m 644 $(B)/libstretto.a $(D)/lib/
@@ -257,9 +268,17 @@ install: all
 	install -m 644 include/stretto.h $(D)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
 	    > $(D)/lib/pkgconfig/stretto.pc
+	install -D -m 644 $(B)/stretto.1 $(MAN)
+	install -D -m 644 $(B)/stretto.bash $(BASH_COMPLETION)
+	install -D -m 644 $(B)/stretto.zsh $(ZSH_COMPLETION)
+	install -d $(DOC)/docs
+	install -m 644 README.md CONTRIBUTING.md SECURITY.md LICENSE $(DOC)/
+	install -m 644 docs/*.md $(DOC)/docs/
 
 uninstall:
 	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+	rm -f $(MAN) $(BASH_COMPLETION) $(ZSH_COMPLETION)
+	rm -rf $(DOC)
 
 # --- looking after the tree ----------------------------------------------------------------------------------------
 C_FILES = $(shell find src include tests bench examples \( -name '*.c' -o -name '*.h' \) 2>/dev/null)

@@ -80,7 +80,8 @@ STRETTO_API int stretto_param_get(const struct stretto_run *run, const char *nam
 STRETTO_API int stretto_param_set(struct stretto_run *run, const char *name, const float *values,
                                   int64_t count);
 
-/* Parameters and buffers to and from a safetensors file. */
+/* Parameters and buffers to and from a safetensors file; loading takes the folder of a run as well.
+ */
 STRETTO_API int stretto_save(struct stretto_run *run, const char *path);
 STRETTO_API int stretto_load(struct stretto_run *run, const char *path);
 

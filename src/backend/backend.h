@@ -45,11 +45,17 @@ struct kernel {
 struct stream;
 struct event;
 
+/* Pages of a library's code, which processes share; memory of the process: tables, code that is
+ * made at run time. */
+struct backend_overhead {
+    size_t code_bytes, data_bytes;
+};
+
 struct backend {
     const char *name, *help;
-    /* About what the library itself keeps in memory once kernels were made: code, tables, compiled
-     * kernels. Measured. */
-    size_t overhead_bytes;
+    /* Local. What kernels take when they first run, beyond what their making took and their scratch
+     * memory. Measured. NULL: nothing. */
+    struct backend_overhead (*overhead)(struct device *device);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
     enum status (*open)(int index, int threads, struct device **out);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -15,34 +16,48 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-static enum status read_stream(FILE *file, const char *path, size_t count, struct bytes *out) {
+/* A short read without an error means that the file became shorter after fstat. */
+static enum status read_whole(int fd, const char *path, size_t count, struct bytes *out) {
     unsigned char *data = malloc(count + 1);
     if (!data) return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", path, count);
-    size_t got = fread(data, 1, count, file);
-    if (got != count) {
+    size_t done = 0;
+    ssize_t got = 1;
+    while (done < count && got > 0) {
+        got = pread(fd, data + done, count - done, (off_t)done);
+        if (got > 0) done += (size_t)got;
+        if (got < 0 && errno == EINTR) got = 1;
+    }
+    if (done != count) {
         free(data);
-        return fail(STATUS_DATA, "%s: read stopped at byte %zu of %zu: %s", path, got, count,
-                    ferror(file) ? strerror(errno) : "the file became shorter");
+        return fail(STATUS_UNREADABLE, "%s: read stopped at byte %zu of %zu: %s", path, done, count,
+                    got < 0 ? strerror(errno) : "the file became shorter");
     }
     data[count] = 0;
     *out = (struct bytes){data, count};
     return STATUS_OK;
 }
 
+enum status file_open_failed(const char *path) {
+    bool missing = errno == ENOENT || errno == ENOTDIR;
+    return fail(missing ? STATUS_DATA : STATUS_UNREADABLE, "%s: cannot open: %s", path,
+                strerror(errno));
+}
+
 enum status file_read(const char *path, size_t limit, struct bytes *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
-    if (!file) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) return file_open_failed(path);
     struct stat info;
     enum status status;
-    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
+    if (fstat(fd, &info) != 0)
+        status = file_open_failed(path);
+    else if (!S_ISREG(info.st_mode))
         status = fail(STATUS_DATA, "%s: not a regular file", path);
     else if ((size_t)info.st_size > limit)
         status = fail(STATUS_DATA, "%s: %lld bytes, more than the %zu this kind of file may have",
                       path, (long long)info.st_size, limit);
     else
-        status = read_stream(file, path, (size_t)info.st_size, out);
-    fclose(file);
+        status = read_whole(fd, path, (size_t)info.st_size, out);
+    close(fd);
     return status;
 }
 
@@ -124,7 +139,7 @@ enum status file_write(struct file_writer *writer, const void *data, size_t byte
     return fail(STATUS_DATA, "%s: write failed: %s", writer->path, strerror(errno));
 }
 
-static char *folder_of(const char *path) {
+char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) return mem_text(".");
     return slash == path ? mem_text("/") : mem_format("%.*s", (int)(slash - path), path);
@@ -183,6 +198,35 @@ bool file_exists(const char *path) {
     return lstat(path, &info) == 0;
 }
 
+bool file_is_regular(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* A parent that may be written but not read cannot be synced: the folder counts as made. */
+static enum status sync_parent(const char *path) {
+    char *parent = folder_of(path);
+    bool readable = access(parent, R_OK) == 0 || errno != EACCES;
+    enum status status = readable ? folder_sync(parent) : STATUS_OK;
+    free(parent);
+    return status;
+}
+
+enum status folder_make_new(const char *path, bool *made) {
+    *made = mkdir(path, 0777) == 0;
+    if (*made) return sync_parent(path);
+    if (errno == EEXIST) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: cannot create folder: %s", path, strerror(errno));
+}
+
+static enum status make_level(const char *path) {
+    bool made;
+    struct stat info;
+    TRY(folder_make_new(path, &made));
+    if (made || (stat(path, &info) == 0 && S_ISDIR(info.st_mode))) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: cannot create folder: %s", path, strerror(EEXIST));
+}
+
 enum status folder_make(const char *path) {
     char *copy = mem_text(path);
     enum status status = STATUS_OK;
@@ -190,15 +234,20 @@ enum status folder_make(const char *path) {
         if (*cursor != '/' && *cursor != 0) continue;
         char kept = *cursor;
         *cursor = 0;
-        struct stat info;
-        if (mkdir(copy, 0777) != 0 &&
-            (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode)))
-            status = fail(STATUS_DATA, "%s: cannot create folder: %s", copy, strerror(errno));
+        status = make_level(copy);
         *cursor = kept;
         if (!kept) break;
     }
     free(copy);
     return status;
+}
+
+bool folder_free_bytes(const char *path, uint64_t *out) {
+    struct statvfs disk;
+    if (statvfs(path, &disk) != 0 || disk.f_blocks == 0) return false;
+    /* the rest is kept for root */
+    *out = (uint64_t)(geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize;
+    return true;
 }
 
 enum status folder_sync(const char *path) {

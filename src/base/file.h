@@ -15,7 +15,7 @@ struct bytes {
 };
 
 /* Local, blocking. Reads a whole regular file of at most `limit` bytes; the caller frees with
- * bytes_free. */
+ * bytes_free. STATUS_UNREADABLE where the system would not open or read what is there. */
 enum status file_read(const char *path, size_t limit, struct bytes *out);
 /* Local, blocking. The same, through gunzip when the content starts with the gzip magic; `limit`
  * bounds the unpacked size. */
@@ -24,6 +24,9 @@ enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *o
 enum status bytes_gunzip(const char *name, const unsigned char *packed, size_t count, size_t limit,
                          struct bytes *out);
 void bytes_free(struct bytes *bytes);
+/* Local. Says that an open failed, from errno: STATUS_DATA where nothing of that name is there,
+ * else STATUS_UNREADABLE. */
+enum status file_open_failed(const char *path);
 
 /* Local, blocking. An atomic write: open a temporary neighbour, write, then file_commit (flush,
  * fsync, rename, fsync of the folder) or file_abandon (remove). After a failed commit nothing is
@@ -43,10 +46,17 @@ enum status file_write_text(const char *path, const char *text);
 /* Local. Whether the open file is still the one of that name: others may have removed or replaced
  * it. */
 bool file_is_at(int fd, const char *path);
-/* Local. True when the path exists. folder_make creates parents too. folder_remove takes all below;
- * of a link it takes the link alone. */
+/* Local. True when the path exists; is a regular file, or a link to one. folder_make creates
+ * parents too; each new folder is synced in its parent. folder_make_new needs the parent, and tells
+ * whether this call made the folder: of several processes at once one does. folder_remove takes all
+ * below; of a link it takes the link alone. */
 bool file_exists(const char *path);
+bool file_is_regular(const char *path);
+char *folder_of(const char *path); /* its parent; the caller frees it */
 enum status folder_make(const char *path);
+enum status folder_make_new(const char *path, bool *made);
+/* Local. What this process may still write to the disk of an existing folder; false: unknown. */
+bool folder_free_bytes(const char *path, uint64_t *out);
 enum status folder_sync(const char *path);
 enum status folder_remove(const char *path);
 

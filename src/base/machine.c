@@ -4,8 +4,8 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <omp.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,10 +104,27 @@ static void read_quota(const char *folder, void *context) {
     if (*quota == 0 || microseconds / period < *quota) *quota = microseconds / period;
 }
 
+/* Told to bind, OpenMP has tied this thread to one of its places by now, but runs a team on all of
+ * them. The program has cleared such settings; one that links the library may have them. */
+static void add_places(cpu_set_t *set) {
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        int count = omp_get_place_num_procs(place), *cpus = MEM_ARRAY(int, count);
+        omp_get_place_proc_ids(place, cpus);
+        for (int i = 0; i < count; i++) CPU_SET((size_t)cpus[i], set);
+        free(cpus);
+    }
+}
+
+bool machine_mask(cpu_set_t *out) {
+    if (sched_getaffinity(0, sizeof *out, out) != 0) return false;
+    add_places(out);
+    return true;
+}
+
 struct machine_cores machine_cores(const char *root) {
     struct machine_cores cores = {.online = (int)sysconf(_SC_NPROCESSORS_ONLN)};
     cpu_set_t set;
-    cores.affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cores.online;
+    cores.affinity = machine_mask(&set) ? CPU_COUNT(&set) : cores.online;
     each_ancestor(root, "", read_quota, &cores.quota);
     each_ancestor(root, "cpu", read_quota, &cores.quota);
     cores.usable = cores.affinity;
@@ -115,6 +132,43 @@ struct machine_cores machine_cores(const char *root) {
     if (cores.usable < 1) cores.usable = 1;
     return cores;
 }
+
+/* ---- other processes ---- */
+
+/* Bits of a mask as the kernel prints it: "ff,ffffffff". */
+static int count_bits(const char *hex) {
+    int count = 0;
+    for (; *hex; hex++) {
+        const char digit[] = {*hex, 0};
+        if (isxdigit((unsigned char)*hex)) count += __builtin_popcountl(strtoul(digit, NULL, 16));
+    }
+    return count;
+}
+
+bool machine_process(const char *root, int pid, struct machine_process *out) {
+    char *path = mem_format("%s/proc/%d/status", root, pid), mask[LINE_BYTES];
+    bool found = read_key(path, "Cpus_allowed", mask);
+    if (found)
+        *out = (struct machine_process){.parent = (int)read_key_number(path, "PPid"),
+                                        .affinity = count_bits(mask)};
+    free(path);
+    return found;
+}
+
+bool machine_process_has(const char *root, int pid, const char *variable) {
+    char *path = mem_format("%s/proc/%d/environ", root, pid), *entry = NULL;
+    FILE *file = fopen(path, "re");
+    size_t capacity = 0, length = strlen(variable);
+    bool found = false;
+    while (file && !found && getdelim(&entry, &capacity, 0, file) > 0)
+        found = strncmp(entry, variable, length) == 0 && entry[length] == '=';
+    if (file) fclose(file);
+    free(entry);
+    free(path);
+    return found;
+}
+
+/* ---- memory ---- */
 
 struct memory_limit {
     int64_t limit, left; /* -1: none */

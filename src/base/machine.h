@@ -6,6 +6,8 @@
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct machine_cores {
@@ -15,6 +17,18 @@ struct machine_cores {
     int usable;   /* the smallest of them, at least 1: how many threads make sense */
 };
 struct machine_cores machine_cores(const char *root);
+
+/* The cores of `affinity`, by number; false where the kernel does not say. */
+bool machine_mask(cpu_set_t *out);
+
+/* Another process of this machine: its parent and the cores it may be scheduled on; false where it
+ * cannot be read. Whether it was started with a variable in its environment; false also where that
+ * cannot be read. */
+struct machine_process {
+    int parent, affinity;
+};
+bool machine_process(const char *root, int pid, struct machine_process *out);
+bool machine_process_has(const char *root, int pid, const char *variable);
 
 struct machine_memory {
     int64_t total_bytes;     /* of the machine; 0: unknown */

@@ -124,6 +124,11 @@ size_t mem_resident_bytes(void) {
     return proc_status_kib("VmRSS:") * 1024;
 }
 
+struct mem_parts mem_resident_parts(void) {
+    size_t all = mem_resident_bytes(), file = proc_status_kib("RssFile:") * 1024;
+    return (struct mem_parts){.own_bytes = all > file ? all - file : 0, .file_bytes = file};
+}
+
 size_t mem_peak_bytes(void) {
     return proc_status_kib("VmHWM:") * 1024;
 }

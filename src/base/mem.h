@@ -44,6 +44,12 @@ void arena_free(struct arena *arena);
 /* Local. Resident size of this process now, its peak since the last reset, and what is mapped (0
  * when unknown). */
 size_t mem_resident_bytes(void);
+/* Local. The same in two parts: memory of this process, and pages of files (code above all), which
+ * processes share and the system can read again. */
+struct mem_parts {
+    size_t own_bytes, file_bytes;
+};
+struct mem_parts mem_resident_parts(void);
 size_t mem_peak_bytes(void);
 size_t mem_mapped_bytes(void);
 void mem_reset_peak(void);

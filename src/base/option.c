@@ -106,9 +106,22 @@ bool option_find(const char *name, enum option_id *out) {
     return false;
 }
 
+/* What other programs call an option. */
+static const struct {
+    const char *word;
+    enum option_id id;
+} also[] = {
+#define ALSO(text, field) {text, OPTION_##field},
+#include "base/options.def"
+};
+
 const char *option_nearest(const char *name, unsigned commands) {
     const char *list[OPTION_COUNT];
     int count = 0;
+    for (size_t i = 0; i < sizeof also / sizeof also[0]; i++) {
+        bool takes = option_rows[also[i].id].commands & commands;
+        if (takes && strcmp(also[i].word, name) == 0) return option_rows[also[i].id].name;
+    }
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (option_rows[id].commands & commands) list[count++] = option_rows[id].name;
     }

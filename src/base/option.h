@@ -120,8 +120,8 @@ extern const struct option_command_row option_commands[COMMAND_COUNT];
 extern const struct option_group_row option_groups[OPTION_GROUP_COUNT];
 
 /* The whole way: defaults, then --config, then the arguments (argv[0] is the first one after the
- * command's name), then options_check (of train --resume whoever reads the run's own options
- * checks, see cli/resume.h). On failure one message was logged and `out` is untouched.
+ * command's name), then options_check. With --resume, train and explain check later, together with
+ * the run's own options (cli/resume.h). On failure one message was logged and `out` is untouched.
  * With --help only that is set. The caller frees with options_free. */
 enum status options_parse(enum option_command command, int argc, char *const *argv,
                           struct options *out);
@@ -175,20 +175,5 @@ struct option_batch {
  */
 enum status options_check_batch(const struct option_batch *given,
                                 const struct option_batch *fallback, struct option_batch *out);
-
-/* Words for an option that the table leaves free; a row with NULL ends a list. */
-struct option_words {
-    enum option_id id;
-    const char *words; /* "mlp lenet ..." */
-};
-
-/* What people and shells read: the options of a command for --help; all of them as a Markdown
- * table; a completion script with the names of commands and options and the values these may take.
- */
-enum { OPTION_HELP_COLUMN = 30 }; /* where what is said of an option begins */
-void options_print_help(enum option_command command, FILE *out);
-void options_print_markdown(FILE *out);
-void options_print_completion(const unsigned *commands, int count, const struct option_words *more,
-                              FILE *out);
 
 #endif

@@ -1,10 +1,9 @@
-/* What the table says to people and shells. */
-#include "base/option.h"
+/* What the table says to people. */
+#include "base/option_print.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option_value.h"
 #include "base/text.h"
 
 /* "--optimizer sgd|adam|adamw", "--batch N", "--resume"; a flag that is on shows how to switch it.
@@ -106,69 +105,52 @@ void options_print_markdown(FILE *out) {
     }
 }
 
-static bool print_word(const char *word, size_t length, void *context) {
-    fprintf(context, " %.*s", (int)length, word);
-    return false;
-}
-
-static const char *find_words(const struct option_words *more, enum option_id id) {
-    while (more->words && more->id != id) more++;
-    return more->words;
-}
-
-/* Words for what a value may be; file names where the placeholder says so. */
-static void print_value_case(const struct option_row *row, const char *known, FILE *out) {
-    bool file = !strcmp(row->placeholder, "FILE") || !strcmp(row->placeholder, "DIR");
-    bool words = row->type == OPTION_TYPE_CHOICE || row->type == OPTION_TYPE_LIST;
-    if (!file && !words && !known) return;
-    fprintf(out, "    --%s) COMPREPLY=($(compgen ", row->name);
-    if (known)
-        fprintf(out, "-W '%s'", known);
-    else if (file)
-        fprintf(out, "-%c", !strcmp(row->placeholder, "DIR") ? 'd' : 'f');
-    else {
-        fputs("-W '", out);
-        option_value_words(row, print_word, out);
-        fputs("'", out);
+/* Bold up to the first blank, then in italics: the name, then its value. */
+static void print_man_usage(const struct option_row *row, FILE *out) {
+    char *usage = usage_of(row), *value = strchr(usage, ' ');
+    if (value) *value++ = 0;
+    fputs(".TP\n", out);
+    if (row->letter) fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
+    fputs("\\fB", out);
+    text_troff(out, usage);
+    fputs("\\fR", out);
+    if (value) {
+        fputs(" \\fI", out);
+        text_troff(out, value);
+        fputs("\\fR", out);
     }
-    fputs(" -- \"$word\")); return ;;\n", out);
+    fputs("\n", out);
+    free(usage);
 }
 
-void options_print_completion(const unsigned *commands, int count, const struct option_words *more,
-                              FILE *out) {
-    fputs("# Completion of stretto for bash. To use it: source <(stretto completion bash)\n"
-          "_stretto() {\n"
-          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-          "    local commands='",
+/* A default in brackets is said as it is: it depends on something. */
+static void print_man_option(const struct option_row *row, FILE *out) {
+    char *initial = default_of(row);
+    print_man_usage(row, out);
+    text_troff(out, row->help);
+    if (*initial) fputs(" ", out);
+    text_troff(out, initial);
+    free(initial);
+    fputs(".\n", out);
+    if (row->commands & COMMAND_TRAIN) return;
+    fputs("An option of ", out);
+    print_commands_of(row, out);
+    fputs(".\n", out);
+}
+
+void options_print_man(FILE *out) {
+    int group = -1;
+    fputs("Unless something else is said, an option is one of train, explain and launch.\n"
+          "Defaults are in brackets.\n",
           out);
-    for (int i = 0; i < count; i++)
-        fprintf(out, "%s%s", i ? " " : "", option_commands[__builtin_ctz(commands[i])].name);
-    fputs("'\n"
-          "    COMPREPLY=()\n"
-          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-          "        COMPREPLY=($(compgen -W \"--help --version $commands\" -- \"$word\")); return\n"
-          "    fi\n"
-          "    case $before in\n",
-          out);
-    for (int id = 0; id < OPTION_COUNT; id++)
-        print_value_case(&option_rows[id], find_words(more, id), out);
-    fputs("    esac\n    case ${COMP_WORDS[1]} in\n", out);
-    for (int i = 0; i < count; i++) {
-        fprintf(out, "    %s) words='", option_commands[__builtin_ctz(commands[i])].name);
-        for (int id = 0; id < OPTION_COUNT; id++) {
-            if (option_rows[id].commands & commands[i]) fprintf(out, " --%s", option_rows[id].name);
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        if (group != (int)row->group) {
+            fputs(".SS ", out);
+            text_troff(out, option_groups[row->group].title);
+            fputs("\n", out);
         }
-        fputs("' ;;\n", out);
+        group = (int)row->group;
+        print_man_option(row, out);
     }
-    fputs(
-        "    esac\n"
-        "    case $word in\n"
-        "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-        "    *) if [ \"${COMP_WORDS[1]}\" = help ]; then COMPREPLY=($(compgen -W \"$commands\" -- "
-        "\"$word\"))\n"
-        "        else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n"
-        "    esac\n"
-        "}\n"
-        "complete -o filenames -F _stretto stretto\n",
-        out);
 }

@@ -39,7 +39,12 @@ static enum status unknown_option(const struct parser *parser, const char *typed
     const char *command = command_row(parser->command)->name;
     const char *near = option_nearest(typed + strspn(typed, "-"), parser->command);
     text_quoted(typed, quoted);
-    if (near) return fail(STATUS_USAGE, "%s: unknown option; did you mean --%s?", quoted, near);
+    enum option_id id;
+    char letter[8] = "";
+    if (near && option_find(near, &id) && option_rows[id].letter)
+        snprintf(letter, sizeof letter, "-%c, ", option_rows[id].letter);
+    if (near)
+        return fail(STATUS_USAGE, "%s: unknown option; did you mean %s--%s?", quoted, letter, near);
     return fail(STATUS_USAGE, "%s: unknown option\n  all of them: stretto %s --help", quoted,
                 command);
 }
@@ -181,7 +186,8 @@ static enum status apply(const struct parser *parser, struct options *options) {
     options->argument = argument;
     options->argument_count = parser->argument_count;
     /* A run that goes on has more options, in its folder: checked when those are known. */
-    bool later = options->command == COMMAND_TRAIN && options->resume && !options->overwrite;
+    bool runs = options->command == COMMAND_TRAIN || options->command == COMMAND_EXPLAIN;
+    bool later = runs && options->resume && !options->overwrite;
     return later ? STATUS_OK : options_check(options);
 }
 

@@ -37,8 +37,19 @@ static bool begins_with(const char *longer, const char *shorter) {
     return length >= 3 && strncmp(longer, shorter, length) == 0;
 }
 
+/* A word of the list that goes on after a dash where this one ends: "resnet18" of "resnet18-cifar".
+ * Nobody types that much of a name by a slip. */
+static const char *longer_name(const char *word, const char *const *list, int count) {
+    size_t length = strlen(word);
+    for (int i = 0; i < count; i++) {
+        if (begins_with(list[i], word) && list[i][length] == '-') return list[i];
+    }
+    return NULL;
+}
+
 const char *text_nearest(const char *word, const char *const *list, int count) {
-    const char *best = NULL;
+    const char *best = longer_name(word, list, count);
+    if (best) return best;
     int best_distance =
         (int)strnlen(word, LONGEST_WORD) / 3 + 2; /* one slip in three letters, and one free */
     if (best_distance > (int)strlen(word)) best_distance = (int)strlen(word);
@@ -161,6 +172,10 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     return text;
 }
 
+bool text_is_digits(const char *text) {
+    return *text && text[strspn(text, "0123456789")] == 0;
+}
+
 int text_width(const char *text) {
     int width = 0;
     for (; *text; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
@@ -202,6 +217,23 @@ void text_entry(FILE *out, const char *name, int column, const char *words) {
     bool fits = used + 2 <= column;
     fprintf(out, "%s%s%*s", name, fits ? "" : "\n", fits ? column - used : column, "");
     text_wrap(out, words, column, width);
+}
+
+void text_troff(FILE *out, const char *words) {
+    static const struct {
+        char sign;
+        const char *escape;
+    } rows[] = {{'-', "\\-"},   {'\\', "\\e"},  {'\'', "\\(aq"}, {'`', "\\(ga"},
+                {'^', "\\(ha"}, {'~', "\\(ti"}, {'"', "\\(dq"}};
+    if (*words == '.') fputs("\\&", out); /* would begin a request */
+    for (; *words; words++) {
+        size_t row = 0;
+        while (row < sizeof rows / sizeof rows[0] && rows[row].sign != *words) row++;
+        if (row < sizeof rows / sizeof rows[0])
+            fputs(rows[row].escape, out);
+        else
+            fputc(*words, out);
+    }
 }
 
 void text_table_cell(struct text_table *table, const char *format, ...) {

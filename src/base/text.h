@@ -32,6 +32,8 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
 int text_utf8(const char *at, uint32_t *out);
 /* Whether all of it is valid UTF-8 without control characters. */
 bool text_is_clean(const char *text);
+/* Whether it has decimal digits, one or more, and nothing else. */
+bool text_is_digits(const char *text);
 /* Columns a terminal needs, counting one for each code point. */
 int text_width(const char *text);
 /* Columns of the terminal a stream goes to; `otherwise` where it goes to none or it does not say.
@@ -44,6 +46,9 @@ void text_wrap(FILE *out, const char *words, int indent, int width);
 /* An entry of a list: a name, then words from `column` on, below it where the name is too long,
  * broken before the edge of the terminal (or column 100). */
 void text_entry(FILE *out, const char *name, int column, const char *words);
+
+/* Words for a manual page: what troff would take for its own signs is escaped. No newlines. */
+void text_troff(FILE *out, const char *words);
 
 /* A table with aligned columns. `align` has a letter per column: l or r. Cells are copied, row by
  * row. */

@@ -2,19 +2,19 @@
 #include "base/thread.h"
 
 #include <signal.h>
-#include <string.h>
 
-#include "base/log.h"
+#include "base/limit.h"
 
-enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument) {
+int thread_try(pthread_t *thread, void *(*run)(void *), void *argument) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int cause = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (cause == 0) return STATUS_OK;
-    return fail(STATUS_MEMORY,
-                "the system gives no more threads: %s\n"
-                "  look at ulimit -u and the container's limit of processes",
-                strerror(cause));
+    return cause;
+}
+
+enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument) {
+    int cause = thread_try(thread, run, argument);
+    return cause == 0 ? STATUS_OK : limit_fail("a thread of this process", cause);
 }

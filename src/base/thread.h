@@ -7,7 +7,10 @@
 
 #include "base/status.h"
 
-/* Local. The caller joins or detaches it. STATUS_MEMORY where the system gives no more. */
+/* Local. The caller joins or detaches it. Where the system gives no
+ * more: limit_fail. */
 enum status thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+/* The same without a message: 0, or errno. */
+int thread_try(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "stretto.h"
@@ -88,7 +89,7 @@ static enum status run(const struct command *command, int argc, char **argv) {
     return status;
 }
 
-int cli_main(int argc, char **argv) {
+static int run_named(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     enum status status = STATUS_OK;
     bool training = false;
@@ -105,4 +106,11 @@ int cli_main(int argc, char **argv) {
         status = command ? run(command, argc - 2, argv + 2) : cli_unknown_command(name);
     }
     return exit_code(flush_output(training, status));
+}
+
+int cli_main(int argc, char **argv) {
+    limit_watch();
+    int code = run_named(argc, argv);
+    limit_watch_end();
+    return code;
 }

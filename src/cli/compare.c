@@ -14,10 +14,10 @@
 
 #include <jansson.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "exec/weights.h"
 #include "tensor/safetensors.h"
 
 enum { PIECE_BYTES = 1 << 20 }; /* a multiple of every element's size */
@@ -385,20 +385,14 @@ enum status compare_files(const char *path_a, const char *path_b, FILE *out,
     return status;
 }
 
-/* The folder of a run or of a checkpoint stands for the model in it. */
-static char *model_of(const char *path) {
-    char *inside = mem_format("%s/model.safetensors", path);
-    if (file_exists(inside)) return inside;
-    free(inside);
-    return mem_text(path);
-}
-
 enum status compare_run(const struct options *options) {
     enum compare_form form = options->json    ? COMPARE_JSON
                              : options->quiet ? COMPARE_SILENT
                                               : COMPARE_TEXT;
-    char *a = model_of(options->argument[0]), *b = model_of(options->argument[1]);
-    enum status status = compare_files(a, b, stdout, form);
+    char *a = NULL, *b = NULL;
+    enum status status = weights_path(options->argument[0], &a);
+    if (status == STATUS_OK) status = weights_path(options->argument[1], &b);
+    if (status == STATUS_OK) status = compare_files(a, b, stdout, form);
     free(a);
     free(b);
     return status;

@@ -1,4 +1,4 @@
-/* stretto completion bash. The table of options knows their names and most words; the names of
+/* stretto completion SHELL. The table of options knows their names and most words; the names of
  * models come from here. */
 #include "cli/cli.h"
 
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option_print.h"
 #include "base/text.h"
 #include "model/model.h"
 
@@ -23,14 +24,15 @@ static char *model_names(void) {
 
 enum status completion_run(const struct options *options) {
     char quoted[TEXT_QUOTED_BYTES];
-    if (strcmp(options->argument[0], "bash") != 0)
-        return fail(STATUS_USAGE, "completion: %s is not a known shell\n  allowed: bash",
+    bool zsh = strcmp(options->argument[0], "zsh") == 0;
+    if (!zsh && strcmp(options->argument[0], "bash") != 0)
+        return fail(STATUS_USAGE, "completion: %s is not a known shell\n  allowed: bash, zsh",
                     text_quoted(options->argument[0], quoted));
     unsigned *commands = MEM_ARRAY(unsigned, cli_command_count);
     for (int i = 0; i < cli_command_count; i++) commands[i] = (unsigned)cli_commands[i].id;
     char *models = model_names();
     const struct option_words words[] = {{OPTION_model, models}, {OPTION_COUNT, NULL}};
-    options_print_completion(commands, cli_command_count, words, stdout);
+    (zsh ? options_print_zsh : options_print_bash)(commands, cli_command_count, words, stdout);
     free(models);
     free(commands);
     return STATUS_OK;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "launch/cores.h"
 
 enum doctor_level { DOCTOR_OK, DOCTOR_WARN, DOCTOR_BAD };
 
@@ -45,6 +46,8 @@ void doctor_look_isa(const struct check *check, struct finding *out);
 void doctor_look_place(const struct check *check, struct finding *out);
 void doctor_look_meeting(const struct check *check, struct finding *out);
 void doctor_look_rank_cores(const struct check *check, struct finding *out);
+/* Cores and threads of this process, as a run without --threads would have them. */
+void doctor_rank_share(struct cores_share *out);
 void doctor_look_network(const struct check *check, struct finding *out);
 void doctor_look_host(const struct check *check, struct finding *out);
 void doctor_look_slurm(const struct check *check, struct finding *out);

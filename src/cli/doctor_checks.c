@@ -1,6 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
+#include "cli/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -120,8 +121,7 @@ static void look_cores(const struct check *check, struct finding *out) {
     doctor_say(out, "%d usable: %d online, affinity allows %d, %s", cores.usable, cores.online,
                cores.affinity, quota);
     if (cores.usable < cores.online)
-        doctor_judge(out, DOCTOR_OK, "--threads is %d by default; the machine has more",
-                     cores.usable);
+        doctor_judge(out, DOCTOR_OK, "the machine has more, but not for this process");
 }
 
 static void look_caches(const struct check *check, struct finding *out) {
@@ -255,7 +255,8 @@ static void look_variable(const struct check *check, struct finding *out) {
 }
 
 static const struct variable num_threads = {
-    .names = {"OMP_NUM_THREADS"}, .hint = "--threads decides; its default is the usable cores"};
+    .names = {"OMP_NUM_THREADS"},
+    .hint = "it does not count: --threads does, by default usable cores / local ranks"};
 static const struct variable max_isa = {
     .names = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
     .set = DOCTOR_WARN,
@@ -266,7 +267,8 @@ static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOS
                                         .level_bad = DOCTOR_OK,
                                         .hint = "prints every kernel to standard output: unset it"};
 
-/* Where nobody says how OpenMP's workers wait, the program did so before it came here (cli/main.c).
+/* Where nobody says how OpenMP's workers wait, the program did so before it came here
+ * (cli/openmp.c).
  */
 static void look_wait_policy(const struct check *check, struct finding *out) {
     (void)check;
@@ -284,6 +286,30 @@ static void look_wait_policy(const struct check *check, struct finding *out) {
         doctor_say(out, "not set");
 }
 
+/* All variables that bind threads, in one row: one of them is enough. */
+static void look_binding(const struct check *check, struct finding *out) {
+    (void)check;
+    bool bound = false;
+    for (int i = 0; openmp_binding[i]; i++) {
+        const char *value = getenv(openmp_binding[i]), *aside = openmp_aside(openmp_binding[i]);
+        char quoted[TEXT_QUOTED_BYTES];
+        size_t used = strlen(out->value);
+        if (!value && !aside) continue;
+        bound |= value != NULL;
+        snprintf(out->value + used, sizeof out->value - used, "%s%s is %s", used ? ", " : "",
+                 openmp_binding[i], text_quoted(value ? value : aside, quoted));
+    }
+    if (bound)
+        doctor_judge(
+            out, DOCTOR_WARN,
+            "OpenMP ties each thread to one core; other threads share the first: unset it");
+    else if (out->value[0])
+        doctor_judge(out, DOCTOR_OK,
+                     "set aside: the threads of a rank use all cores that the rank was given");
+    else
+        doctor_say(out, "not set, nor another variable that binds threads");
+}
+
 static void look_thread_limit(const struct check *check, struct finding *out) {
     (void)check;
     const char *value = getenv("OMP_THREAD_LIMIT");
@@ -292,13 +318,15 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
         return;
     }
     char quoted[TEXT_QUOTED_BYTES];
-    int cores = machine_cores("").usable;
+    struct cores_share share;
+    doctor_rank_share(&share);
+    int threads = cores_threads(&share);
     long limit = strtol(value, NULL, 10);
     doctor_say(out, "%s", text_quoted(value, quoted));
-    if (limit > 0 && limit < cores)
+    if (limit > 0 && limit < threads)
         doctor_judge(out, DOCTOR_BAD,
-                     "below the %d threads a run would use: unset it, or give --threads %ld", cores,
-                     limit);
+                     "below the %d threads a run would use: unset it, or give --threads %ld",
+                     threads, limit);
 }
 
 /* ---- devices ---- */
@@ -306,7 +334,9 @@ static void look_thread_limit(const struct check *check, struct finding *out) {
 void doctor_look_device(const struct check *check, struct finding *out) {
     struct device *device = NULL;
     const char *name = check->data;
-    if (device_open(name, 0, machine_cores("").usable, &device) != STATUS_OK) {
+    struct cores_share share;
+    doctor_rank_share(&share);
+    if (device_open(name, 0, cores_threads(&share), &device) != STATUS_OK) {
         doctor_say(out, "cannot be opened");
         doctor_judge(out, DOCTOR_BAD, "--device %s would fail with the message above", name);
         return;
@@ -340,6 +370,7 @@ const struct check doctor_checks[] = {
     {"ranks", "network", doctor_look_network, NULL},
     {"ranks", "Slurm", doctor_look_slurm, NULL},
     {"environment", "OMP_NUM_THREADS", look_variable, &num_threads},
+    {"environment", "OMP_PROC_BIND", look_binding, NULL},
     {"environment", "OMP_THREAD_LIMIT", look_thread_limit, NULL},
     {"environment", "OMP_WAIT_POLICY", look_wait_policy, NULL},
     {"environment", "ONEDNN_MAX_CPU_ISA", look_variable, &max_isa},

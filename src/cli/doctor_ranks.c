@@ -5,20 +5,33 @@
 
 #include "base/machine.h"
 #include "cli/doctor.h"
+#include "launch/cores.h"
 #include "launch/door.h"
 #include "launch/lobby.h"
 #include "launch/network.h"
 #include "launch/place.h"
-#include "launch/ranks.h"
 #include "launch/slurm.h"
 
 static const struct launch_config nothing_said = {
     .rank = -1, .world = -1, .nodes = -1, .node_rank = -1};
 
+/* Found once: what is wrong with it is said once. A process alone where it cannot be told. */
+static enum status find_place(struct launch_place *out) {
+    static struct launch_place place;
+    static enum status status;
+    if (place.world == 0) {
+        status = launch_place(&nothing_said, &place);
+        if (status != STATUS_OK)
+            place = (struct launch_place){.source = LAUNCH_ALONE, .world = 1, .host_ranks = 1};
+    }
+    *out = place;
+    return status;
+}
+
 void doctor_look_place(const struct check *check, struct finding *out) {
     (void)check;
     struct launch_place place;
-    if (launch_place(&nothing_said, &place) != STATUS_OK) {
+    if (find_place(&place) != STATUS_OK) {
         doctor_say(out, "cannot be told");
         doctor_judge(out, DOCTOR_BAD, "every run would stop with the message above");
         return;
@@ -34,8 +47,7 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
     struct launch_place place;
     struct launch_party party;
     struct launch_lobby lobby;
-    if (launch_place(&nothing_said, &place) != STATUS_OK)
-        place.source = LAUNCH_ALONE, place.world = 1;
+    find_place(&place);
     if (place.world > 1) launch_party_of(&nothing_said, &place, &party);
     if (place.world == 1)
         doctor_say(out, "in the launcher: stretto train -n N");
@@ -55,18 +67,28 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
     }
 }
 
+void doctor_rank_share(struct cores_share *out) {
+    struct launch_place place;
+    find_place(&place);
+    if (place.source != LAUNCH_ALONE)
+        cores_of_rank(&nothing_said, &place, out);
+    else
+        cores_of_ranks(1, out);
+}
+
+/* --threads where it is not given: of this process, and of ranks that it would start. */
 void doctor_look_rank_cores(const struct check *check, struct finding *out) {
     (void)check;
     struct machine_cores cores = machine_cores("");
-    bool quota = cores.usable < cores.affinity;
-    int two = ranks_share(cores.usable, quota, 2, 0).threads;
-    doctor_say(out, "-n 2 gives each %d thread%s; up to -n %d none are shared", two,
-               two > 1 ? "s" : "", cores.usable);
-    if (quota)
-        doctor_judge(out, DOCTOR_OK, "a quota of %.3g cores: ranks are not tied to cores",
-                     cores.quota);
-    else if (cores.usable < 2)
-        doctor_judge(out, DOCTOR_OK, "several ranks share one core: they work, and take turns");
+    struct cores_share share, two;
+    char text[CORES_TEXT_BYTES];
+    doctor_rank_share(&share);
+    cores_of_ranks(2, &two);
+    doctor_say(out, "--threads is %s by default", cores_text(&share, text));
+    if (share.ranks > 1 || share.said) return;
+    doctor_judge(out, DOCTOR_OK, "with -n 2 it is %s; up to -n %d ranks share no core%s",
+                 cores_text(&two, text), cores.usable,
+                 cores.usable < cores.affinity ? ", but a quota ties none to cores" : "");
 }
 
 void doctor_look_network(const struct check *check, struct finding *out) {

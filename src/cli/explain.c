@@ -11,8 +11,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "launch/layout.h"
-#include "launch/network.h"
+#include "cli/folder.h"
+#include "cli/resume.h"
+#include "cli/session.h"
+#include "cli/start.h"
 #include "stretto.h"
 
 struct bill_row {
@@ -20,16 +22,22 @@ struct bill_row {
     size_t bytes;
 };
 
-enum { BILL_ROWS = 9 };
+enum { BILL_ROWS = 11 };
 
 static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
     const struct memory_bill *bill = &plan->bill;
     const struct bill_row all[BILL_ROWS] = {
-        {"parameters", bill->params},       {"gradients", bill->gradients},
-        {"optimizer", bill->state},         {"buffers", bill->buffers},
-        {"activations", bill->activations}, {"scratch", bill->scratch},
-        {"loader", bill->loader},           {"library", bill->library},
+        {"parameters", bill->params},
+        {"gradients", bill->gradients},
+        {"optimizer", bill->state},
+        {"buffers", bill->buffers},
+        {"activations", bill->activations},
+        {"scratch", bill->scratch},
+        {"loader", bill->loader},
+        {"library", bill->library},
         {"communicator", bill->comm},
+        {"staging", bill->staging},
+        {"trace", bill->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -127,26 +135,35 @@ static void print_training(const struct job *job, FILE *out) {
         config->optim.weight_decay, clip);
 }
 
-static void print_program(const struct plan *plan, FILE *out) {
+static void print_program(const struct job *job, FILE *out) {
     enum { SHOWN = 12 };
+    const struct plan *plan = job->plan;
+    const struct options *options = &job->options;
+    bool own = option_is_set(options, OPTION_program);
     const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
                          instr_row(&body->items[i])->name);
-    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s", plan->config.schedule,
-        body->count, names, body->count > SHOWN ? " ..." : "",
-        text_count(plan->slots, "slot", slots), text_count(plan->grads, "gradient buffer", grads));
+    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s",
+        own ? options->program : options->strategy, body->count, names,
+        body->count > SHOWN ? " ..." : "", text_count(plan->slots, "slot", slots),
+        text_count(plan->grads, "gradient buffer", grads));
 }
 
-static void print_memory(const struct plan *plan, FILE *out) {
+static void print_memory(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
     struct bill_row rows[BILL_ROWS];
     char size[TEXT_BYTES], parts[BILL_ROWS * (TEXT_BYTES + 16)] = "";
     bill_rows(plan, rows);
     for (int i = 0, used = 0; i < BILL_ROWS; i++)
         used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
                          rows[i].name, text_size((int64_t)rows[i].bytes, size));
-    row(out, "memory", "%s predicted peak:%s", text_size((int64_t)plan_bytes(plan), size), parts);
+    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size),
+        plan->config.ranks > 1 ? " of a rank" : "", parts);
+    if (job->local_ranks > 1)
+        row(out, "machine", "%s for the %d ranks of this machine",
+            text_size((int64_t)job_machine_bytes(job, plan_bytes(plan)), size), job->local_ranks);
 }
 
 static void print_work(const struct job *job, FILE *out) {
@@ -168,9 +185,9 @@ void explain_print(const struct job *job, FILE *out) {
     print_batch(job->plan, out);
     print_sync_bn(job, out);
     print_training(job, out);
-    print_program(job->plan, out);
+    print_program(job, out);
     print_work(job, out);
-    print_memory(job->plan, out);
+    print_memory(job, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {
@@ -246,36 +263,50 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-/* Ranks of the whole run, whichever of its nodes this is. */
-static enum status count_ranks(const struct options *options, int *out) {
-    struct launch_config config;
-    struct launch_layout layout;
-    launch_config_of(options, &config);
-    if (config.node_rank < 0) config.node_rank = 0;
-    if (!config.init) config.init = "env://"; /* nobody meets anybody here */
-    *out = config.world;
-    if (config.world > 0) return STATUS_OK;
-    TRY(launch_layout(&config, network_is_here, &layout));
-    *out = layout.world;
-    return STATUS_OK;
-}
-
-enum status explain_run(const struct options *options) {
-    struct job job;
-    struct job_seat seat = {.rank = 0};
-    log_quiet(options->quiet);
-    TRY(count_ranks(options, &seat.ranks));
-    TRY(job_open(options, &seat, &job));
+static void print(const struct job *job) {
+    const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    if (options->json) explain_print_json(&job, stdout);
-    if (text) explain_print(&job, stdout);
+    if (options->json) explain_print_json(job, stdout);
+    if (text) explain_print(job, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
-        show_part(&job, options->show.item[i], stdout);
+        show_part(job, options->show.item[i], stdout);
     }
-    enum status status = job_check_memory(&job);
+}
+
+/* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
+ */
+static enum status check_checkpoint(const struct job *job) {
+    struct session session = {.job = *job};
+    struct checkpoint_state state;
+    bool found;
+    session_facts(&session);
+    char *folder = folder_path(job->options.out, "checkpoints");
+    struct checkpoint_config config = {
+        .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
+    enum status status = checkpoint_resume(&config, NULL, &state, &found);
+    arena_free(&session.arena);
+    free(folder);
+    return status;
+}
+
+/* The plan, then whether train would take it here. */
+static enum status explain_with(const struct options *options) {
+    struct job job;
+    struct start start;
+    TRY(start_find(options, &start));
+    TRY(job_open(options, &start.seat, &job));
+    print(&job);
+    enum status status = start_check(&start, &job);
+    if (status == STATUS_OK && options->resume && start_has_first(&start))
+        status = check_checkpoint(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
         status = explain_save_program(job.plan, options->save_program);
     job_close(&job);
     return status;
+}
+
+enum status explain_run(const struct options *options) {
+    log_quiet(options->quiet);
+    return resume_with(options, explain_with);
 }

@@ -5,32 +5,52 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
+#include "exec/checkpoint.h"
+#include "record/summary.h"
 
-/* Everything a run writes; others are found by their names. */
-static const char *const run_files[] = {"config.yml",  "summary.json", "metrics.jsonl",
-                                        "program.txt", "trace.json",   "model.safetensors",
-                                        "report.html", "checkpoints"};
+/* Files a run writes; others are found by their names, checkpoints by src/exec. */
+static const char *const run_files[] = {"config.yml",   "metrics.jsonl",     "program.txt",
+                                        "trace.json",   "model.safetensors", "report.html",
+                                        "summary.json", "history.jsonl"};
+enum { RUN_FILES = sizeof run_files / sizeof run_files[0] };
 static const char event_prefix[] = "events.out.tfevents.";
+static const char mark[] = ".stretto-run";
+static const char checkpoints[] = "checkpoints";
 
 char *folder_path(const char *folder, const char *name) {
     return mem_format("%s/%s", folder, name);
 }
 
-static bool holds_run(const char *folder) {
-    bool holds = false;
-    const char *const signs[] = {"metrics.jsonl", "checkpoints", "summary.json", "config.yml"};
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        char *path = folder_path(folder, signs[i]);
-        holds |= file_exists(path);
-        free(path);
+static bool has(const char *folder, const char *name) {
+    char *path = folder_path(folder, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
+/* Marked by a run as it began, or by what it left; a name like config.yml alone is anybody's. */
+static bool is_run(const char *folder) {
+    char *summary = folder_path(folder, "summary.json"), *saves = folder_path(folder, checkpoints);
+    bool is = has(folder, mark) || summary_is_ours(summary) || checkpoint_is_ours(saves);
+    free(summary);
+    free(saves);
+    return is;
+}
+
+/* What stands in a new run's way, or NULL. */
+static const char *in_the_way(const char *folder) {
+    for (int i = 0; i < RUN_FILES; i++) {
+        if (has(folder, run_files[i])) return run_files[i];
     }
-    return holds;
+    return has(folder, checkpoints) ? checkpoints : NULL;
 }
 
 /* Files a run writes whose names it makes up: events, and those of each rank. */
@@ -42,11 +62,29 @@ static bool is_numbered(const char *name) {
            (tensors > 0 && !name[tensors]) || (log > 0 && !name[log]);
 }
 
-static enum status remove_numbered(const char *folder) {
+static bool is_listed(const char *name) {
+    bool is = strcmp(name, mark) == 0;
+    for (int i = 0; i < RUN_FILES; i++) is |= strcmp(name, run_files[i]) == 0;
+    return is;
+}
+
+/* NAME.tmp.PROCESS: what a write of ours that was killed leaves (base/file.c). Nobody writes now:
+ * we hold the lock. */
+static bool is_leftover(const char *name) {
+    const char *end = strstr(name, ".tmp.");
+    if (!end || !text_is_digits(end + 5)) return false;
+    char *whole = mem_format("%.*s", (int)(end - name), name);
+    bool is = is_listed(whole) || is_numbered(whole);
+    free(whole);
+    return is;
+}
+
+/* Removes what is in the folder under a name that `wanted` knows. */
+static enum status remove_named(const char *folder, bool (*wanted)(const char *name)) {
     DIR *entries = opendir(folder);
     enum status status = STATUS_OK;
     for (struct dirent *entry; entries && status == STATUS_OK && (entry = readdir(entries));) {
-        if (!is_numbered(entry->d_name)) continue;
+        if (!wanted(entry->d_name)) continue;
         char *path = folder_path(folder, entry->d_name);
         status = folder_remove(path);
         free(path);
@@ -55,14 +93,28 @@ static enum status remove_numbered(const char *folder) {
     return status;
 }
 
+/* Shows that the folder can be written to, and marks it: a run that is killed before it leaves
+ * anything else is one. */
+static enum status leave_mark(const char *folder) {
+    char *path = folder_path(folder, mark);
+    enum status status = file_write_text(path, "a run of stretto: --overwrite may remove what the "
+                                               "run wrote in this folder\n");
+    free(path);
+    return status;
+}
+
+/* The mark stays, so that one that was killed half way can be repeated. */
 static enum status remove_run(const char *folder) {
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof run_files / sizeof run_files[0] && status == STATUS_OK; i++) {
+    TRY(leave_mark(folder));
+    char *saves = folder_path(folder, checkpoints);
+    enum status status = checkpoint_remove_all(saves);
+    free(saves);
+    for (int i = 0; i < RUN_FILES && status == STATUS_OK; i++) {
         char *path = folder_path(folder, run_files[i]);
         status = folder_remove(path);
         free(path);
     }
-    return status == STATUS_OK ? remove_numbered(folder) : status;
+    return status == STATUS_OK ? remove_named(folder, is_numbered) : status;
 }
 
 static enum status try_write(const char *folder) {
@@ -73,41 +125,70 @@ static enum status try_write(const char *folder) {
     return status;
 }
 
-static char *default_folder(const struct options *options) {
+/* runs/MODEL-TIME, with a number behind it from the second try on. */
+static char *default_folder(const struct options *options, int attempt) {
     char stamp[32];
     time_t now = time(NULL);
     struct tm local;
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
-    char *path = mem_format("runs/%s-%s", options->model, stamp);
-    for (int i = 2; file_exists(path); i++) { /* several runs in one second */
-        free(path);
-        path = mem_format("runs/%s-%s-%d", options->model, stamp, i);
+    if (attempt == 1) return mem_format("runs/%s-%s", options->model, stamp);
+    return mem_format("runs/%s-%s-%d", options->model, stamp, attempt);
+}
+
+/* Several runs may begin in one second: whoever makes the folder has the name. */
+static enum status make_default(const struct options *options, char **out) {
+    bool made = false;
+    TRY(folder_make("runs"));
+    for (int i = 1; !made; i++) {
+        char *path = default_folder(options, i);
+        enum status status = folder_make_new(path, &made);
+        if (status == STATUS_OK && made)
+            *out = path;
+        else
+            free(path);
+        TRY(status);
     }
-    return path;
+    return STATUS_OK;
+}
+
+static enum status make_named(const char *name, char **out) {
+    TRY(folder_make(name));
+    *out = mem_text(name);
+    return STATUS_OK;
+}
+
+static char *name_of(const struct options *options) {
+    bool named = option_is_set(options, OPTION_out);
+    return named ? mem_text(options->out) : default_folder(options, 1);
 }
 
 /* Its name, once it is there. */
 static enum status make(const struct options *options, char **out) {
-    bool named = option_is_set(options, OPTION_out);
-    if (options->resume && !named)
-        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
-    if (options->resume && options->overwrite)
-        return fail(STATUS_USAGE, "--resume and --overwrite contradict each other");
-    char *folder = named ? mem_text(options->out) : default_folder(options);
-    enum status status = folder_make(folder);
-    if (status == STATUS_OK)
-        *out = folder;
-    else
-        free(folder);
-    return status;
+    return option_is_set(options, OPTION_out) ? make_named(options->out, out)
+                                              : make_default(options, out);
+}
+
+/* What is in the folder and must not be written over; changes nothing. */
+static enum status refuse_run(const struct options *options, const char *folder) {
+    const char *name = options->resume ? NULL : in_the_way(folder);
+    bool run = name && is_run(folder);
+    if (!name || (run && options->overwrite)) return STATUS_OK;
+    if (run)
+        return fail(STATUS_USAGE,
+                    "--out %s holds a run already\n  --resume goes on with it, --overwrite starts "
+                    "anew",
+                    folder);
+    return fail(STATUS_USAGE,
+                "--out %s holds %s, but nothing that shows a run of stretto\n"
+                "  it is not written over, nor removed: name another folder",
+                folder, name);
 }
 
 static enum status make_room(const struct options *options, const char *folder) {
-    if (options->resume || !holds_run(folder)) return STATUS_OK;
-    if (options->overwrite) return remove_run(folder);
-    return fail(STATUS_USAGE,
-                "--out %s holds a run already\n  --resume goes on with it, --overwrite starts anew",
-                folder);
+    TRY(refuse_run(options, folder));
+    if (!(options->resume || options->overwrite) || !is_run(folder)) return STATUS_OK;
+    TRY(remove_named(folder, is_leftover));
+    return options->overwrite ? remove_run(folder) : STATUS_OK;
 }
 
 enum status folder_open(const struct options *options, char **out, struct lock **lock) {
@@ -116,7 +197,7 @@ enum status folder_open(const struct options *options, char **out, struct lock *
     TRY(make(options, &folder));
     enum status status = lock_take(folder, &taken);
     if (status == STATUS_OK) status = make_room(options, folder);
-    if (status == STATUS_OK) status = try_write(folder);
+    if (status == STATUS_OK) status = leave_mark(folder);
     if (status == STATUS_OK) {
         *out = folder;
         *lock = taken;
@@ -135,5 +216,73 @@ enum status folder_follow(const struct options *options, char **out) {
         *out = folder;
     else
         free(folder);
+    return status;
+}
+
+static bool goes_up(const char *path) {
+    for (const char *at = path; (at = strstr(at, "..")); at += 2) {
+        if ((at == path || at[-1] == '/') && (at[2] == 0 || at[2] == '/')) return true;
+    }
+    return false;
+}
+
+/* The part of the path that is there; "" is the working folder. The rest follows it. */
+static char *part_there(const char *path) {
+    char *there = mem_text(path);
+    while (*there && !file_exists(there)) {
+        char *slash = strrchr(there, '/');
+        if (slash == there && there[1])
+            there[1] = 0; /* the root */
+        else
+            *(slash ? slash : there) = 0;
+    }
+    return there;
+}
+
+/* Makes each folder of a path, from its byte `from` on. False, and errno, when one cannot be made.
+ */
+static bool make_each(char *path, size_t from) {
+    bool made = true;
+    for (char *at = path + from; made; at++) {
+        if (*at != '/' && *at != 0) continue;
+        char kept = *at;
+        *at = 0;
+        made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *at = kept;
+        if (!kept) break;
+    }
+    return made;
+}
+
+/* A folder that is not there yet: the same names are made below one of our own beside the first
+ * that is missing. Not in their place: a run that starts meanwhile may need them. */
+static enum status try_missing(const char *folder) {
+    char *there = part_there(folder);
+    const char *rest = folder + strlen(there);
+    char *own = mem_format("%s%s.stretto-trial-%d", there, *there ? "/" : "", (int)getpid());
+    char *path = mem_format("%s/%s", own, goes_up(rest) ? "" : rest);
+    enum status status = STATUS_OK;
+    if (!make_each(path, strlen(own)))
+        status = fail(STATUS_DATA, "%s: cannot create folder: %s", folder, strerror(errno));
+    if (status == STATUS_OK) status = try_write(path);
+    if (file_exists(own)) folder_remove(own);
+    free(there);
+    free(own);
+    free(path);
+    return status;
+}
+
+enum status folder_check(const struct options *options, bool keeps) {
+    char *folder = name_of(options);
+    enum status status;
+    if (!file_exists(folder)) {
+        status = try_missing(folder);
+    } else {
+        status = folder_make(folder); /* says so where it is none */
+        if (status == STATUS_OK && keeps) status = lock_check(folder);
+        if (status == STATUS_OK && keeps) status = refuse_run(options, folder);
+        if (status == STATUS_OK) status = try_write(folder);
+    }
+    free(folder);
     return status;
 }

@@ -1,6 +1,8 @@
-/* stretto help [COMMAND]; with --markdown the option table of docs/usage.md. */
+/* stretto help [COMMAND]; with --markdown the option table of docs/usage.md; with --man the manual
+ * page (man.c). */
 #include <stdlib.h>
 
+#include "base/option_print.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
@@ -18,14 +20,20 @@ static void print_models(FILE *out) {
     for (int i = 0; i < count; i++) print_entry(out, all[i].help, mem_format("  %s", all[i].name));
 }
 
+char *cli_data_usage(const struct dataset_ops *ops) {
+    const char *argument = ops->argument ? ops->argument : "";
+    bool may_miss = *argument == '[';
+    const char *before = may_miss ? "[:" : *argument ? ":" : "";
+    return mem_format("%s%s%s", ops->name, before, argument + may_miss);
+}
+
 static void print_data_sets(FILE *out) {
     const struct dataset_ops *ops;
     fputs("\ndata sets\n", out);
     for (int i = 0; (ops = dataset_at(i)); i++) {
-        const char *argument = ops->argument ? ops->argument : "";
-        bool may_miss = *argument == '[';
-        const char *before = may_miss ? "[:" : *argument ? ":" : "";
-        print_entry(out, ops->help, mem_format("  %s%s%s", ops->name, before, argument + may_miss));
+        char *usage = cli_data_usage(ops);
+        print_entry(out, ops->help, mem_format("  %s", usage));
+        free(usage);
     }
 }
 
@@ -39,6 +47,8 @@ void cli_print_options(enum option_command command, FILE *out) {
 enum status help_run(const struct options *options) {
     if (options->markdown) {
         options_print_markdown(stdout);
+    } else if (options->man) {
+        cli_print_man(stdout);
     } else if (options->argument_count == 0) {
         cli_print_help(stdout);
     } else {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "launch/cores.h"
 
 static enum status find_model(const char *name, const struct model **out) {
     int count;
@@ -24,11 +25,9 @@ static enum status find_model(const char *name, const struct model **out) {
         snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
     }
     free(names);
-    if (near)
-        return fail(STATUS_USAGE, "--model %s: no such model; did you mean %s?",
-                    text_quoted(name, quoted), near);
-    return fail(STATUS_USAGE, "--model %s: no such model\n  there are: %s",
-                text_quoted(name, quoted), list);
+    return fail(STATUS_USAGE, "--model %s: no such model%s%s%s\n  there are: %s",
+                text_quoted(name, quoted), near ? "; did you mean " : "", near ? near : "",
+                near ? "?" : "", list);
 }
 
 /* Synthetic data follow the model: a model of tokens gets tokens. */
@@ -177,19 +176,35 @@ static void resolve_batch(struct job *job) {
     job->config.drop_last = options->drop_last;
 }
 
-static int64_t threads_of(const struct job *job) {
-    int threads = machine_cores("").usable / (int)job->options.local_ranks;
-    return threads > 0 ? threads : 1;
+/* A rank that was started knows its host from its place; a launcher, and ranks that are threads,
+ * know how many they are. */
+static enum status share_of(const struct job *job, const struct job_seat *seat,
+                            struct cores_share *out) {
+    struct launch_config config;
+    struct launch_place place = {.source = LAUNCH_ALONE, .world = 1};
+    int count = seat->local_ranks ? seat->local_ranks : (int)job->options.local_ranks;
+    launch_config_of(&job->options, &config);
+    if (!seat->local_ranks) TRY(launch_place(&config, &place));
+    if (place.world > 1 || (place.source != LAUNCH_ALONE && count == 1))
+        cores_of_rank(&config, &place, out);
+    else
+        cores_of_ranks(count, out);
+    return STATUS_OK;
 }
 
-static void resolve_machine(struct job *job) {
+static enum status resolve_machine(struct job *job, const struct job_seat *seat) {
     struct options *options = &job->options;
+    struct cores_share share;
+    TRY(share_of(job, seat, &share));
     if (!option_is_set(options, OPTION_threads))
-        options->threads = threads_of(job), option_resolve(options, OPTION_threads);
+        options->threads = cores_threads(&share), option_resolve(options, OPTION_threads);
+    job->local_ranks = share.ranks;
     job->config.threads = (int)options->threads;
     job->config.device = options->device;
     job->config.seed = (uint64_t)options->seed;
     job->config.workers = (int)options->workers;
+    job->config.saves = job->config.rank == 0 || options->save_ranks || job->threads;
+    return STATUS_OK;
 }
 
 int64_t job_period_steps(const struct job *job, struct option_period period) {
@@ -243,20 +258,22 @@ static void resolve_comm(struct job *job, const struct job_seat *seat) {
 
 /* Of ranks that share a process the first measures for all. */
 static void measure_before(struct job *job, const struct job_seat *seat) {
-    job->resident_before = seat->resident_before;
-    if (job->resident_before) return;
-    job->resident_before = mem_resident_bytes();
+    job->before = seat->before;
+    if (job->before.own_bytes) return;
+    job->before = mem_resident_parts();
     mem_reset_peak();
 }
 
 static enum status make_plan(struct job *job, const struct job_seat *seat) {
     struct bytes text = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
-    enum { PROGRAM_LIMIT = 64 << 20 };
+    enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, seat);
     enum status status =
         plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
+    if (status == STATUS_OK) job_bill(job, seat);
+    job->available_bytes = machine_memory("").usable_bytes;
     bytes_free(&text);
     return status;
 }
@@ -271,7 +288,7 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(options_solve_batch(&job->options, job->config.ranks));
     resolve_batch(job);
     resolve_sync_bn(job);
-    resolve_machine(job);
+    TRY(resolve_machine(job, seat));
     resolve_comm(job, seat);
     TRY(make_plan(job, seat));
     resolve_length(job);
@@ -279,10 +296,12 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
 }
 
 enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
-    static const struct job_seat alone = {.rank = 0, .ranks = 1};
+    static const struct job_seat alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
     if (!seat) seat = &alone;
     struct job job = {.options = *options,
                       .dataset = seat->dataset,
+                      .to_start = seat->to_start,
+                      .threads = seat->ranks > 1 && job_wants_threads(options),
                       .config = {.rank = seat->rank, .ranks = seat->ranks}};
     enum status status = open_parts(&job, seat);
     if (status == STATUS_OK)
@@ -324,7 +343,7 @@ static double evaluation_ns(const struct job *job) {
 
 /* How many threads of this machine's ranks share a core. */
 static double crowd_of(const struct job *job) {
-    double threads = (double)job->options.local_ranks * job->config.threads,
+    double threads = (double)job->local_ranks * job->config.threads,
            each = threads / machine_cores("").online;
     return each > 1 ? each : 1;
 }
@@ -333,39 +352,4 @@ double job_wait_limit_s(const struct job *job, bool evaluating) {
     double predicted_ns = evaluating ? evaluation_ns(job) : job_step_ns(job),
            limit_s = 3 * predicted_ns * 1e-9 * crowd_of(job);
     return limit_s > job->options.stall_after_s ? limit_s : job->options.stall_after_s;
-}
-
-/* The smallest division of the micro-batch that fits, or 0. */
-static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
-    int64_t per_replica = job->config.batch / job->config.replicas;
-    for (int64_t count = job->config.micro_batches + 1; count <= per_replica; count++) {
-        if (per_replica % count != 0) continue;
-        struct run_config config = job->config;
-        struct plan *plan;
-        config.micro_batches = (int)count;
-        if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
-        *bytes = plan_bytes(plan);
-        plan_free(&plan);
-        if (*bytes <= limit) return count;
-    }
-    return 0;
-}
-
-enum status job_check_memory(const struct job *job) {
-    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
-    int64_t limit = given ? job->options.memory_limit_bytes : machine_memory("").usable_bytes;
-    size_t need = plan_bytes(job->plan), fitting = 0;
-    if (limit <= 0 || need <= (size_t)limit) return STATUS_OK;
-    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], d[TEXT_BYTES], largest[256];
-    placement_largest(&job->plan->micro[0].placement, largest, sizeof largest);
-    int64_t count = micro_batches_that_fit(job, (size_t)limit, &fitting);
-    char hint[128] = "no number of micro-batches would fit: a smaller model or --batch is needed";
-    if (count)
-        snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
-                 text_size((int64_t)fitting, d));
-    return fail(STATUS_MEMORY,
-                "the run would need %s, %s is %s (activations %s)\n  largest at the peak: %s\n  %s",
-                text_size((int64_t)need, a), given ? "--memory-limit" : "what is available",
-                text_size(limit, b), text_size((int64_t)job->plan->bill.activations, c), largest,
-                hint);
 }

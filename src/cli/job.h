@@ -3,15 +3,19 @@
 #define CLI_JOB_H
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/option.h"
 #include "exec/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
 struct job_seat {
     int rank, ranks;
+    int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
+    bool to_start;           /* those are processes that this one will start */
     struct dataset *dataset; /* NULL: open it */
     const char *comm;        /* how ranks will talk; NULL: as far as the options say */
-    size_t resident_before;  /* of the process, as its first rank found it; 0: this is the first */
+    struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
+    size_t library_bytes;    /* of a rank's bill, as the first of the process found it; likewise */
 };
 
 struct job {
@@ -21,8 +25,13 @@ struct job {
     struct run_config config;
     struct plan *plan;
     char *data_spec;
-    size_t resident_before; /* bytes of this process just before the plan was made; the peak is
-                               counted from there */
+    bool threads;    /* the ranks share this process */
+    int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
+    bool to_start;   /* as in the seat */
+    struct mem_parts
+        before;        /* resident just before the plan was made: the peak counts from there */
+    size_t code_bytes; /* of the bill: what ranks as processes of a machine share */
+    int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
@@ -34,8 +43,13 @@ void job_close(struct job *job);
 /* Local. Whether ranks are threads of one process. */
 bool job_wants_threads(const struct options *options);
 
-/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the plan needs more than
- * the limit. */
+/* Local. Completes the plan's bill by what this process takes beside its arrays. For job_open. */
+void job_bill(struct job *job, const struct job_seat *seat);
+/* Local. What the ranks of this machine need together, where one needs `rank_bytes`; what they
+ * share is counted once. */
+size_t job_machine_bytes(const struct job *job, size_t rank_bytes);
+/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
+ * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
 enum status job_check_memory(const struct job *job);
 
 /* Local. Predicted time of a step, by the backend's own estimate; ns. */

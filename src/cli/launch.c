@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "cli/cli.h"
 #include "launch/sbatch.h"
 
@@ -19,5 +20,5 @@ enum status launch_run(const struct options *options) {
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return fail(STATUS_DATA, "/proc/self/exe cannot be read: is /proc mounted?");
     program[length] = 0;
-    return sbatch_write(options, program, stdout);
+    return sbatch_write(options, program, machine_cores("").usable, stdout);
 }

@@ -69,9 +69,9 @@ static bool owner_lives(int fd) {
            owner.pid != (int)getpid() && (kill(owner.pid, 0) == 0 || errno == EPERM);
 }
 
-static bool is_taken(int fd) {
+static bool is_taken(int fd, int kind) {
     int got;
-    do got = flock(fd, LOCK_EX | LOCK_NB);
+    do got = flock(fd, kind | LOCK_NB);
     while (got != 0 && errno == EINTR);
     return got != 0 && (errno == EWOULDBLOCK || owner_lives(fd));
 }
@@ -80,7 +80,7 @@ enum status lock_take(const char *folder, struct lock **out) {
     char *path = mem_format("%s/.stretto-lock", folder);
     while (true) {
         int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-        enum status status = fd >= 0 && is_taken(fd) ? refuse(folder, fd) : STATUS_OK;
+        enum status status = fd >= 0 && is_taken(fd, LOCK_EX) ? refuse(folder, fd) : STATUS_OK;
         bool stale = fd >= 0 && status == STATUS_OK && !file_is_at(fd, path);
         if (fd >= 0 && status == STATUS_OK && !stale) {
             write_owner(fd);
@@ -94,6 +94,16 @@ enum status lock_take(const char *folder, struct lock **out) {
         if (status == STATUS_OK) *out = NULL;
         return status;
     }
+}
+
+/* A lock of its own kind, for an instant: it meets only that of a writer. */
+enum status lock_check(const char *folder) {
+    char *path = mem_format("%s/.stretto-lock", folder);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    enum status status = fd >= 0 && is_taken(fd, LOCK_SH) ? refuse(folder, fd) : STATUS_OK;
+    if (fd >= 0) close(fd);
+    free(path);
+    return status;
 }
 
 void lock_give_back(struct lock **lock) {

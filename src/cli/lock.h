@@ -11,6 +11,8 @@ struct lock;
  * however it ends. STATUS_USAGE, naming who has it, when another does. Where nothing can be written
  * *out is NULL: whoever writes will say why. */
 enum status lock_take(const char *folder, struct lock **out);
+/* Local, not blocking. Whether lock_take would be refused, without taking it. */
+enum status lock_check(const char *folder);
 /* Local. Removes the file. Accepts NULL. */
 void lock_give_back(struct lock **lock);
 

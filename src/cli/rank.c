@@ -17,6 +17,7 @@
 #include "comm/comm.h"
 #include "control/control.h"
 #include "exec/stop.h"
+#include "launch/cores.h"
 #include "launch/door.h"
 #include "launch/network.h"
 
@@ -28,6 +29,8 @@ struct rank {
     struct control_board board; /* the launcher's, or none */
     struct control_row own_row; /* where there is none */
     struct control *control;
+    int here;    /* how many ranks are on this machine, once they have met */
+    bool agreed; /* all ranks fail for one reason: none must be told */
     struct comm_link link;
     struct session session;
 };
@@ -104,22 +107,93 @@ static enum status join(struct rank *rank) {
     return STATUS_OK;
 }
 
-/* --- which data plane --- */
-static enum status share_machines(struct rank *rank, bool *one) {
+/* --- which ranks are on this machine --- */
+
+/* What every rank tells all of itself. */
+struct neighbour {
+    char machine[LAUNCH_MACHINE_BYTES];
+    int32_t counted;    /* ranks of its machine that it has counted */
+    int64_t each, once; /* bytes: of a rank there, and of what they share */
+    int64_t available;  /* on its machine, before they met; 0: not to be compared */
+};
+
+static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
+    const struct job *job = &rank->session.job;
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    struct neighbour own = {.counted = job->local_ranks,
+                            .each = (int64_t)(plan_bytes(job->plan) - job->code_bytes),
+                            .once = (int64_t)job->code_bytes,
+                            .available = given ? 0 : job->available_bytes};
     char key[32];
-    *one = true;
+    snprintf(own.machine, sizeof own.machine, "%s", rank->place->machine);
     snprintf(key, sizeof key, "machine/%d", rank->place->rank);
-    TRY(control_put(rank->control, key, rank->place->machine, strlen(rank->place->machine)));
+    TRY(control_put(rank->control, key, &own, sizeof own));
     for (int r = 0; r < rank->place->world; r++) {
-        void *machine;
+        void *value;
         size_t bytes;
         snprintf(key, sizeof key, "machine/%d", r);
-        TRY(control_get(rank->control, key, &machine, &bytes));
-        *one &= strcmp(machine, rank->place->machine) == 0;
-        free(machine);
+        TRY(control_get(rank->control, key, &value, &bytes));
+        CHECK(bytes == sizeof all[r], "%s has %zu bytes", key, bytes);
+        memcpy(&all[r], value, bytes);
+        free(value);
     }
     return STATUS_OK;
 }
+
+/* Ranks started by hand learn only now how many share their host, after the plan was made for a
+ * number of threads. */
+static void say_crowded(const struct rank *rank) {
+    const struct job *job = &rank->session.job;
+    struct cores_share share;
+    cores_of_rank(rank->launch, rank->place, &share);
+    int here = rank->here, cores = share.pool > 0 ? share.pool : share.usable,
+        threads = job->config.threads;
+    share.ranks = here;
+    if (option_is_set(rank->options, OPTION_threads) || here <= job->local_ranks ||
+        here * threads <= cores)
+        return;
+    log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
+                "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
+                here, rank->place->host, threads, cores, cores_threads(&share), here);
+}
+
+static int count_machine(const struct rank *rank, const struct neighbour *all,
+                         const char *machine) {
+    int count = 0;
+    for (int r = 0; r < rank->place->world; r++) count += strcmp(all[r].machine, machine) == 0;
+    return count;
+}
+
+/* Whether a rank sees more ranks on its machine than it had counted, and too little memory for
+ * them. */
+static bool finds_too_many(const struct neighbour *one, int here) {
+    return here > one->counted && one->available > 0 &&
+           one->each * here + one->once > one->available;
+}
+
+/* Ranks started by hand or as an array learn only here how many share their machine. None has taken
+ * its memory yet, and what is available was read before they met. All come to the same answer, so
+ * that none is taken for lost. */
+static enum status check_neighbours(struct rank *rank) {
+    int world = rank->place->world, refused = -1, there = 0;
+    struct neighbour *all = MEM_ARRAY(struct neighbour, world);
+    enum status status = share_neighbours(rank, all);
+    for (int r = 0; r < world && status == STATUS_OK && refused < 0; r++) {
+        there = count_machine(rank, all, all[r].machine);
+        if (finds_too_many(&all[r], there)) refused = r;
+    }
+    rank->here = count_machine(rank, all, rank->place->machine);
+    bool own = refused >= 0 && strcmp(all[refused].machine, rank->place->machine) == 0;
+    free(all);
+    if (status != STATUS_OK || refused < 0) return status;
+    rank->agreed = true;
+    rank->session.job.local_ranks = rank->here;
+    if (own && job_check_memory(&rank->session.job) != STATUS_OK) return STATUS_MEMORY;
+    return fail(STATUS_MEMORY, "the machine of rank %d has too little memory for its %d ranks",
+                refused, there);
+}
+
+/* --- the data plane --- */
 
 /* --interface is a rule; the data plane takes the name of the network that it means. */
 static enum status choose_network(const struct rank *rank, struct network_address *out) {
@@ -136,9 +210,8 @@ static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
-        bool one;
-        TRY(share_machines(rank, &one));
-        name = one ? "shm" : "hosts";
+        say_crowded(rank);
+        name = rank->here == rank->place->world ? "shm" : "hosts";
         plan_use_comm(rank->session.job.plan, name);
     }
     rank->link = (struct comm_link){.context = rank,
@@ -173,6 +246,17 @@ static enum status share_folder(struct rank *rank) {
     return control_get(rank->control, "folder", (void **)&session->folder, &bytes);
 }
 
+/* For the launcher's report, which must not name whoever happens to end first. */
+static void say_cause(struct rank *rank, enum status status) {
+    int lost = rank->control ? control_lost(rank->control) : CONTROL_NOBODY;
+    int blamed = rank->session.comm ? comm_blamed(rank->session.comm) : COMM_NOBODY;
+    if (status == STATUS_OK || status == STATUS_STOPPED) return;
+    if (status == STATUS_PEER && lost >= 0)
+        control_row_blame(row_of(rank), lost);
+    else if (blamed != COMM_NOBODY)
+        control_row_blame(row_of(rank), blamed == COMM_ANOTHER ? CONTROL_ANOTHER : blamed);
+}
+
 static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
@@ -186,24 +270,21 @@ static void say_lost(struct rank *rank, enum status status) {
 static void give_up(struct rank *rank, enum status status) {
     char why[64];
     if (status == STATUS_OK || status == STATUS_STOPPED || status == STATUS_NUMERIC) return;
-    if (!rank->control || control_lost(rank->control) != CONTROL_NOBODY) return;
+    if (!rank->control || rank->agreed || control_lost(rank->control) != CONTROL_NOBODY) return;
     snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
     control_give_up(rank->control, why);
 }
 
-static enum status run(struct rank *rank) {
-    const char *comm = rank->options->comm;
-    struct job_seat seat = {.rank = rank->place->rank, .ranks = rank->place->world};
-    if (strcmp(comm, "auto") == 0) comm = rank->place->nodes > 1 ? "hosts" : "shm";
-    seat.comm = comm;
+static enum status run(struct rank *rank, const struct job_seat *seat) {
     TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
     control_row_set(row_of(rank), -1, "planning");
-    TRY(job_open(rank->options, &seat, &rank->session.job));
+    TRY(job_open(rank->options, seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
     fault_strike(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_door_of_rank(rank->launch, rank->place, rank->options->join_limit_s, &rank->door));
     TRY(join(rank));
+    TRY(check_neighbours(rank));
     TRY(share_folder(rank));
     TRY(open_comm(rank));
     stop_install(); /* not before: a rank that waits for others ends at once */
@@ -215,12 +296,14 @@ static enum status run(struct rank *rank) {
     return session_run(&rank->session);
 }
 
-enum status rank_run(const struct options *options, const struct launch_config *launch,
-                     const struct launch_place *place) {
-    struct rank rank = {
-        .options = options, .launch = launch, .place = place, .session = {.begin_ns = clock_ns()}};
-    enum status status = run(&rank);
+enum status rank_run(const struct options *options, const struct start *start) {
+    struct rank rank = {.options = options,
+                        .launch = &start->launch,
+                        .place = &start->place,
+                        .session = {.begin_ns = clock_ns()}};
+    enum status status = run(&rank, &start->seat);
     say_lost(&rank, status);
+    say_cause(&rank, status);
     give_up(&rank, status);
     session_free(&rank.session);
     comm_close(&rank.session.comm);

@@ -2,11 +2,9 @@
 #ifndef CLI_RANK_H
 #define CLI_RANK_H
 
-#include "base/option.h"
-#include "launch/place.h"
+#include "cli/start.h"
 
-/* Collective over the ranks of the job, blocking. `place` was found by launch_place. */
-enum status rank_run(const struct options *options, const struct launch_config *launch,
-                     const struct launch_place *place);
+/* Collective over the ranks of the job, blocking. `start` is of kind START_RANK. */
+enum status rank_run(const struct options *options, const struct start *start);
 
 #endif

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -51,14 +50,9 @@ static double syncs_per_s(const struct watch *watch) {
     return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
 }
 
-static double seconds_of(struct timeval time) {
-    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
-}
-
 static void measure_run(struct session *session, struct summary *summary) {
     const struct train_result *result = &session->result;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
+    struct history_times times = history_total(session->history);
     summary->steps = result->steps;
     summary->epochs = (double)result->steps / (double)session->job.plan->steps_per_epoch;
     if (result->evaluated) {
@@ -67,16 +61,17 @@ static void measure_run(struct session *session, struct summary *summary) {
         summary->acc5 = result->eval.acc5;
     }
     summary->predicted_step_ms.p50 = job_step_ns(&session->job) * 1e-6;
-    summary->wall_s = (double)(clock_ns() - session->begin_ns) * 1e-9;
-    summary->user_s = seconds_of(usage.ru_utime);
-    summary->sys_s = seconds_of(usage.ru_stime);
+    summary->wall_s = times.wall_s;
+    summary->user_s = times.user_s;
+    summary->sys_s = times.sys_s;
 }
 
 /* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
  * ranks as processes that share memory have each other's heaps among their pages, and keep them to
  * the end. */
 static int64_t own_peak_bytes(const struct session *session) {
-    int64_t peak = (int64_t)mem_peak_bytes() - (int64_t)session->job.resident_before;
+    const struct mem_parts *before = &session->job.before;
+    int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
     if (session->threads) return peak / comm_size(session->comm);
     return peak - (int64_t)comm_foreign_bytes(session->comm);
 }
@@ -117,14 +112,24 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
+/* Rank 0 goes on after all were measured: hashing takes a copy of each tensor, as writing does. */
+static void measure_again(struct session *session) {
+    int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
+    session->figures.peak_bytes = own_peak_bytes(session);
+    for (int r = 0; session->all && r < ranks; r++)
+        session->all[r].peak_bytes = session->figures.peak_bytes;
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
+    TRY(watch_note_times(&session->watch));
+    watch_summary(&session->watch, summary);
+    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     measure_run(session, summary);
+    measure_again(session);
     fill_ranks(session, summary);
     describe_run(session, summary);
-    watch_summary(&session->watch, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
-    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     summary->param_hash.known = summary->buffer_hash.known = true;
     summary->buffer_hash.value = store_buffer_hash(exec_store(session->exec));
     summary->exit = exit_code;
@@ -140,7 +145,7 @@ void result_print(const struct session *session) {
     text_table_cell(&table, "training loss"),
         text_table_cell(&table, "%.4f at first, %.4f at last", summary->loss_first,
                         summary->loss_last);
-    if (session->result.evaluated) {
+    if (!isnan(summary->eval_loss)) {
         text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
         if (!isnan(summary->acc1))
             text_table_cell(&table, "accuracy"),
@@ -188,27 +193,16 @@ static char *text_of(const char *folder, const char *name) {
     return text;
 }
 
-/* The arguments of this process, as the system keeps them. */
-static char *command_line(void) {
-    char *line = mem_new(4096);
-    FILE *file = fopen("/proc/self/cmdline", "r");
-    size_t count = file ? fread(line, 1, 4095, file) : 0;
-    if (file) fclose(file);
-    for (size_t i = 0; i + 1 < count; i++) {
-        if (line[i] == 0) line[i] = ' ';
-    }
-    return line;
-}
-
 enum status result_report(const struct session *session) {
-    char *line = command_line(), *yaml = text_of(session->folder, "config.yml");
+    char *lines = history_commands(session->history),
+         *yaml = text_of(session->folder, "config.yml");
     char *program = text_of(session->folder, "program.txt");
     struct report_input input = {.summary = &session->summary,
-                                 .command_line = line,
+                                 .command_lines = lines,
                                  .config_yaml = yaml,
                                  .program_text = program};
     enum status status = report_write(session->folder, &input);
-    free(line);
+    free(lines);
     free(yaml);
     free(program);
     return status;

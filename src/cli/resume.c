@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/folder.h"
+#include "launch/place.h"
 
 static enum status apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -42,13 +44,40 @@ static enum status merge(const struct options *given, const char *path, struct o
     return status;
 }
 
-enum status resume_options(const struct options *given, struct options *out, bool *found) {
-    *found = false;
-    if (!given->resume) return STATUS_OK;
-    char *path =
-        option_is_set(given, OPTION_out) ? folder_path(given->out, "config.yml") : mem_text("");
-    enum status status = merge(given, file_exists(path) ? path : NULL, out);
-    *found = status == STATUS_OK;
+static enum status refuse_unknown(const char *out) {
+    return fail(STATUS_USAGE,
+                "--out %s holds no run to resume: it has no config.yml\n"
+                "  is the name right? To start a new run there, leave --resume out or name --model",
+                out);
+}
+
+/* Whether somebody said what to train where no config.yml does. A node of several may have no copy
+ * of it: the ranks that our launcher starts there have its options. */
+static enum status check_named(const struct options *given) {
+    struct launch_config config;
+    struct launch_place place;
+    if (option_is_given(given, OPTION_model)) return STATUS_OK;
+    launch_config_of(given, &config);
+    TRY(launch_place(&config, &place));
+    return place.source == LAUNCH_LAUNCHER ? STATUS_OK : refuse_unknown(given->out);
+}
+
+static enum status read_run(const struct options *given, struct options *out) {
+    if (!option_is_set(given, OPTION_out))
+        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
+    char *path = folder_path(given->out, "config.yml");
+    bool found = file_exists(path);
+    enum status status = found ? STATUS_OK : check_named(given);
+    if (status == STATUS_OK) status = merge(given, found ? path : NULL, out);
     free(path);
+    return status;
+}
+
+enum status resume_with(const struct options *given, enum status (*run)(const struct options *)) {
+    struct options resumed;
+    if (!given->resume) return run(given);
+    TRY(read_run(given, &resumed));
+    enum status status = run(&resumed);
+    options_free(&resumed);
     return status;
 }

@@ -4,9 +4,11 @@
 
 #include "base/option.h"
 
-/* Local, blocking. Where `given` asks for --resume, fills `out` from the config.yml of its --out,
- * where there is one, and then from what the user named in `given`, checks all of it together, and
- * *found is true; the caller frees `out`. Otherwise leaves `out` alone. */
-enum status resume_options(const struct options *given, struct options *out, bool *found);
+/* Local, blocking but for what `run` does. Calls `run` with the options that count: `given`, or
+ * with
+ * --resume those of the config.yml in --out and on top what the user named in `given`, checked
+ * together. Without a config.yml the model must be named: a folder that holds no run is more
+ * likely a mistyped one (STATUS_USAGE). Ranks of our launcher are exempt: it has looked already. */
+enum status resume_with(const struct options *given, enum status (*run)(const struct options *));
 
 #endif

@@ -20,17 +20,6 @@ static bool first_rank(const struct session *session) {
     return comm_rank(session->comm) == 0;
 }
 
-enum status session_open_folder(const struct job *job, char **out, struct lock **lock) {
-    const struct options *options = &job->options;
-    const char *program =
-        option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
-    TRY(job_check_memory(job));
-    if (program && file_exists(program)) /* before --overwrite removes anything */
-        return explain_save_program(job->plan, program);
-    TRY(folder_open(options, out, lock));
-    return program ? explain_save_program(job->plan, program) : STATUS_OK;
-}
-
 double session_wait_limit_s(const struct session *session) {
     struct control_doing doing = {0};
     if (session->watch.row) control_row_get(session->watch.row, &doing);
@@ -115,6 +104,71 @@ static enum status load_rank0(struct session *session) {
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
+/* The arguments of this process, as the system keeps them. */
+static char *command_line(void) {
+    char *line = mem_new(4096);
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    size_t count = file ? fread(line, 1, 4095, file) : 0;
+    if (file) fclose(file);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (line[i] == 0) line[i] = ' ';
+    }
+    return line;
+}
+
+/* What only rank 0 writes as the run begins. */
+static enum status begin_folder(struct session *session, int64_t first_step) {
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(write_texts(session));
+    char *line = command_line();
+    enum status status = history_open(session->folder, line, first_step, &session->history);
+    session->watch.history = session->history;
+    session->watch.begin_ns = session->begin_ns;
+    free(line);
+    return status;
+}
+
+/* Whether the folder holds the results of a run that came to its end, of this very checkpoint where
+ * there is one (`step` > 0). Where it was killed between its last checkpoint and its results, these
+ * are still to be written. */
+static bool has_results(struct session *session, int64_t step, int64_t total) {
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *path = folder_path(session->folder, "summary.json");
+    struct summary *summary = &session->summary;
+    bool there = file_exists(model) && file_exists(path) &&
+                 summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
+                 summary->steps >= total && (step == 0 || summary->steps == step);
+    if (!there) summary_free(summary);
+    free(model);
+    free(path);
+    return there;
+}
+
+/* Rank 0 looks, and says where the run goes on. */
+static bool look_done(struct session *session, int64_t step) {
+    int64_t total = session->job.plan->config.lr.total_steps;
+    bool done = has_results(session, step, total);
+    if (done)
+        log_note("nothing to do: %s is at step %lld of %lld, its results are there\n"
+                 "  a larger --steps or --epochs trains on, --overwrite starts anew",
+                 session->folder, (long long)session->summary.steps, (long long)total);
+    else if (step == 0)
+        log_note("no checkpoint in %s/checkpoints: starting at step 0", session->folder);
+    else if (step >= total)
+        log_note("%s is at step %lld of %lld: its results are written anew", session->folder,
+                 (long long)step, (long long)total);
+    return done;
+}
+
+static enum status find_done(struct session *session, int64_t step) {
+    int32_t *all = MEM_ARRAY(int32_t, comm_size(session->comm)), own = 0;
+    if (first_rank(session)) own = look_done(session, step);
+    enum status status = comm_exchange(comm_world(session->comm), &own, sizeof own, all);
+    session->done = status == STATUS_OK && all[0];
+    free(all);
+    return status;
+}
+
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
                            struct checkpoint_state *state) {
     const struct options *options = &session->job.options;
@@ -125,10 +179,14 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     session->watch.exec = session->exec;
     TRY(comm_agree(world, load_rank0(session)));
     *state = train_fresh();
-    if (options->resume) TRY(train_resume(session->exec, checkpoint, state));
+    if (options->resume) {
+        TRY(train_resume(session->exec, checkpoint, state));
+        TRY(find_done(session, state->step));
+    }
+    if (session->done) return STATUS_OK;
     TRY(exec_start(session->exec));
     session->sent_before = comm_sent_bytes(session->comm);
-    if (first_rank(session)) status = write_texts(session);
+    status = begin_folder(session, state->step);
     const char *folder = first_rank(session) ? session->folder : NULL;
     if (status == STATUS_OK)
         status = watch_open(&session->job, folder, state->step, &session->watch);
@@ -163,22 +221,34 @@ static enum status train(struct session *session, const struct checkpoint_config
     return status;
 }
 
+/* Writes what a run leaves at its end, each file whatever became of the others. */
+static enum status write_results(struct session *session, bool good) {
+    struct watch *watch = &session->watch;
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *summary = folder_path(session->folder, "summary.json");
+    if (good)
+        watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    watch_close(watch);
+    if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
+    watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
+    watch_lacks(watch, result_report(session), "report.html");
+    free(model);
+    free(summary);
+    if (!*watch->lacks) return STATUS_OK;
+    return fail(STATUS_DATA, "%s lacks %s\n  that could not be written; all else is there",
+                session->folder, watch->lacks);
+}
+
 /* The end of a run, also of one that failed in training: what was measured is kept. */
 static enum status finish_first(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
-    char *model = folder_path(session->folder, "model.safetensors"),
-         *summary = folder_path(session->folder, "summary.json");
     int signal = session->result.signal ? session->result.signal : SIGALRM;
     int exit_code = status == STATUS_STOPPED ? 128 + signal : status_exit_code(status);
     enum status finishing = result_fill(session, exit_code);
-    if (finishing == STATUS_OK && good)
-        finishing = checkpoint_write_model(session->exec, model, NULL);
-    enum status closing = watch_close(&session->watch);
-    if (finishing == STATUS_OK) finishing = closing;
-    if (finishing == STATUS_OK) finishing = summary_write(&session->summary, summary);
-    if (finishing == STATUS_OK) finishing = result_report(session);
-    free(model);
-    free(summary);
+    if (finishing == STATUS_OK)
+        finishing = write_results(session, good);
+    else
+        watch_close(&session->watch);
     const struct options *options = &session->job.options;
     if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
     if (!good) return status;
@@ -217,7 +287,10 @@ enum status session_run(struct session *session) {
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
     enum status status = prepare(session, &checkpoint, &state);
-    if (status == STATUS_OK) status = finish(session, train(session, &checkpoint, &state));
+    if (session->done && first_rank(session) && options->json && !options->quiet)
+        result_print_json(session);
+    if (status == STATUS_OK && !session->done)
+        status = finish(session, train(session, &checkpoint, &state));
     free(checkpoints);
     return status;
 }
@@ -226,6 +299,7 @@ void session_free(struct session *session) {
     watch_free(&session->watch);
     exec_free(&session->exec);
     summary_free(&session->summary);
+    history_free(&session->history);
     arena_free(&session->arena);
     free(session->all);
 }

@@ -24,7 +24,9 @@ struct session {
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
     struct lock *lock; /* of the folder, the caller's; or NULL */
     struct exec *exec;
-    struct watch watch; /* of rank 0 */
+    struct history *history; /* of rank 0 */
+    bool done;               /* there was nothing to do */
+    struct watch watch;      /* of rank 0 */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
@@ -35,10 +37,6 @@ struct session {
     struct rank_figures *all;    /* of all ranks, once gathered */
     struct summary summary;
 };
-
-/* Local, blocking. What is settled once before anything is taken or written: does it fit, where
- * does it go. The caller frees the name and gives the lock back. */
-enum status session_open_folder(const struct job *job, char **folder, struct lock **lock);
 
 /* Collective over the ranks, blocking. job, comm, folder and begin_ns are set. STATUS_STOPPED after
  * a stop on request. */

@@ -21,7 +21,8 @@ struct team {
 struct thread_rank {
     const struct options *options;
     struct dataset *dataset; /* shared */
-    size_t resident_before;  /* as in struct job_seat */
+    struct mem_parts before; /* as in struct job_seat, */
+    size_t library_bytes;    /* and this */
     struct session session;
     int index, ranks;
     enum status status;
@@ -102,7 +103,8 @@ static void *thread_main(void *argument) {
     struct job_seat seat = {.rank = rank->index,
                             .ranks = rank->ranks,
                             .dataset = rank->dataset,
-                            .resident_before = rank->resident_before};
+                            .before = rank->before,
+                            .library_bytes = rank->library_bytes};
     rank->status = job_open(rank->options, &seat, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
@@ -124,13 +126,14 @@ static enum status status_of_all(const struct team *team) {
     return status;
 }
 
-static enum status start(const struct team *team) {
+static enum status run_team(const struct team *team) {
     struct thread_rank *all = team->rank;
     int started = 1;
     for (; started < team->ranks; started++) {
         all[started].options = all[0].options;
         all[started].dataset = all[0].session.job.dataset;
-        all[started].resident_before = all[0].session.job.resident_before;
+        all[started].before = all[0].session.job.before;
+        all[started].library_bytes = all[0].session.job.plan->bill.library;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
@@ -161,19 +164,18 @@ static enum status open_comms(const struct team *team) {
     return status;
 }
 
-enum status threads_run(const struct options *options, int ranks) {
+enum status threads_run(const struct options *options, const struct start *start) {
+    int ranks = start->seat.ranks;
     struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
-    struct job_seat seat = {.rank = 0, .ranks = ranks};
     *first = (struct session){.begin_ns = clock_ns()};
     team.rank[0].options = options;
-    enum status status = job_open(options, &seat, &first->job);
-    if (status == STATUS_OK)
-        status = session_open_folder(&first->job, &first->folder, &first->lock);
+    enum status status = job_open(options, &start->seat, &first->job);
+    if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
         stop_install();
-        status = start(&team);
+        status = run_team(&team);
     }
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&team.rank[r].session.comm);

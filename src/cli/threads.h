@@ -2,9 +2,9 @@
 #ifndef CLI_THREADS_H
 #define CLI_THREADS_H
 
-#include "base/option.h"
+#include "cli/start.h"
 
-/* Blocking until all ranks have ended. */
-enum status threads_run(const struct options *options, int ranks);
+/* Blocking until all ranks have ended. `start` is of kind START_THREADS. */
+enum status threads_run(const struct options *options, const struct start *start);
 
 #endif

@@ -10,24 +10,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/explain.h"
-#include "cli/folder.h"
 #include "cli/rank.h"
 #include "cli/resume.h"
 #include "cli/session.h"
+#include "cli/start.h"
 #include "cli/threads.h"
 #include "exec/stop.h"
-#include "launch/layout.h"
 #include "launch/local.h"
-#include "launch/network.h"
 
-static enum status run_one(const struct options *options) {
+static enum status run_one(const struct options *options, const struct start *start) {
     struct session session = {.begin_ns = clock_ns()};
-    struct job_seat seat = {.rank = 0, .ranks = 1};
-    TRY(job_open(options, &seat, &session.job));
+    TRY(job_open(options, &start->seat, &session.job));
     struct comm_config config = {
         .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(session.job.plan)};
-    enum status status = session_open_folder(&session.job, &session.folder, &session.lock);
+    enum status status = start_open(start, &session.job, &session.folder, &session.lock);
     if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
     if (status == STATUS_OK) {
         stop_install(); /* not before: until then there is nothing to save, and a signal just ends
@@ -44,16 +40,11 @@ static enum status run_one(const struct options *options) {
 
 /* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
  * wrong with it is said once. */
-static enum status check_plan(const struct options *options, const struct launch_layout *layout,
+static enum status check_plan(const struct options *options, const struct start *start,
                               char **folder, struct lock **lock) {
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = layout->world};
-    TRY(job_open(options, &seat, &job));
-    enum status status = STATUS_OK;
-    if (layout->node == layout->chief)
-        status = session_open_folder(&job, folder, lock);
-    else if ((status = job_check_memory(&job)) == STATUS_OK)
-        status = folder_follow(options, folder);
+    TRY(job_open(options, &start->seat, &job));
+    enum status status = start_open(start, &job, folder, lock);
     job_close(&job);
     return status;
 }
@@ -67,12 +58,10 @@ static enum status status_of_code(int code) {
     return STATUS_STOPPED;
 }
 
-static enum status launch(const struct options *options, const struct launch_config *config) {
-    struct launch_layout layout;
+static enum status launch(const struct options *options, const struct start *start) {
     struct lock *lock = NULL;
     char *folder = NULL, **argv;
-    TRY(launch_layout(config, network_is_here, &layout));
-    TRY(check_plan(options, &layout, &folder, &lock));
+    TRY(check_plan(options, start, &folder, &lock));
     enum status status = launch_arguments(&argv);
     if (status != STATUS_OK) return status;
     bool named = option_is_given(options, OPTION_out); /* then all ranks read it, too */
@@ -81,7 +70,7 @@ static enum status launch(const struct options *options, const struct launch_con
     char **ranks = launch_arguments_with(argv, first),
          **restarted = launch_arguments_with(argv, again);
     int code = launch_local(&(struct launch_local_config){
-        .launch = config,
+        .launch = &start->launch,
         .argv = ranks,
         .restart_argv = restarted,
         .threads = option_is_set(options, OPTION_threads) ? (int)options->threads : 0,
@@ -112,36 +101,17 @@ static void say_unused(const struct options *options) {
 }
 
 static enum status train_with(const struct options *options) {
-    struct launch_config config;
-    struct launch_place place;
-    launch_config_of(options, &config);
-    TRY(launch_place(&config, &place));
-    bool many =
-        options->local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
-    bool started = place.source != LAUNCH_ALONE && place.world > 1;
-    if (started && job_wants_threads(options))
-        return fail(
-            STATUS_USAGE,
-            "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
-            "threads of one\n  %s",
-            place.world, place.how);
-    if (started) return rank_run(options, &config, &place);
-    if (!many) {
-        say_unused(options);
-        return run_one(options);
-    }
-    return job_wants_threads(options) ? threads_run(options, (int)options->local_ranks)
-                                      : launch(options, &config);
+    struct start start;
+    TRY(start_find(options, &start));
+    if (start.kind == START_RANK) return rank_run(options, &start);
+    if (start.kind == START_LAUNCHER) return launch(options, &start);
+    if (start.kind == START_THREADS) return threads_run(options, &start);
+    say_unused(options);
+    return run_one(options, &start);
 }
 
 enum status train_run(const struct options *options) {
-    struct options resumed;
-    bool found;
     log_quiet(options->quiet);
     signal(SIGPIPE, SIG_IGN); /* whoever looked on has gone: no reason to lose the training */
-    TRY(resume_options(options, &resumed, &found));
-    if (!found) return train_with(options);
-    enum status status = train_with(&resumed);
-    options_free(&resumed);
-    return status;
+    return resume_with(options, train_with);
 }

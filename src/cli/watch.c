@@ -2,8 +2,11 @@
 #include "cli/watch.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -47,6 +50,7 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     begin(context, what, steps, what);
 }
 
+/* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct watch *watch = context;
@@ -55,7 +59,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
                                                      .category = "instruction",
                                                      .begin_ns = begin_ns,
                                                      .end_ns = end_ns,
-                                                     .step = step,
+                                                     .step = step + 1,
                                                      .stage = instr->stage,
                                                      .micro_batch = micro ? instr->micro : -1});
 }
@@ -78,20 +82,38 @@ static bool line_due(const struct watch *watch, const struct step_result *result
            done % plan->steps_per_epoch == 0 || done == plan->config.lr.total_steps;
 }
 
+void watch_lacks(struct watch *watch, enum status status, const char *format, ...) {
+    size_t used = strlen(watch->lacks);
+    if (status == STATUS_OK) return;
+    if (used > 0) used += (size_t)snprintf(watch->lacks + used, sizeof watch->lacks - used, ", ");
+    va_list args;
+    va_start(args, format);
+    vsnprintf(watch->lacks + used, sizeof watch->lacks - used, format, args);
+    va_end(args);
+}
+
+/* A row that is lost does not end the training; a later save does, and the end says so. */
+static void write_row(struct watch *watch, const struct metrics_row *row) {
+    enum status status = metrics_write(watch->metrics, row);
+    if (watch->status != STATUS_OK) return;
+    watch->status = status;
+    watch_lacks(watch, status, "metrics.jsonl and events from step %lld on", (long long)row->step);
+}
+
 static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
-    if (watch->steps_seen++ == 0) watch->loss_first = result->loss;
+    watch->steps_seen++;
+    if (result->step == 0) watch->loss_first = result->loss;
     watch->loss_last = result->loss;
-    watch->samples_since_line += result->samples;
+    watch->line_samples += result->samples;
+    watch->line_ns += result->times.total_ns;
     time_step(watch, result);
-    int64_t now = clock_ns();
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row.loss = result->loss;
     row.lr = result->lr;
     row.grad_norm = result->grad_norm;
     row.acc1 = result->acc1;
-    row.samples_per_s =
-        (double)watch->samples_since_line / ((double)(now - watch->last_line_ns) * 1e-9);
+    row.samples_per_s = (double)watch->line_samples / ((double)watch->line_ns * 1e-9);
     row.step_ms = (double)result->times.total_ns * 1e-6;
     row.data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
     row.ranks = result->ranks;
@@ -100,10 +122,8 @@ static void on_step(void *context, const struct step_result *result) {
     if (!watch->metrics) return;
     progress_step(watch->progress, &row);
     if (!line_due(watch, result)) return;
-    enum status status = metrics_write(watch->metrics, &row);
-    if (watch->status == STATUS_OK) watch->status = status;
-    watch->last_line_ns = now;
-    watch->samples_since_line = 0;
+    write_row(watch, &row);
+    watch->line_samples = watch->line_ns = 0;
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
@@ -116,31 +136,47 @@ static void on_evaluated(void *context, int64_t steps, const struct eval_result 
     row.acc1 = result->acc1;
     row.acc5 = result->acc5;
     row.eval_ms = (double)result->ns * 1e-6;
-    enum status status = metrics_write(watch->metrics, &row);
-    if (watch->status == STATUS_OK) watch->status = status;
+    write_row(watch, &row);
     progress_eval(watch->progress, &row);
-    watch->last_line_ns = clock_ns(); /* an evaluation is not training time */
-    watch->samples_since_line = 0;
 }
 
 static enum status on_saving(void *context, int64_t steps) {
-    (void)steps;
     struct watch *watch = context;
-    if (watch->status != STATUS_OK || !watch->metrics) return watch->status;
+    if (watch->status != STATUS_OK)
+        return fail(watch->status, "%s: step %lld is not saved: the folder lacks %s", watch->folder,
+                    (long long)steps, watch->lacks);
+    if (!watch->metrics) return STATUS_OK;
+    TRY(watch_note_times(watch));
     return metrics_sync(watch->metrics);
 }
 
-static enum status open_trace(struct watch *watch) {
-    const struct options *options = &watch->job->options;
+static double seconds_of(struct timeval time) {
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+enum status watch_note_times(struct watch *watch) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    struct history_times times = {.wall_s = (double)(clock_ns() - watch->begin_ns) * 1e-9,
+                                  .user_s = seconds_of(usage.ru_utime),
+                                  .sys_s = seconds_of(usage.ru_stime)};
+    return history_note(watch->history, &times);
+}
+
+struct trace_config watch_trace_config(const struct job *job, int rank) {
+    const struct options *options = &job->options;
     bool named = option_is_set(options, OPTION_trace);
-    watch->trace_config = (struct trace_config){
-        .rank = watch->rank,
+    return (struct trace_config){
+        .rank = rank,
         .first_step = named ? options->trace.first : 0,
         .last_step = named ? options->trace.last : -1,
-        .events_per_step =
-            (size_t)program_list(watch->job->plan->program, watch->rank, LIST_BODY)->count,
+        .events_per_step = (size_t)program_list(job->plan->program, rank, LIST_BODY)->count,
         .queue_names = queue_names,
         .queue_count = 1};
+}
+
+static enum status open_trace(struct watch *watch) {
+    watch->trace_config = watch_trace_config(watch->job, watch->rank);
     return trace_open(&watch->trace_config, &watch->trace);
 }
 
@@ -152,6 +188,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .print_places = out->print_places,
                           .place = out->place,
                           .exec = out->exec,
+                          .history = out->history,
+                          .begin_ns = out->begin_ns,
                           .fault = out->fault,
                           .job = job,
                           .folder = folder,
@@ -164,6 +202,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
         status = metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics);
     *out = watch;
     if (status != STATUS_OK || !folder) return status;
+    watch.loss_first = metrics_past(watch.metrics)->loss_first;
+    watch.loss_last = metrics_past(watch.metrics)->loss_last;
     watch.progress =
         progress_open(&(struct progress_config){.first_step = first_step,
                                                 .total_steps = job->plan->config.lr.total_steps,
@@ -171,7 +211,6 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                                                 .log_every = options->log_every,
                                                 .json = options->json,
                                                 .quiet = options->quiet});
-    watch.last_line_ns = clock_ns();
     *out = watch;
     return STATUS_OK;
 }
@@ -213,12 +252,18 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
         (double)(watch->timed.of[TIME_DATA] + watch->timed.idle_ns) / (double)watch->timed.total_ns;
 }
 
+static void fill_evaluation(const struct metrics_past *past, struct summary *summary) {
+    summary->eval_loss = past->eval_loss;
+    summary->acc1 = past->acc1;
+    summary->acc5 = past->acc5;
+}
+
 void watch_summary(const struct watch *watch, struct summary *summary) {
     fill_step_times(watch, summary);
     summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
-    if (watch->steps_seen == 0) return;
     summary->loss_first = watch->loss_first;
     summary->loss_last = watch->loss_last;
+    if (watch->metrics) fill_evaluation(metrics_past(watch->metrics), summary);
 }
 
 enum status watch_gather(struct watch *watch, struct comm *comm) {
@@ -252,9 +297,10 @@ enum status watch_close(struct watch *watch) {
     if (watch->metrics) {
         progress_close(&watch->progress);
         status = write_traces(watch);
+        watch_lacks(watch, status, "trace.json");
         closed = metrics_close(&watch->metrics);
+        if (watch->status == STATUS_OK) watch_lacks(watch, closed, "rows of metrics.jsonl");
     }
     watch_free(watch);
-    if (watch->status != STATUS_OK) return watch->status;
     return status != STATUS_OK ? status : closed;
 }

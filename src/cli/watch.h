@@ -7,6 +7,7 @@
 #include "cli/job.h"
 #include "control/board.h"
 #include "exec/train.h"
+#include "record/history.h"
 #include "record/metrics.h"
 #include "record/progress.h"
 #include "record/summary.h"
@@ -22,7 +23,9 @@ struct watch {
     void (*print_places)(void *place); /* where all ranks are; NULL: this one is alone */
     void *place;
     struct exec *exec;
-    struct fault fault; /* of this rank, for tests */
+    struct history *history; /* of the run, the session's; rank 0 */
+    int64_t begin_ns;        /* of this start */
+    struct fault fault;      /* of this rank, for tests */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;
@@ -33,12 +36,16 @@ struct watch {
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
-    struct exec_times timed; /* sums over timed steps */
-    double *step_ms;         /* of timed steps, the newest WATCH_MAX_TIMED */
-    double loss_first, loss_last;
-    int64_t last_line_ns, samples_since_line;
-    enum status status; /* of writing metrics: the first failure */
+    struct exec_times timed;       /* sums over timed steps */
+    double *step_ms;               /* of timed steps, the newest WATCH_MAX_TIMED */
+    double loss_first, loss_last;  /* of the whole run, on rank 0 */
+    int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    enum status status;            /* of writing metrics: the first failure */
+    char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
 };
+
+/* Local. What the trace of a rank will be. */
+struct trace_config watch_trace_config(const struct job *job, int rank);
 
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
@@ -48,11 +55,17 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
 struct exec_observer watch_exec_observer(struct watch *watch);
 struct train_observer watch_train_observer(struct watch *watch);
 
+/* Local, blocking. What this start took so far into the history; of rank 0. */
+enum status watch_note_times(struct watch *watch);
 /* Local. Fills in what was measured. */
 void watch_summary(const struct watch *watch, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
 enum status watch_gather(struct watch *watch, struct comm *comm);
-/* Local, blocking. Writes the trace and closes everything. */
+/* Local. Notes, where `status` is a failure, what the folder lacks: the end of a run names it all.
+ */
+void watch_lacks(struct watch *watch, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Local, blocking. Writes the trace and closes everything; notes what it could not write. */
 enum status watch_close(struct watch *watch);
 /* Local. Gives back memory, also of one that never was closed because the run did not begin. */
 void watch_free(struct watch *watch);

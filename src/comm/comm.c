@@ -77,6 +77,7 @@ enum status comm_begin(struct comm *comm, const struct comm_config *config) {
     comm->size = config->size;
     comm->link = config->link;
     comm->spins_now = comm->spins;
+    comm->blamed = COMM_NOBODY;
     comm->channel_used = arena_new(&comm->arena, (size_t)comm->size * sizeof(size_t));
     int *all = arena_new(&comm->arena, (size_t)comm->size * sizeof(int));
     for (int rank = 0; rank < comm->size; rank++) all[rank] = rank;
@@ -435,7 +436,18 @@ enum status comm_exchange(struct comm_group *group, const void *mine, size_t byt
 enum status comm_agree(struct comm_group *group, enum status mine) {
     int32_t *all = mem_array((size_t)group->count, sizeof *all), own = (int32_t)mine;
     enum status status = comm_exchange(group, &own, sizeof own, all);
-    for (int i = 0; i < group->count && status == STATUS_OK; i++) status = (enum status)all[i];
+    for (int i = 0; i < group->count && status == STATUS_OK; i++) {
+        status = (enum status)all[i];
+        if (status != STATUS_OK) comm_blame(group->comm, group->rank[i]);
+    }
     free(all);
     return status;
+}
+
+void comm_blame(struct comm *comm, int rank) {
+    if (comm->blamed == COMM_NOBODY) comm->blamed = rank;
+}
+
+int comm_blamed(const struct comm *comm) {
+    return comm->blamed;
 }

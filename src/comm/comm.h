@@ -156,6 +156,13 @@ enum status comm_exchange_post(struct comm_group *group, const void *mine, size_
 enum { COMM_EXCHANGE_BYTES = 4096 }; /* at most, of one member */
 enum status comm_agree(struct comm_group *group, enum status mine);
 
+/* Local. Whose failure all ranks share: a report names that rank, not the one that ends first.
+ * agree notes the first member that failed; who knows more notes it itself, in its own thread. The
+ * first note stays. */
+enum { COMM_NOBODY = -1, COMM_ANOTHER = -2 /* not this rank, but it is not known which */ };
+void comm_blame(struct comm *comm, int rank);
+int comm_blamed(const struct comm *comm);
+
 /* Channels: messages of one size to one peer, in order, with buffers owned by the receiver and
  * credits, so that a sender runs ahead by at most `slots` messages. Both ends declare a channel
  * with the same kind and sizes; only the order inside one channel matters. */

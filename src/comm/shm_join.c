@@ -25,10 +25,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/text.h"
 
 enum { NAME_BYTES = 48, HOST_BYTES = 256, LOOK_MS = 100, HELLO_LIMIT_S = 2, SPARE_BACKLOG = 16 };
+enum { SPARE_FILES = 8 }; /* memory, listener, who connects and what it brings */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 struct card {
@@ -142,14 +144,18 @@ static enum status map_area(struct join *join, int memory, int rank) {
     return STATUS_OK;
 }
 
+static enum status fail_area(size_t bytes, int error) {
+    char size[TEXT_BYTES], what[TEXT_BYTES + 64];
+    snprintf(what, sizeof what, "a shared heap of %s", text_size((int64_t)bytes, size));
+    return limit_fail(what, error);
+}
+
 /* Sealed, so that no peer can shrink it under another one's feet. */
 static enum status make_area(struct join *join) {
-    char text[TEXT_BYTES];
     join->memory = memfd_create("stretto-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (join->memory < 0 || ftruncate(join->memory, (off_t)join->team->area_bytes) != 0 ||
         fcntl(join->memory, F_ADD_SEALS, SEALS) != 0)
-        return fail(STATUS_MEMORY, "out of memory: no shared heap of %s: %s",
-                    text_size((int64_t)join->team->area_bytes, text), strerror(errno));
+        return fail_area(join->team->area_bytes, errno);
     return map_area(join, join->memory, join->config->rank);
 }
 
@@ -177,8 +183,7 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *out) {
 }
 
 static enum status fail_socket(const char *what, int rank) {
-    return fail(STATUS_PEER, "sharing memory with rank %d: %s: %s%s", rank, what, strerror(errno),
-                errno == EMFILE ? "\nulimit -n allows too few open files" : "");
+    return fail(STATUS_PEER, "sharing memory with rank %d: %s: %s", rank, what, strerror(errno));
 }
 
 static enum status listen_here(struct join *join) {
@@ -214,7 +219,10 @@ static bool send_hello(int socket, const struct hello *hello, int memory) {
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof memory);
     memcpy(CMSG_DATA(head), &memory, sizeof memory);
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof *hello;
+    ssize_t sent;
+    do sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == sizeof *hello;
 }
 
 /* The caller closes *memory. */
@@ -225,7 +233,10 @@ static bool receive_hello(int socket, struct hello *hello, int *memory) {
                              .msg_iovlen = 1,
                              .msg_control = control,
                              .msg_controllen = sizeof control};
-    ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    ssize_t bytes;
+    do bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (bytes < 0 && errno == EINTR);
+    if (bytes == 0) errno = ECONNRESET; /* it closed: no error to recvmsg */
     struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
         head->cmsg_len != CMSG_LEN(sizeof *memory))
@@ -236,11 +247,14 @@ static bool receive_hello(int socket, struct hello *hello, int *memory) {
     return false;
 }
 
-/* Until there is something to read; looks for lost ranks meanwhile, and tells for whom it waits. */
+/* Until there is something to read; looks for lost ranks meanwhile, also when signals keep ending
+ * the poll, and tells for whom it waits. */
 static enum status await_socket(const struct join *join, int socket, int rank) {
     const struct comm_link *link = join->config->link;
     struct pollfd poll_for = {.fd = socket, .events = POLLIN};
-    while (poll(&poll_for, 1, LOOK_MS) == 0) {
+    int found;
+    while ((found = poll(&poll_for, 1, LOOK_MS)) <= 0) {
+        if (found < 0 && errno != EINTR) return fail_socket("poll", rank);
         int lost = link->lost ? link->lost(link->context) : -1;
         if (lost != -1) return comm_fail_lost(join->config->rank, lost, "sharing memory");
         if (link->waiting) link->waiting(link->context, rank, "sharing memory", join->since_ns);
@@ -255,7 +269,8 @@ static enum status connect_to(struct join *join, int rank) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0) return fail_socket("socket", rank);
     join->socket[rank] = fd;
-    if (connect(fd, (struct sockaddr *)&address, length) != 0) return fail_socket("connect", rank);
+    while (connect(fd, (struct sockaddr *)&address, length) != 0)
+        if (errno != EINTR) return fail_socket("connect", rank);
     if (!is_same_user(fd))
         return fail(STATUS_PEER, "the process that answers for rank %d is of another user", rank);
     if (!send_hello(fd, &hello, join->memory)) return fail_socket("send", rank);
@@ -315,6 +330,7 @@ static enum status read_answer(struct join *join, int rank) {
 /* --- all together -------------------------------------------------------------------------- */
 
 static enum status join_steps(struct join *join) {
+    TRY(limit_room("sharing memory", join->config->size + SPARE_FILES, 0));
     TRY(make_area(join));
     if (join->config->size == 1) return STATUS_OK;
     TRY(listen_here(join));

@@ -41,6 +41,7 @@ struct comm {
     struct comm_request *spare; /* a list of unused requests */
     struct comm_hooks hooks;
     uint64_t sent_bytes;
+    int blamed;          /* see comm_blame */
     struct mover *mover; /* NULL: the rank's own thread does all */
 };
 

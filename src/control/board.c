@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "control/agree.h"
 
@@ -28,8 +29,7 @@ enum status control_board_new(int count, struct control_board *out) {
     board.fd = memfd_create("stretto-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (board.fd < 0 || ftruncate(board.fd, (off_t)((size_t)count * sizeof *board.row)) != 0 ||
         fcntl(board.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-        enum status status =
-            fail(STATUS_MEMORY, "no memory file for the board of the ranks: %s", strerror(errno));
+        enum status status = limit_fail("shared memory for the board of the ranks", errno);
         if (board.fd >= 0) close(board.fd);
         return status;
     }
@@ -94,6 +94,14 @@ bool control_row_get(struct control_row *row, struct control_doing *out) {
     *out = doing;
     control_clean_copy(out->text, sizeof out->text, doing.text);
     return tries < TRIES;
+}
+
+void control_row_blame(struct control_row *row, int rank) {
+    atomic_store_explicit(&row->blamed, rank + 1, memory_order_release);
+}
+
+int control_row_blamed(struct control_row *row) {
+    return atomic_load_explicit(&row->blamed, memory_order_acquire) - 1;
 }
 
 const char *control_doing_text(const struct control_doing *doing, char *text, size_t bytes) {

@@ -27,6 +27,7 @@ enum { CONTROL_ROW_WORDS = sizeof(struct control_doing) / sizeof(uint64_t) };
 
 struct control_row {
     _Alignas(64) _Atomic uint64_t version;
+    _Atomic int32_t blamed; /* see control_row_blame; 0: nobody, else that + 1 */
     _Atomic uint64_t word[CONTROL_ROW_WORDS];
 };
 
@@ -48,6 +49,11 @@ void control_row_set(struct control_row *row, int64_t step, const char *text);
 /* By anybody. A row never written has an empty text. Bytes that are not printable become '?'.
  * False when its writer did not get to the end of a change meanwhile: then it may be half old. */
 bool control_row_get(struct control_row *row, struct control_doing *out);
+/* A rank that fails says because of whom: its own number, another's, or CONTROL_ANOTHER; so that
+ * the launcher names who caused the end, not who ended first. CONTROL_NOBODY: it did not say. */
+enum { CONTROL_NOBODY = -1, CONTROL_ANOTHER = -3 /* not this rank; not known which */ };
+void control_row_blame(struct control_row *row, int rank);
+int control_row_blamed(struct control_row *row);
 /* "step 12 #17 r0 B s0 m5"; returns `text`, empty where nothing was written. */
 const char *control_doing_text(const struct control_doing *doing, char *text, size_t bytes);
 

@@ -12,14 +12,17 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
 
-static const int watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
+static const int watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
+enum { CLIENT_FILES = 16 }; /* of ZeroMQ's threads and sockets, and the connection */
 
 /* Waits for news, at most until a time of the monotonic clock. */
 static void await_news(struct control *control, int64_t until_ns) {
@@ -85,16 +88,24 @@ static struct control *new_client(const struct control_config *config) {
     return control;
 }
 
-static enum status open_client(struct control *control, const struct control_config *config) {
+static enum status open_sockets(struct control *control, const struct control_config *config) {
     struct control_keys keys;
     control->zmq = zmq_ctx_new();
     if (!control->zmq) return fail(STATUS_MEMORY, "ZeroMQ does not start: %s", strerror(errno));
     control->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
+    if (control->wake < 0) return limit_fail("an event descriptor", errno);
     TRY(control_keys_derive(&config->secret, &keys));
     enum status status = control_socket_connect(control->zmq, control->address, &keys, watched,
                                                 &control->dealer, &control->monitor);
     explicit_bzero(&keys, sizeof keys);
+    return status;
+}
+
+static enum status open_client(struct control *control, const struct control_config *config) {
+    TRY(limit_room("the control plane", CLIENT_FILES, CONTROL_ZMQ_THREADS + 1));
+    limit_begin();
+    enum status status = open_sockets(control, config);
+    limit_end();
     TRY(status);
     return thread_start(&control->thread, control_client_run, control);
 }
@@ -122,17 +133,31 @@ static void stop_client(struct control *control) {
     free_client(control);
 }
 
-/* The server never answered: what the connection says of the cause. */
+/* The server never answered: what the newest try to connect says of the cause. One that is long ago
+ * says nothing: tries follow one another within a handshake and a second. */
 static enum status no_server(const struct control *control, double limit_s) {
+    const int64_t long_ns = 2000000LL * CONTROL_HANDSHAKE_MS + 1000000000;
+    bool gone = control->newest == CONTROL_REFUSED || clock_ns() - control->newest_ns > long_ns;
     char limit[TEXT_BYTES];
     text_duration(limit_s, limit);
     if (control->greeted)
         return fail(STATUS_PEER, "rank %d: the control server at %s said nothing for %s",
                     control->rank, control->address, limit);
-    if (control->connects)
+    if (control->connects && gone)
+        return fail(STATUS_PEER,
+                    "rank %d: the control server at %s is gone: it was there, and nobody listens "
+                    "any more\n  it lives in the launcher, or in rank 0: look there for the cause",
+                    control->rank, control->address);
+    if (control->newest == CONTROL_OTHER_KEY)
         return fail(STATUS_PEER,
                     "rank %d: %s answers, but not with this job's key, for %s\n"
                     "  is the key the same on all hosts, and does this job listen there?",
+                    control->rank, control->address, limit);
+    if (control->connects)
+        return fail(STATUS_PEER,
+                    "rank %d: %s takes connections, but does not answer, for %s\n"
+                    "  the server (launcher, or rank 0) is stopped or too busy, or something else "
+                    "listens there",
                     control->rank, control->address, limit);
     return fail(STATUS_PEER,
                 "rank %d: nobody listens at %s, for %s\n"

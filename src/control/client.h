@@ -25,6 +25,15 @@ struct control_request {
     size_t bytes;
 };
 
+/* What became of the newest try to connect. */
+enum control_try {
+    CONTROL_UNTRIED,
+    CONTROL_REFUSED,    /* nobody listens there */
+    CONTROL_CONNECTED,  /* somebody does, and has not answered yet */
+    CONTROL_UNANSWERED, /* nor did in the time of a handshake */
+    CONTROL_OTHER_KEY,  /* closed the connection in the middle of the handshake */
+};
+
 enum control_phase { CONTROL_JOINING, CONTROL_MEMBER, CONTROL_OUT };
 
 struct control {
@@ -45,7 +54,9 @@ struct control {
     struct control_request *first; /* open requests */
     uint64_t next_id;
     bool stop, greeted, same_bits; /* greeted: connected, HELLO said */
-    int connects, handshakes_failed;
+    enum control_try newest;
+    int64_t newest_ns;        /* when that was seen */
+    int connects, other_keys; /* how many of them */
     int64_t silent_limit_ns;
     struct control_patience patience;
     _Atomic int lost;

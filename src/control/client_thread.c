@@ -152,13 +152,24 @@ static void take_messages(struct control *control, int64_t now) {
 
 /* --- the connection --- */
 
-static void note_connection(struct control *control, int event) {
+/* `value` of a handshake that failed is errno: EAGAIN when its time was over. Somebody without the
+ * key is shut out at once. */
+static enum control_try try_of(int event, int value) {
+    if (event == ZMQ_EVENT_CLOSED) return CONTROL_REFUSED;
+    if (event == ZMQ_EVENT_CONNECTED) return CONTROL_CONNECTED;
+    bool late = event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && value == EAGAIN;
+    return late ? CONTROL_UNANSWERED : CONTROL_OTHER_KEY;
+}
+
+static void note_connection(struct control *control, int event, int value) {
+    enum control_try newest = try_of(event, value);
     pthread_mutex_lock(&control->lock);
-    if (event == ZMQ_EVENT_CONNECTED)
-        control->connects++;
-    else
-        control->handshakes_failed++;
-    bool say = event != ZMQ_EVENT_CONNECTED && control->handshakes_failed == 3 && !control->greeted;
+    bool open = newest == CONTROL_CONNECTED; /* what comes of it tells more, if something did */
+    if (!open || control->newest < CONTROL_CONNECTED) control->newest = newest;
+    control->newest_ns = clock_ns();
+    control->connects += open;
+    control->other_keys += newest == CONTROL_OTHER_KEY;
+    bool say = newest == CONTROL_OTHER_KEY && control->other_keys == 3 && !control->greeted;
     pthread_mutex_unlock(&control->lock);
     if (say)
         log_warning("rank %d: %s answers, but not with this job's key; trying on", control->rank,
@@ -194,7 +205,7 @@ static void take_events(struct control *control, int64_t now) {
     while (control_socket_event(control->monitor, &event, &value)) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) continue; /* it has ended the poll */
         if (event != ZMQ_EVENT_DISCONNECTED) {
-            note_connection(control, event);
+            note_connection(control, event, value);
         } else if (control->hello_sent) {
             take_messages(control, now); /* what it said before it went */
             if (control->epoch > 0 && !control->known) knock_again(control);

@@ -26,8 +26,7 @@ enum {
     CONTROL_ADDRESS_BYTES = 256,
     CONTROL_KEY_BYTES = 256, /* of a key in the store, at most */
     CONTROL_VALUE_BYTES = 1 << 20,
-    CONTROL_NOBODY = -1, /* control_lost: nobody is lost */
-    CONTROL_SERVER = -2, /* control_lost: the server is */
+    CONTROL_SERVER = -2, /* control_lost: the server is; CONTROL_NOBODY: nobody is */
 };
 
 struct control_secret {
@@ -62,6 +61,9 @@ struct control_server_config {
      */
     void *context;
     void (*lost)(void *context, int rank, const char *why);
+    /* The same way: the job goes on or ends without this rank, whose process may well be there: it
+     * was silent too long, or did not come. */
+    void (*given_up)(void *context, int rank, const char *why);
 };
 
 /* Local. Starts the server's thread; the caller stops it. Port in use: the message names the
@@ -75,6 +77,10 @@ const char *control_server_address(const struct control_server *server);
 /* Local, any thread, not blocking. A rank's process ended: tells everybody at once, unless the rank
  * had left. `why` is for people: "killed by signal 9". */
 void control_server_rank_ended(struct control_server *server, int rank, const char *why);
+/* Local, any thread, blocking until the server's thread has done it. Listens at `bind` too (see
+ * control_server_config), and says where that is. */
+enum status control_server_also(struct control_server *server, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
  * obituary: exact where the board has the rank, else as of its last beat; returns `text`. */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
@@ -170,6 +176,12 @@ enum status control_meet_host(const char *path, const char *job, int world,
  * the server's to say, to all. */
 enum status control_meet_guest(const char *path, const char *job, double limit_s,
                                struct control_meeting_info *info, struct control_meeting **out);
+/* Local; of a host whose address is a socket without a file ("ipc://@"), which others of this host
+ * alone can reach. From now on a guest on another host is a reason to call `open`, once, from a
+ * thread of the meeting: it makes the server listen on a network, and the record then has that
+ * address. NULL ends it, and blocks while it is being called: before the server stops. */
+void control_meet_far(struct control_meeting *meeting, void *context,
+                      enum status (*open)(void *context, char address[CONTROL_ADDRESS_BYTES]));
 /* Local. Accepts NULL. */
 void control_meet_leave(struct control_meeting **meeting);
 

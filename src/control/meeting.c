@@ -10,7 +10,11 @@
  * file systems keep locks to one host): such a host is alive when its record is touched while we
  * watch. Only changes of the time stamp count, never its value, so clocks need not agree. Where
  * there are no locks at all, the process number decides on the same machine, and the host removes.
- * A record appears whole, by rename, and carries a checksum. */
+ * A record appears whole, by rename, and carries a checksum.
+ *
+ * A host listens on this machine alone until somebody elsewhere comes: such a guest writes "far"
+ * and the record's nonce into PATH.lock, which is there before the record is. The host then
+ * listens on a network too and writes its record once more, with that address. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +38,7 @@
 #include "control/secret.h"
 #include "control/socket.h"
 
-enum { POLL_MS = 25, TOUCH_MS = 1000 };
+enum { POLL_MS = 25, TOUCH_MS = 1000, KNOCK_MS = 100 };
 static const double lock_limit_s = 3;  /* for members of a job that is just ending */
 static const double watch_limit_s = 5; /* without a touch a host elsewhere counts as dead */
 
@@ -42,9 +46,15 @@ struct control_meeting {
     char *path, *lock_path, *new_path;
     struct control_record me; /* of a guest: its own boot and space, the host's nonce */
     bool host, no_locks, touching;
+    bool asked; /* a guest: it has knocked */
     int record_fd, lock_fd, wake;
     pthread_t thread;
+    pthread_mutex_t far_lock; /* of the rest: see control_meet_far */
+    void *far_context;
+    enum status (*far_open)(void *context, char address[CONTROL_ADDRESS_BYTES]);
 };
+
+static const char local_only[] = "ipc://@";
 
 /* --- small parts --- */
 
@@ -217,10 +227,69 @@ static enum status write_record(struct control_meeting *meeting) {
     return STATUS_OK;
 }
 
+/* --- guests of other hosts --- */
+
+static size_t knock_text(const char *nonce, char text[CONTROL_RECORD_WORD + 8]) {
+    return (size_t)snprintf(text, CONTROL_RECORD_WORD + 8, "far %.127s\n", nonce);
+}
+
+/* Opened each time: on shared file systems that is when the newest bytes are fetched. */
+static bool knocked(const struct control_meeting *meeting) {
+    char want[CONTROL_RECORD_WORD + 8], text[CONTROL_RECORD_WORD + 8];
+    size_t length = knock_text(meeting->me.nonce, want);
+    int fd = open(meeting->lock_path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    ssize_t bytes = pread(fd, text, length, 0);
+    close(fd);
+    return bytes == (ssize_t)length && memcmp(text, want, length) == 0;
+}
+
+/* The record with another address; its secret is in the file alone. */
+static enum status publish_again(struct control_meeting *meeting,
+                                 const char address[CONTROL_ADDRESS_BYTES]) {
+    struct seen seen;
+    int old = meeting->record_fd;
+    TRY(look(meeting, &seen));
+    meeting->me.info.secret = seen.record.info.secret;
+    snprintf(meeting->me.info.address, sizeof meeting->me.info.address, "%s", address);
+    enum status status = write_record(meeting);
+    control_secret_wipe(&meeting->me.info.secret);
+    explicit_bzero(&seen, sizeof seen);
+    int unused = status == STATUS_OK ? old : meeting->record_fd;
+    if (status != STATUS_OK) meeting->record_fd = old;
+    if (unused >= 0) close(unused);
+    return status;
+}
+
+static void answer_knock(struct control_meeting *meeting) {
+    char address[CONTROL_ADDRESS_BYTES];
+    pthread_mutex_lock(&meeting->far_lock);
+    if (meeting->far_open && knocked(meeting)) {
+        enum status status = meeting->far_open(meeting->far_context, address);
+        meeting->far_open = NULL;
+        if (status == STATUS_OK) status = publish_again(meeting, address);
+        if (status == STATUS_OK)
+            log_note("ranks of other hosts come: the control server listens on %s too", address);
+    }
+    pthread_mutex_unlock(&meeting->far_lock);
+}
+
+void control_meet_far(struct control_meeting *meeting, void *context,
+                      enum status (*open)(void *context, char address[CONTROL_ADDRESS_BYTES])) {
+    if (!meeting) return;
+    pthread_mutex_lock(&meeting->far_lock);
+    meeting->far_context = context;
+    meeting->far_open = open;
+    pthread_mutex_unlock(&meeting->far_lock);
+}
+
 static void *touch(void *argument) {
     struct control_meeting *meeting = argument;
     struct pollfd item = {.fd = meeting->wake, .events = POLLIN};
-    while (poll(&item, 1, TOUCH_MS) == 0) futimens(meeting->record_fd, NULL);
+    for (int turn = 1; poll(&item, 1, KNOCK_MS) == 0; turn++) {
+        if (turn % (TOUCH_MS / KNOCK_MS) == 0) futimens(meeting->record_fd, NULL);
+        answer_knock(meeting);
+    }
     return NULL;
 }
 
@@ -238,6 +307,7 @@ static struct control_meeting *new_meeting(const char *path) {
     meeting->lock_path = mem_format("%s.lock", path);
     meeting->new_path = mem_format("%s.new", path);
     meeting->record_fd = meeting->lock_fd = meeting->wake = -1;
+    pthread_mutex_init(&meeting->far_lock, NULL);
     return meeting;
 }
 
@@ -286,6 +356,11 @@ static enum status fits(const struct control_meeting *meeting, const char *job,
     return STATUS_OK;
 }
 
+static void leave_party(struct control_meeting *meeting) {
+    if (meeting->lock_fd >= 0) close(meeting->lock_fd);
+    meeting->lock_fd = -1;
+}
+
 /* Once in the party, the record must still be the one we saw. */
 static enum status enter(struct control_meeting *meeting, const struct seen *seen, bool *entered) {
     enum lock lock;
@@ -297,10 +372,42 @@ static enum status enter(struct control_meeting *meeting, const struct seen *see
                strcmp(again.record.nonce, seen->record.nonce) == 0;
     meeting->no_locks = lock == LOCK_NONE;
     explicit_bzero(&again, sizeof again);
-    if (!*entered && meeting->lock_fd >= 0) {
-        close(meeting->lock_fd);
-        meeting->lock_fd = -1;
+    if (!*entered) leave_party(meeting);
+    return STATUS_OK;
+}
+
+/* Whether the host must listen elsewhere before it can be reached from here. */
+static bool is_far(const struct control_meeting *meeting, const struct control_record *record) {
+    return strncmp(record->info.address, local_only, strlen(local_only)) == 0 &&
+           !control_record_same_host(record, &meeting->me);
+}
+
+/* All who knock write the same. */
+static enum status knock(const struct control_meeting *meeting, const char *nonce) {
+    char text[CONTROL_RECORD_WORD + 8];
+    size_t length = knock_text(nonce, text);
+    if (pwrite(meeting->lock_fd, text, length, 0) != (ssize_t)length ||
+        fsync(meeting->lock_fd) != 0)
+        return cannot(meeting->lock_path, "write it");
+    return STATUS_OK;
+}
+
+/* In the party of a live host; `ready` when its address can be reached from here. */
+static enum status approach(struct control_meeting *meeting, const struct seen *now, bool *ready) {
+    bool same = strcmp(meeting->me.nonce, now->record.nonce) == 0;
+    bool entered = same && meeting->lock_fd >= 0;
+    *ready = false;
+    if (!same) meeting->asked = false;
+    if (!entered) {
+        leave_party(meeting);
+        TRY(enter(meeting, now, &entered));
     }
+    if (!entered) return STATUS_OK;
+    snprintf(meeting->me.nonce, sizeof meeting->me.nonce, "%s", now->record.nonce);
+    *ready = !is_far(meeting, &now->record);
+    if (*ready || meeting->asked || meeting->lock_fd < 0) return STATUS_OK;
+    TRY(knock(meeting, now->record.nonce));
+    meeting->asked = true;
     return STATUS_OK;
 }
 
@@ -308,6 +415,11 @@ static enum status nobody_came(const struct control_meeting *meeting, double lim
                                const struct seen *last) {
     char limit[TEXT_BYTES];
     text_duration(limit_s, limit);
+    if (last->alive && is_far(meeting, &last->record))
+        return fail(STATUS_PEER,
+                    "%s: host %s (process %d) listens on that machine alone, and on no network "
+                    "within %s of being asked\n  look at what rank 0 says",
+                    meeting->path, last->record.host, last->record.pid, limit);
     if (last->there && last->state == CONTROL_RECORD_GOOD)
         return fail(STATUS_PEER,
                     "%s: no live host within %s; the record there is of a dead job (host %s, "
@@ -331,16 +443,15 @@ static enum status guest(struct control_meeting *meeting, const char *job, doubl
         if (good && !known) first = now;
         if (elsewhere && known && touched_since(&first, &now)) now.alive = true;
         if (good && now.alive) {
-            bool entered;
+            bool ready;
             TRY(fits(meeting, job, &now.record));
-            TRY(enter(meeting, &now, &entered));
-            if (entered) break;
+            TRY(approach(meeting, &now, &ready));
+            if (ready) break;
         }
         if (past(begin, limit_s)) return nobody_came(meeting, limit_s, &now);
         nap();
     }
     *info = now.record.info;
-    snprintf(meeting->me.nonce, sizeof meeting->me.nonce, "%s", now.record.nonce);
     explicit_bzero(&now, sizeof now);
     explicit_bzero(&first, sizeof first);
     return STATUS_OK;
@@ -396,6 +507,7 @@ void control_meet_leave(struct control_meeting **meeting) {
     int fds[] = {old->record_fd, old->lock_fd, old->wake};
     for (int i = 0; i < 3; i++)
         if (fds[i] >= 0) close(fds[i]);
+    pthread_mutex_destroy(&old->far_lock);
     free(old->path);
     free(old->lock_path);
     free(old->new_path);

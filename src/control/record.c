@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-static const char first_line[] = "stretto meeting 1\n";
+static const char first_line[] = "stretto meeting 2\n";
 
 static void read_word(const char *path, char word[CONTROL_RECORD_WORD]) {
     FILE *file = fopen(path, "re");
@@ -29,6 +29,12 @@ static bool is_word(const char *text, size_t most) {
     for (size_t i = 0; i < length; i++)
         if (text[i] <= ' ' || text[i] > '~') return false;
     return true;
+}
+
+static void read_link(const char *path, char word[CONTROL_RECORD_WORD]) {
+    ssize_t got = readlink(path, word, CONTROL_RECORD_WORD - 1);
+    word[got > 0 ? got : 0] = 0;
+    if (!is_word(word, CONTROL_RECORD_WORD)) snprintf(word, 2, "-");
 }
 
 static enum status set_nonce(char nonce[CONTROL_RECORD_WORD]) {
@@ -51,9 +57,8 @@ enum status control_record_new(const char *job, int world, const struct control_
     TRY(set_nonce(record.nonce));
     read_word("/proc/sys/kernel/hostname", record.host);
     read_word("/proc/sys/kernel/random/boot_id", record.boot);
-    ssize_t got = readlink("/proc/self/ns/pid", record.space, sizeof record.space - 1);
-    record.space[got > 0 ? got : 0] = 0;
-    if (!is_word(record.space, sizeof record.space)) snprintf(record.space, 2, "-");
+    read_link("/proc/self/ns/pid", record.space);
+    read_link("/proc/self/ns/net", record.net);
     *out = record;
     control_secret_wipe(&record.info.secret);
     return STATUS_OK;
@@ -62,11 +67,12 @@ enum status control_record_new(const char *job, int world, const struct control_
 size_t control_record_print(const struct control_record *record, char text[CONTROL_RECORD_BYTES]) {
     char secret[2 * CONTROL_SECRET_BYTES + 1];
     control_secret_text(&record->info.secret, secret);
-    int used = snprintf(text, CONTROL_RECORD_BYTES,
-                        "%sjob %s\nworld %d\nnonce %s\nhost %s\nboot %s\nspace %s\npid %d\n"
-                        "address %s\nsecret %s\n",
-                        first_line, record->job, record->world, record->nonce, record->host,
-                        record->boot, record->space, record->pid, record->info.address, secret);
+    int used =
+        snprintf(text, CONTROL_RECORD_BYTES,
+                 "%sjob %s\nworld %d\nnonce %s\nhost %s\nboot %s\nspace %s\nnet %s\n"
+                 "pid %d\naddress %s\nsecret %s\n",
+                 first_line, record->job, record->world, record->nonce, record->host, record->boot,
+                 record->space, record->net, record->pid, record->info.address, secret);
     explicit_bzero(secret, sizeof secret);
     uint32_t crc = crc32c(0, text, (size_t)used);
     used += snprintf(text + used, CONTROL_RECORD_BYTES - (size_t)used, "crc %08x\n", crc);
@@ -123,15 +129,15 @@ enum control_record_state control_record_parse(const char *text, size_t bytes,
     memcpy(copy, text, bytes);
     copy[bytes] = 0;
     const char *at = copy + head;
-    bool good = take(&at, "job", record.job, sizeof record.job) &&
-                take_int(&at, "world", &record.world) &&
-                take(&at, "nonce", record.nonce, sizeof record.nonce) &&
-                take(&at, "host", record.host, sizeof record.host) &&
-                take(&at, "boot", record.boot, sizeof record.boot) &&
-                take(&at, "space", record.space, sizeof record.space) &&
-                take_int(&at, "pid", &record.pid) &&
-                take(&at, "address", record.info.address, sizeof record.info.address) &&
-                take_secret(&at, &record.info.secret) && strncmp(at, "crc ", 4) == 0;
+    bool good =
+        take(&at, "job", record.job, sizeof record.job) && take_int(&at, "world", &record.world) &&
+        take(&at, "nonce", record.nonce, sizeof record.nonce) &&
+        take(&at, "host", record.host, sizeof record.host) &&
+        take(&at, "boot", record.boot, sizeof record.boot) &&
+        take(&at, "space", record.space, sizeof record.space) &&
+        take(&at, "net", record.net, sizeof record.net) && take_int(&at, "pid", &record.pid) &&
+        take(&at, "address", record.info.address, sizeof record.info.address) &&
+        take_secret(&at, &record.info.secret) && strncmp(at, "crc ", 4) == 0;
     explicit_bzero(copy, sizeof copy);
     if (good) *out = record;
     explicit_bzero(&record, sizeof record);
@@ -145,4 +151,9 @@ bool control_record_same_boot(const struct control_record *a, const struct contr
 bool control_record_same_space(const struct control_record *a, const struct control_record *b) {
     return control_record_same_boot(a, b) && strcmp(a->space, "-") != 0 &&
            strcmp(a->space, b->space) == 0;
+}
+
+bool control_record_same_host(const struct control_record *a, const struct control_record *b) {
+    return control_record_same_boot(a, b) && strcmp(a->net, "-") != 0 &&
+           strcmp(a->net, b->net) == 0;
 }

@@ -11,8 +11,9 @@ enum { CONTROL_RECORD_BYTES = 2048, CONTROL_RECORD_WORD = 128 };
 struct control_record {
     char job[CONTROL_RECORD_WORD]; /* "-": none was given */
     char nonce[CONTROL_RECORD_WORD];
-    char host[CONTROL_RECORD_WORD], boot[CONTROL_RECORD_WORD], space[CONTROL_RECORD_WORD];
-    int pid, world; /* world: for people */
+    char host[CONTROL_RECORD_WORD], boot[CONTROL_RECORD_WORD];
+    char space[CONTROL_RECORD_WORD], net[CONTROL_RECORD_WORD]; /* of process numbers, of networks */
+    int pid, world;                                            /* world: for people */
     struct control_meeting_info info;
 };
 
@@ -33,5 +34,8 @@ enum control_record_state control_record_parse(const char *text, size_t bytes,
 /* Local. The same kernel (its boot), and the same numbering of processes too. */
 bool control_record_same_boot(const struct control_record *a, const struct control_record *b);
 bool control_record_same_space(const struct control_record *a, const struct control_record *b);
+/* Local. The same kernel and the same networks: a socket without a file reaches from one to the
+ * other. */
+bool control_record_same_host(const struct control_record *a, const struct control_record *b);
 
 #endif

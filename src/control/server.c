@@ -12,12 +12,13 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "control/where.h"
 
-enum { TICK_MS = 50, BATCH = 256 };
+enum { TICK_MS = 50, BATCH = 256, SERVER_FILES = 20 };
 static const double latecomer_s = 5, outsider_s = 1.5;
 static const int64_t strangers_every_ns = 10000000000;
 static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
@@ -153,6 +154,18 @@ static void take_print(struct control_server *server) {
     if (wanted) print_all(server);
 }
 
+static void take_also(struct control_server *server) {
+    pthread_mutex_lock(&server->lock);
+    struct control_also *also = server->also;
+    if (also) {
+        also->status = control_socket_also(server->router, also->bind, also->address);
+        also->done = true;
+        server->also = NULL;
+        pthread_cond_broadcast(&server->also_done);
+    }
+    pthread_mutex_unlock(&server->lock);
+}
+
 /* --- the thread --- */
 
 static void turn(struct control_server *server) {
@@ -166,6 +179,7 @@ static void turn(struct control_server *server) {
     server->now_ns = control_watch_ns(&server->watch);
     take_ended(server);
     take_print(server);
+    take_also(server);
     if (items[1].revents) control_zap_answer(server->zap, server->client_public);
     control_server_events(server);
     take_messages(server);
@@ -194,8 +208,18 @@ static enum status open_sockets(struct control_server *server, const struct cont
                               server->address, &server->router));
     TRY(control_socket_monitor(server->zmq, server->router, watched, &server->monitor));
     server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (server->wake < 0) return fail(STATUS_DATA, "no event descriptor: %s", strerror(errno));
+    if (server->wake < 0) return limit_fail("an event descriptor", errno);
     return STATUS_OK;
+}
+
+static enum status open_within_limits(struct control_server *server,
+                                      const struct control_keys *keys) {
+    TRY(limit_room("the control server", SERVER_FILES + server->config.world,
+                   CONTROL_ZMQ_THREADS + 1));
+    limit_begin();
+    enum status status = open_sockets(server, keys);
+    limit_end();
+    return status;
 }
 
 static void close_sockets(struct control_server *server) {
@@ -219,6 +243,7 @@ static void free_server(struct control_server *server) {
     control_message_free(&server->in);
     control_message_free(&server->out);
     pthread_mutex_destroy(&server->lock);
+    pthread_cond_destroy(&server->also_done);
     free(server->member);
     free(server);
 }
@@ -232,6 +257,7 @@ static struct control_server *new_server(const struct control_server_config *con
     if (config->leave_limit_s <= 0) server->config.leave_limit_s = 5;
     server->wake = -1;
     pthread_mutex_init(&server->lock, NULL);
+    pthread_cond_init(&server->also_done, NULL);
     server->member = MEM_ARRAY(struct control_member, config->world);
     for (int i = 0; i < config->world; i++) server->member[i].fd = -1;
     server->store = control_store_new(config->world, control_server_found, server);
@@ -246,7 +272,7 @@ enum status control_server_start(const struct control_server_config *config,
     TRY(control_keys_derive(&config->secret, &keys));
     struct control_server *server = new_server(config);
     memcpy(server->client_public, keys.client_public, sizeof keys.client_public);
-    enum status status = open_sockets(server, &keys);
+    enum status status = open_within_limits(server, &keys);
     explicit_bzero(&keys, sizeof keys);
     if (status == STATUS_OK) status = thread_start(&server->thread, run, server);
     if (status == STATUS_OK)
@@ -275,6 +301,18 @@ void control_server_stop(struct control_server **server) {
 
 const char *control_server_address(const struct control_server *server) {
     return server->address;
+}
+
+enum status control_server_also(struct control_server *server, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]) {
+    struct control_also also = {.bind = bind, .address = address};
+    pthread_mutex_lock(&server->lock);
+    CHECK(!server->also, "two wishes to listen at once");
+    server->also = &also;
+    wake(server);
+    while (!also.done) pthread_cond_wait(&server->also_done, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+    return also.status;
 }
 
 void control_server_rank_ended(struct control_server *server, int rank, const char *why) {

@@ -39,6 +39,14 @@ struct control_ended {
     char why[CONTROL_WHY_BYTES];
 };
 
+/* A wish to listen somewhere else too. */
+struct control_also {
+    const char *bind;
+    char *address;
+    enum status status;
+    bool done;
+};
+
 struct control_server {
     struct control_server_config config;
     char address[CONTROL_ADDRESS_BYTES];
@@ -47,8 +55,10 @@ struct control_server {
     int wake; /* eventfd */
     pthread_t thread;
     pthread_mutex_t lock;
-    struct control_ended *ended;   /* newest first */
-    bool stop, print;              /* wishes of other threads */
+    struct control_ended *ended; /* newest first */
+    bool stop, print;            /* wishes of other threads */
+    struct control_also *also;   /* another; NULL: none */
+    pthread_cond_t also_done;
     struct control_member *member; /* [world] */
     int joined;                    /* that came, whatever became of them */
     bool welcome;                  /* all came and agree */

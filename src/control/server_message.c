@@ -112,6 +112,10 @@ void control_server_closed(struct control_server *server, int fd) {
     }
 }
 
+static void give_up(struct control_server *server, int rank, const char *why) {
+    if (server->config.given_up) server->config.given_up(server->config.context, rank, why);
+}
+
 static void name_missing(struct control_server *server) {
     bool *mark = MEM_ARRAY(bool, server->config.world);
     char list[400], limit[TEXT_BYTES], why[CONTROL_WHY_BYTES];
@@ -123,8 +127,11 @@ static void name_missing(struct control_server *server) {
              control_rank_list(mark, server->config.world, list, sizeof list),
              text_duration(server->config.join_limit_s, limit), server->joined,
              server->config.world);
-    free(mark);
     control_server_fail(server, STATUS_PEER, why);
+    snprintf(why, sizeof why, "did not come within %s", limit);
+    for (int i = 0; i < server->config.world; i++)
+        if (mark[i]) give_up(server, i, why);
+    free(mark);
 }
 
 static double silent_s(const struct control_server *server, int rank) {
@@ -152,6 +159,7 @@ static void lose_silent(struct control_server *server, int rank) {
                  host, control_rank_list(mark, server->config.world, list, sizeof list));
     free(mark);
     control_server_lose(server, rank, why);
+    give_up(server, rank, why);
 }
 
 void control_server_timers(struct control_server *server) {

@@ -110,8 +110,8 @@ static void make_room_for_files(void) {
 
 static enum status bind_failed(const char *where) {
     int cause = zmq_errno();
-    const char *hint = cause == EADDRINUSE ? "another program listens there; name another port, "
-                                             "or port 0 for a free one"
+    const char *hint = cause == EADDRINUSE ? "another program listens there: name another port; "
+                                             "--init file:// takes a free one"
                        : cause == EADDRNOTAVAIL ? "no interface of this host has that address"
                        : cause == ENODEV        ? "no interface of this host has that name"
                        : cause == ENAMETOOLONG  ? "the path of a socket has at most 107 bytes"
@@ -140,6 +140,18 @@ enum status control_socket_listen(void *zmq, const char *bind, const struct cont
         return status;
     }
     *out = socket;
+    return STATUS_OK;
+}
+
+enum status control_socket_also(void *socket, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]) {
+    char where[CONTROL_ADDRESS_BYTES];
+    size_t bytes = CONTROL_ADDRESS_BYTES;
+    TRY(where_to_bind(bind, where));
+    const struct int_option sixth = {ZMQ_IPV6, strchr(where, '[') != NULL};
+    if (!set_ints(socket, &sixth, 1) || zmq_bind(socket, where) != 0 ||
+        zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, address, &bytes) != 0)
+        return bind_failed(where);
     return STATUS_OK;
 }
 

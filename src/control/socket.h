@@ -7,6 +7,7 @@
 
 #include "control/keys.h"
 
+enum { CONTROL_ZMQ_THREADS = 2 }; /* ZeroMQ's own */
 enum { CONTROL_HANDSHAKE_MS = 2000, CONTROL_BEAT_MS = 500 };
 
 /* Local. A ROUTER that lets in who has the client key, bound to `bind` (see
@@ -14,6 +15,9 @@ enum { CONTROL_HANDSHAKE_MS = 2000, CONTROL_BEAT_MS = 500 };
 enum status control_socket_listen(void *zmq, const char *bind, const struct control_keys *keys,
                                   double silent_limit_s, char address[CONTROL_ADDRESS_BYTES],
                                   void **out);
+/* Local, of the thread that has the socket. Binds that ROUTER to one more place. */
+enum status control_socket_also(void *socket, const char *bind,
+                                char address[CONTROL_ADDRESS_BYTES]);
 /* Local. A DEALER that connects, and goes on trying; its events arrive on `monitor`, which watches
  * before it connects: a connection made sooner than that would never be heard of. */
 enum status control_socket_connect(void *zmq, const char *address, const struct control_keys *keys,

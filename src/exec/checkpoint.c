@@ -11,61 +11,149 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "exec/manifest.h"
 #include "exec/tensors.h"
+#include "exec/weights.h"
 
-enum { MAX_LISTED = 4096 };
+struct steps {
+    int64_t *step; /* newest first; whoever listed them frees it */
+    size_t count, room;
+};
 
-static char *step_folder(const struct checkpoint_config *config, int64_t step) {
-    return mem_format("%s/step-%08lld", config->folder, (long long)step);
+static char *step_folder(const char *folder, int64_t step) {
+    return mem_format("%s/step-%08lld", folder, (long long)step);
 }
 
-/* Steps of the checkpoints in the folder, newest first; temporary ones are not looked at. */
-static int list_steps(const struct checkpoint_config *config, int64_t steps[MAX_LISTED]) {
-    DIR *folder = opendir(config->folder);
-    if (!folder) return 0;
-    int count = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) && count < MAX_LISTED;) {
-        long long step;
-        char rest;
-        if (sscanf(entry->d_name, "step-%lld%c", &step, &rest) != 1 || step < 0) continue;
-        int at = count++;
-        for (; at > 0 && steps[at - 1] < step; at--) steps[at] = steps[at - 1];
-        steps[at] = step;
+/* The step of a name that step_folder makes, else -1. */
+static int64_t step_of(const char *name) {
+    long long step;
+    char again[32];
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0) return -1;
+    snprintf(again, sizeof again, "step-%08lld", step);
+    return strcmp(name, again) == 0 ? step : -1;
+}
+
+static int newest_first(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? 1 : -(a > b);
+}
+
+/* A folder that is not there holds none; one that cannot be read may hold some. */
+static enum status open_folder(const char *path, DIR **out) {
+    *out = opendir(path);
+    if (*out || errno == ENOENT) return STATUS_OK;
+    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s", path, strerror(errno));
+}
+
+/* Steps of the checkpoints in the folder; those under other names are not looked at. */
+static enum status list_steps(const char *path, struct steps *out) {
+    DIR *folder;
+    struct steps list = {0};
+    *out = list;
+    TRY(open_folder(path, &folder));
+    if (!folder) return STATUS_OK;
+    for (struct dirent *entry; errno = 0, (entry = readdir(folder));) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0) continue;
+        list.step = mem_grow(list.step, &list.room, list.count + 1, sizeof *list.step);
+        list.step[list.count++] = step;
     }
+    int code = errno;
     closedir(folder);
-    return count;
+    if (list.count > 1) qsort(list.step, list.count, sizeof *list.step, newest_first);
+    if (code == 0) *out = list;
+    if (code == 0) return STATUS_OK;
+    free(list.step);
+    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", path, strerror(code));
 }
 
-/* Leftovers of a save that was killed. */
-static void remove_temporaries(const struct checkpoint_config *config) {
-    DIR *folder = opendir(config->folder);
-    if (!folder) return;
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        if (strncmp(entry->d_name, ".step-", 6) != 0) continue;
-        char *path = mem_format("%s/%s", config->folder, entry->d_name);
-        folder_remove(path);
-        free(path);
+/* ".step-NNNNNNNN.tmp", ".step-best" */
+static bool is_temporary(const char *name) {
+    long long step;
+    char again[32];
+    if (strcmp(name, ".step-best") == 0) return true;
+    if (sscanf(name, ".step-%lld", &step) != 1) return false;
+    snprintf(again, sizeof again, ".step-%08lld.tmp", step);
+    return strcmp(name, again) == 0;
+}
+
+/* "step-NNNNNNNN", also with ".damaged" or ".damaged-N" behind it; "best"; temporary ones. */
+static bool is_any(const char *name) {
+    const char *suffix = strstr(name, ".damaged");
+    size_t length = suffix ? (size_t)(suffix - name) : strlen(name);
+    char *bare = mem_format("%.*s", (int)length, name);
+    bool is = step_of(bare) >= 0;
+    free(bare);
+    if (suffix && suffix[8]) is &= suffix[8] == '-' && text_is_digits(suffix + 9);
+    return is || strcmp(name, "best") == 0 || is_temporary(name);
+}
+
+static enum status remove_named(const char *path, bool (*wanted)(const char *name)) {
+    DIR *folder;
+    enum status status = STATUS_OK;
+    TRY(open_folder(path, &folder));
+    for (struct dirent *entry; folder && status == STATUS_OK && (entry = readdir(folder));) {
+        if (!wanted(entry->d_name)) continue;
+        char *one = mem_format("%s/%s", path, entry->d_name);
+        status = folder_remove(one);
+        free(one);
     }
-    closedir(folder);
+    if (folder) closedir(folder);
+    return status;
 }
 
-/* Checkpoints of later steps than this one are damaged ones that a resume passed over. */
+/* Those of later steps are not this run's: a resume passed over them. */
 static enum status remove_old(const struct checkpoint_config *config,
                               const struct checkpoint_state *state) {
-    int64_t steps[MAX_LISTED];
-    int count = list_steps(config, steps), kept = 0;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++) {
-        bool wanted = steps[i] == state->best_step || kept < config->keep;
-        if (steps[i] <= state->step && wanted) {
-            kept += steps[i] != state->best_step;
+    struct steps list;
+    int kept = 0;
+    enum status status = list_steps(config->folder, &list);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        int64_t step = list.step[i];
+        if (step > state->step) continue;
+        if (step == state->best_step || kept < config->keep) {
+            kept += step != state->best_step;
             continue;
         }
-        char *path = step_folder(config, steps[i]);
+        char *path = step_folder(config->folder, step);
         status = folder_remove(path);
         free(path);
     }
+    free(list.step);
+    return status;
+}
+
+/* Not removed: whoever made it may still want to look, and it may be whole for another reader. */
+static enum status set_aside(const char *path) {
+    enum status status = STATUS_OK;
+    char *name = mem_format("%s.damaged", path);
+    for (int i = 2; file_exists(name); i++) {
+        free(name);
+        name = mem_format("%s.damaged-%d", path, i);
+    }
+    if (rename(path, name) == 0)
+        log_warning("%s, which a resume passed over, is kept as %s", path, name);
+    else
+        status = fail(STATUS_DATA, "%s: cannot rename to %s: %s", path, name, strerror(errno));
+    free(name);
+    return status;
+}
+
+/* A run saves in the order of steps: what lies between its last checkpoint and this one is what a
+ * resume passed over. */
+static enum status set_aside_passed(const struct checkpoint_config *config,
+                                    const struct checkpoint_state *state) {
+    struct steps list;
+    enum status status = list_steps(config->folder, &list);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        bool passed = list.step[i] > state->saved_step && list.step[i] < state->step;
+        if (!passed && list.step[i] != state->step) continue;
+        char *path = step_folder(config->folder, list.step[i]);
+        status = set_aside(path);
+        free(path);
+    }
+    free(list.step);
     return status;
 }
 
@@ -74,7 +162,7 @@ static enum status remove_old(const struct checkpoint_config *config,
 static enum status link_best(const struct checkpoint_config *config, int64_t step) {
     char *link = mem_format("%s/best", config->folder),
          *temporary = mem_format("%s/.step-best", config->folder),
-         *folder = step_folder(config, step);
+         *folder = step_folder(config->folder, step);
     char target[32];
     snprintf(target, sizeof target, "step-%08lld", (long long)step);
     enum status status = STATUS_OK;
@@ -108,21 +196,34 @@ static enum status write_files(const struct checkpoint_config *config, struct ex
 }
 
 static enum status commit_folder(const char *temporary, const char *final, const char *parent) {
-    TRY(folder_remove(
-        final)); /* the same step saved before, by a run that was resumed from an older one */
     if (rename(temporary, final) != 0)
         return fail(STATUS_DATA, "%s: cannot rename to %s: %s", temporary, final, strerror(errno));
     return folder_sync(parent);
 }
 
+/* The tensors alone, so that nothing is refused that would fit. */
+static enum status check_space(const char *folder, uint64_t bytes, const char *what) {
+    uint64_t room;
+    char needs[TEXT_BYTES], has[TEXT_BYTES];
+    if (!folder_free_bytes(folder, &room) || bytes <= room) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: %s: %s takes %s, %s are free\n  nothing was changed", folder,
+                strerror(ENOSPC), what, text_size((int64_t)bytes, needs),
+                text_size((int64_t)room, has));
+}
+
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
                             const struct checkpoint_state *state) {
+    struct store *store = exec_store(exec);
     TRY(folder_make(config->folder));
+    TRY(check_space(config->folder,
+                    tensors_bytes(store, PART_MODEL) + tensors_bytes(store, PART_OPTIMIZER),
+                    "a checkpoint"));
     char *temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step);
-    char *final = step_folder(config, state->step);
+    char *final = step_folder(config->folder, state->step);
     enum status status = folder_remove(temporary);
     if (status == STATUS_OK) status = folder_make(temporary);
     if (status == STATUS_OK) status = write_files(config, exec, state, temporary);
+    if (status == STATUS_OK) status = set_aside_passed(config, state);
     if (status == STATUS_OK) status = commit_folder(temporary, final, config->folder);
     if (status != STATUS_OK) folder_remove(temporary);
     if (status == STATUS_OK && state->best_step >= 0) status = link_best(config, state->best_step);
@@ -176,43 +277,83 @@ static enum status load_checkpoint(const struct checkpoint_config *config, struc
                                    const char *folder, struct manifest *manifest,
                                    struct checkpoint_state *state) {
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    TRY(load_files(exec, folder));
-    exec_seek(exec, manifest->state.step);
+    if (exec) TRY(load_files(exec, folder));
+    if (exec) exec_seek(exec, manifest->state.step);
     *state = manifest->state;
-    log_note("resuming from %s", folder);
+    state->saved_step = state->step;
+    if (exec) log_note("resuming from %s", folder);
     return STATUS_OK;
+}
+
+/* Tries one; *whole is false when it was damaged and is passed over. */
+static enum status resume_from(const struct checkpoint_config *config, struct exec *exec,
+                               int64_t step, struct checkpoint_state *state, bool *whole) {
+    char *folder = step_folder(config->folder, step);
+    struct manifest manifest;
+    enum status status = check_whole(folder, step, &manifest);
+    *whole = status == STATUS_OK;
+    if (*whole) {
+        status = load_checkpoint(config, exec, folder, &manifest, state);
+        manifest_free(&manifest);
+    } else if (status == STATUS_DATA) {
+        log_warning("%s is damaged and is passed over", folder);
+        status = STATUS_OK;
+    } else {
+        log_warning("%s may be whole: no older one is taken\n  to resume from an older one "
+                    "nevertheless, move it out of %s",
+                    folder, config->folder);
+    }
+    free(folder);
+    return status;
 }
 
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found) {
-    int64_t steps[MAX_LISTED];
-    remove_temporaries(config);
-    int count = list_steps(config, steps);
-    *found = count > 0;
-    for (int i = 0; i < count; i++) {
-        char *folder = step_folder(config, steps[i]);
-        struct manifest manifest;
-        enum status status = check_whole(folder, steps[i], &manifest);
-        bool whole = status == STATUS_OK;
-        if (whole) {
-            status = load_checkpoint(config, exec, folder, &manifest, state);
-            manifest_free(&manifest);
-        } else {
-            log_warning("%s is damaged and is passed over", folder);
-        }
-        free(folder);
-        if (whole) return status;
+    struct steps list;
+    bool whole = false;
+    if (exec) /* leftovers of a save that was killed */
+        TRY(remove_named(config->folder, is_temporary));
+    TRY(list_steps(config->folder, &list));
+    *found = list.count > 0;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list.count && !whole && status == STATUS_OK; i++)
+        status = resume_from(config, exec, list.step[i], state, &whole);
+    free(list.step);
+    if (status != STATUS_OK || whole || list.count == 0) return status;
+    return fail(STATUS_DATA,
+                "%s: none of the %zu checkpoint(s) is whole\n  --overwrite starts anew",
+                config->folder, list.count);
+}
+
+bool checkpoint_is_ours(const char *folder) {
+    struct steps list = {0};
+    bool is = false;
+    if (file_exists(folder) && list_steps(folder, &list) != STATUS_OK) return false;
+    for (size_t i = 0; i < list.count && !is; i++) {
+        char *one = step_folder(folder, list.step[i]), *path = mem_format("%s/manifest.json", one);
+        is = manifest_is_one(path);
+        free(path);
+        free(one);
     }
-    if (count == 0) return STATUS_OK;
-    return fail(STATUS_DATA, "%s: none of the %d checkpoint(s) is whole\n  --overwrite starts anew",
-                config->folder, count);
+    free(list.step);
+    return is;
+}
+
+enum status checkpoint_remove_all(const char *folder) {
+    TRY(remove_named(folder, is_any));
+    rmdir(folder); /* stays where something else is in it, or where it is a link to one */
+    return STATUS_OK;
 }
 
 enum status checkpoint_write_model(struct exec *exec, const char *path,
                                    struct safetensors_mark *mark) {
-    return tensors_write(exec_store(exec), PART_MODEL, path, mark);
+    struct store *store = exec_store(exec);
+    char *folder = folder_of(path);
+    enum status status = check_space(folder, tensors_bytes(store, PART_MODEL), path);
+    free(folder);
+    return status == STATUS_OK ? tensors_write(store, PART_MODEL, path, mark) : status;
 }
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {
-    return tensors_load_matching(exec_store(exec), path);
+    return weights_load(exec_store(exec), path);
 }

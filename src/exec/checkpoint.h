@@ -4,8 +4,9 @@
  * (parameters and buffers, by the names of the ecosystem), optimizer.safetensors (state, as
  * PARAMETER.STATE) and manifest.json (step, best result so far, what the run was told, what it ran
  * on, and size and checksum of each file). It is written under a temporary name, synced, renamed;
- * only then are older ones removed. Random numbers and the order of samples follow from seed and
- * step, so the step is their whole state. */
+ * only then are older ones removed. A checkpoint newer than the one resumed from, which this run
+ * did not save, is never removed: it is renamed *.damaged once a save reaches its step. Random
+ * numbers and the order of samples follow from seed and step, so the step is their whole state. */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H
 
@@ -32,21 +33,31 @@ struct checkpoint_config {
 };
 
 struct checkpoint_state {
-    int64_t step;      /* steps done */
-    int64_t best_step; /* steps done at the best evaluation so far, -1 for none */
-    double best_score; /* higher is better */
+    int64_t step;       /* steps done */
+    int64_t best_step;  /* steps done at the best evaluation so far, -1 for none */
+    double best_score;  /* higher is better */
+    int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
 };
 
 /* Local, blocking. Saves; on failure the older checkpoints are untouched and nothing is left
- * behind. */
+ * behind. Does not begin where the disk has no room for it. */
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
                             const struct checkpoint_state *state);
 
 /* Local, blocking. Loads the newest whole checkpoint into the executor and moves it to its step;
- * damaged ones are passed over, saying which and why. *found is false when the folder has none at
- * all; STATUS_DATA when there are some but none is whole. */
+ * damaged ones are passed over, saying which and why. One that cannot be read (STATUS_UNREADABLE),
+ * or is of a newer format (STATUS_USAGE), may be whole: nothing older is taken. *found is false
+ * when the folder has none at all; STATUS_DATA when there are some but none is whole. With `exec`
+ * NULL it only looks: the answer is the same, and nothing is loaded or changed. */
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found);
+
+/* Local, blocking. Whether a folder has a checkpoint of ours, whole or not: one with a manifest
+ * that reads as one. Speaks only of a folder that cannot be read. */
+bool checkpoint_is_ours(const char *folder);
+/* Local, blocking. Removes all checkpoints, damaged and half-written ones too, and the folder
+ * unless something else is in it. */
+enum status checkpoint_remove_all(const char *folder);
 
 /* Local, blocking. Parameters and buffers into one safetensors file. */
 struct safetensors_mark;
@@ -54,8 +65,9 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
                                    struct safetensors_mark *mark);
 
 /* Local, blocking. Takes parameters and buffers by name from any safetensors file ("module." in
- * front is allowed). Says what was missing, extra or of another shape; those keep their values.
- * STATUS_DATA when nothing fits. */
+ * front is allowed), or from the folder of a run or a checkpoint; f16, bf16 and f64 become f32.
+ * Says what was converted, missing, extra or of another shape; the latter keep their values.
+ * STATUS_DATA, and nothing is changed, when nothing fits or a value is not finite. */
 enum status checkpoint_load_weights(struct exec *exec, const char *path);
 
 #endif

@@ -33,6 +33,7 @@ struct run_config {
     int threads;
     uint64_t seed;
     int workers;
+    bool saves; /* this rank writes files: rank 0, or all */
 };
 
 #endif

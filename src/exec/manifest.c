@@ -1,5 +1,9 @@
 /* The manifest is JSON; its "check" is the CRC32C of everything else in canonical form (keys
- * sorted, no spaces). */
+ * sorted, no spaces).
+ *
+ * STATUS_DATA means damage: the content is not what was written. A newer format, or fields that
+ * this version cannot use under a right check, are STATUS_USAGE: another version wrote them. The
+ * format is looked at before the check, which a newer one may form in another way. */
 #include "exec/manifest.h"
 
 #include <inttypes.h>
@@ -15,7 +19,7 @@
 const char *const manifest_file_names[MANIFEST_FILES] = {"model.safetensors",
                                                          "optimizer.safetensors"};
 
-enum { FORMAT = 1, MAX_MANIFEST_BYTES = 1 << 20 };
+enum { FORMAT = 1, MAX_MANIFEST_BYTES = 64 << 20 };
 
 static uint32_t content_check(const json_t *root) {
     char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
@@ -79,7 +83,7 @@ static enum status read_file_mark(const json_t *files, const char *path, const c
     const json_t *bytes = json_object_get(file, "bytes");
     if (!read_crc(json_string_value(json_object_get(file, "crc32c")), &out->crc32c) ||
         !json_is_integer(bytes) || json_integer_value(bytes) < 0)
-        return fail(STATUS_DATA, "%s: files.%s lacks bytes or crc32c", path, name);
+        return fail(STATUS_USAGE, "%s: files.%s lacks bytes or crc32c", path, name);
     out->bytes = (uint64_t)json_integer_value(bytes);
     return STATUS_OK;
 }
@@ -87,13 +91,13 @@ static enum status read_file_mark(const json_t *files, const char *path, const c
 static enum status read_facts(const json_t *object, const char *path, struct manifest *out) {
     size_t count = json_object_size(object);
     if (!json_is_object(object) || count > CHECKPOINT_MAX_FACTS)
-        return fail(STATUS_DATA, "%s: facts is not usable", path);
+        return fail(STATUS_USAGE, "%s: facts is not usable", path);
     struct checkpoint_fact *facts = arena_new(&out->arena, (count + 1) * sizeof *facts);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         if (!json_is_string(value))
-            return fail(STATUS_DATA, "%s: facts.%s is not a text", path, key);
+            return fail(STATUS_USAGE, "%s: facts.%s is not a text", path, key);
         facts[out->fact_count++] =
             (struct checkpoint_fact){.key = arena_text(&out->arena, key),
                                      .value = arena_text(&out->arena, json_string_value(value))};
@@ -107,18 +111,28 @@ static enum status read_state(const json_t *root, const char *path, struct check
     const json_t *step = json_object_get(root, "step"), *best = json_object_get(root, "best_step"),
                  *score = json_object_get(root, "best_score");
     if (!json_is_integer(step) || json_integer_value(step) < 0)
-        return fail(STATUS_DATA, "%s: step is missing or not a count of steps", path);
+        return fail(STATUS_USAGE, "%s: step is missing or not a count of steps", path);
     bool none = json_is_integer(best) && json_integer_value(best) == -1;
     if (!none && (!json_is_integer(best) || json_integer_value(best) < 0 || !json_is_number(score)))
-        return fail(STATUS_DATA, "%s: best_step and best_score are missing or do not fit", path);
+        return fail(STATUS_USAGE, "%s: best_step and best_score are missing or do not fit", path);
     out->step = json_integer_value(step);
     out->best_step = json_integer_value(best);
     out->best_score = json_number_value(score);
     return STATUS_OK;
 }
 
+static enum status check_format(const json_t *root, const char *path) {
+    json_int_t format = json_integer_value(json_object_get(root, "format"));
+    if (format <= FORMAT) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: format %lld, this version reads %d\n  a newer version of stretto wrote it: "
+                "resume with that one",
+                path, (long long)format, FORMAT);
+}
+
 static enum status read_root(json_t *root, const char *path, struct manifest *out) {
     uint32_t stated;
+    TRY(check_format(root, path));
     if (!read_crc(json_string_value(json_object_get(root, "check")), &stated))
         return fail(STATUS_DATA, "%s: has no check", path);
     json_object_del(root, "check");
@@ -127,7 +141,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
         return fail(STATUS_DATA, "%s: content has checksum %08x, it states %08x", path, found,
                     stated);
     if (json_integer_value(json_object_get(root, "format")) != FORMAT)
-        return fail(STATUS_DATA, "%s: format %lld, this version reads %d", path,
+        return fail(STATUS_USAGE, "%s: format %lld, this version reads %d", path,
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
     TRY(read_state(root, path, &out->state));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
@@ -159,6 +173,16 @@ enum status manifest_read(const char *path, struct manifest *out) {
     enum status status = manifest_parse(path, text.data, text.count, out);
     bytes_free(&text);
     return status;
+}
+
+bool manifest_is_one(const char *path) {
+    json_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
+    bool is = json_is_integer(json_object_get(root, "format")) &&
+              json_is_integer(json_object_get(root, "step")) &&
+              json_is_object(json_object_get(root, "files")) &&
+              json_is_string(json_object_get(root, "check"));
+    json_decref(root);
+    return is;
 }
 
 void manifest_free(struct manifest *manifest) {

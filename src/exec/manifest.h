@@ -19,13 +19,17 @@ struct manifest {
 
 /* Local, blocking. Atomic; a checksum over the content is part of it. */
 enum status manifest_write(const struct manifest *manifest, const char *path);
-/* Local, blocking. The caller frees what was read. */
+/* Local, blocking. The caller frees what was read. STATUS_DATA: damaged or not there;
+ * STATUS_UNREADABLE: the system would not read it; STATUS_USAGE: of a version that this one cannot
+ * read. */
 enum status manifest_read(const char *path, struct manifest *out);
 /* Local. The same without a file: a text that the caller frees (NULL: it is no JSON), and from one
  * that messages call `path`. The fuzz test enters here. */
 char *manifest_print(const struct manifest *manifest);
 enum status manifest_parse(const char *path, const void *text, size_t bytes, struct manifest *out);
 void manifest_free(struct manifest *manifest);
+/* Local, blocking. Whether a file reads as a manifest, whatever its check says. Says nothing. */
+bool manifest_is_one(const char *path);
 
 /* Local. Holds the facts of a checkpoint against those of this run; see enum fact_kind. */
 enum status manifest_compare(const struct manifest *manifest, const struct checkpoint_fact *facts,

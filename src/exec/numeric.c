@@ -98,6 +98,15 @@ static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
     return hunt->node;
 }
 
+/* Whose it is: this rank's where it found it here, else another's whose own loss shows it. */
+static void blame(struct exec *exec, bool here) {
+    int own = comm_rank(exec->comm), losses = exec->plan->micro[0].graph->loss_count;
+    int whose = here ? own : COMM_ANOTHER;
+    for (int r = 0; r < comm_size(exec->comm) && whose == COMM_ANOTHER; r++)
+        if (r != own && !isfinite(tally_loss(&exec->shares[r].tally, losses))) whose = r;
+    comm_blame(exec->comm, whose);
+}
+
 static const char hint[] = "  a lower --lr or --clip may help";
 
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
@@ -105,15 +114,18 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
     if (isnan(value)) value = NAN;              /* its sign means nothing, and printf shows it */
     int bad;
     const char *param = bad_param(exec, &bad);
-    if (param)
+    if (param) {
+        blame(exec, true);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: parameter %s, read by %s, is not finite %s\n%s", step,
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
+    }
     struct hunt hunt = {.exec = exec, .node = -1};
     for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
         if (hunt_micro(exec, m, &hunt) < 0) continue;
         const struct node *node = &hunt.graph->nodes[hunt.node];
+        blame(exec, true);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
                     "micro-batch %d\n%s",
@@ -121,6 +133,10 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
                     m, hint);
     }
+    blame(exec, false);
+    if (comm_blamed(exec->comm) >= 0)
+        return fail(STATUS_NUMERIC, "step %lld: %s is %g: that of rank %d is not finite\n%s", step,
+                    what, value, comm_blamed(exec->comm), hint);
     return fail(STATUS_NUMERIC, "step %lld: %s is %g: each tensor is finite, their sum is not\n%s",
                 step, what, value, hint);
 }
@@ -140,6 +156,8 @@ enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     int bad;
     if (isnan(loss)) loss = NAN;
     const char *param = bad_param(exec, &bad);
+    int losses = exec->plan->micro[0].graph->loss_count, own = comm_rank(exec->comm);
+    blame(exec, param || !isfinite(tally_loss(&exec->shares[own].tally, losses)));
     return fail(STATUS_NUMERIC, "after step %lld: the loss of the evaluation is %g%s%s%s%s\n%s",
                 (long long)exec->step, loss, param ? ": parameter " : "", param ? param : "",
                 param ? ", read by " : "", param ? reader_of(exec->plan->micro[0].graph, bad) : "",

@@ -256,6 +256,21 @@ static enum status plan_other_graphs(struct plan *plan) {
     return add_micro(plan, (rest - config->rank + config->ranks - 1) / config->ranks, false);
 }
 
+/* A layout that is not plain takes a copy more. Parameters are started before activations, scratch
+ * and loader have memory. */
+static size_t staging_bytes(const struct plan *plan) {
+    const struct graph *graph = plan->micro[0].graph;
+    const struct memory_bill *bill = &plan->bill;
+    size_t largest = 0, later = bill->activations + bill->scratch + bill->loader;
+    for (int p = 0; p < graph->param_count; p++) {
+        const struct value *value = &graph->values[graph->params[p].value];
+        size_t bytes = tensor_type_bytes(&value->type) * (value->layout->plain ? 1 : 2);
+        if (bytes > largest) largest = bytes;
+    }
+    if (plan->config.saves) return largest;
+    return largest > later ? largest - later : 0;
+}
+
 static void plan_bill(struct plan *plan) {
     const struct graph *graph = plan->micro[0].graph;
     struct memory_bill *bill = &plan->bill;
@@ -272,9 +287,9 @@ static void plan_bill(struct plan *plan) {
         if (activations > bill->activations) bill->activations = activations;
         if (scratch > bill->scratch) bill->scratch = scratch;
     }
-    bill->library = plan->device->backend->overhead_bytes;
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
+    bill->staging = staging_bytes(plan);
 }
 
 void plan_use_comm(struct plan *plan, const char *name) {
@@ -330,7 +345,7 @@ size_t plan_heap_bytes(const struct plan *plan) {
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_bill *bill = &plan->bill;
     return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
-           bill->scratch + bill->loader + bill->library + bill->comm;
+           bill->scratch + bill->loader + bill->staging + bill->library + bill->comm + bill->trace;
 }
 
 double plan_step_flops(const struct plan *plan) {

@@ -25,7 +25,9 @@ struct micro_plan {
 
 /* Predicted bytes of a rank, by purpose. */
 struct memory_bill {
-    size_t params, gradients, state, buffers, activations, scratch, loader, library, comm;
+    size_t params, gradients, state, buffers, activations, scratch, loader, comm;
+    size_t staging;        /* one tensor at a time in plain layout: to start, save and hash */
+    size_t library, trace; /* what plans do not know: filled in by the caller */
 };
 
 enum { PLAN_MAX_MICRO = 5 };

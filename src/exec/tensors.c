@@ -81,6 +81,14 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     return status;
 }
 
+uint64_t tensors_bytes(struct store *store, enum tensor_part part) {
+    struct listing list = list_new(store, part);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list.count; i++) bytes += item_bytes(&list.items[i]);
+    list_free(&list);
+    return bytes;
+}
+
 enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
                           struct safetensors_mark *mark) {
     struct listing list = list_new(store, part);
@@ -142,79 +150,6 @@ enum status tensors_read(struct store *store, enum tensor_part part, const char 
     TRY(safetensors_open(path, &file));
     struct listing list = list_new(store, part);
     enum status status = read_all(&list, path, file);
-    list_free(&list);
-    safetensors_close(&file);
-    return status;
-}
-
-/* Names for a report: the first few, then how many more. */
-struct name_list {
-    char text[160];
-    int count;
-};
-
-static void name_add(struct name_list *names, const char *name) {
-    size_t used = strlen(names->text);
-    if (names->count++ < 3)
-        snprintf(names->text + used, sizeof names->text - used, "%s%s", used ? ", " : "", name);
-}
-
-static void name_note(const struct name_list *names, const char *path, const char *what) {
-    if (names->count)
-        log_warning("%s: %d tensor(s) %s: %s%s", path, names->count, what, names->text,
-                    names->count > 3 ? ", ..." : "");
-}
-
-/* Files saved from a wrapped model carry "module." before each name. */
-static bool find_entry(const struct safetensors *file, const char *name, size_t *out) {
-    if (safetensors_find(file, name, out)) return true;
-    char *wrapped = mem_format("module.%s", name);
-    bool found = safetensors_find(file, wrapped, out);
-    free(wrapped);
-    return found;
-}
-
-static enum status load_fitting(struct listing *list, const char *path,
-                                const struct safetensors *file) {
-    struct name_list missing = {0}, other = {0}, extra = {0};
-    bool *used = MEM_ARRAY(bool, safetensors_count(file) + 1);
-    int taken = 0;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
-        size_t entry;
-        if (!find_entry(file, list->items[i].name, &entry)) {
-            name_add(&missing, list->items[i].name);
-            continue;
-        }
-        used[entry] = true;
-        if (!fits(&list->items[i], safetensors_at(file, entry))) {
-            name_add(&other, list->items[i].name);
-            continue;
-        }
-        status = take_item(list, i, file, entry);
-        taken++;
-    }
-    for (size_t i = 0; i < safetensors_count(file); i++) {
-        if (!used[i]) name_add(&extra, safetensors_at(file, i)->name);
-    }
-    free(used);
-    if (status != STATUS_OK) return status;
-    if (taken == 0)
-        return fail(STATUS_DATA,
-                    "%s: none of its %zu tensors fits the model's %zu\n  the model's begin with %s",
-                    path, safetensors_count(file), list->count, list->items[0].name);
-    log_note("%s: %d of the model's %zu tensors loaded", path, taken, list->count);
-    name_note(&missing, path, "missing from the file keep their initial values");
-    name_note(&other, path, "of another shape or type keep their initial values");
-    name_note(&extra, path, "the model does not have were passed over");
-    return STATUS_OK;
-}
-
-enum status tensors_load_matching(struct store *store, const char *path) {
-    struct safetensors *file;
-    TRY(safetensors_open(path, &file));
-    struct listing list = list_new(store, PART_MODEL);
-    enum status status = load_fitting(&list, path, file);
     list_free(&list);
     safetensors_close(&file);
     return status;

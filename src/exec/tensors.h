@@ -8,14 +8,13 @@
 /* Which part of the store a file holds. */
 enum tensor_part { PART_MODEL, PART_OPTIMIZER };
 
+/* Local. Bytes of its tensors. */
+uint64_t tensors_bytes(struct store *store, enum tensor_part part);
 /* Local, blocking. Writes a part. */
 enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
                           struct safetensors_mark *mark);
 /* Local, blocking. Reads a part back: every tensor must be there with its shape, and nothing else.
  */
 enum status tensors_read(struct store *store, enum tensor_part part, const char *path);
-
-/* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
-enum status tensors_load_matching(struct store *store, const char *path);
 
 #endif

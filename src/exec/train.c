@@ -18,7 +18,6 @@ struct run {
     struct train_result result;
     int64_t total;
     struct exec_request agreed; /* what the ranks asked for at the last step */
-    int64_t saved_step;         /* steps done at the newest checkpoint, -1 for none */
 };
 
 /* Rank 0 writes; all go on, or fail, together. */
@@ -35,9 +34,9 @@ static enum status save_together(struct run *run) {
 }
 
 static enum status save(struct run *run) {
-    if (run->saved_step == run->state.step) return STATUS_OK;
+    if (run->state.saved_step == run->state.step) return STATUS_OK;
     TRY(save_together(run));
-    run->saved_step = run->state.step;
+    run->state.saved_step = run->state.step;
     return STATUS_OK;
 }
 
@@ -112,20 +111,7 @@ static enum status steps(struct run *run) {
 }
 
 struct checkpoint_state train_fresh(void) {
-    return (struct checkpoint_state){.best_step = -1};
-}
-
-/* Rank 0 reads; the others get parameters, state and step by BCAST. */
-static enum status resume_rank0(struct exec *exec, const struct checkpoint_config *config,
-                                struct checkpoint_state *state) {
-    bool found;
-    int64_t total = exec_plan(exec)->config.lr.total_steps;
-    TRY(checkpoint_resume(config, exec, state, &found));
-    if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
-    if (found && state->step >= total)
-        log_note("the checkpoint is at step %lld of %lld: nothing is left to train",
-                 (long long)state->step, (long long)total);
-    return STATUS_OK;
+    return (struct checkpoint_state){.best_step = -1, .saved_step = -1};
 }
 
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
@@ -133,8 +119,10 @@ enum status train_resume(struct exec *exec, const struct checkpoint_config *conf
     struct comm *comm = exec_comm(exec);
     struct checkpoint_state *all = MEM_ARRAY(struct checkpoint_state, comm_size(comm));
     enum status status = STATUS_OK;
+    bool found;
     *state = train_fresh();
-    if (comm_rank(comm) == 0) status = resume_rank0(exec, config, state);
+    /* Rank 0 reads; the others get parameters, state and step by BCAST. */
+    if (comm_rank(comm) == 0) status = checkpoint_resume(config, exec, state, &found);
     status = comm_agree(comm_world(comm), status);
     if (status == STATUS_OK) status = comm_exchange(comm_world(comm), state, sizeof *state, all);
     if (status == STATUS_OK) *state = all[0];
@@ -149,8 +137,7 @@ enum status train_all(struct exec *exec, const struct train_config *config,
                       .config = config,
                       .observer = observer,
                       .state = *state,
-                      .total = exec_plan(exec)->config.lr.total_steps,
-                      .saved_step = state->step > 0 ? state->step : -1};
+                      .total = exec_plan(exec)->config.lr.total_steps};
     run.result.first_step = run.result.steps = state->step;
     bool best, finished = state->step >= run.total;
     enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;

@@ -33,8 +33,8 @@ struct train_result {
 
 /* Local. The state of a run that has not begun. */
 struct checkpoint_state train_fresh(void);
-/* Collective, blocking. Resumes from the newest whole checkpoint; where there is none, says so and
- * leaves the state fresh. */
+/* Collective, blocking. Resumes from the newest whole checkpoint; where there is none the
+ * state is fresh, at step 0. */
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
                          struct checkpoint_state *state);
 

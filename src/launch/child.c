@@ -8,23 +8,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/pidfd.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/limit.h"
 #include "base/log.h"
 
 enum status child_fail_limit(const char *what, int error) {
-    struct rlimit limit = {0};
-    bool files = error == EMFILE;
-    getrlimit(files ? RLIMIT_NOFILE : RLIMIT_NPROC, &limit);
-    if (files || error == EAGAIN)
-        return fail(
-            STATUS_USAGE,
-            "%s: %s\n  the limit of %s is %llu; raise it with ulimit -%c, or start fewer ranks",
-            what, strerror(error), files ? "open files" : "processes",
-            (unsigned long long)limit.rlim_cur, files ? 'n' : 'u');
-    return fail(error == ENOMEM ? STATUS_MEMORY : STATUS_USAGE, "%s: %s", what, strerror(error));
+    return limit_fail(what, error);
 }
 
 /* The rest of the child's life before the program runs. */
@@ -137,6 +128,13 @@ enum status child_start(const struct child_config *config, struct child *out) {
 
 void child_signal(const struct child *child, int signal) {
     if (child->pid > 0) pidfd_send_signal(child->pidfd, signal, NULL, 0);
+}
+
+bool child_is_stopped(const struct child *child) {
+    siginfo_t info = {0};
+    return child->pid > 0 &&
+           waitid(P_PIDFD, (id_t)child->pidfd, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
 }
 
 bool child_reap(struct child *child, int *result) {

@@ -36,6 +36,8 @@ struct child {
 
 /* Returns when the program runs, or why it does not. The caller reaps with child_reap. */
 enum status child_start(const struct child_config *config, struct child *out);
+/* Whether it stands still after SIGSTOP or the like. */
+bool child_is_stopped(const struct child *child);
 /* A signal to the child; nothing where it has ended. */
 void child_signal(const struct child *child, int signal);
 /* Not blocking. False while it runs; else its exit code, or minus the signal that killed it, and

@@ -73,7 +73,9 @@ static enum status start_server(struct visit *visit, const char *bind) {
                                            .join_limit_s = visit->limit_s,
                                            .leave_limit_s = LEAVE_LIMIT_S,
                                            .board = visit->party->board,
-                                           .board_first = visit->party->board_first};
+                                           .board_first = visit->party->board_first,
+                                           .context = visit->party->context,
+                                           .given_up = visit->party->given_up};
     enum status status = control_server_start(&server, &visit->door.server);
     control_secret_wipe(&server.secret);
     TRY(status);
@@ -102,6 +104,17 @@ static char *path_of_start(const struct visit *visit, const char *path) {
     return epoch ? mem_format("%s.%u", path, epoch) : mem_text(path);
 }
 
+/* Where the server listens once somebody comes from another host. */
+struct launch_far {
+    struct control_server *server;
+    char bind[CONTROL_ADDRESS_BYTES];
+};
+
+static enum status open_far(void *context, char address[CONTROL_ADDRESS_BYTES]) {
+    struct launch_far *far = context;
+    return control_server_also(far->server, far->bind, address);
+}
+
 static enum status meet_at(struct visit *visit, const char *path, const char *bind) {
     const struct launch_party *party = visit->party;
     const char *job = party->job[0] ? party->job : NULL;
@@ -126,10 +139,18 @@ static enum status meet_at_file(struct visit *visit, const char *path, const cha
     return status;
 }
 
+/* The network is chosen at once, so that a wrong --interface is refused at once. */
 static enum status meet_at_given_file(struct visit *visit) {
     char bind[CONTROL_ADDRESS_BYTES] = "";
     if (is_host(visit)) TRY(listen_anywhere(visit, bind));
-    return meet_at_file(visit, visit->init.path, bind);
+    TRY(meet_at_file(visit, visit->init.path, ""));
+    if (!*bind) return STATUS_OK;
+    struct launch_far *far = MEM_NEW(struct launch_far);
+    far->server = visit->door.server;
+    memcpy(far->bind, bind, sizeof far->bind);
+    visit->door.far = far;
+    control_meet_far(visit->door.meeting, far, open_far);
+    return STATUS_OK;
 }
 
 /* A folder of this user alone, for what ranks of one host tell one another. */
@@ -227,21 +248,29 @@ static enum status refuse_open_door(const struct visit *visit) {
 }
 
 /* On loopback a private file carries the secret; between hosts somebody must. */
-static enum status meet_at_port(struct visit *visit) {
+static bool is_open(const struct visit *visit) {
+    return !visit->keyed && visit->party->count > 1 && !network_is_loopback(visit->init.host);
+}
+
+/* Where the one that runs the server listens. */
+static enum status own_address(const struct visit *visit, struct network_address *out) {
     struct network_list list;
+    if (!is_host(visit)) return STATUS_OK;
+    TRY(network_list(&list));
+    return network_own(&list, visit->init.host, out);
+}
+
+static enum status meet_at_port(struct visit *visit) {
     struct network_address own = {.text = "127.0.0.1"};
     struct launch_lobby lobby;
     struct comm_config carrier;
     char bind[CONTROL_ADDRESS_BYTES], name[32];
     const struct init *init = &visit->init;
-    bool open = !visit->keyed && visit->party->count > 1 && !network_is_loopback(init->host);
+    bool open = is_open(visit);
     bool munge = open && launch_lobby_find(visit->config, visit->party, init->host, &lobby);
     bool mpi = open && !munge && is_mpi(visit, &carrier);
     if (open && !munge && !mpi) return refuse_open_door(visit);
-    if (is_host(visit)) {
-        TRY(network_list(&list));
-        TRY(network_own(&list, init->host, &own));
-    }
+    TRY(own_address(visit, &own));
     tcp_text(is_host(visit) ? own.text : init->host, init->port, bind);
     snprintf(name, sizeof name, "port-%d", init->port);
     if (munge) return meet_in_lobby(visit, &lobby, bind);
@@ -250,6 +279,13 @@ static enum status meet_at_port(struct visit *visit) {
     if (is_host(visit)) return start_server(visit, bind);
     snprintf(visit->door.address, sizeof visit->door.address, "%s", bind);
     return STATUS_OK;
+}
+
+static enum status refuse_nowhere(const struct launch_party *party) {
+    return fail(STATUS_USAGE,
+                "%d %s must meet somewhere: --init is missing\n"
+                "  --init tcp://host:port, or file:///shared/path",
+                party->count, party->count == party->world ? "ranks" : "nodes");
 }
 
 static enum status meet_by_job(struct visit *visit) {
@@ -264,11 +300,7 @@ static enum status meet_by_job(struct visit *visit) {
         if (is_host(visit)) TRY(listen_anywhere(visit, bind));
         return meet_by_mpi(visit, &carrier, bind);
     }
-    if (!party->job[0])
-        return fail(STATUS_USAGE,
-                    "%d %s must meet somewhere: --init is missing\n"
-                    "  --init tcp://host:port, or file:///shared/path",
-                    party->count, party->count == party->world ? "ranks" : "nodes");
+    if (!party->job[0]) return refuse_nowhere(party);
     if (party->one_host) return meet_privately(visit, party->job, "");
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
@@ -279,30 +311,60 @@ static enum status meet_by_job(struct visit *visit) {
     return status;
 }
 
+/* What the options say of the way, and the key; the caller closes the door also on failure. */
+static enum status begin(struct visit *visit) {
+    const struct launch_config *config = visit->config;
+    visit->door.epoch = visit->party->epoch;
+    if (config->interface) TRY(network_check_rule(config->interface));
+    TRY(init_parse(config, &visit->init));
+    return take_key(visit);
+}
+
+static enum status meet(struct visit *visit) {
+    if (visit->init.kind == INIT_FILE) return meet_at_given_file(visit);
+    return visit->init.kind == INIT_TCP ? meet_at_port(visit) : meet_by_job(visit);
+}
+
 enum status launch_door_open(const struct launch_config *config, const struct launch_party *party,
                              double limit_s, struct launch_door *out) {
     struct visit visit = {.config = config, .party = party, .limit_s = limit_s > 0 ? limit_s : 60};
-    enum status status;
-    visit.door.epoch = party->epoch;
-    if (config->interface) TRY(network_check_rule(config->interface));
-    TRY_GOTO(init_parse(config, &visit.init), failed);
-    TRY_GOTO(take_key(&visit), failed);
-    if (visit.init.kind == INIT_FILE)
-        status = meet_at_given_file(&visit);
-    else if (visit.init.kind == INIT_TCP)
-        status = meet_at_port(&visit);
-    else
-        status = meet_by_job(&visit);
-    if (status == STATUS_OK) {
+    enum status status = begin(&visit);
+    if (status == STATUS_OK) status = meet(&visit);
+    if (status == STATUS_OK)
         *out = visit.door;
-        return STATUS_OK;
-    }
-failed:
+    else
+        launch_door_close(&visit.door);
+    return status;
+}
+
+/* MPI cannot be asked without starting it, which is collective: where it may be there it counts. */
+static enum status check_way(const struct visit *visit) {
+    const struct launch_party *party = visit->party;
+    struct network_address own;
+    struct launch_lobby lobby;
+    if (visit->init.kind == INIT_FILE) return STATUS_OK;
+    bool port = visit->init.kind == INIT_TCP;
+    bool closed = port ? !is_open(visit) : party->count == 1 || party->job[0];
+    bool mpi = party->mpi && (port || !party->one_host);
+    if (!closed && !mpi &&
+        !launch_lobby_find(visit->config, party, port ? visit->init.host : NULL, &lobby))
+        return port ? refuse_open_door(visit) : refuse_nowhere(party);
+    return port ? own_address(visit, &own) : STATUS_OK;
+}
+
+enum status launch_door_check(const struct launch_config *config,
+                              const struct launch_party *party) {
+    struct visit visit = {.config = config, .party = party};
+    enum status status = begin(&visit);
+    if (status == STATUS_OK) status = check_way(&visit);
     launch_door_close(&visit.door);
     return status;
 }
 
 void launch_door_close(struct launch_door *door) {
+    control_meet_far(door->meeting, NULL, NULL);
+    free(door->far);
+    door->far = NULL;
     control_server_stop(&door->server);
     control_lobby_close(&door->lobby);
     control_meet_leave(&door->meeting);
@@ -343,6 +405,14 @@ static void first_node(const struct launch_config *config, char host[LAUNCH_HOST
     if (!list || slurm_hosts_parse("SLURM_STEP_NODELIST", list, &hosts) != STATUS_OK) return;
     snprintf(host, LAUNCH_HOST_BYTES, "%s", hosts.name[0]);
     slurm_hosts_free(&hosts);
+}
+
+void launch_party_of_node(const struct launch_layout *layout, struct launch_party *out) {
+    *out = (struct launch_party){.index = layout->node,
+                                 .count = layout->nodes,
+                                 .host = layout->chief,
+                                 .world = layout->world,
+                                 .one_host = layout->nodes == 1};
 }
 
 void launch_party_of(const struct launch_config *config, const struct launch_place *place,

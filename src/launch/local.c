@@ -1,14 +1,18 @@
 /* See local.h. */
 #include "launch/local.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "launch/child.h"
 #include "launch/door.h"
 #include "launch/layout.h"
 #include "launch/network.h"
@@ -16,11 +20,21 @@
 
 enum { GRACE_S = 30, KILL_S = 5 };
 
+/* A rank that the server gave up, for the launcher's thread. */
+struct given_up {
+    struct given_up *next;
+    int rank;
+    char why[96];
+};
+
 /* One start of all ranks. */
 struct start {
     const struct launch_layout *layout;
     struct control_board board; /* what the ranks here are doing */
     struct launch_door door;
+    pthread_mutex_t lock;
+    struct given_up *given_up; /* newest first */
+    int news;                  /* eventfd: there is one */
 };
 
 static void tell_ended(void *context, int rank, const char *why) {
@@ -33,6 +47,46 @@ static const char *ask_doing(void *context, int rank, char *text, size_t bytes) 
     struct control_doing doing;
     control_row_get(&start->board.row[rank - start->layout->first_rank], &doing);
     return control_doing_text(&doing, text, bytes);
+}
+
+static int ask_cause(void *context, int rank) {
+    struct start *start = context;
+    int blamed = control_row_blamed(&start->board.row[rank - start->layout->first_rank]);
+    if (blamed == CONTROL_NOBODY) return rank;
+    return blamed >= 0 && blamed < start->layout->world ? blamed : RANKS_ANOTHER;
+}
+
+/* From the server's thread. */
+static void note_given_up(void *context, int rank, const char *why) {
+    struct start *start = context;
+    struct given_up *one = MEM_NEW(struct given_up);
+    uint64_t count = 1;
+    one->rank = rank;
+    snprintf(one->why, sizeof one->why, "%.95s", why);
+    pthread_mutex_lock(&start->lock);
+    one->next = start->given_up;
+    start->given_up = one;
+    pthread_mutex_unlock(&start->lock);
+    ssize_t written = write(start->news, &count, sizeof count);
+    (void)written; /* full means it is readable */
+}
+
+static bool take_given_up(void *context, int *rank, char *why, size_t bytes) {
+    struct start *start = context;
+    uint64_t count;
+    ssize_t got = read(start->news, &count, sizeof count);
+    (void)got; /* it may be read already */
+    pthread_mutex_lock(&start->lock);
+    struct given_up **oldest = &start->given_up;
+    while (*oldest && (*oldest)->next) oldest = &(*oldest)->next;
+    struct given_up *one = *oldest;
+    *oldest = NULL;
+    pthread_mutex_unlock(&start->lock);
+    if (!one) return false;
+    *rank = one->rank;
+    snprintf(why, bytes, "%s", one->why);
+    free(one);
+    return true;
 }
 
 /* The server knows all ranks; a launcher without it knows its own. */
@@ -73,7 +127,10 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .context = start,
                                  .ended = tell_ended,
                                  .doing = ask_doing,
-                                 .report = report};
+                                 .report = report,
+                                 .cause = ask_cause,
+                                 .news = start->news,
+                                 .given_up = take_given_up};
     TRY(control_secret_share(&start->door.secret, &ranks.secret));
     enum status status = ranks_run(&ranks, out);
     close(ranks.secret);
@@ -84,14 +141,13 @@ static enum status open_and_run(const struct launch_local_config *config, int at
                                 struct start *start, struct ranks_outcome *out) {
     const struct launch_layout *layout = start->layout;
     struct launch_config where = *config->launch;
-    struct launch_party party = {.index = layout->node,
-                                 .count = layout->nodes,
-                                 .host = layout->chief,
-                                 .world = layout->world,
-                                 .epoch = (uint32_t)attempt,
-                                 .one_host = layout->nodes == 1,
-                                 .board = &start->board,
-                                 .board_first = layout->first_rank};
+    struct launch_party party;
+    launch_party_of_node(layout, &party);
+    party.epoch = (uint32_t)attempt;
+    party.board = &start->board;
+    party.board_first = layout->first_rank;
+    party.context = start;
+    party.given_up = note_given_up;
     where.init = layout->nodes > 1 ? layout->init : NULL;
     TRY(launch_door_open(&where, &party, config->join_limit_s, &start->door));
     enum status status = run_ranks(config, attempt, start, out);
@@ -104,10 +160,16 @@ static enum status open_and_run(const struct launch_local_config *config, int at
 static enum status run_once(const struct launch_local_config *config,
                             const struct launch_layout *layout, int attempt,
                             struct ranks_outcome *out) {
-    struct start start = {.layout = layout};
-    TRY(control_board_new(layout->count, &start.board));
-    enum status status = open_and_run(config, attempt, &start, out);
+    struct start start = {.layout = layout, .lock = PTHREAD_MUTEX_INITIALIZER};
+    char why[1];
+    int rank;
+    start.news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (start.news < 0) return child_fail_limit("a descriptor for news of the ranks", errno);
+    enum status status = control_board_new(layout->count, &start.board);
+    if (status == STATUS_OK) status = open_and_run(config, attempt, &start, out);
     control_board_close(&start.board);
+    while (take_given_up(&start, &rank, why, sizeof why)) continue; /* came too late */
+    close(start.news);
     return status;
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "launch/init.h"
+#include "launch/network.h"
 #include "launch/slurm.h"
 
 enum variable { RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, NODE, NODES, THREADS, VARIABLES };
@@ -120,7 +122,9 @@ static enum status read_row(const struct launch_config *config, enum launch_sour
                                  .local_world = value[LOCAL_WORLD],
                                  .node = value[NODE],
                                  .nodes = value[NODES],
-                                 .threads = value[THREADS]};
+                                 .host_ranks = value[LOCAL_WORLD],
+                                 .threads = value[THREADS],
+                                 .variable = name[RANK]};
     if (source == LAUNCH_SLURM) TRY(slurm_local_world(config, &place));
     if (place.local_rank < 0 || place.local_world < 1)
         spread(&place);
@@ -229,6 +233,21 @@ static enum status check_exported(const struct launch_config *config,
                 rank, world, place->how);
 }
 
+/* Ranks that meet at an address of this host alone are all here. */
+static enum status count_host_ranks(const struct launch_config *config,
+                                    struct launch_place *place) {
+    struct init init;
+    int count = place->host_ranks;
+    if (place->source == LAUNCH_HAND) TRY(launch_number(config, "LOCAL_WORLD_SIZE", &count));
+    if (count <= 1 && place->local_world <= 1 && place->world > 1 && config->init) {
+        TRY(init_parse(config, &init));
+        if (init.kind == INIT_TCP && network_is_loopback(init.host)) count = place->world;
+    }
+    if (count < place->local_world) count = place->local_world;
+    place->host_ranks = count < place->world ? count : place->world;
+    return STATUS_OK;
+}
+
 /* Text of a small file of the kernel, first line, up to `bytes`. */
 static void first_line(const char *path, char *text, size_t bytes) {
     FILE *file = fopen(path, "re");
@@ -258,6 +277,7 @@ enum status launch_place(const struct launch_config *config, struct launch_place
         struct launch_place found = place;
         TRY(read_hand(config, &found, &place));
     }
+    TRY(count_host_ranks(config, &place));
     launch_place_here(&place);
     *out = place;
     return STATUS_OK;

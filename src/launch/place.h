@@ -42,7 +42,10 @@ struct launch_place {
     int local_rank,
         local_world; /* among the ranks of this host, as far as the source says; else 0 of 1 */
     int node, nodes; /* likewise; by hand and in array jobs every rank counts as a node */
+    int host_ranks;  /* ranks of this host, which divide its cores: local_world, or what is known
+                        beyond it (LOCAL_WORLD_SIZE alone; all, where they meet on loopback) */
     int threads;     /* meant for this rank; 0: not said */
+    const char *variable;               /* that gives the rank; NULL: none does */
     char host[LAUNCH_HOST_BYTES];       /* for people */
     char machine[LAUNCH_MACHINE_BYTES]; /* equal where ranks can share memory: one boot of one
                                            machine, one network namespace */

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,7 +38,9 @@ struct ranks {
     int64_t deadline_ns; /* of the phase; 0: none */
     struct oom_count oom;
     struct ranks_outcome outcome;
-    bool settled; /* the outcome names a rank that failed by itself */
+    bool settled;    /* the outcome names a rank that failed by itself */
+    int cause;       /* else: whom it blames */
+    char **given_up; /* of each rank: why, NULL: it is not */
 };
 
 /* ---- signals ---- */
@@ -114,7 +115,7 @@ struct end {
     char words[128];
 };
 
-static struct end judge(struct ranks *ranks, int result) {
+static struct end judge(struct ranks *ranks, int index, int result) {
     struct end end = {.code = result, .by_itself = ranks->phase < ASKED};
     int signal = -result;
     if (result >= 0) {
@@ -122,6 +123,11 @@ static struct end judge(struct ranks *ranks, int result) {
         /* A rank that says so has saved and stopped, and so do the others: by a signal that was
          * passed on or reached the ranks themselves, or because --time-limit is over. */
         if (result > 128) end.by_itself = false;
+        return end;
+    }
+    if (ranks->given_up[index]) {
+        snprintf(end.words, sizeof end.words, "%.80s, given up and killed", ranks->given_up[index]);
+        end.code = 4;
         return end;
     }
     enum oom_answer memory =
@@ -157,35 +163,72 @@ static void begin_grace(struct ranks *ranks) {
     ranks->deadline_ns = clock_ns() + (int64_t)(ranks->config->grace_s * 1e9);
 }
 
-/* The first rank that failed by itself is the one to name; one that tells of a lost peer makes room
- * for a better cause. */
+static void give_up(struct ranks *ranks, int rank, const char *why) {
+    int index = rank - ranks->config->first_rank;
+    if (index < 0 || index >= ranks->started || !ranks->child[index].pid) return;
+    if (!ranks->given_up[index]) ranks->given_up[index] = mem_text(why);
+    child_signal(&ranks->child[index], SIGKILL);
+}
+
+static void handle_given_up(struct ranks *ranks) {
+    const struct ranks_config *config = ranks->config;
+    int rank;
+    char why[96];
+    while (config->given_up && config->given_up(config->context, &rank, why, sizeof why))
+        give_up(ranks, rank, why);
+}
+
+/* The server that gave a rank up may be another node's: then what is left of it here is a process
+ * that stands still. */
+static void give_up_stopped(struct ranks *ranks, int rank) {
+    int index = rank - ranks->config->first_rank;
+    if (index >= 0 && index < ranks->started && child_is_stopped(&ranks->child[index]))
+        give_up(ranks, rank, "it stands still");
+}
+
+/* The first rank that failed by itself is the one to name; one that tells of another, as of a lost
+ * peer, makes room for it. */
 static void handle_end(struct ranks *ranks, int index, int result) {
     int rank = ranks->config->first_rank + index;
-    struct end end = judge(ranks, result);
+    struct end end = judge(ranks, index, result);
     ranks->alive--;
     output_drain(ranks->output, index);
     if (end.code == 0) return;
     if (end.by_itself && ranks->config->ended)
         ranks->config->ended(ranks->config->context, rank, end.words);
     struct ranks_outcome *outcome = &ranks->outcome;
-    bool tells_of_other = end.code == 4 && result >= 0;
+    int cause = result >= 0 && ranks->config->cause
+                    ? ranks->config->cause(ranks->config->context, rank)
+                    : rank;
+    bool tells_of_other = result >= 0 && (end.code == 4 || cause != rank);
     bool better = outcome->rank < 0 || (!ranks->settled && end.by_itself && !tells_of_other);
-    if (better) outcome->rank = rank, outcome->exit_code = end.code;
+    if (better) outcome->rank = rank, outcome->exit_code = end.code, ranks->cause = cause;
     if (!end.by_itself) return;
     begin_grace(ranks);
+    if (end.code == 4 && cause != rank) give_up_stopped(ranks, cause);
     if (better && !tells_of_other) {
         ranks->settled = true;
         outcome->worth_another = result < 0 && !outcome->stopped_by;
         write_obituary(ranks, rank, &end);
     } else if (better)
-        outcome->worth_another = !outcome->stopped_by;
+        outcome->worth_another = end.code == 4 && !outcome->stopped_by;
 }
 
-/* Where all that ended here only told of a loss elsewhere, the first of them is named. */
+/* Where all that ended here only told of another, the first of them is named, and whom it blames.
+ */
 static void name_messenger(const struct ranks *ranks) {
-    struct end end = {.words = "a peer was lost"};
-    if (!ranks->settled && ranks->outcome.exit_code == 4)
-        write_obituary(ranks, ranks->outcome.rank, &end);
+    const struct ranks_outcome *outcome = &ranks->outcome;
+    struct end end;
+    char who[32] = "another rank";
+    bool known = ranks->cause >= 0 && ranks->cause != outcome->rank;
+    if (ranks->settled || outcome->exit_code == 0 || outcome->exit_code > 128) return;
+    if (known) snprintf(who, sizeof who, "rank %d", ranks->cause);
+    if (outcome->exit_code == 4)
+        snprintf(end.words, sizeof end.words, "%s was lost", known ? who : "a peer");
+    else
+        snprintf(end.words, sizeof end.words, "exit code %d, because %s failed", outcome->exit_code,
+                 who);
+    write_obituary(ranks, outcome->rank, &end);
 }
 
 static void handle_ends(struct ranks *ranks) {
@@ -241,11 +284,14 @@ static void watch(struct ranks *ranks) {
             ranks->poll[1 + i] =
                 (struct pollfd){ranks->child[i].pid ? ranks->child[i].pidfd : -1, POLLIN, 0};
         int outputs = output_poll(ranks->output, ranks->poll + 1 + count);
-        int held_ms = output_flush(ranks->output, false);
-        if (poll(ranks->poll, (nfds_t)(1 + count + outputs), wait_ms(ranks, held_ms)) < 0) continue;
+        int held_ms = output_flush(ranks->output, false), all = 1 + count + outputs;
+        ranks->poll[all++] =
+            (struct pollfd){ranks->config->given_up ? ranks->config->news : -1, POLLIN, 0};
+        if (poll(ranks->poll, (nfds_t)all, wait_ms(ranks, held_ms)) < 0) continue;
         output_handle(ranks->output, ranks->poll + 1 + count, outputs);
         handle_signals(ranks);
         handle_ends(ranks);
+        handle_given_up(ranks);
         handle_time(ranks);
     }
 }
@@ -260,14 +306,11 @@ struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
     return out;
 }
 
-/* The cores this process may use, dealt in slices of neighbours: those share caches and memory. */
-static void cores_of(int index, int count, cpu_set_t *out) {
-    cpu_set_t all;
+void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out) {
+    int share = CPU_COUNT(all) / count, seen = 0;
     CPU_ZERO(out);
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-    int share = CPU_COUNT(&all) / count, seen = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all)) continue;
+    for (int cpu = 0; cpu < CPU_SETSIZE && share > 0; cpu++) {
+        if (!CPU_ISSET(cpu, all)) continue;
         if (seen / share == index) CPU_SET(cpu, out);
         seen++;
     }
@@ -276,7 +319,7 @@ static void cores_of(int index, int count, cpu_set_t *out) {
 static enum status start_one(struct ranks *ranks, int index, const struct ranks_cores *share) {
     const struct ranks_config *config = ranks->config;
     struct output_pipes pipes;
-    cpu_set_t cores;
+    cpu_set_t cores, slice;
     TRY(output_open(ranks->output, index, &pipes));
     struct environment_config place = {.rank = config->first_rank + index,
                                        .world = config->world,
@@ -291,14 +334,15 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                        .secret = config->secret,
                                        .board = config->board};
     char **envp = environment_new(&place);
-    if (share->pinned) cores_of(index, config->count, &cores);
+    bool pinned = share->pinned && machine_mask(&cores);
+    if (pinned) ranks_slice(&cores, index, config->count, &slice);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
                                  .argv = config->argv,
                                  .envp = envp,
                                  .output = pipes.out,
                                  .error = pipes.error,
                                  .keep = {config->secret, config->board},
-                                 .cores = share->pinned ? &cores : NULL,
+                                 .cores = pinned ? &slice : NULL,
                                  .mask = &ranks->before};
     enum status status = child_start(&child, &ranks->child[index]);
     environment_free(envp);
@@ -353,12 +397,15 @@ enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *o
         .config = config, .signals = -1, .oom = oom_count(""), .outcome = {.rank = -1}};
     fill_standard_streams();
     ranks.child = MEM_ARRAY(struct child, config->count);
-    ranks.poll = MEM_ARRAY(struct pollfd, 1 + 3 * config->count);
+    ranks.poll = MEM_ARRAY(struct pollfd, 2 + 3 * config->count);
+    ranks.given_up = MEM_ARRAY(char *, config->count);
     enum status status = run(&ranks);
     output_free(&ranks.output);
     give_back_signals(&ranks);
     free(ranks.child);
     free(ranks.poll);
+    for (int i = 0; i < config->count; i++) free(ranks.given_up[i]);
+    free(ranks.given_up);
     if (status == STATUS_OK) *out = ranks.outcome;
     return status;
 }

@@ -10,6 +10,7 @@
 #ifndef LAUNCH_RANKS_H
 #define LAUNCH_RANKS_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -32,7 +33,14 @@ struct ranks_config {
     void (*ended)(void *context, int rank, const char *why);
     const char *(*doing)(void *context, int rank, char *text, size_t bytes);
     void (*report)(void *context);
+    /* Whose failure an exit tells of: the rank's own, another's or RANKS_ANOTHER's. */
+    int (*cause)(void *context, int rank);
+    /* The next rank that the others gave up, and why; false: none. Asked when the descriptor `news`
+     * becomes readable. */
+    int news;
+    bool (*given_up)(void *context, int *rank, char *why, size_t bytes);
 };
+enum { RANKS_ANOTHER = -1 /* it is not known whose */ };
 
 struct ranks_outcome {
     int exit_code;      /* 0, or that of the rank that failed first (below) */
@@ -43,9 +51,10 @@ struct ranks_outcome {
 
 /* Runs the ranks to their end. A rank that was killed counts as a lost peer (4), by the kernel for
  * want of memory as 5, by its own fault (SIGSEGV and the like) as a bug (7); by the signal passed
- * on as 128 + signal. Ranks that end with 4 only tell of another's loss: where one failed otherwise
- * before anyone was made to end, that one is named. Its obituary is logged. A failure to start ends
- * those started. */
+ * on as 128 + signal. Ranks that end with 4, or because of another, only tell of it: where the one
+ * that caused it ends before anyone was made to, that one is named. Its obituary is logged. A rank
+ * that the others gave up is killed at once: stopped or stuck as it is it would not hear of it. A
+ * failure to start ends those started. */
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out);
 
 /* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */
@@ -55,5 +64,9 @@ struct ranks_cores {
     bool crowded; /* ranks x threads exceed the cores: workers must not spin */
 };
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
+
+/* The cores of `all` that rank `index` of `count` gets, as many for each: neighbours by number,
+ * which share caches and memory. None where there are fewer cores than ranks. Pure. */
+void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out);
 
 #endif

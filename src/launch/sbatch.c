@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "launch/cores.h"
 
 enum { MARGIN_S = 300, WARNING_S = 120, WAIT_S = 90 };
 
@@ -54,15 +55,29 @@ static enum status check(const struct options *options) {
     return STATUS_OK;
 }
 
-static void write_header(const struct options *options, FILE *out) {
+/* Slurm gives a task one core unless it is asked for more. How many a node has is not known here:
+ * the default is this machine's, and the script says so. */
+static void write_cores(const struct options *options, int cores, FILE *out) {
+    struct cores_share share = {.usable = cores, .pool = cores, .ranks = (int)options->local_ranks};
+    int64_t threads = cores_threads(&share);
+    if (option_is_given(options, OPTION_threads))
+        threads = options->threads;
+    else
+        fprintf(out,
+                "# Threads of a rank. Here: cores of the machine that wrote this (%d) / ranks of a "
+                "node; change it to fit.\n",
+                cores);
+    fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", threads);
+}
+
+static void write_header(const struct options *options, int cores, FILE *out) {
     char *name = sbatch_quote(options->model);
     fprintf(out, "#!/bin/bash\n");
     fprintf(out, "#SBATCH --job-name=stretto-%s\n", name);
     fprintf(out, "#SBATCH --nodes=%" PRId64 "\n",
             option_is_set(options, OPTION_nodes) ? options->nodes : 1);
     fprintf(out, "#SBATCH --ntasks-per-node=%" PRId64 "\n", options->local_ranks);
-    if (option_is_given(options, OPTION_threads))
-        fprintf(out, "#SBATCH --cpus-per-task=%" PRId64 "\n", options->threads);
+    write_cores(options, cores, out);
     if (option_is_set(options, OPTION_time_limit_s))
         fprintf(out, "#SBATCH --time=%.0f\n", ceil((options->time_limit_s + MARGIN_S) / 60));
     else
@@ -93,16 +108,26 @@ static void write_option(const struct options *options, enum option_id id, FILE 
     free(text);
 }
 
+/* The model always, but for a run that has one: a job that Slurm starts again may have been killed
+ * before the run wrote its options down, and --resume then needs the name. */
+static bool is_said(const struct options *options, enum option_id id) {
+    return option_is_given(options, id) || (id == OPTION_model && !options->resume);
+}
+
 static void write_command(const struct options *options, const char *program, FILE *out) {
     char *quoted = sbatch_quote(program),
          *folder = option_is_set(options, OPTION_out) ? sbatch_quote(options->out) : NULL;
     fprintf(out, "\n# A rank that is lost ends the others by itself, after they have said why: "
                  "srun need not kill them.\n");
-    fprintf(out, "exec srun --kill-on-bad-exit=0 --wait=%d %s train", WAIT_S, quoted);
+    /* Since Slurm 22.05 srun does not take it from the job. */
+    fprintf(out,
+            "exec srun --cpus-per-task=\"$SLURM_CPUS_PER_TASK\" --kill-on-bad-exit=0 --wait=%d %s "
+            "train",
+            WAIT_S, quoted);
     for (int id = 0; id < OPTION_COUNT; id++) {
         bool skip = is_listed((enum option_id)id, said_otherwise,
                               sizeof said_otherwise / sizeof said_otherwise[0]);
-        if (!skip && option_is_given(options, (enum option_id)id))
+        if (!skip && is_said(options, (enum option_id)id))
             write_option(options, (enum option_id)id, out);
     }
     if (option_is_given(options, OPTION_threads)) write_option(options, OPTION_threads, out);
@@ -112,9 +137,9 @@ static void write_command(const struct options *options, const char *program, FI
     free(folder);
 }
 
-enum status sbatch_write(const struct options *options, const char *program, FILE *out) {
+enum status sbatch_write(const struct options *options, const char *program, int cores, FILE *out) {
     TRY(check(options));
-    write_header(options, out);
+    write_header(options, cores, out);
     write_resume(options, out);
     write_command(options, program, out);
     return STATUS_OK;

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "program/program.h"
 
-enum { MAX_RANKS = 100000, MAX_NUMBER = 1000000, MAX_WORDS = 24, MAX_SMALL = 32767 };
+enum { MAX_WORDS = 24 };
 
 struct parser {
     const char *name;
@@ -59,24 +59,31 @@ static const struct {
     const char *name;
     int low, high, usual;
 } keys[KEY_COUNT] = {
-    [KEY_RANKS] = {"ranks", 1, MAX_RANKS, NEEDED},
-    [KEY_STAGES] = {"stages", 1, MAX_SMALL, NEEDED},
-    [KEY_REPLICAS] = {"replicas", 1, MAX_RANKS, NEEDED},
-    [KEY_MICRO_BATCHES] = {"micro-batches", 1, MAX_SMALL, NEEDED},
-    [KEY_CHUNKS] = {"chunks", 1, MAX_SMALL, 1},
+    [KEY_RANKS] = {"ranks", 1, PROGRAM_MAX_RANKS, NEEDED},
+    [KEY_STAGES] = {"stages", 1, PROGRAM_MAX_SMALL, NEEDED},
+    [KEY_REPLICAS] = {"replicas", 1, PROGRAM_MAX_MICROS, NEEDED},
+    [KEY_MICRO_BATCHES] = {"micro-batches", 1, PROGRAM_MAX_MICROS, NEEDED},
+    [KEY_CHUNKS] = {"chunks", 1, PROGRAM_MAX_SMALL, 1},
     [KEY_V_SHAPE] = {"v-shape", 0, 1, 0},
-    [KEY_REPLICAS_EACH] = {"replicas-each", 1, MAX_RANKS, 1},
-    [KEY_DRIVERS] = {"drivers", 0, MAX_RANKS, 0},
-    [KEY_SERVERS] = {"servers", 0, MAX_RANKS, 0},
+    [KEY_REPLICAS_EACH] = {"replicas-each", 1, PROGRAM_MAX_MICROS, 1},
+    [KEY_DRIVERS] = {"drivers", 0, PROGRAM_MAX_RANKS, 0},
+    [KEY_SERVERS] = {"servers", 0, PROGRAM_MAX_RANKS, 0},
 };
+
+/* The number behind the key at `at`. */
+static enum status read_size(struct parser *parser, int at, int low, int high, int *out) {
+    char what[64];
+    snprintf(what, sizeof what, "%s from %d to %d", parser->word[at], low, high);
+    return read_number(word_at(parser, at + 1), low, high, out)
+               ? STATUS_OK
+               : bad(parser, what, word_at(parser, at + 1));
+}
 
 static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT]) {
     int key = 0;
     while (key < KEY_COUNT && strcmp(keys[key].name, parser->word[at]) != 0) key++;
     if (key == KEY_COUNT) return bad(parser, "a key of the header", parser->word[at]);
-    if (!read_number(word_at(parser, at + 1), keys[key].low, keys[key].high, &value[key]))
-        return bad(parser, "a number in range", word_at(parser, at + 1));
-    return STATUS_OK;
+    return read_size(parser, at, keys[key].low, keys[key].high, &value[key]);
 }
 
 static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int *sum) {
@@ -110,9 +117,9 @@ static enum status parse_header(struct parser *parser) {
             ranks = pipelines * grid.stages + grid.drivers + grid.servers;
     if (grid.replicas % grid.replicas_each != 0 || ranks != value[KEY_RANKS])
         return bad(parser, "as many ranks as stages and replicas make", parser->word[1]);
-    if ((int64_t)grid.replicas * value[KEY_MICRO_BATCHES] > MAX_NUMBER)
+    if ((int64_t)grid.replicas * value[KEY_MICRO_BATCHES] > PROGRAM_MAX_MICROS)
         return bad(parser, "fewer micro-batches", parser->word[7]);
-    if ((int64_t)grid.stages * grid.chunks > MAX_SMALL)
+    if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad(parser, "fewer stages and chunks", parser->word[3]);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)sum);
     return STATUS_OK;
@@ -147,8 +154,7 @@ static enum status parse_sizes(struct parser *parser) {
     for (int i = 0, at = 2; i < 3; i++, at += 2) {
         if (strcmp(word_at(parser, at), sizes[i].key) != 0)
             return bad(parser, sizes[i].key, word_at(parser, at));
-        if (!read_number(word_at(parser, at + 1), 1, MAX_SMALL, sizes[i].to))
-            return bad(parser, "a number in range", word_at(parser, at + 1));
+        TRY(read_size(parser, at, 1, PROGRAM_MAX_SMALL, sizes[i].to));
     }
     return parser->words == 8 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 8));
 }
@@ -174,7 +180,7 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
             at--;
             continue;
         }
-        int value, high = *letter == 'm' || *letter == 'p' ? MAX_NUMBER : MAX_SMALL;
+        int value, high = *letter == 'm' || *letter == 'p' ? PROGRAM_MAX_MICROS : PROGRAM_MAX_SMALL;
         char what[32];
         snprintf(what, sizeof what, "operand %c and a number", *letter);
         if (word[0] != *letter || !read_number(word + 1, 0, high, &value))
@@ -198,7 +204,8 @@ static enum status parse_instr(struct parser *parser) {
     if (!read_number(parser->word[0] + 1, 0, 1 << 30, &id))
         return bad(parser, "#number", parser->word[0]);
     const char *second = word_at(parser, 1);
-    if (second[0] != 'r' || !read_number(second + 1, 0, MAX_RANKS, &rank) || rank != parser->rank)
+    if (second[0] != 'r' || !read_number(second + 1, 0, PROGRAM_MAX_RANKS, &rank) ||
+        rank != parser->rank)
         return bad(parser, "r and the rank of this section", second);
     while (op < INSTR_COUNT_ && strcmp(word_at(parser, 2), instr_rows[op].name) != 0) op++;
     if (op == INSTR_COUNT_) return bad(parser, "an instruction", word_at(parser, 2));

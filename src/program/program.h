@@ -32,6 +32,10 @@ int sum_order_find(const char *name);
 
 enum { PROGRAM_MAX_GROUPS = 8 };
 
+/* The most a program may have: the text form and the schedules share these limits, so that whatever
+ * is built can be written and read again. Operands but micro-batches are of 16 bits. */
+enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
+
 struct program {
     struct grid grid;
     int ranks;         /* of the grid */

@@ -79,10 +79,22 @@ static void build_ranks(const struct schedule *schedule, const struct schedule_c
     free(kinds.rank);
 }
 
+static enum status check_size(const struct schedule_config *config) {
+    int64_t micros = (int64_t)config->grid.replicas * config->micro_batches;
+    if (micros <= PROGRAM_MAX_MICROS && grid_ranks(&config->grid) <= PROGRAM_MAX_RANKS)
+        return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%d replicas x %d micro-batches are %lld micro-batches in a step, at most %d\n"
+                "  larger micro-batches (--micro-batch-size), or a smaller --batch",
+                config->grid.replicas, config->micro_batches, (long long)micros,
+                PROGRAM_MAX_MICROS);
+}
+
 enum status schedule_build(const char *name, const struct schedule_config *config,
                            struct program **out) {
     const struct schedule *schedule = schedule_find(name);
     if (!schedule) return fail(STATUS_USAGE, "no schedule is called %s", name);
+    TRY(check_size(config));
     struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
     enum status status = schedule->prepare(config, program);
     if (status == STATUS_OK) {

@@ -265,6 +265,11 @@ static void walk_new(struct verifier *verifier, int rank) {
     walk->slots = MEM_ARRAY(struct slot, walk->own->slots);
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
     walk->loaded = MEM_ARRAY(bool, walk->micros + 1);
+    for (int m = 0; m < walk->micros; m++) {
+        if (!verify_present(walk, m)) continue;
+        walk->present++;
+        walk->present_content += order_leaf(m);
+    }
     for (int g = 0; g < program->group_count; g++) {
         int index = group_of(&program->grid, program->group[g], rank);
         if (index >= 0) verifier->groups[g][index].members++;
@@ -272,11 +277,7 @@ static void walk_new(struct verifier *verifier, int rank) {
 }
 
 static void walk_free(struct walk *walk) {
-    for (int g = 0; g < walk->own->grads; g++) {
-        struct bucket *bucket = walk->grads[g].bucket;
-        for (int b = 0; bucket && b < walk->own->buckets; b++) free(bucket[b].times);
-        free(bucket);
-    }
+    for (int g = 0; g < walk->own->grads; g++) free(walk->grads[g].bucket);
     free(walk->slots);
     free(walk->grads);
     free(walk->loaded);

@@ -33,8 +33,9 @@ struct slot {
 
 struct bucket {
     bool started, tied, reduced;
-    int *times;     /* per micro-batch of the rank: how often its gradient is in here */
-    uint64_t order; /* of the additions that made it; 0: nothing added */
+    int count;        /* gradients of micro-batches in here */
+    uint64_t content; /* which, in any order: the sum of their keys */
+    uint64_t order;   /* of the additions that made it; 0: nothing added */
     struct pending pending;
 };
 
@@ -55,8 +56,10 @@ struct walk {
     struct slot *slots;
     struct grad *grads;
     bool *loaded; /* per micro-batch */
-    int tracked;  /* micro-batches below this one have moved the running statistics */
-    int at;       /* next instruction of the body */
+    int present;  /* micro-batches with samples, and the sum of their keys: */
+    uint64_t present_content;
+    int tracked; /* micro-batches below this one have moved the running statistics */
+    int at;      /* next instruction of the body */
     const struct instr *instr;
     bool counted, reported, stepped, waits;
     struct pending seeds, losses;   /* under way: COUNT, REPORT */

@@ -16,9 +16,7 @@
 struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     struct grad *of = &walk->grads[grad];
     if (!of->bucket) of->bucket = MEM_ARRAY(struct bucket, walk->own->buckets);
-    struct bucket *bucket = &of->bucket[index];
-    if (!bucket->times) bucket->times = MEM_ARRAY(int, walk->micros + 1);
-    return bucket;
+    return &of->bucket[index];
 }
 
 /* Segment e of backward makes bucket e whole. */
@@ -32,15 +30,10 @@ void verify_buckets(const struct walk *walk, int *first, int *count) {
     *count = one == INSTR_ALL ? walk->own->buckets : 1;
 }
 
-static void empty(const struct walk *walk, struct bucket *bucket) {
-    memset(bucket->times, 0, (size_t)walk->micros * sizeof *bucket->times);
-    *bucket = (struct bucket){.times = bucket->times};
-}
-
 static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
-    if (fresh) empty(walk, bucket);
+    if (fresh) *bucket = (struct bucket){0};
     if (!fresh && !bucket->started)
         return verify_broken(walk, "gradient buffer %d was never started (\"new\")",
                              walk->instr->grad);
@@ -48,15 +41,15 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
         return verify_broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
     bucket->started = true;
     bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
-    bucket->times[walk->instr->micro]++;
+    bucket->content += leaf;
+    bucket->count++;
     return STATUS_OK;
 }
 
 static enum status zero(struct walk *walk, struct bucket *bucket) {
     for (int m = 0; walk->program->ranks > 1 && m < walk->micros; m++)
         if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
-    empty(walk, bucket);
-    bucket->started = true;
+    *bucket = (struct bucket){.started = true};
     return STATUS_OK;
 }
 
@@ -72,7 +65,8 @@ static enum status sum(struct walk *walk, struct bucket *into, struct bucket *fr
     if (!into->tied || !from->tied)
         return verify_broken(walk, "both buffers must be whole (TIE) before they are added");
     if (into->reduced || from->reduced) return verify_broken(walk, "a bucket was reduced already");
-    for (int m = 0; m < walk->micros; m++) into->times[m] += from->times[m];
+    into->content += from->content;
+    into->count += from->count;
     into->order = order_sum(into->order, from->order);
     from->started = from->tied = false;
     return STATUS_OK;
@@ -100,18 +94,26 @@ static enum status reduce(struct walk *walk, struct bucket *bucket) {
     return STATUS_OK;
 }
 
+/* What is wrong with the gradients in a bucket: where one is missing or there twice, which. */
+static enum status not_once(const struct walk *walk, const struct bucket *bucket) {
+    uint64_t missing = walk->present_content - bucket->content, extra = 0 - missing;
+    for (int m = 0; m < walk->micros; m++) {
+        if (order_leaf(m) == missing || order_leaf(m) == extra)
+            return verify_broken(walk, "the gradient of micro-batch %d is in buffer %d %s", m,
+                                 walk->instr->grad,
+                                 order_leaf(m) == missing ? "0 times" : "once too often");
+    }
+    return verify_broken(walk, "buffer %d holds %d gradients, not one of each of %d micro-batches",
+                         walk->instr->grad, bucket->count, walk->present);
+}
+
 /* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
 static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
     if (!bucket->tied)
         return verify_broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
         return verify_broken(walk, "bucket %d was not reduced over the replicas", index);
-    for (int m = 0; m < walk->micros; m++) {
-        if (bucket->times[m] != (verify_present(walk, m) ? 1 : 0))
-            return verify_broken(walk, "the gradient of micro-batch %d is in buffer %d %d times", m,
-                                 walk->instr->grad, bucket->times[m]);
-    }
-    return STATUS_OK;
+    return bucket->content == walk->present_content ? STATUS_OK : not_once(walk, bucket);
 }
 
 static enum status check_order(struct walk *walk, const struct bucket *bucket) {

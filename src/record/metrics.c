@@ -22,6 +22,8 @@ struct metrics {
     FILE *stream;
     char *path;
     struct tensorboard *board;
+    struct metrics_past past;
+    enum status status; /* the first failure, which was said: nothing is written after it */
 };
 
 struct column {
@@ -81,26 +83,47 @@ void metrics_emit(FILE *stream, const struct metrics_row *row) {
     fputs("}\n", stream);
 }
 
-/* Whether a line is a row of ours, and of which step. */
-static bool row_step(const char *line, size_t length, int64_t *step) {
+static double number_of(const json_t *root, const char *key) {
+    const json_t *value = json_object_get(root, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void note_past(const json_t *root, int64_t step, int64_t last, struct metrics_past *past) {
+    const char *kind = json_string_value(json_object_get(root, "kind"));
+    if (step > last || !kind) return;
+    if (strcmp(kind, "eval") == 0) {
+        past->eval_loss = number_of(root, "loss");
+        past->acc1 = number_of(root, "acc1");
+        past->acc5 = number_of(root, "acc5");
+        return;
+    }
+    if (step == 1) past->loss_first = number_of(root, "loss");
+    if (step == last) past->loss_last = number_of(root, "loss");
+}
+
+/* Whether a line is a row of ours, and of which step. Rows up to step `last` tell of the past. */
+static bool read_row(const char *line, size_t length, int64_t last, int64_t *step,
+                     struct metrics_past *past) {
     if (length == 0 || line[length - 1] != '\n') return false;
     json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *value = json_object_get(root, "step");
     bool good = json_is_integer(value);
     if (good) *step = json_integer_value(value);
+    if (good) note_past(root, *step, last, past);
     json_decref(root);
     return good;
 }
 
 /* Copies the rows up to step `last`; lines that are no rows (cut short by a crash) are left out and
  * said. */
-static enum status copy_rows(FILE *from, const char *path, int64_t last, struct file_writer *to) {
+static enum status copy_rows(FILE *from, const char *path, int64_t last, struct file_writer *to,
+                             struct metrics_past *past) {
     char *line = NULL;
     size_t room = 0, bad = 0;
     int64_t step;
     enum status status = STATUS_OK;
     for (ssize_t length; status == STATUS_OK && (length = getline(&line, &room, from)) >= 0;) {
-        if (!row_step(line, (size_t)length, &step))
+        if (!read_row(line, (size_t)length, last, &step, past))
             bad++;
         else if (step <= last)
             status = file_write(to, line, (size_t)length);
@@ -113,14 +136,14 @@ static enum status copy_rows(FILE *from, const char *path, int64_t last, struct 
     return status;
 }
 
-static enum status cut_rows(const char *path, int64_t last) {
+static enum status cut_rows(const char *path, int64_t last, struct metrics_past *past) {
     FILE *from = fopen(path, "rbe");
     if (!from && errno == ENOENT) return STATUS_OK;
     if (!from) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
     struct file_writer to;
     enum status status = file_begin(path, &to);
     if (status == STATUS_OK) {
-        status = copy_rows(from, path, last, &to);
+        status = copy_rows(from, path, last, &to, past);
         if (status == STATUS_OK)
             status = file_commit(&to);
         else
@@ -137,7 +160,9 @@ static enum status write_failed(const struct metrics *metrics) {
 enum status metrics_open(const char *folder, int64_t resumed, struct metrics **out) {
     struct metrics *metrics = MEM_NEW(struct metrics);
     metrics->path = mem_format("%s/metrics.jsonl", folder);
-    enum status status = resumed >= 0 ? cut_rows(metrics->path, resumed) : STATUS_OK;
+    metrics->past = (struct metrics_past){NAN, NAN, NAN, NAN, NAN};
+    enum status status =
+        resumed >= 0 ? cut_rows(metrics->path, resumed, &metrics->past) : STATUS_OK;
     if (status == STATUS_OK) {
         metrics->stream = fopen(metrics->path, resumed >= 0 ? "abe" : "wbe");
         if (!metrics->stream)
@@ -152,7 +177,11 @@ enum status metrics_open(const char *folder, int64_t resumed, struct metrics **o
     return status;
 }
 
-enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+const struct metrics_past *metrics_past(const struct metrics *metrics) {
+    return &metrics->past;
+}
+
+static enum status write_row(struct metrics *metrics, const struct metrics_row *row) {
     metrics_emit(metrics->stream, row);
     if (fflush(metrics->stream) != 0) return write_failed(metrics);
     for (int i = 0; i < COLUMNS; i++) {
@@ -164,7 +193,13 @@ enum status metrics_write(struct metrics *metrics, const struct metrics_row *row
     return STATUS_OK;
 }
 
+enum status metrics_write(struct metrics *metrics, const struct metrics_row *row) {
+    if (metrics->status == STATUS_OK) metrics->status = write_row(metrics, row);
+    return metrics->status;
+}
+
 enum status metrics_sync(struct metrics *metrics) {
+    TRY(metrics->status);
     TRY(tensorboard_flush(metrics->board));
     if (fflush(metrics->stream) != 0 || fsync(fileno(metrics->stream)) != 0)
         return write_failed(metrics);
@@ -173,9 +208,10 @@ enum status metrics_sync(struct metrics *metrics) {
 
 enum status metrics_close(struct metrics **metrics) {
     if (!*metrics) return STATUS_OK;
-    enum status status = tensorboard_close(&(*metrics)->board);
+    enum status status = (*metrics)->status, board = tensorboard_close(&(*metrics)->board);
     if ((*metrics)->stream && fclose((*metrics)->stream) != 0 && status == STATUS_OK)
         status = write_failed(*metrics);
+    if (status == STATUS_OK) status = board;
     free((*metrics)->path);
     free(*metrics);
     *metrics = NULL;

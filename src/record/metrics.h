@@ -34,14 +34,22 @@ void metrics_emit(FILE *stream, const struct metrics_row *row);
 struct metrics;
 enum { METRICS_FRESH = -1 };
 
+/* What the rows of earlier starts tell of a run that goes on; NaN where no row does. */
+struct metrics_past {
+    double loss_first, loss_last; /* of step 1; of the step resumed from */
+    double eval_loss, acc1, acc5; /* of the last evaluation */
+};
+
 /* Local, blocking. Opens metrics.jsonl and an event file in `folder`, which must exist; the caller
  * closes. With METRICS_FRESH an older metrics.jsonl is replaced. Else the run goes on after step
  * `resumed`: rows of later steps, and a last line that a crash cut short, are taken out, so that
  * the file will be as if the run had never stopped. Whoever saves a checkpoint of a step writes
  * that step's rows first. */
 enum status metrics_open(const char *folder, int64_t resumed, struct metrics **out);
+/* Local. Lives as long as `metrics`. */
+const struct metrics_past *metrics_past(const struct metrics *metrics);
 /* Local. The line is with the system when this returns; not finite values stay out of TensorBoard.
- */
+ * The first failure is said; after it nothing more is written, and every call returns it. */
 enum status metrics_write(struct metrics *metrics, const struct metrics_row *row);
 /* Local, blocking. Everything written so far is on disk: to be called before a checkpoint is
  * committed. */

@@ -232,6 +232,11 @@ static void emit_fold(FILE *stream, const char *name, const char *style, const c
     fputs("</pre></details>\n", stream);
 }
 
+static void emit_commands(FILE *stream, const char *lines) {
+    bool several = lines && strchr(lines, '\n');
+    emit_fold(stream, several ? "Command lines, in order" : "Command line", "command", lines, 100);
+}
+
 static enum status emit_summary_fold(FILE *stream, const struct summary *summary) {
     char *text = NULL;
     size_t bytes = 0;
@@ -259,7 +264,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     report_memory(stream, input->summary);
     fputs("</div>\n", stream);
     report_ranks(stream, input->summary, curves);
-    emit_fold(stream, "Command line", "command", input->command_line, 100);
+    emit_commands(stream, input->command_lines);
     emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);
     emit_fold(stream, "Program (program.txt)", "", input->program_text, REPORT_PROGRAM_LINES);
     TRY(emit_summary_fold(stream, input->summary));

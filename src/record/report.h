@@ -11,9 +11,9 @@
  * anything: they are escaped. */
 struct report_input {
     const struct summary *summary;
-    const char *command_line;
-    const char *config_yaml;  /* of config.yml */
-    const char *program_text; /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
+    const char *command_lines; /* a line for each start */
+    const char *config_yaml;   /* of config.yml */
+    const char *program_text;  /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
 };
 enum { REPORT_PROGRAM_LINES = 200 };
 

@@ -259,3 +259,13 @@ enum status summary_read(const char *path, struct summary *out) {
         summary_free(&summary);
     return status;
 }
+
+bool summary_is_ours(const char *path) {
+    static const char *const keys[] = {"version", "strategy", "param_hash", "exit"};
+    json_t *root = file_is_regular(path) ? json_load_file(path, 0, NULL) : NULL;
+    bool is = json_is_object(root);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        is &= !!json_object_get(root, keys[i]);
+    json_decref(root);
+    return is;
+}

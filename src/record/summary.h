@@ -68,5 +68,7 @@ enum status summary_write(const struct summary *summary, const char *path);
 /* Local, blocking. Reads a file back into a new summary (the caller frees it); every key must be
  * there and of its kind, keys we do not know are passed over. */
 enum status summary_read(const char *path, struct summary *out);
+/* Local, blocking. Whether a file reads as a summary of any version of ours. Says nothing. */
+bool summary_is_ours(const char *path);
 
 #endif

@@ -184,7 +184,9 @@ enum status tensorboard_flush(struct tensorboard *board) {
 enum status tensorboard_close(struct tensorboard **board) {
     enum status status = STATUS_OK;
     if (!*board) return status;
-    if ((*board)->stream && fclose((*board)->stream) != 0)
+    bool said = (*board)->stream && ferror((*board)->stream);
+    if (said) status = STATUS_DATA;
+    if ((*board)->stream && fclose((*board)->stream) != 0 && !said)
         status = fail(STATUS_DATA, "%s: write failed: %s", (*board)->path, strerror(errno));
     free((*board)->path);
     free(*board);

@@ -17,6 +17,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -84,8 +85,9 @@ static enum status read_at(const struct safetensors *file, uint64_t offset, void
         ssize_t got = pread(file->fd, cursor + done, bytes - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
-            return fail(STATUS_DATA, "%s: read stopped at byte %" PRIu64 " of %" PRIu64 ": %s",
-                        file->path, offset + done, file->total,
+            return fail(STATUS_UNREADABLE,
+                        "%s: read stopped at byte %" PRIu64 " of %" PRIu64 ": %s", file->path,
+                        offset + done, file->total,
                         got < 0 ? strerror(errno) : "the file became shorter");
         done += (size_t)got;
     }
@@ -318,11 +320,14 @@ static enum status load_or_close(struct safetensors *file, struct safetensors **
 /* Opens a regular file for reading and tells its size. */
 static enum status open_regular(const char *path, int *fd, uint64_t *bytes) {
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hang us */
-    if (opened < 0) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
+    if (opened < 0) return file_open_failed(path);
     struct stat info;
-    if (fstat(opened, &info) != 0 || !S_ISREG(info.st_mode)) {
+    bool known = fstat(opened, &info) == 0;
+    if (!known || !S_ISREG(info.st_mode)) {
+        enum status status =
+            known ? fail(STATUS_DATA, "%s: not a regular file", path) : file_open_failed(path);
         close(opened);
-        return fail(STATUS_DATA, "%s: not a regular file", path);
+        return status;
     }
     *fd = opened;
     *bytes = (uint64_t)info.st_size;

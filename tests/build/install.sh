@@ -23,6 +23,22 @@ ${CC:-gcc} user.c -I"$at/include" $static_libs -o static
 test "$(./static)" = "$version"
 foreign=$(nm -D --defined-only "$at/lib/libstretto.so" | awk '$3 !~ /^stretto_/ { print $3 }')
 test -z "$foreign" || { echo "exported: $foreign"; exit 1; }
-[ ! -e "$at/bin/stretto" ] || "$at/bin/stretto" help >/dev/null
+"$at/bin/stretto" help >/dev/null
+
+# The manual page, completion and documents are those of this program, where their readers look for them.
+"$at/bin/stretto" help --man | cmp - "$at/share/man/man1/stretto.1"
+"$at/bin/stretto" completion bash | cmp - "$at/share/bash-completion/completions/stretto"
+"$at/bin/stretto" completion zsh | cmp - "$at/share/zsh/site-functions/_stretto"
+cmp "$ROOT/README.md" "$at/share/doc/stretto/README.md"
+for page in "$ROOT"/docs/*.md; do cmp "$page" "$at/share/doc/stretto/docs/${page##*/}"; done
+for file in "$at"/share/doc/stretto/*.md "$at"/share/doc/stretto/docs/*.md; do
+    grep -o '](\([^)#]*\)' "$file" | sed 's/^](//' | while read -r target; do
+        case $target in '' | http*) continue ;; esac
+        [ -e "$(dirname "$file")/$target" ] || { echo "$file: link to $target leads nowhere"; exit 1; }
+    done
+done
+if command -v man >/dev/null && [ "$(man --path 2>/dev/null)" ]; then
+    test "$(MANPATH=$at/share/man man --where stretto)" = "$at/share/man/man1/stretto.1"
+fi
 make -s -C "$ROOT" uninstall PREFIX=/opt/stretto DESTDIR="$(pwd)/stage"
 test -z "$(find stage ! -type d)"

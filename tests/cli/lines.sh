@@ -34,15 +34,28 @@ done <<'END'
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
 0|out|each sends |explain -n 2 --model mlp
+0|out|program    ddp: 8 instructions|explain -n 2 --model mlp
+0|out|program    dp: 8 instructions|explain -n 2 --strategy dp --model mlp
+0|out|program    single: 7 instructions|explain --model mlp
+0|out|lr 0.01 cosine|explain --model mlp
+0|out|lr 0.01 cosine|explain -n 4 --model mlp
+0|out|64 = 4 replicas x 1 micro-batch x 16 samples|explain -n 4 --model mlp
+2|err|--nodes asks for other processes|explain -n 2 --strategy dp --nodes 2 --model mlp
 0|out|1 replica x 1 micro-batch x 64 samples|explain --model mlp
 0|out|complete -o filenames|completion bash
 0|out|--micro-batch-size|help --markdown
 2|err|did you mean doctor?|docter
 2|err|did you mean doctor?|help docter
+2|err|did you mean resnet18-cifar?|explain --model resnet18
+2|err|there are: mlp lenet resnet8|explain --model resnet50
+2|err|did you mean -n, --local-ranks?|train --ranks 2
+2|err|did you mean --lr?|train --learning-rate 1
+2|err|did you mean --rank?|train --ranc 2
 2|err|unknown command|zzz
 2|err|unknown command|--frobnicate
 2|err|unexpected argument|help doctor help
 2|err|completion needs: bash|completion
+0|out|#compdef stretto|completion zsh
 2|err|not a known shell|completion fish
 2|err|did you mean --json?|doctor --jsno
 2|err|--json: 'x' is not allowed|doctor --json=x

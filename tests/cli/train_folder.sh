@@ -3,7 +3,7 @@ set -u
 mlp="--model mlp --device ref --threads 1 --steps 2 --batch 32"
 failed=0
 say() { echo "$*"; failed=1; }
-# expect CODE TEXT ARGUMENTS: exit code and a part of what is said on standard error, in three lines.
+# expect CODE TEXT ARGUMENTS: exit code and a part of what is said on standard error, in few lines.
 expect() {
     code=$1 part=$2
     shift 2
@@ -11,7 +11,7 @@ expect() {
     got=$?
     [ "$got" = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
     [ -z "$part" ] || grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
-    [ "$(grep -c . err)" -le 3 ] || [ "$part" = 'none of the' ] || say "$*: a long message: $(cat err)"
+    [ "$(grep -c . err)" -le 5 ] || [ "$part" = 'none of the' ] || say "$*: a long message: $(cat err)"
 }
 
 # shellcheck disable=SC2086
@@ -64,6 +64,26 @@ expect() {
 "$STRETTO" train --model mlp --device ref --threads 1 --steps 4 --save-every 2 --out damaged --quiet || say "a run failed"
 echo x >>damaged/checkpoints/step-00000004/model.safetensors
 expect 0 'step-00000004 is damaged and is passed over' --resume --out damaged
+[ -f damaged/checkpoints/step-00000004.damaged/manifest.json ] || say "the damaged checkpoint was not kept"
 for step in damaged/checkpoints/step-*; do echo x >>"$step/optimizer.safetensors"; done
 expect 3 'none of the' --resume --out damaged
+
+# A newest checkpoint that cannot be read, or that a newer version wrote, may be whole: the run stops, and nothing changes.
+"$STRETTO" train --model mlp --device ref --threads 1 --steps 4 --save-every 2 --out newer --quiet || say "a run failed"
+ls -R newer/checkpoints >before
+sed -i 's/"format": 1/"format": 2/' newer/checkpoints/step-00000004/manifest.json
+expect 2 'format 2, this version reads 1' --resume --steps 6 --out newer
+sed -i 's/"format": 2/"format": 1/' newer/checkpoints/step-00000004/manifest.json
+chmod 0 newer/checkpoints/step-00000004/model.safetensors
+plain=$STRETTO
+if [ "$(id -u)" = 0 ]; then # root reads everything, unless it gives that up
+    STRETTO=./unprivileged
+    printf '#!/bin/sh\nexec setpriv --bounding-set=-all --inh-caps=-all "%s" "$@"\n' "$plain" >$STRETTO
+    chmod +x $STRETTO
+fi
+expect 3 'Permission denied' --resume --steps 6 --out newer
+STRETTO=$plain
+ls -R newer/checkpoints | cmp -s - before || say "a refused resume changed the checkpoints"
+chmod 644 newer/checkpoints/step-00000004/model.safetensors
+expect 0 'resuming from newer/checkpoints/step-00000004' --resume --steps 6 --out newer
 exit $failed

@@ -59,7 +59,7 @@ done <<'END'
 2|empty.txt|--save-program empty.txt
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
-5|--micro-batches 2 would need|--memory-limit 1200K --batch 512 --model mlp
+5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp
 5|would fit|--memory-limit 1K
 END
 

@@ -84,6 +84,7 @@ done
 
 # Resuming a run that is done does nothing; resuming nothing starts at step 0.
 "$STRETTO" train --resume --out whole 2>err >/dev/null || say "resuming a finished run failed"
+grep -q "nothing to do" err || say "resuming a finished run: $(cat err)"
 "$STRETTO" train --model mlp --device ref --steps 1 --resume --out none 2>err >/dev/null || say "resuming nothing failed"
 grep -q "starting at step 0" err || say "resuming nothing: $(cat err)"
 exit $failed

@@ -1,19 +1,24 @@
-# The option table of docs/usage.md is the one the program prints; every key a run writes is explained there.
+# The option table of docs/usage.md is the one the program prints; docs/metrics.md explains the keys that a run writes, and no
+# others.
 set -u
 failed=0
+say() { echo "$*"; failed=1; }
 "$STRETTO" help --markdown >printed || exit 1
 sed -n '/^<!-- options -->$/,/^<!-- end -->$/p' "$ROOT/docs/usage.md" | sed '1d;$d' >written
-diff written printed || { echo "docs/usage.md is out of date: run scripts/usage-table"; failed=1; }
+diff written printed || say "docs/usage.md is out of date: run scripts/usage-table"
 
-# keys FILE: what its rows name, members of a group as group{...,member,...}
-keys() { sed -n 's/^\(FIELD\|METRIC\)(\([A-Z]*, \)\{0,1\}\([a-z0-9_]*\).*/\3/p; s/^GROUP(\(.*\))/\1/p' "$1"; }
-for key in $(keys "$ROOT/src/record/summary.def") $(keys "$ROOT/src/record/metrics.def"); do
-    grep -q "\`$key\(\[\]\|{[a-z0-9_,]*}\)\{0,1\}\`" "$ROOT/docs/usage.md" || { echo "docs/usage.md does not explain $key"; failed=1; }
+# Keys of the files of a run of several ranks, members of a group as group.member: a line each.
+"$STRETTO" train --model mlp --device ref --threads 1 -n 2 --steps 2 --log-every 1 --quiet --out run || exit 1
+sed -n 's/^  "\([a-z0-9_]*\)": *\(.*\)/\1 \2/p' run/summary.json | while read -r key rest; do
+    case $rest in
+    '{'*) echo "$rest" | grep -o '"[a-z0-9_]*":' | tr -d '":' | sed "s/^/$key./" ;;
+    *) echo "$key" ;;
+    esac
+done | sort >summary.keys
+grep -o '"[a-z0-9_]*":' run/metrics.jsonl | tr -d '":' | sort -u >metrics.keys
+[ "$(wc -l <summary.keys)" -ge 50 ] && [ "$(wc -l <metrics.keys)" -ge 15 ] || say "these are not all keys: $(cat summary.keys metrics.keys)"
+for part in summary.json metrics.jsonl; do
+    sed -n "/^## $part\$/,/^## /p" "$ROOT/docs/metrics.md" | sed -n 's/^| `\([a-z0-9_.]*\)` |.*/\1/p' | sort >"${part%.*}.explained"
+    diff "${part%.*}.explained" "${part%.*}.keys" || say "docs/metrics.md: the table of $part (<) is not what a run writes (>)"
 done
-members=$(sed -n 's/^MEMBER(\([a-z_]*\), \([a-z0-9_]*\).*/\1 \2/p' "$ROOT/src/record/summary.def")
-echo "$members" | while read -r group member; do
-    grep -q "\`$group{\([a-z0-9_]*,\)*$member\(,[a-z0-9_]*\)*}\`" "$ROOT/docs/usage.md" || echo "docs/usage.md does not explain $group.$member"
-done >missing
-cat missing
-[ ! -s missing ] || failed=1
 exit $failed

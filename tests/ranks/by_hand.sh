@@ -16,6 +16,22 @@ both "$probe" --init "tcp://127.0.0.1:$(free_port)"
 both "$probe" --init "file://$PWD/meeting"
 [ ! -e meeting ] || { echo "the meeting's file is still there"; exit 1; }
 both "$probe" --init "file://$PWD/meeting" # the same path again
+# ranks of one host: the server listens on no network, not even where --interface names one
+for interface in '' "--interface ^nowhere"; do
+    for rank in 0 1; do
+        PROBE=stay "$probe" --init "file://$PWD/meeting" --rank $rank --world-size 2 $interface >out$rank 2>err$rank &
+        eval "job$rank=$!"
+    done
+    await 300 grep -q '^rank 0 of 2' out0
+    says meeting '^address ipc://@'
+    for fd in /proc/$job0/fd/*; do
+        socket=$(readlink "$fd" | sed -n 's/^socket:\[\(.*\)\]$/\1/p')
+        [ -n "$socket" ] || continue
+        ! cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q " $socket " || { echo "rank 0 is on a network"; exit 1; }
+    done
+    kill $job0 $job1
+    wait $job0 $job1
+done
 export MASTER_ADDR=localhost MASTER_PORT="$(free_port)"
 both "$probe" --init env://
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >key

@@ -8,6 +8,7 @@
  *     stay                all wait for a signal or a loss; SIGTERM, SIGINT and SIGHUP end with
  *                         128 + signal
  *     facts:R             rank R says another fact than the others
+ *     cores               nothing is started: the cores that a program with the library sees
  *
  * So the launcher, the rendezvous and their failures are tested without training anything. */
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/option.h"
 #include "control/control.h"
 #include "launch/door.h"
@@ -188,6 +190,8 @@ static int run(const struct options *options) {
 
 int main(int argc, char **argv) {
     struct options options;
+    const char *probe = getenv("PROBE");
+    if (probe && strcmp(probe, "cores") == 0) return printf("%d\n", machine_cores("").affinity) < 0;
     int code = parse(argc, argv, &options) == STATUS_OK ? run(&options) : 2;
     options_free(&options);
     return code;

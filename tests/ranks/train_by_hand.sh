@@ -60,7 +60,7 @@ for rank in 0 1 2; do
 done
 wait $job0
 [ $? = 2 ] || { echo "rank 0 did not refuse the folder"; cat err0; exit 1; }
-says err0 'holds a run already'
+says err0 'holds summary.json, but nothing that shows a run'
 for rank in 1 2; do
     eval "wait \$job$rank"
     [ $? = 4 ] || { echo "rank $rank did not end as rank 0 failed"; cat err$rank; exit 1; }

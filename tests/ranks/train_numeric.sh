@@ -2,9 +2,9 @@
 . "$ROOT/tests/ranks/lib.sh"
 STRETTO_FAULT=rank=1,step=7,at=F,do=nan code 6 train -n 3 $small --out run
 says run/rank-1.log 'step 7: the loss is .*nan: parameter .*, read by linear, is not finite'
-says err 'rank . ended: exit code 6'
+says err 'rank 1 ended: exit code 6'
 for rank in 0 2; do
-    says run/rank-$rank.log 'step 7: the loss is .*nan'
+    says run/rank-$rank.log 'step 7: the loss is .*nan: that of rank 1 is not finite'
 done
 says run/summary.json '"exit": 6'
 [ ! -e run/model.safetensors ] || { echo "a model was written all the same"; exit 1; }

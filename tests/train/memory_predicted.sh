@@ -1,15 +1,16 @@
-# The predicted peak is within 5 % or 16 MiB of the measured one, for each model, with one and with several micro-batches; and of
+# The predicted peak is within 5 % or 1 MiB of the measured one, for each model, with one and with several micro-batches; and of
 # every rank, whatever the ranks talk by.
 . "$ROOT/tests/train/lib.sh"
 slow_build
 numbers() { tr -d '\n' <run/summary.json | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr ',' ' '; }
-# judge WHAT: of every rank
+# judge WHAT: of every rank; what a communicator takes beside its library is a bound, $bound more than small models take
+bound=0
 judge() {
     echo "$* measured $(numbers peak_bytes) predicted $(numbers predicted_peak_bytes)"
-    echo "$(numbers peak_bytes) $(numbers predicted_peak_bytes)" | awk '{
+    echo "$(numbers peak_bytes) $(numbers predicted_peak_bytes)" | awk -v bound=$bound '{
         for (i = 1; i <= NF / 2; i++) {
-            have = $i; off = have > $(i + NF / 2) ? have - $(i + NF / 2) : $(i + NF / 2) - have
-            if (off > 16 * 1048576 && off > 0.05 * have) exit 1
+            have = $i; off = $(i + NF / 2) - have; may = 0.05 * have > 1048576 ? 0.05 * have : 1048576
+            if (off < -may || off > may + bound) { print "rank " i - 1 " is off by " off; exit 1 }
         }
         exit NF < 2 }' || exit 1
 }
@@ -29,6 +30,10 @@ for model in mlp lenet resnet8 resnet20; do
     check --model $model --data synthetic:size=32,channels=3,count=512,test_count=64
     check --model $model --data synthetic:size=32,channels=3,count=512,test_count=64 --micro-batches 4
 done
+check --model resnet8 --data digits # small ones: most is library
+check --model resnet20 --data digits --threads 1
+check --model vit-micro --data digits
+check --model resnet8 --data digits --trace 0-9999
 check --model resnet18-cifar --data synthetic:size=32,channels=3,count=256,test_count=64 --batch 32
 check --model vit-micro --data synthetic:size=32,channels=3,count=512,test_count=64
 check --model vit-tiny --data synthetic:size=32,channels=3,count=256,test_count=64 --patch 4 --batch 32 --micro-batches 2
@@ -38,6 +43,10 @@ images=synthetic:size=32,channels=3,count=256,test_count=64
 tokens=synthetic:count=256,test_count=64
 check_ranks threads 4 --model resnet20 --data $images
 check_ranks shm 2 --model resnet18-cifar --data $images --batch 8
+check_ranks shm 2 --model mlp --data $images
+check_ranks shm 2 --model resnet8 --data digits
+check_ranks shm 3 --model vit-micro --data digits --batch 48
+bound=8388608
 if built UCX; then
     check_ranks ucx 4 --model mlp --data $images
     check_ranks ucx 2 --model bert-tiny --data $tokens --batch 8
@@ -48,11 +57,13 @@ if built MPI && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     check_ranks mpi 4 --model resnet8 --data $images
 fi
 
-# The communicator's part is a row of its own, and part of the sum.
-explained() { "$STRETTO" explain --model mlp -n 2 --json "$@" | tr ',' '\n' | sed -n "s/.*\"$key\": *\([0-9]*\).*/\1/p"; }
-if built UCX; then
-    key=communicator && own=$(explained --comm ucx) none=$(explained --comm shm)
-    key=predicted_peak_bytes && more=$(($(explained --comm ucx) - $(explained --comm shm)))
-    echo "communicator: ucx $own, shm $none; ucx predicts $more more"
-    [ "$none" = 0 ] && [ "$own" -gt 4194304 ] && [ "$more" = "$own" ] || exit 1
-fi
+# Every part is a row of its own, and the peak is their sum; the communicator's is what it says.
+rows() { "$STRETTO" explain --model mlp -n 2 --json "$@" | tr ',{' '\n\n' | sed -n 's/^ *"\([a-z_]*\)": *\([0-9]*\)}*$/\1 \2/p'; }
+for comm in shm $(built UCX && echo ucx); do
+    rows --comm "$comm" | awk -v comm="$comm" '
+        $1 == "predicted_peak_bytes" { peak = $2 }
+        listed { sum += $2; if ($1 == "communicator") own = $2 }
+        $1 == "predicted_peak_bytes" { listed = 1 }
+        END { print comm ": " peak " predicted, rows " sum ", communicator " own
+              exit !(peak == sum && (comm == "shm" ? own == 0 : own > 4194304)) }' || exit 1
+done

@@ -6,6 +6,8 @@
  * fixed when it opens, because a primitive made for one team size and run on another writes part of
  * its result. */
 #include <omp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,18 +72,33 @@ static const struct layout *plain(struct device *device, const struct tensor_typ
 
 /* --- devices --- */
 
+/* Threads that a parallel region really has; the workers start here. Signals are for a rank's own
+ * thread (base/thread.h), so the workers must inherit a mask that blocks them. */
+static int count_team(void) {
+    sigset_t all, before;
+    int count = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+#pragma omp parallel reduction(+ : count)
+    count += 1;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return count;
+}
+
+/* OpenMP's settings belong to a thread and come from the environment. What can be set is set; the
+ * answers of OpenMP do not tell the rest, so a team is run and counted. */
 static enum status fix_team(int threads) {
-    omp_set_num_threads(threads);
-    if (omp_get_max_threads() != threads || omp_get_dynamic() || omp_get_thread_limit() < threads)
-        return fail(
-            STATUS_USAGE,
-            "%d threads were asked for, but OpenMP would run %d (dynamic teams %s, at most %d)\n"
-            "unset OMP_DYNAMIC and OMP_THREAD_LIMIT, or ask for fewer --threads",
-            threads, omp_get_max_threads(), omp_get_dynamic() ? "on" : "off",
-            omp_get_thread_limit());
     if (omp_in_parallel())
         return fail(STATUS_USAGE, "a device cannot be opened inside an OpenMP parallel region");
-    return STATUS_OK;
+    omp_set_num_threads(threads);
+    omp_set_dynamic(0);
+    if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
+    int got = count_team();
+    if (got == threads) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--threads %d: OpenMP runs a team of %d (its thread limit is %d)\n"
+                "  unset OMP_THREAD_LIMIT, or give --threads %d",
+                threads, got, omp_get_thread_limit(), got);
 }
 
 static void cpu_close(struct device *device) {
@@ -96,8 +113,8 @@ extern const struct backend backend_cpu;
 
 static enum status cpu_open(int index, int threads, struct device **out) {
     if (index != 0) return fail(STATUS_USAGE, "device cpu:%d: there is one cpu device, 0", index);
+    TRY(cpu_probe_isa(NULL, 0)); /* forks: before there are workers */
     TRY(fix_team(threads));
-    TRY(cpu_probe_isa(NULL, 0));
     struct cpu_device *cpu = MEM_NEW(struct cpu_device);
     cpu->base = (struct device){.backend = &backend_cpu, .index = index, .threads = threads};
     if (dnnl_engine_create(&cpu->engine, dnnl_cpu, 0) != dnnl_success ||
@@ -239,9 +256,21 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
            cost.bytes / (bytes_per_ns * threads);
 }
 
+/* --- memory --- */
+
+/* oneDNN makes all its gemm kernels when the first one runs; how many depends on the instruction
+ * set. */
+static struct backend_overhead cpu_overhead(struct device *device) {
+    (void)device;
+    if (cpu_has_avx512()) return (struct backend_overhead){2300 << 10, 3950 << 10};
+    bool avx2 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
+    return avx2 ? (struct backend_overhead){1700 << 10, 1950 << 10}
+                : (struct backend_overhead){1000 << 10, 750 << 10};
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
-    .overhead_bytes = 11 << 20,
+    .overhead = cpu_overhead,
     .help = "CPU kernels of oneDNN and of our own",
     .open = cpu_open,
     .close = cpu_close,

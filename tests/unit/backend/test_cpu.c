@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <omp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,15 +131,49 @@ Test(backend_cpu, images_are_understood) {
     device_close(&device);
 }
 
-Test(backend_cpu, another_team_is_refused) {
+static int team_size(void) {
+    int count = 0;
+#pragma omp parallel reduction(+ : count)
+    count += 1;
+    return count;
+}
+
+/* Settings that a thread has from the environment, and that would make another team. */
+Test(backend_cpu, a_team_is_made_whole) {
+    for (int i = 0; i < 3; i++) {
+        omp_set_dynamic(i == 1);
+        omp_set_max_active_levels(i == 2 ? 0 : 1);
+        struct device *device = open_cpu(3);
+        cr_expect(!omp_get_dynamic() && omp_get_max_active_levels() >= 1);
+        cr_expect_eq(team_size(), 3, "case %d: a team of %d", i, team_size());
+        device_close(&device);
+    }
+}
+
+static sigset_t masks[2];
+
+Test(backend_cpu, signals_are_not_for_the_workers) {
+    sigset_t before, after;
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    struct device *device = open_cpu(2);
+#pragma omp parallel
+    pthread_sigmask(SIG_BLOCK, NULL, &masks[omp_get_thread_num()]);
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    cr_expect(sigismember(&masks[1], SIGTERM) == 1 && sigismember(&masks[1], SIGUSR1) == 1);
+    cr_expect(sigismember(&after, SIGTERM) == sigismember(&before, SIGTERM));
+    device_close(&device);
+}
+
+Test(backend_cpu, what_cannot_be_opened) {
     struct device *device = NULL;
     char text[512] = "";
+    enum status status = STATUS_OK;
     log_capture(text, sizeof text);
-    omp_set_dynamic(1);
-    cr_expect(device_open("cpu", 0, 2, &device) == STATUS_USAGE);
-    cr_expect(strstr(text, "dynamic"), "%s", text);
-    omp_set_dynamic(0);
     cr_expect(device_open("cpu", 1, 1, &device) == STATUS_USAGE);
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    status = device_open("cpu", 0, 2, &device);
+    cr_expect(status == STATUS_USAGE && strstr(text, "parallel region"), "%s", text);
     cr_expect_null(device);
     log_capture(NULL, 0);
 }

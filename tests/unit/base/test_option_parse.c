@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/option.h"
+#include "base/option_print.h"
 
 static char message[4096];
 

@@ -36,6 +36,8 @@ Test(base_text, nearest) {
         {"xyzzy", NULL},
         {"", NULL},
         {"q", NULL},
+        {"micro", "micro-batches"},
+        {"seed-of-all", "seed"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *got = text_nearest(cases[i].word, list, 5);
@@ -45,6 +47,9 @@ Test(base_text, nearest) {
         else
             cr_expect_null(got, "%s: %s", cases[i].word, got);
     }
+    static const char *const models[] = {"resnet8", "resnet20", "resnet18-cifar"};
+    cr_expect_str_eq(text_nearest("resnet18", models, 3), "resnet18-cifar");
+    cr_expect_str_eq(text_nearest("resnet9", models, 3), "resnet8");
     char very_long[1000];
     memset(very_long, 'x', sizeof very_long);
     very_long[999] = 0;

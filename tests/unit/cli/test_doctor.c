@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "cli/doctor.h"
+#include "cli/openmp.h"
 
 static void look(const struct check *check, struct finding *out) {
     out->level = *(const enum doctor_level *)check->data;
@@ -83,6 +84,15 @@ Test(cli_doctor, environment) {
     setenv("OMP_THREAD_LIMIT", "100000", 1);
     finding_of("OMP_THREAD_LIMIT", &finding);
     cr_expect_eq(finding.level, DOCTOR_OK);
+    setenv("OMP_PROC_BIND", "close", 1);
+    setenv("GOMP_CPU_AFFINITY", "0-3", 1);
+    finding_of("OMP_PROC_BIND", &finding);
+    cr_expect_eq(finding.level, DOCTOR_WARN);
+    openmp_set_aside();
+    cr_expect(!getenv("OMP_PROC_BIND") && !getenv("GOMP_CPU_AFFINITY"));
+    finding_of("OMP_PROC_BIND", &finding);
+    cr_expect_eq(finding.level, DOCTOR_OK);
+    cr_expect_str_eq(finding.value, "OMP_PROC_BIND is 'close', GOMP_CPU_AFFINITY is '0-3'");
     setenv("ONEDNN_VERBOSE", "1", 1);
     finding_of("ONEDNN_VERBOSE", &finding);
     cr_expect_eq(finding.level, DOCTOR_WARN);

@@ -99,9 +99,12 @@ Test(cli_json, explain_is_one_object_with_its_parts) {
     bytes_free(&text);
 }
 
-/* Four ranks on two nodes, whichever node this is: what is reduced, and each rank's share of it. */
+/* Four ranks on two nodes: what is reduced, and each rank's share of it. */
 Test(cli_json, explain_counts_the_ranks_of_all_nodes) {
-    struct bytes text = output_of("explain --model mlp --device ref --json -n 2 --nodes 2", 0);
+    char *line = mem_format("explain --model mlp --device ref --json -n 2 --nodes 2 --node-rank 1 "
+                            "--init file://%s/meet",
+                            folder);
+    struct bytes text = output_of(line, 0);
     json_t *root = json_loadb((char *)text.data, text.count, JSON_REJECT_DUPLICATES, NULL);
     cr_assert(json_is_object(root), "%s", (char *)text.data);
     int64_t reduced = json_integer_value(json_object_get(root, "reduced_bytes_per_step"));
@@ -110,6 +113,7 @@ Test(cli_json, explain_counts_the_ranks_of_all_nodes) {
     cr_expect_eq(json_integer_value(json_object_get(root, "sent_bytes_per_step")), reduced * 3 / 2);
     json_decref(root);
     bytes_free(&text);
+    free(line);
 }
 
 /* What a rank sends in a step is its share of the sums and little else: parameters that went out

@@ -134,7 +134,9 @@ static void exchange_body(struct trial *trial, struct comm *comm) {
     enum status mine_status = comm_rank(comm) == trial->size / 2  ? STATUS_NUMERIC
                               : comm_rank(comm) > trial->size / 2 ? STATUS_DATA
                                                                   : STATUS_OK;
+    NEED(comm_blamed(comm) == COMM_NOBODY);
     NEED(comm_agree(world, mine_status) == STATUS_NUMERIC);
+    NEED(comm_blamed(comm) == trial->size / 2);
     NEED(comm_agree(world, STATUS_OK) == STATUS_OK);
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -493,6 +494,85 @@ Test(comm_faults, strangers_at_the_socket_change_nothing) {
                        .heap_bytes = 4096,
                        .body = stranger_body,
                        .killed = -1});
+}
+
+/* --- signals while joining --- */
+
+/* Rank 0 of a job of two, which listens and never answers; lost after some looks. */
+struct deaf_peer {
+    char card[256];
+    int looks;
+    pthread_t joining;
+    _Atomic int done;
+};
+
+static enum status deaf_put(void *context, const char *key, const void *value, size_t bytes) {
+    (void)key, (void)bytes;
+    unsigned long long area, layout;
+    /* As our own card, with another name and token. */
+    if (sscanf(value, "%llu %llu", &area, &layout) != 2) return STATUS_BUG;
+    snprintf(((struct deaf_peer *)context)->card, 256, "%llu %llu 1 stretto-deaf-%d here", area,
+             layout, (int)getpid());
+    return STATUS_OK;
+}
+
+static enum status deaf_get(void *context, const char *key, void **value, size_t *bytes) {
+    (void)key;
+    *value = strdup(((struct deaf_peer *)context)->card);
+    *bytes = strlen(*value);
+    return STATUS_OK;
+}
+
+static int deaf_lost(void *context) {
+    return ++((struct deaf_peer *)context)->looks > 5 ? 0 : -1;
+}
+
+static void nothing(int signal) {
+    (void)signal;
+}
+
+static void *send_signals(void *argument) {
+    struct deaf_peer *peer = argument;
+    while (!atomic_load(&peer->done)) {
+        pthread_kill(peer->joining, SIGUSR1);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static int listen_deaf(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path + 1, 64, "stretto-deaf-%d", (int)getpid());
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address,
+                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)),
+                 0);
+    cr_assert_eq(listen(fd, 4), 0);
+    return fd;
+}
+
+/* Each ends the poll of the rank that waits for an answer: it goes on waiting and looking, and does
+ * not read what is not there. */
+Test(comm_faults, signals_while_joining_do_not_end_the_wait, .timeout = 60) {
+    struct deaf_peer peer = {.joining = pthread_self()};
+    struct comm_link link = {&peer, deaf_put, deaf_get, deaf_lost, NULL};
+    struct comm_config config = {
+        .rank = 1, .size = 2, .link = &link, .heap_bytes = 4096, .host = "here"};
+    struct sigaction action = {.sa_handler = nothing}; /* without SA_RESTART */
+    struct comm *comm = NULL;
+    pthread_t sender;
+    char text[512] = "";
+    int fd = listen_deaf();
+    sigaction(SIGUSR1, &action, NULL);
+    cr_assert_eq(pthread_create(&sender, NULL, send_signals, &peer), 0);
+    log_capture(text, sizeof text);
+    enum status status = comm_open("shm", &config, &comm);
+    log_capture(NULL, 0);
+    atomic_store(&peer.done, 1);
+    pthread_join(sender, NULL);
+    close(fd);
+    cr_assert_eq(status, STATUS_PEER);
+    cr_assert(strstr(text, "rank 0 is lost"), "%s", text);
 }
 
 Test(comm_faults, a_communicator_that_is_not_there) {

@@ -1,9 +1,12 @@
 /* Joining, the key-value store, leaving and losses, with ranks as threads. */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -37,6 +40,20 @@ Test(control_join, loopback_unless_named) {
     kit_stop(&kit);
 }
 
+/* The server listens at a second place while it runs; ranks come by both. */
+Test(control_join, at_two_places) {
+    struct kit kit;
+    char address[CONTROL_ADDRESS_BYTES];
+    kit_start(&kit, 4, NULL, 20, 0);
+    cr_assert_eq(control_server_also(kit.server, "tcp://127.0.0.1:0", address), STATUS_OK);
+    cr_assert(strncmp(address, "tcp://127.0.0.1:", 16) == 0, "%s", address);
+    for (int i = 0; i < 4; i += 2) kit.rank[i].config.address = address;
+    kit_join(&kit, 0, 4);
+    for (int i = 0; i < 4; i++) cr_assert_eq(kit.rank[i].status, STATUS_OK);
+    kit_stop(&kit);
+    cr_assert_eq(kit.lost_count, 0);
+}
+
 Test(control_join, one_rank) {
     all_join(NULL, 1);
 }
@@ -51,6 +68,7 @@ Test(control_join, port_in_use) {
     cr_assert_eq(control_server_start(&config, &second), STATUS_USAGE);
     log_capture(NULL, 0);
     cr_assert(strstr(text, control_server_address(kit.server)), "%s", text);
+    cr_expect(!strstr(text, "port 0"), "--init takes none: %s", text);
     cr_assert_null(second);
     kit_stop(&kit);
 }
@@ -80,6 +98,56 @@ Test(control_join, waits_for_the_server_of_its_own_start) {
     cr_expect_eq(rank->status, STATUS_OK);
     cr_expect_eq(control_lost(rank->control), CONTROL_NOBODY);
     kit_stop(&kit);
+}
+
+/* --- servers that never answer --- */
+
+static int listen_at(char address[CONTROL_ADDRESS_BYTES]) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof name;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&name, bytes), 0);
+    cr_assert_eq(listen(fd, 64), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&name, &bytes), 0);
+    snprintf(address, CONTROL_ADDRESS_BYTES, "tcp://127.0.0.1:%d", ntohs(name.sin_port));
+    return fd;
+}
+
+/* Takes one connection and ends with it, as a server that is killed before its handshake. */
+static void *take_one_and_die(void *argument) {
+    int listener = *(int *)argument, fd = accept(listener, NULL, NULL);
+    close(listener);
+    close(fd);
+    return NULL;
+}
+
+static void join_in_vain(const char *address, const char *says) {
+    struct control_config config = {
+        .address = address, .world = 2, .rank = 1, .host = "here", .join_limit_s = 3};
+    struct control *control = NULL;
+    char text[1024];
+    log_capture(text, sizeof text);
+    cr_assert_eq(control_join(&config, &control), STATUS_PEER);
+    log_capture(NULL, 0);
+    cr_expect(strstr(text, says), "%s", text);
+    cr_expect(!strstr(text, "key"), "%s", text);
+}
+
+Test(control_join, a_server_that_dies_is_no_wrong_key) {
+    char address[CONTROL_ADDRESS_BYTES];
+    pthread_t thread;
+    int fd = listen_at(address);
+    pthread_create(&thread, NULL, take_one_and_die, &fd);
+    join_in_vain(address, "is gone: it was there, and nobody listens any more");
+    pthread_join(thread, NULL);
+}
+
+/* The kernel takes connections for it all the same. */
+Test(control_join, a_server_that_stands_still_is_no_wrong_key) {
+    char address[CONTROL_ADDRESS_BYTES];
+    int fd = listen_at(address);
+    join_in_vain(address, "takes connections, but does not answer");
+    close(fd);
 }
 
 Test(control_store, put_and_get) {

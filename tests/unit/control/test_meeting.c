@@ -129,10 +129,11 @@ Test(control_meeting, dead_host) {
 }
 
 /* A record as another machine would write it: without our boot, and no lock we could see. */
-static void write_foreign(const char *nonce) {
-    struct control_meeting_info info = {.address = "tcp://10.0.0.9:5"};
+static void write_foreign_at(const char *nonce, const char *address) {
+    struct control_meeting_info info = {.address = ""};
     struct control_record record;
     char text[CONTROL_RECORD_BYTES];
+    snprintf(info.address, sizeof info.address, "%s", address);
     cr_assert_eq(control_record_new(NULL, 2, &info, &record), STATUS_OK);
     snprintf(record.boot, sizeof record.boot, "another-boot");
     snprintf(record.host, sizeof record.host, "elsewhere");
@@ -143,6 +144,10 @@ static void write_foreign(const char *nonce) {
     cr_assert_eq(fwrite(text, 1, bytes, file), bytes);
     fclose(file);
     chmod(path, 0600);
+}
+
+static void write_foreign(const char *nonce) {
+    write_foreign_at(nonce, "tcp://10.0.0.9:5");
 }
 
 static void *touch_on(void *argument) {
@@ -175,6 +180,88 @@ Test(control_meeting, host_elsewhere) {
     pthread_join(thread, NULL);
     cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK, "it is dead");
     control_meet_leave(&host);
+}
+
+/* --- hosts that listen on their own machine alone --- */
+
+static bool lock_says(const char *words) {
+    char text[256] = "";
+    FILE *file = fopen(lock_path, "r");
+    if (!file) return false;
+    bool found = fgets(text, sizeof text, file) && strcmp(text, words) == 0;
+    fclose(file);
+    return found;
+}
+
+/* The host's part: it knows of the guest when that has knocked. */
+static void *answer_elsewhere(void *stop) {
+    while (!lock_says("far dd\n")) kit_sleep_ms(5);
+    write_foreign_at("dd", "tcp://10.0.0.9:6");
+    return touch_on(stop);
+}
+
+Test(control_meeting, a_guest_from_elsewhere_knocks) {
+    struct control_meeting_info got;
+    struct control_meeting *guest = NULL;
+    pthread_t thread[2];
+    bool stop = false;
+    write_foreign_at("dd", "ipc://@there");
+    fclose(fopen(lock_path, "w"));
+    pthread_create(&thread[0], NULL, touch_on, &stop);
+    pthread_create(&thread[1], NULL, answer_elsewhere, &stop);
+    cr_assert_eq(control_meet_guest(path, NULL, 60, &got, &guest), STATUS_OK);
+    cr_assert_str_eq(got.address, "tcp://10.0.0.9:6");
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    control_meet_leave(&guest);
+}
+
+static enum status open_network(void *context, char address[CONTROL_ADDRESS_BYTES]) {
+    ++*(int *)context;
+    snprintf(address, CONTROL_ADDRESS_BYTES, "tcp://10.0.0.1:7");
+    return STATUS_OK;
+}
+
+static void read_record(struct control_record *record) {
+    char text[CONTROL_RECORD_BYTES];
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    size_t bytes = fread(text, 1, sizeof text, file);
+    fclose(file);
+    cr_assert_eq(control_record_parse(text, bytes, record), CONTROL_RECORD_GOOD);
+}
+
+static void say_far(const char *nonce) {
+    FILE *file = fopen(lock_path, "r+");
+    cr_assert_not_null(file);
+    fprintf(file, "far %s\n", nonce);
+    fclose(file);
+}
+
+/* Guests of this machine are no reason; a knock at another job's record neither. */
+Test(control_meeting, a_host_opens_its_network_when_somebody_knocks, .timeout = 60) {
+    struct control_meeting_info info = some_info(), got;
+    struct control_meeting *host = NULL, *guest = NULL;
+    struct control_record record;
+    int opened = 0;
+    snprintf(info.address, sizeof info.address, "ipc://@here");
+    cr_assert_eq(control_meet_host(path, NULL, 2, &info, &host), STATUS_OK);
+    read_record(&record);
+    say_far("00");
+    control_meet_far(host, &opened, open_network);
+    cr_assert_eq(control_meet_guest(path, NULL, 5, &got, &guest), STATUS_OK);
+    cr_assert_str_eq(got.address, "ipc://@here");
+    control_meet_leave(&guest);
+    say_far(record.nonce);
+    while (strcmp(record.info.address, "tcp://10.0.0.1:7") != 0) read_record(&record);
+    cr_assert_arr_eq(record.info.secret.bytes, info.secret.bytes, 32);
+    cr_assert_eq(control_meet_guest(path, NULL, 5, &got, &guest), STATUS_OK, "it still lives");
+    cr_assert_str_eq(got.address, "tcp://10.0.0.1:7");
+    control_meet_far(host, NULL, NULL);
+    cr_expect_eq(opened, 1);
+    control_meet_leave(&guest);
+    control_meet_leave(&host);
+    cr_assert(!file_exists(path) && !file_exists(lock_path));
 }
 
 Test(control_meeting, not_ours_is_not_touched) {

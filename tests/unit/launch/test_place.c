@@ -174,6 +174,47 @@ Test(launch_place, every_launcher_is_recognised) {
     }
 }
 
+/* How many divide the cores of this host. */
+Test(launch_place, ranks_of_the_host) {
+    static const struct {
+        const char *entry[ENTRIES];
+        struct hand hand;
+        int host_ranks, threads;
+    } cases[] = {
+        {{0}, {0}, 1, 0},
+        {{"RANK=1", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4"}, {0}, 4, 0},
+        {{"RANK=1", "WORLD_SIZE=8", "LOCAL_WORLD_SIZE=4"}, {0}, 4, 0},
+        {{"RANK=1", "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4"}, {0}, 2, 0},
+        {{"RANK=1", "WORLD_SIZE=8"}, {0}, 1, 0},
+        {{"RANK=1", "WORLD_SIZE=8"}, {0, 0, "file:///x"}, 1, 0},
+        {{"RANK=1", "WORLD_SIZE=8"}, {0, 0, "tcp://127.0.0.1:29500"}, 8, 0},
+        {{"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=localhost", "MASTER_PORT=9"},
+         {0, 0, "env://"},
+         8,
+         0},
+        {{0}, {1, 8, "tcp://[::1]:29500"}, 8, 0},
+        {{0}, {1, 8, "tcp://node0:29500"}, 1, 0},
+        {{"LOCAL_WORLD_SIZE=4"}, {1, 8, "tcp://node0:29500"}, 4, 0},
+        {{"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+          "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+         {0},
+         2,
+         0},
+        {{"SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=8", "SLURM_LOCALID=1",
+          "SLURM_NODEID=0", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_TASKS_PER_NODE=4(x2)",
+          "SLURM_CPUS_PER_TASK=16"},
+         {0},
+         4,
+         16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct launch_place place;
+        cr_assert_eq(find(cases[i].entry, &cases[i].hand, &place), STATUS_OK, "case %zu", i);
+        cr_expect(place.host_ranks == cases[i].host_ranks && place.threads == cases[i].threads,
+                  "case %zu: %d %d", i, place.host_ranks, place.threads);
+    }
+}
+
 static const struct {
     const char *entry[ENTRIES];
     struct hand hand;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -109,7 +110,9 @@ Test(launch_ranks, the_secret_is_inherited_and_named_nowhere) {
 }
 
 Test(launch_ranks, ranks_inherit_nothing_else) {
-    int stray = open("/dev/null", O_RDONLY); /* without close-on-exec */
+    /* Without close-on-exec, and where no pipe of the shell itself will be. */
+    int stray = fcntl(STDIN_FILENO, F_DUPFD, 200);
+    cr_assert(stray >= 200);
     char *script = mem_format("ls -l /proc/$$/fd | grep -c -e ' %d ->'; exit 0", stray);
     struct ranks_outcome outcome = run(defaults, script);
     cr_expect_eq(outcome.exit_code, 0);
@@ -382,10 +385,133 @@ Test(launch_ranks, cores_are_shared) {
     }
 }
 
+/* Cores as text, such as "0-7,16". */
+static const char *cores_text(const cpu_set_t *set, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int last = cpu;
+        if (!CPU_ISSET(cpu, set)) continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set)) last++;
+        used += (size_t)snprintf(text + used, bytes - used, last > cpu ? "%s%d-%d" : "%s%d",
+                                 used ? "," : "", cpu, last);
+        cpu = last;
+    }
+    return text;
+}
+
+Test(launch_ranks, slices_of_cores) {
+    static const struct {
+        int first, last, hole; /* cores given; one that is not */
+        int index, count;
+        const char *slice;
+    } cases[] = {
+        {0, 63, -1, 0, 8, "0-7"},
+        {0, 63, -1, 7, 8, "56-63"},
+        {0, 63, -1, 5, 6, "50-59"},
+        {16, 31, -1, 1, 2, "24-31"},
+        {8, 16, 10, 0, 2, "8-9,11-12"},
+        {8, 16, 10, 1, 2, "13-16"},
+        {0, 1, -1, 1, 2, "1"},
+        {0, 1, -1, 0, 3, ""},
+        {960, 1023, -1, 1, 2, "992-1023"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cpu_set_t all, slice;
+        char text[128];
+        CPU_ZERO(&all);
+        for (int cpu = cases[i].first; cpu <= cases[i].last; cpu++)
+            if (cpu != cases[i].hole) CPU_SET((size_t)cpu, &all);
+        ranks_slice(&all, cases[i].index, cases[i].count, &slice);
+        cr_expect_str_eq(cores_text(&slice, text, sizeof text), cases[i].slice);
+    }
+}
+
 Test(launch_ranks, texts_of_ranks) {
     char text[96];
     static const int ranks[] = {0, 1, 2, 5, 7, 8};
     cr_expect_str_eq(output_ranks_text(ranks, 6, text, sizeof text), "0-2,5,7-8");
     cr_expect_str_eq(output_ranks_text(ranks, 1, text, sizeof text), "0");
     cr_expect_str_eq(output_ranks_text(ranks, 0, text, sizeof text), "");
+}
+
+/* --- who caused it --- */
+
+/* Rank 0 blames rank 1, which ends only then. */
+static int blame_rank_1(void *context, int rank) {
+    char *path = mem_format("%s/go", (const char *)context);
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    free(path);
+    return rank == 0 ? 1 : rank;
+}
+
+Test(launch_ranks, a_failure_is_the_rank_s_that_caused_it, .timeout = 100) {
+    struct ranks_config config = defaults;
+    config.context = folder;
+    config.cause = blame_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "[ $STRETTO_RANK = 0 ] && exit 6; until [ -e $DIR/go ]; do sleep 0.01; done; "
+                    "exit 6");
+    cr_expect_eq(outcome.exit_code, 6);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect_not(outcome.worth_another);
+    cr_expect(file_says("err", "error: rank 1 ended: exit code 6\n"));
+}
+
+/* One that is not of this host is blamed in words. */
+static int blame_rank_7(void *context, int rank) {
+    (void)context, (void)rank;
+    return 7;
+}
+
+Test(launch_ranks, a_failure_elsewhere_is_named, .timeout = 100) {
+    struct ranks_config config = defaults;
+    config.cause = blame_rank_7;
+    struct ranks_outcome outcome = run(config, "exit 3");
+    cr_expect_eq(outcome.exit_code, 3);
+    cr_expect(file_says("err", "ended: exit code 3, because rank 7 failed\n"));
+}
+
+/* --- ranks that stand still --- */
+
+static bool give_up_rank_1(void *context, int *rank, char *why, size_t bytes) {
+    int *left = context;
+    *rank = 1;
+    snprintf(why, bytes, "silent for 15 s");
+    return (*left)-- > 0;
+}
+
+/* SIGTERM would not reach it, and the grace is not waited for. */
+Test(launch_ranks, a_rank_given_up_is_killed_and_named, .timeout = 25) {
+    struct ranks_config config = defaults;
+    int left = 1;
+    config.context = &left;
+    config.news = eventfd(1, EFD_CLOEXEC);
+    config.given_up = give_up_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "[ $STRETTO_RANK = 0 ] && exit 4; kill -STOP $$; exit 0");
+    close(config.news);
+    cr_expect_eq(outcome.exit_code, 4);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect(outcome.worth_another);
+    cr_expect(file_says("err", "error: rank 1 ended: silent for 15 s, given up and killed\n"));
+}
+
+static int lost_rank_1(void *context, int rank) {
+    (void)context;
+    return rank == 0 ? 1 : rank;
+}
+
+/* The server that gave it up is another node's: here a rank tells of it. */
+Test(launch_ranks, a_lost_rank_that_stands_still_is_killed, .timeout = 25) {
+    struct ranks_config config = defaults;
+    config.cause = lost_rank_1;
+    struct ranks_outcome outcome =
+        run(config, "if [ $STRETTO_RANK = 1 ]; then echo $$ >$DIR/pid.new; mv $DIR/pid.new "
+                    "$DIR/pid; kill -STOP $$; exit 0; fi; "
+                    "until grep -q '^State:.T' /proc/$(cat $DIR/pid)/status; do sleep 0.01; done; "
+                    "exit 4");
+    cr_expect_eq(outcome.exit_code, 4);
+    cr_expect_eq(outcome.rank, 1);
+    cr_expect(file_says("err", "error: rank 1 ended: it stands still, given up and killed\n"));
 }

@@ -20,7 +20,7 @@ static char *script(const char *const *given, enum status *status) {
                      STATUS_OK);
     }
     FILE *out = open_memstream(&text, &length);
-    *status = sbatch_write(&options, "/opt/stretto", out);
+    *status = sbatch_write(&options, "/opt/stretto", 64, out);
     fclose(out);
     options_free(&options);
     return text;
@@ -36,7 +36,7 @@ Test(launch_sbatch, says_what_was_given) {
                                         "--ntasks-per-node=4\n",
                                         "--cpus-per-task=3\n",
                                         "--time=65\n",
-                                        "srun ",
+                                        "srun --cpus-per-task=\"$SLURM_CPUS_PER_TASK\" ",
                                         "/opt/stretto train \\\n",
                                         "    --data 'mnist:a b' \\\n",
                                         "    --threads 3 \\\n",
@@ -49,6 +49,38 @@ Test(launch_sbatch, says_what_was_given) {
         cr_expect(strstr(text, holds[i]), "%s not in\n%s", holds[i], text);
     cr_expect(!strstr(text, "--local-ranks") && !strstr(text, "    --nodes"));
     free(text);
+}
+
+/* Started again before the run wrote its options down: --resume needs the model's name. A run that
+ * the script itself resumes has its own. */
+Test(launch_sbatch, names_the_model_of_a_new_run) {
+    static const char *const fresh[] = {"nodes", "2", NULL}, *const resumed[] = {"resume", "on",
+                                                                                 NULL};
+    enum status status;
+    char *text = script(fresh, &status);
+    cr_expect(strstr(text, "    --model resnet8 \\\n"), "no model in\n%s", text);
+    free(text);
+    text = script(resumed, &status);
+    cr_expect(!strstr(text, "--model"), "a model in\n%s", text);
+    free(text);
+}
+
+/* Slurm would give a task one core. */
+Test(launch_sbatch, asks_for_cores) {
+    static const struct {
+        const char *ranks, *line;
+    } cases[] = {{"1", "\n#SBATCH --cpus-per-task=64\n"},
+                 {"8", "\n#SBATCH --cpus-per-task=8\n"},
+                 {"6", "\n#SBATCH --cpus-per-task=10\n"},
+                 {"100", "\n#SBATCH --cpus-per-task=1\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const given[] = {"local-ranks", cases[i].ranks, NULL};
+        enum status status;
+        char *text = script(given, &status);
+        cr_expect(status == STATUS_OK && strstr(text, cases[i].line), "%s", text);
+        cr_expect(!strstr(text, "--threads"), "%s", text);
+        free(text);
+    }
 }
 
 Test(launch_sbatch, what_srun_says_is_refused) {

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "kit.h"
+#include "sync/sync.h"
 
 static void round_trip(const struct program_case *of) {
     struct program *program = program_of_case(of, NULL), *again = NULL;
@@ -31,6 +33,85 @@ static void round_trip(const struct program_case *of) {
 
 Test(program_text, print_and_parse_are_inverse) {
     program_cases(round_trip);
+}
+
+/* Whatever the schedules and the sync policy build is accepted by the parser and proven again. */
+static void build_again(const struct schedule_config *config, int buckets) {
+    struct program *program = NULL, *again = NULL;
+    char log[512] = "";
+    log_capture(log, sizeof log);
+    enum status status = schedule_build("single", config, &program);
+    log_capture(NULL, 0);
+    if (status != STATUS_OK) return; /* an order that ranks cannot have */
+    cr_assert_eq(
+        sync_insert(grid_ranks(&config->grid) > 1 ? "allreduce" : "none", program, buckets),
+        STATUS_OK);
+    char *text = program_text(program);
+    cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK,
+                 "refused: %d ranks, deal %dx%d, sum %s, shares %d", grid_ranks(&config->grid),
+                 config->grid.replicas, config->micro_batches, sum_order_name(config->sum),
+                 config->shares);
+    char *second = program_text(again);
+    cr_expect_str_eq(text, second);
+    cr_expect_eq(program_verify(again, config->samples), STATUS_OK);
+    free(text);
+    free(second);
+    program_free(&program);
+    program_free(&again);
+}
+
+Test(program_text, whatever_is_built_can_be_read_again) {
+    static const struct {
+        int replicas, micro_batches;
+    } deals[] = {{1, 1}, {2, 1},  {3, 2},  {4, 4},   {2, 33},
+                 {9, 8}, {16, 8}, {65, 1}, {300, 1}, {40, 16}};
+    for (size_t d = 0; d < sizeof deals / sizeof deals[0]; d++) {
+        for (int way = 0; way < 12; way++) { /* sum x shares x ranks */
+            bool shares = way / 3 % 2, spread = way / 6;
+            int replicas = deals[d].replicas;
+            struct schedule_config config = {.grid = grid_flat(spread ? replicas : 1, replicas),
+                                             .micro_batches = deals[d].micro_batches,
+                                             .sum = (enum sum_order)(way % 3),
+                                             .shares = shares && replicas > 1};
+            build_again(&config, 5);
+        }
+    }
+}
+
+Test(program_text, the_largest_can_be_read_again) {
+    build_again(&(struct schedule_config){grid_flat(1, 1), 65536, SUM_TREE, NULL, false}, 1);
+    build_again(&(struct schedule_config){grid_flat(1, 65536), 1, SUM_REPLICA, NULL, false}, 1);
+    build_again(&(struct schedule_config){grid_flat(1, 2), 16383, SUM_TREE, NULL, true}, 1);
+}
+
+Test(program_text, more_than_the_text_form_holds_is_not_built) {
+    struct schedule_config config = {
+        .grid = grid_flat(1, 1025), .micro_batches = 1024, .sum = SUM_TREE};
+    struct program *program = NULL;
+    char log[512] = "";
+    log_capture(log, sizeof log);
+    cr_expect_eq(schedule_build("single", &config, &program), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "1049600 micro-batches in a step, at most 1048576"), "%s", log);
+}
+
+/* The verifier's memory follows the instructions, not the numbers of a header. */
+Test(program_text, a_header_of_large_numbers_takes_no_memory) {
+    static const char text[] =
+        "stretto program 2\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
+        "replicas-each 1024\ngroups world\nrank 0 slots 32767 grads 32767 buckets 32767\n"
+        "rank 0 body\n#0 r0 COUNT q0\n#1 r0 STEP g0\n";
+    struct program *program = NULL;
+    char log[512] = "";
+    cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
+    size_t before = mem_resident_bytes();
+    mem_reset_peak();
+    log_capture(log, sizeof log);
+    cr_expect_eq(program_verify(program, NULL), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "not whole"), "%s", log);
+    cr_expect(mem_peak_bytes() < before + (32 << 20), "%zu bytes", mem_peak_bytes() - before);
+    program_free(&program);
 }
 
 Test(program_text, every_instruction_and_flag_survives) {
@@ -109,7 +190,7 @@ static const struct {
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
-    {HEADER "rank 0 slots 1 grads 65536 buckets 1\n", "\"65536\""},
+    {HEADER "rank 0 slots 1 grads 32768 buckets 1\n", "grads from 1 to 32767, found \"32768\""},
     {HEADER "rank 0 slots 1 grads 1 buckets 1\n#0 r0 COUNT q0\n", "before the first instruction"},
     {HEADER "#0 r0 COUNT\n", "line 4"},
     {HEADER "rank 1 body\n", "a rank of the program"},

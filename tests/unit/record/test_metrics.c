@@ -109,6 +109,34 @@ Test(record_metrics, resumed_file_is_as_if_never_stopped) {
     free(resumed);
 }
 
+static struct metrics_past past_of(int64_t resumed) {
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(folder, resumed, &metrics), STATUS_OK);
+    struct metrics_past past = *metrics_past(metrics);
+    cr_assert_eq(metrics_close(&metrics), STATUS_OK);
+    return past;
+}
+
+/* Rows of later steps than the one resumed from tell nothing: the run has not been there. */
+Test(record_metrics, rows_tell_of_the_past) {
+    struct metrics *metrics;
+    cr_assert_eq(metrics_open(folder, METRICS_FRESH, &metrics), STATUS_OK);
+    for (int64_t step = 1; step <= 6; step++) {
+        struct metrics_row train = train_row(step), eval = metrics_row_new(METRICS_EVAL, step, 1);
+        train.loss = 10 - (double)step;
+        eval.loss = 20 - (double)step, eval.acc1 = 0.1 * (double)step;
+        cr_assert_eq(metrics_write(metrics, &train), STATUS_OK);
+        if (step % 2 == 0) cr_assert_eq(metrics_write(metrics, &eval), STATUS_OK);
+    }
+    cr_assert(isnan(metrics_past(metrics)->loss_first));
+    cr_assert_eq(metrics_close(&metrics), STATUS_OK);
+    struct metrics_past past = past_of(5);
+    cr_assert(past.loss_first == 9 && past.loss_last == 5);
+    cr_assert(past.eval_loss == 16 && past.acc1 == 0.1 * 4 && isnan(past.acc5));
+    past = past_of(0);
+    cr_assert(isnan(past.loss_first) && isnan(past.loss_last) && isnan(past.eval_loss));
+}
+
 Test(record_metrics, fresh_replaces) {
     write_steps(METRICS_FRESH, 1, 9);
     write_steps(METRICS_FRESH, 1, 1);

@@ -220,12 +220,24 @@ Test(record_report, metrics_that_cannot_be_read) {
     free(text);
 }
 
+Test(record_report, command_lines_of_all_starts) {
+    input.command_lines = "stretto train --out a";
+    char *text = page();
+    expect(text, "<summary>Command line</summary>");
+    free(text);
+    input.command_lines = "stretto train --out a\nstretto train --resume --out a";
+    text = page();
+    expect(text, "<summary>Command lines, in order</summary>\n<pre class=\"command\">stretto train "
+                 "--out a\nstretto train --resume --out a</pre>");
+    free(text);
+}
+
 Test(record_report, every_text_is_escaped) {
     static const char evil[] = "</title></style></pre><script>alert(1)</script>"
                                "<img src=x onerror=\"a('&')\">\xff\x01\x1b[0m\xc0\xbc";
     summary.version = summary.model = summary.data = summary.strategy = summary.device =
         summary.dtype = summary.isa = summary.comm = evil;
-    input.command_line = input.config_yaml = input.program_text = evil;
+    input.command_lines = input.config_yaml = input.program_text = evil;
     char *text = page();
     cr_assert_eq(count_of(text, "<script"), 0);
     cr_assert_eq(count_of(text, "<img"), 0);

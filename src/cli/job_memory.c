@@ -1,0 +1,132 @@
+/* What a run takes of this machine's memory, and whether it fits.
+ *
+ * The plan knows its own arrays. The rest of a process is found here: what planning took is
+ * measured (graphs, kernels and their code exist by then), what comes when kernels first run and
+ * ranks meet is the backend's figure and two of ours, measured once. A model of all of it was tried
+ * and dropped: it depends on the instruction set and on the version of the libraries.
+ *
+ * Ranks of a machine are alike, so its need is their number times one's; pages of code are there
+ * once. */
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "cli/job.h"
+#include "cli/watch.h"
+
+/* Of a rank beside its backend: the executor's tables, metrics; libm. And of a rank that is one of
+ * several processes: ZeroMQ, its cryptography, the threads of the control plane. Measured. */
+enum {
+    RUN_DATA_BYTES = 500 << 10,
+    RUN_CODE_BYTES = 380 << 10,
+    CONTROL_DATA_BYTES = 380 << 10,
+    CONTROL_CODE_BYTES = 900 << 10
+};
+
+static size_t grown(size_t now, size_t before) {
+    return now > before ? now - before : 0;
+}
+
+/* Ranks as threads have one library together: each has an even part of it in its bill. oneDNN keeps
+ * kernels for all, so that planning a further rank takes about two thirds of what the first took.
+ */
+static size_t shared_library(size_t own, size_t once, size_t ranks) {
+    return own - own / 3 + (own / 3 + once) / ranks;
+}
+
+static void bill_library(struct job *job) {
+    const struct device *device = job->plan->device;
+    const struct backend *backend = device->backend;
+    struct mem_parts now = mem_resident_parts();
+    struct backend_overhead run = {0};
+    if (backend->overhead) run = backend->overhead(job->plan->device);
+    size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
+           code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
+    int ranks = job->config.ranks;
+    if (ranks > 1 && !job->threads) own += CONTROL_DATA_BYTES, code += CONTROL_CODE_BYTES;
+    if (!job->threads) {
+        job->code_bytes = code;
+        job->plan->bill.library = own + run.data_bytes + code;
+        return;
+    }
+    job->plan->bill.library = shared_library(own, run.data_bytes + code, (size_t)ranks);
+}
+
+void job_bill(struct job *job, const struct job_seat *seat) {
+    struct memory_bill *bill = &job->plan->bill;
+    struct trace_config trace = watch_trace_config(job, job->config.rank);
+    bill->trace = trace_bytes(&trace);
+    if (job->threads) bill->staging /= (size_t)job->config.ranks; /* one of them writes */
+    if (seat->library_bytes)
+        bill->library = seat->library_bytes;
+    else
+        bill_library(job);
+}
+
+size_t job_machine_bytes(const struct job *job, size_t rank_bytes) {
+    size_t ranks = (size_t)job->local_ranks, each = rank_bytes - job->code_bytes;
+    if (job->to_start) each += job->before.own_bytes;
+    return each * ranks + job->code_bytes;
+}
+
+/* What is compared with the limit: --memory-limit is a rank's, whatever the machine has. */
+static size_t counted(const struct job *job, size_t rank_bytes) {
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    return given ? rank_bytes : job_machine_bytes(job, rank_bytes);
+}
+
+/* The smallest division of the micro-batch that fits, or 0. */
+static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
+    int64_t per_replica = job->config.batch / job->config.replicas;
+    for (int64_t count = job->config.micro_batches + 1; count <= per_replica; count++) {
+        if (per_replica % count != 0) continue;
+        struct run_config config = job->config;
+        struct plan *plan;
+        config.micro_batches = (int)count;
+        if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
+        plan->bill.library = job->plan->bill.library;
+        plan->bill.trace = job->plan->bill.trace;
+        *bytes = counted(job, plan_bytes(plan));
+        plan_free(&plan);
+        if (*bytes <= limit) return count;
+    }
+    return 0;
+}
+
+/* Who needs it: "the run", "a rank", or "8 ranks of this machine". */
+static const char *who_needs(const struct job *job, bool given, char text[TEXT_BYTES]) {
+    if (job->config.ranks == 1) return "the run";
+    if (given || job->local_ranks == 1) return "a rank";
+    snprintf(text, TEXT_BYTES, "the %d ranks of this machine", job->local_ranks);
+    return text;
+}
+
+static enum status refuse(const struct job *job, size_t need, size_t limit, bool given) {
+    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[TEXT_BYTES], each[2 * TEXT_BYTES] = "";
+    char largest[256], hint[160];
+    const struct memory_bill *bill = &job->plan->bill;
+    size_t fitting = 0;
+    int64_t count = micro_batches_that_fit(job, limit, &fitting);
+    placement_largest(&job->plan->micro[0].placement, largest, sizeof largest);
+    if (!given && job->local_ranks > 1)
+        snprintf(each, sizeof each, "%s each, ", text_size((int64_t)plan_bytes(job->plan), a));
+    if (count)
+        snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
+                 text_size((int64_t)fitting, b));
+    else
+        snprintf(hint, sizeof hint,
+                 "no number of micro-batches would fit: a smaller model%s or --batch is needed",
+                 *each ? ", fewer ranks" : "");
+    return fail(STATUS_MEMORY,
+                "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak: %s\n  %s",
+                who_needs(job, given, who), text_size((int64_t)need, a),
+                given ? "--memory-limit" : "what is available", text_size((int64_t)limit, b), each,
+                text_size((int64_t)bill->activations, c), largest, hint);
+}
+
+enum status job_check_memory(const struct job *job) {
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    int64_t limit = given ? job->options.memory_limit_bytes : job->available_bytes;
+    size_t need = counted(job, plan_bytes(job->plan));
+    if (limit <= 0 || need <= (size_t)limit) return STATUS_OK;
+    return refuse(job, need, (size_t)limit, given);
+}

@@ -1,0 +1,38 @@
+/* How a run starts here: where its ranks come from, and what is refused before anything is written.
+ * train and explain go the same way, so that explain answers as train would. */
+#ifndef CLI_START_H
+#define CLI_START_H
+
+#include "cli/job.h"
+#include "cli/lock.h"
+#include "launch/layout.h"
+
+enum start_kind {
+    START_ONE,      /* one rank, in this process */
+    START_THREADS,  /* ranks as threads of this process */
+    START_LAUNCHER, /* ranks as processes that this one starts */
+    START_RANK      /* this process is one of several ranks, started by another */
+};
+
+struct start {
+    enum start_kind kind;
+    struct launch_config launch; /* its texts belong to the options */
+    struct launch_place place;
+    struct launch_layout layout; /* of START_LAUNCHER */
+    struct job_seat seat;        /* to plan with: this process's, or rank 0's */
+};
+
+/* Local. From the options and the environment; may read a host file and look up names. */
+enum status start_find(const struct options *options, struct start *out);
+/* Local. Whether rank 0, which reads weights and checkpoints, runs or is started here. */
+bool start_has_first(const struct start *start);
+/* Local, blocking. Refuses what the run would be refused for on this machine: memory, the file of
+ * --save-program, missing --weights, where ranks meet, --out. Leaves nothing behind. */
+enum status start_check(const struct start *start, const struct job *job);
+/* Local, blocking. The same, then opens the folder of the run and writes the program where
+ * --save-program names a file. For all kinds but START_RANK, whose ranks meet first. The caller
+ * frees the name and gives the lock back. */
+enum status start_open(const struct start *start, const struct job *job, char **folder,
+                       struct lock **lock);
+
+#endif

@@ -1,0 +1,15 @@
+/* --weights: parameters and buffers from a safetensors file, by name. */
+#ifndef EXEC_WEIGHTS_H
+#define EXEC_WEIGHTS_H
+
+#include "exec/store.h"
+
+/* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
+enum status weights_load(struct store *store, const char *path);
+
+/* Local, blocking. The safetensors file that `path` names: itself, or for the folder of a run or of
+ * a checkpoint the model.safetensors in it; STATUS_DATA where such a folder has none. The caller
+ * frees it. */
+enum status weights_path(const char *path, char **out);
+
+#endif

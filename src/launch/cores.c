@@ -1,0 +1,70 @@
+/* See cores.h. */
+#include "launch/cores.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/machine.h"
+
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
+
+int cores_threads(const struct cores_share *share) {
+    int threads = share->usable;
+    if (share->pool > 0) threads = smaller(threads, share->pool / share->ranks);
+    if (share->said > 0) threads = smaller(threads, share->said);
+    return threads > 0 ? threads : 1;
+}
+
+const char *cores_text(const struct cores_share *share, char text[CORES_TEXT_BYTES]) {
+    int threads = cores_threads(share);
+    bool divided = share->pool > 0 && share->pool / share->ranks <= share->usable;
+    if (share->said > 0 && threads == share->said)
+        snprintf(text, CORES_TEXT_BYTES, "%d (as the launcher says)", threads);
+    else if (divided)
+        snprintf(text, CORES_TEXT_BYTES, "%d (%d usable core%s / %d local rank%s)", threads,
+                 share->pool, share->pool > 1 ? "s" : "", share->ranks,
+                 share->ranks > 1 ? "s" : "");
+    else
+        snprintf(text, CORES_TEXT_BYTES, "%d (the usable cores of this rank)", threads);
+    return text;
+}
+
+int cores_of_launcher(const char *root, int pid, const char *variable) {
+    enum { DEPTH = 32 };
+    struct machine_process process = {0};
+    for (int i = 0; i < DEPTH && pid > 0; i++, pid = process.parent) {
+        if (!machine_process(root, pid, &process)) return 0;
+        if (!variable || !machine_process_has(root, pid, variable)) return process.affinity;
+    }
+    return 0;
+}
+
+/* Slurm says what the step has on this node; its own daemon may use the whole machine. */
+static int pool_of(const struct launch_config *config, const struct launch_place *place) {
+    int pool = 0;
+    if (place->source == LAUNCH_LAUNCHER) return 0; /* it has divided the cores already */
+    if (place->source == LAUNCH_SLURM &&
+        launch_number(config, "SLURM_CPUS_ON_NODE", &pool) == STATUS_OK && pool > 0)
+        return pool;
+    return cores_of_launcher("", getppid(), place->variable);
+}
+
+void cores_of_rank(const struct launch_config *config, const struct launch_place *place,
+                   struct cores_share *out) {
+    struct machine_cores cores = machine_cores("");
+    *out = (struct cores_share){.usable = cores.usable,
+                                .pool = pool_of(config, place),
+                                .ranks = place->host_ranks,
+                                .said = place->threads};
+    if (out->pool > 0 && out->pool < cores.affinity) out->pool = cores.affinity;
+    if (out->pool > 0 && cores.quota > 0)
+        out->pool = smaller(out->pool, (int)ceil(cores.quota - 0.01));
+}
+
+void cores_of_ranks(int count, struct cores_share *out) {
+    int usable = machine_cores("").usable;
+    *out = (struct cores_share){.usable = usable, .pool = usable, .ranks = count};
+}

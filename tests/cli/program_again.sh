@@ -1,0 +1,26 @@
+# A program that --save-program writes is one that --program reads: the same plan, whatever the options.
+set -u
+failed=0
+check() {
+    rm -f program.txt again.txt
+    "$STRETTO" explain --model resnet8 --device ref --threads 1 --quiet "$@" --save-program program.txt 2>err
+    got=$?
+    [ "$got" = 0 ] || { echo "$*: exit $got"; cat err; failed=1; return; }
+    "$STRETTO" explain --model resnet8 --device ref --threads 1 --quiet "$@" --program program.txt --save-program again.txt 2>err
+    got=$?
+    [ "$got" = 0 ] || { echo "$*: its own program is refused: exit $got"; cat err; failed=1; return; }
+    cmp program.txt again.txt || { echo "$*: read again, it is another"; failed=1; }
+}
+
+for bn in off on; do
+    for sum in replica tree replicas-first; do
+        for deal in 1x4 3x2 16x8; do
+            check --sync-bn $bn --sum $sum --deal $deal --batch $((${deal%x*} * ${deal#*x}))
+        done
+        check --sync-bn $bn --sum $sum -n 3 --batch 24
+    done
+    check --sync-bn $bn -n 4 --micro-batches 3 --batch 24
+    check --sync-bn $bn -n 4 --micro-batches 2 --batch 24 --sum tree --strategy ddp
+    check --sync-bn $bn -n 2 --micro-batches 4 --batch 24 --sum tree --strategy dp
+done
+exit $failed

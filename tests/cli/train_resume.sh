@@ -1,0 +1,57 @@
+# --resume names a folder: one that holds no run is refused, one without a checkpoint begins at step 0, and explain reads the run.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+# answer CODE TEXT ARGUMENTS: exit code and a part of what is said on standard error, in three lines.
+answer() {
+    code=$1 part=$2
+    shift 2
+    "$STRETTO" "$@" >out 2>err
+    got=$?
+    [ "$got" = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
+    [ -z "$part" ] || grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
+    [ "$code" = 0 ] || [ "$(grep -c . err)" -le 3 ] || say "$*: a long message: $(cat err)"
+}
+mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
+
+# shellcheck disable=SC2086
+{
+    answer 0 '' train $mlp --out first --quiet
+    mkdir empty
+    for out in frist empty; do
+        for command in train explain; do
+            answer 2 "--out $out holds no run to resume" $command --resume --out $out --steps 1
+        done
+        for spawn in processes threads; do
+            answer 2 "--out $out holds no run to resume" train --resume --out $out -n 2 --spawn $spawn --steps 1
+        done
+    done
+    [ ! -e frist ] || say "a refused folder was made"
+    [ -z "$(ls -A empty)" ] || say "a refused folder holds $(ls -A empty)"
+    answer 2 '--resume needs --out' explain --resume
+
+    # Named on the command line or in --config, the model may begin there.
+    answer 0 'starting at step 0' train $mlp --resume --out named
+    echo 'model: mlp' >model.yml
+    answer 0 'starting at step 0' train --config model.yml --device ref --threads 1 --steps 1 --resume --out configured
+    grep -q '"model": "mlp"' configured/summary.json || say "--config names mlp, trained: $(grep '"model"' configured/summary.json)"
+
+    # A run that was stopped before its first checkpoint begins again, with its own options.
+    rm -r first/checkpoints first/summary.json
+    answer 0 'no checkpoint in first/checkpoints: starting at step 0' train --resume --out first --seed 3
+    grep -q '"model": "mlp"' first/summary.json || say "not the run's model: $(grep '"model"' first/summary.json)"
+    grep -q '"seed": 3' first/summary.json || say "--seed 3 was lost"
+
+    # explain describes the run, with what is named besides.
+    answer 0 '' explain --resume --out first
+    grep -q '^model *mlp,' out || say "explain --resume: $(head -1 out)"
+    grep -q '^batch *32 ' out || say "explain --resume: $(grep batch out)"
+    answer 0 '' explain --resume --out first --steps 7
+    grep -q 'of 7 steps' out || say "explain --resume --steps 7: $(grep training out)"
+}
+
+# A rank lost while joining: there is no config.yml yet for the ranks that the launcher starts again with --resume.
+STRETTO_FAULT=rank=1,at=JOIN,do=kill "$STRETTO" train -n 2 --threads 1 --device ref --steps 1 --batch 32 --restarts 1 --out again --quiet >out 2>err
+got=$?
+[ $got = 0 ] && grep -q 'all ranks start again' err || say "--restarts before config.yml: exit $got: $(cat err)"
+exit $failed

@@ -1,0 +1,96 @@
+/* Threads of a rank by default: the arithmetic, and whose cores are divided. */
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/pretend.h"
+#include "base/machine.h"
+#include "launch/cores.h"
+
+TestSuite(launch_cores, .init = pretend_make, .fini = pretend_remove);
+
+Test(launch_cores, threads) {
+    static const struct {
+        struct cores_share share;
+        int threads;
+        const char *why;
+    } cases[] = {
+        {{64, 64, 1, 0}, 64, "(64 usable cores / 1 local rank)"},
+        {{64, 64, 8, 0}, 8, "(64 usable cores / 8 local ranks)"},
+        {{64, 64, 6, 0}, 10, "(64 usable cores / 6 local ranks)"},
+        {{2, 2, 4, 0}, 1, "(2 usable cores / 4 local ranks)"},
+        /* bound by the launcher: to cores of its own; to a socket that ranks share; to one core */
+        {{8, 64, 8, 0}, 8, "(64 usable cores / 8 local ranks)"},
+        {{32, 64, 8, 0}, 8, "(64 usable cores / 8 local ranks)"},
+        {{1, 64, 8, 0}, 1, "(the usable cores of this rank)"},
+        /* the launcher's cores are not known */
+        {{16, 0, 4, 0}, 16, "(the usable cores of this rank)"},
+        /* our launcher has divided them; srun -c 4, of 16 that the step's ranks may use; a mask
+         * below what was said; srun said 8 but gave the step 4 */
+        {{8, 0, 8, 8}, 8, "(as the launcher says)"},
+        {{16, 16, 4, 4}, 4, "(as the launcher says)"},
+        {{4, 64, 4, 8}, 4, "(the usable cores of this rank)"},
+        {{4, 4, 4, 8}, 1, "(4 usable cores / 4 local ranks)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[CORES_TEXT_BYTES];
+        cr_expect_eq(cores_threads(&cases[i].share), cases[i].threads, "case %zu: %d", i,
+                     cores_threads(&cases[i].share));
+        cores_text(&cases[i].share, text);
+        cr_expect(atoi(text) == cases[i].threads && strstr(text, cases[i].why), "case %zu: %s", i,
+                  text);
+    }
+}
+
+static void put_process(int pid, int parent, const char *mask, const char *environment) {
+    char name[64], text[256];
+    snprintf(name, sizeof name, "proc/%d/status", pid);
+    snprintf(text, sizeof text, "Name:\tx\nPPid:\t%d\nCpus_allowed:\t%s\nCpus_allowed_list:\t0-9\n",
+             parent, mask);
+    pretend_put(name, text);
+    snprintf(name, sizeof name, "proc/%d/environ", pid);
+    if (environment) pretend_put(name, environment);
+}
+
+/* mpirun (20) on 64 cores binds a script (30) to eight; the shell above it has 72. */
+Test(launch_cores, launcher) {
+    put_process(10, 1, "ff,ffffffff,ffffffff", "PATH=/bin");
+    put_process(20, 10, "ffffffff,ffffffff", "NO_OMPI_RANK=3");
+    put_process(30, 20, "000000ff,00000000", "OMPI_RANK=3");
+    put_process(40, 5, "f", "OMPI_RANK=3");
+    cr_expect_eq(cores_of_launcher(pretend_root, 30, "OMPI_RANK"), 64);
+    cr_expect_eq(cores_of_launcher(pretend_root, 20, "OMPI_RANK"), 64);
+    cr_expect_eq(cores_of_launcher(pretend_root, 30, NULL), 8);
+    cr_expect_eq(cores_of_launcher(pretend_root, 40, "OMPI_RANK"), 0); /* 5 is not to be seen */
+    put_process(40, 50, "f", "OMPI_RANK=3");
+    put_process(50, 40, "ff", NULL); /* of another user: its environment cannot be read */
+    cr_expect_eq(cores_of_launcher(pretend_root, 40, "OMPI_RANK"), 8);
+    put_process(50, 40, "ff", "OMPI_RANK=3");
+    cr_expect_eq(cores_of_launcher(pretend_root, 40, "OMPI_RANK"), 0); /* a circle ends */
+}
+
+static const char *slurm_step(const char *name) {
+    return strcmp(name, "SLURM_CPUS_ON_NODE") == 0 ? "48" : NULL;
+}
+
+Test(launch_cores, who_says) {
+    int usable = machine_cores("").usable;
+    struct launch_config config = {.rank = -1, .world = -1, .variable = slurm_step};
+    struct launch_place place = {.source = LAUNCH_LAUNCHER,
+                                 .world = 2 * usable,
+                                 .host_ranks = 2 * usable,
+                                 .threads = usable};
+    struct cores_share share;
+    cores_of_rank(&config, &place, &share);
+    cr_expect_eq(cores_threads(&share), usable);
+    place.source = LAUNCH_SLURM, place.threads = 0;
+    cores_of_rank(&config, &place, &share);
+    cr_expect(share.pool == 48 || share.pool == usable, "%d", share.pool);
+    place.source = LAUNCH_TORCHRUN;
+    cores_of_rank(&config, &place, &share);
+    cr_expect(share.pool >= usable && share.said == 0);
+    cores_of_ranks(2, &share);
+    cr_expect_eq(cores_threads(&share), usable > 1 ? usable / 2 : 1);
+}
