@@ -53,7 +53,9 @@ struct node {
     int in[OP_MAX_IN], out[OP_MAX_OUT];
     enum phase phase;
     enum op_half half;     /* of backward nodes */
-    int block;             /* layer block: the unit of partition, segments and freezing */
+    int block;             /* layer block: the unit of segments and freezing */
+    int unit;              /* what no cut divides: a fused forward node, counted from 0,
+                              with its reorders and its backward nodes */
     struct kernel *kernel; /* after graph_lower; NULL for views */
 };
 
