@@ -110,8 +110,11 @@ static enum status forward_together(struct exec *exec, const struct instr *instr
 }
 
 static enum status handle_f(struct exec *exec, const struct instr *instr) {
-    struct pass_config pass = {
-        .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
+    struct pass_config pass = {.pass = PASS_FORWARD,
+                               .stage = instr->stage,
+                               .segment = INSTR_ALL,
+                               .grad = -1,
+                               .pure = instr->flags & INSTR_PURE};
     if (is_lane(exec, instr)) return forward_together(exec, instr, &pass);
     run_pass(exec, exec->slot[instr->slot].runnable, instr->slot, &pass);
     TRY(exec->comm_status);
@@ -120,6 +123,7 @@ static enum status handle_f(struct exec *exec, const struct instr *instr) {
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
+                               .stage = instr->stage,
                                .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
                                .grad = instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
@@ -136,7 +140,8 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
 
 /* The main graph lends its nodes: what is shared does not depend on the number of samples. */
 static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
-    struct pass_config pass = {.pass = kind, .segment = INSTR_ALL, .grad = -1};
+    struct pass_config pass = {
+        .pass = kind, .stage = instr->stage, .segment = INSTR_ALL, .grad = -1};
     run_pass(exec, &exec->runnable[0], instr->slot, &pass);
     return exec->comm_status;
 }

@@ -76,10 +76,11 @@ static void run_node(struct exec *exec, const struct graph *graph, const struct 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
  * these wait in the slot until W names the buffer they go to. */
 static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
-                                    const struct pass_config *config) {
+                                    const struct pass_config *config, struct node_range range) {
     for (int u = 0; u < graph->use_count; u++) {
-        int value = graph->uses[u].gradient;
-        if (graph->nodes[graph->values[value].producer].half != OP_HALF_I) continue;
+        int value = graph->uses[u].gradient, producer = graph->values[value].producer;
+        if (producer < range.begin || producer >= range.end) continue;
+        if (graph->nodes[producer].half != OP_HALF_I) continue;
         float *target = exec->store->grad[config->grad] + exec->store->use_begin[u];
         size_t bytes = graph->values[value].layout->bytes;
         if (config->fresh)
@@ -89,32 +90,28 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
     }
 }
 
-/* The nodes of a pass: [*begin, *end). */
-static void range_of(const struct runnable *runnable, const struct pass_config *config, int *begin,
-                     int *end) {
-    const struct graph *graph = runnable->plan->graph;
+static struct node_range range_of(const struct runnable *runnable,
+                                  const struct pass_config *config) {
     bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
-    *begin = forward ? 0 : graph->forward_count;
-    *end = forward ? graph->forward_count : graph->node_count;
-    if (config->segment == INSTR_ALL || forward) return;
-    if (config->segment > 0) *begin = runnable->plan->segments[config->segment - 1];
-    *end = runnable->plan->segments[config->segment];
+    int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
+    return ranges_find(&runnable->plan->ranges, config->stage, segment,
+                       forward ? PHASE_FORWARD : PHASE_BACKWARD);
 }
 
 void run_pass(struct exec *exec, struct runnable *runnable, int slot,
               const struct pass_config *config) {
     const struct graph *graph = runnable->plan->graph;
     void **address = runnable->slot[slot].address;
-    int begin, end;
-    range_of(runnable, config, &begin, &end);
-    for (int n = begin; n < end; n++) {
+    struct node_range range = range_of(runnable, config);
+    for (int n = range.begin; n < range.end; n++) {
         if (!in_pass(&graph->nodes[n], config)) continue;
         run_node(exec, graph, &graph->nodes[n], address, config);
         exec_progress(exec);
         if (exec->comm_status != STATUS_OK) return;
         if (config->after && config->after(config->context, runnable, slot, n)) return;
     }
-    if (config->pass == PASS_WEIGHT_HALF) collect_from_input_half(exec, graph, address, config);
+    if (config->pass == PASS_WEIGHT_HALF)
+        collect_from_input_half(exec, graph, address, config, range);
 }
 
 /* --- replicas of one device that share statistics --- */
@@ -161,8 +158,11 @@ static void share(struct lane *lanes, int count) {
 
 void run_together(struct exec *exec, struct lane *lanes, int count) {
     int sharing = count;
-    for (int i = 0; i < count; i++)
-        range_of(lanes[i].runnable, &lanes[i].config, &lanes[i].node, &lanes[i].end);
+    for (int i = 0; i < count; i++) {
+        struct node_range range = range_of(lanes[i].runnable, &lanes[i].config);
+        lanes[i].node = range.begin;
+        lanes[i].end = range.end;
+    }
     while (sharing > 0) {
         sharing = 0;
         for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &lanes[i]);

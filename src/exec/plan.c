@@ -77,14 +77,20 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     return STATUS_OK;
 }
 
+static enum status cut_micros(struct plan *plan) {
+    for (int i = 0; i < plan->micro_count; i++) {
+        struct micro_plan *micro = &plan->micro[i];
+        TRY(ranges_new(micro->graph, NULL, 0, &micro->ranges));
+        if (micro->training) buckets_cut(&plan->buckets, &micro->ranges, 0);
+    }
+    return STATUS_OK;
+}
+
 static void place_micros(struct plan *plan) {
     struct placement_config placement = placement_of(plan);
     plan->split = placement.split;
-    for (int i = 0; i < plan->micro_count; i++) {
-        struct micro_plan *micro = &plan->micro[i];
-        micro->placement = graph_place(micro->graph, &placement);
-        if (micro->training) micro->segments = buckets_segments(&plan->buckets, micro->graph);
-    }
+    for (int i = 0; i < plan->micro_count; i++)
+        plan->micro[i].placement = graph_place(plan->micro[i].graph, &placement);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -289,6 +295,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(check_statistics(plan), failed);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
+    TRY_GOTO(cut_micros(plan), failed);
     place_micros(plan);
     plan_bill(plan);
     plan_use_comm(plan, config->comm);
@@ -303,8 +310,8 @@ void plan_free(struct plan **plan) {
     if (!*plan) return;
     for (int i = 0; i < (*plan)->micro_count; i++) {
         placement_free(&(*plan)->micro[i].placement);
+        ranges_free(&(*plan)->micro[i].ranges);
         graph_free(&(*plan)->micro[i].graph);
-        free((*plan)->micro[i].segments);
     }
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);

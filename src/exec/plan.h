@@ -13,14 +13,15 @@
 #include "exec/buckets.h"
 #include "exec/config.h"
 #include "graph/memory.h"
+#include "graph/range.h"
 #include "program/program.h"
 
 struct micro_plan {
     int64_t samples;
     bool training;
     struct graph *graph;
+    struct ranges ranges; /* one stage; a segment of backward for each bucket of gradients */
     struct placement placement;
-    int *segments; /* of a training graph: the node at which each segment of backward ends */
 };
 
 /* Predicted bytes of a rank, by purpose. */

@@ -90,7 +90,7 @@ enum pass {
 };
 struct pass_config {
     enum pass pass;
-    int segment; /* of backward; INSTR_ALL: all of it */
+    int stage, segment; /* INSTR_ALL: all segments */
     int grad;
     bool fresh, pure;
     bool alone; /* exchange nothing: the other ranks are not here */

@@ -5,6 +5,7 @@
 
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "graph/range.h"
 #include "model/model.h"
 
 /* A device over the reference kernels whose kernels want and give, in turns, plain layouts and
@@ -37,6 +38,9 @@ struct kit_nudge {
 };
 struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
                           enum kit_order order, const struct kit_nudge *nudge);
+/* Runs it stage by stage, as ranks would: each stage has memory of its own for all that nodes make,
+ * and gets nothing but what crosses its cuts. Parameters, inputs and buffers are there. */
+struct kit_result kit_run_stages(const struct ranges *ranges);
 void kit_result_free(struct kit_result *result);
 
 #endif
