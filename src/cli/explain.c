@@ -181,7 +181,7 @@ static void show_part(const struct job *job, const char *part, FILE *out) {
     if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
     if (strcmp(part, "memory") != 0) return;
     fprintf(out, "  arena of a micro-batch %s; most bytes alive at once %s\n",
-            text_size((int64_t)main->placement.bytes, arena),
+            text_size((int64_t)main->placement.slot_bytes, arena),
             text_size((int64_t)main->placement.live_bytes, live));
     placement_print(&main->placement, out, MEMORY_LINES);
 }

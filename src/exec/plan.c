@@ -60,9 +60,9 @@ static bool either_has(const struct plan *plan, enum instr_op op, unsigned witho
 static struct placement_config placement_of(const struct plan *plan) {
     bool adds = either_has(plan, INSTR_B, INSTR_NEW) || either_has(plan, INSTR_W, INSTR_NEW);
     bool split = either_has(plan, INSTR_W, 0);
-    return (struct placement_config){.split = split,
-                                     .mixed = split && either_has(plan, INSTR_B, 0),
-                                     .gradients_outside = !adds && !split};
+    return (struct placement_config){
+        .life = {.split = split, .mixed = split && either_has(plan, INSTR_B, 0)},
+        .gradients_outside = !adds && !split};
 }
 
 static enum status add_micro(struct plan *plan, int64_t samples, bool training) {
@@ -88,9 +88,9 @@ static enum status cut_micros(struct plan *plan) {
 
 static void place_micros(struct plan *plan) {
     struct placement_config placement = placement_of(plan);
-    plan->split = placement.split;
+    plan->split = placement.life.split;
     for (int i = 0; i < plan->micro_count; i++)
-        plan->micro[i].placement = graph_place(plan->micro[i].graph, &placement);
+        plan->micro[i].placement = graph_place(&plan->micro[i].ranges, 0, &placement);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -267,7 +267,7 @@ static void plan_bill(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         const struct micro_plan *micro = &plan->micro[i];
         size_t slots = micro->training ? (size_t)plan->slots : 1;
-        size_t activations = micro->placement.bytes * slots,
+        size_t activations = micro->placement.slot_bytes * slots,
                scratch = graph_scratch_bytes(micro->graph);
         if (activations > bill->activations) bill->activations = activations;
         if (scratch > bill->scratch) bill->scratch = scratch;

@@ -5,7 +5,12 @@
  * its time).
  *
  * Values that share bytes form one block: views with their root, and an output that may overwrite a
- * dying input. */
+ * dying input.
+ *
+ * In the shared form kept blocks are placed first, as if there were no others. A transient block
+ * then goes where it fits among them without making the slot's arena larger, and else into the
+ * shared arena. There, intervals of different passes never meet, so each pass has the whole arena.
+ */
 #include "graph/memory.h"
 
 #include <stdlib.h>
@@ -19,6 +24,15 @@ enum { ALIGN_BYTES = 64 };
 struct block {
     size_t bytes, offset;
     int first, last;
+    int pass; /* LIFE_KEPT, or the one it lives in */
+    bool in_shared;
+};
+
+/* An arena being packed. */
+struct packing {
+    struct block **placed; /* in order of offsets */
+    int count;
+    size_t bytes;
 };
 
 struct placer {
@@ -34,66 +48,15 @@ static size_t padded(size_t bytes) {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static bool in_second_pass(const struct placer *placer, const struct node *node) {
-    return placer->config->split && node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
-}
-
-static void find_times(struct placer *placer) {
-    int now = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int n = 0; n < placer->graph->node_count; n++) {
-            if (in_second_pass(placer, &placer->graph->nodes[n]) == (pass == 1))
-                placer->plan->time[n] = now++;
-        }
-    }
-}
-
-static void reach(int *last, int time) {
-    if (time > *last) *last = time;
-}
-
-/* Gradients that operations of the input half make wait there for W to name their accumulator;
- * those of the weight half are added as soon as they are made. */
-static void keep_for_executor(struct placer *placer) {
-    const struct graph *graph = placer->graph;
-    int *last = placer->plan->last, end = graph->node_count;
-    for (int u = 0; placer->config->split && u < graph->use_count; u++) {
-        int value = graph->uses[u].gradient;
-        if (graph->nodes[graph->values[value].producer].half == OP_HALF_I) last[value] = end;
-    }
-    for (int i = 0; i < graph->loss_count; i++) {
-        last[graph->losses[i].sum] = end;
-        if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = end;
-    }
-}
-
-/* Run op by op, a node of the second pass runs right behind the one that stands before it: when
- * both orders happen, what it makes is in use from then on. */
-static void find_lifetimes(struct placer *placer) {
-    const struct graph *graph = placer->graph;
-    int *first = placer->plan->first, *last = placer->plan->last, before = 0;
-    for (int i = 0; i < graph->value_count; i++) first[i] = last[i] = -1;
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        int time = placer->plan->time[n];
-        if (!in_second_pass(placer, node)) before = time;
-        for (int k = 0; k < node->out_count; k++) {
-            int root = graph->values[node->out[k]].root;
-            if (first[root] < 0) first[root] = placer->config->mixed ? before : time;
-            reach(&last[root], time);
-        }
-        for (int k = 0; k < node->in_count; k++)
-            reach(&last[graph->values[node->in[k]].root], time);
-    }
-    keep_for_executor(placer);
-}
+/* --- blocks --- */
 
 /* The input of `node` whose block output 0 may take over, or NO_VALUE. */
 static int dying_input(const struct placer *placer, const struct node *node, int time) {
     const struct graph *graph = placer->graph;
+    const struct life_config *life = &placer->config->life;
     if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
         return NO_VALUE;
-    if (placer->config->mixed && in_second_pass(placer, node)) return NO_VALUE;
+    if (life->mixed && life_in_second_pass(life, node)) return NO_VALUE;
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
     if (block < 0 || graph->values[input].kind != VALUE_LOCAL || placer->blocks[block].last != time)
         return NO_VALUE;
@@ -105,34 +68,55 @@ static int dying_input(const struct placer *placer, const struct node *node, int
 }
 
 static void add_block(struct placer *placer, int value) {
+    const struct life *life = &placer->plan->life;
     if (placer->config->gradients_outside && placer->graph->values[value].use >= 0) return;
     struct block *block = &placer->blocks[placer->block_count];
     *block = (struct block){.bytes = padded(placer->graph->values[value].layout->bytes),
-                            .first = placer->plan->first[value],
-                            .last = placer->plan->last[value]};
+                            .first = life->first[value],
+                            .last = life->last[value],
+                            .pass = life->pass[value]};
     placer->block_of[value] = placer->block_count++;
+}
+
+static void take_over(struct placer *placer, int input, int value) {
+    const struct life *life = &placer->plan->life;
+    struct block *block = &placer->blocks[placer->block_of[input]];
+    placer->block_of[value] = placer->block_of[input];
+    block->last = life->last[value];
+    if (block->pass != life->pass[value]) block->pass = LIFE_KEPT;
+}
+
+/* What other stages made and this one receives. */
+static void add_received(struct placer *placer) {
+    const struct graph *graph = placer->graph;
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *value = &graph->values[v];
+        placer->block_of[v] = -1;
+        if (value->kind == VALUE_LOCAL && value->root == v && placer->plan->life.first[v] >= 0 &&
+            placer->plan->life.time[value->producer] == LIFE_NEVER)
+            add_block(placer, v);
+    }
 }
 
 static void make_blocks(struct placer *placer) {
     const struct graph *graph = placer->graph;
-    for (int i = 0; i < graph->value_count; i++) placer->block_of[i] = -1;
+    add_received(placer);
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        for (int k = 0; k < node->out_count; k++) {
+        int time = placer->plan->life.time[n];
+        for (int k = 0; k < node->out_count && time != LIFE_NEVER; k++) {
             int value = node->out[k];
             if (graph->values[value].root != value) continue;
-            int input = k == 0 && node->in_count ? dying_input(placer, node, placer->plan->time[n])
-                                                 : NO_VALUE;
-            if (input == NO_VALUE) {
+            int input = k == 0 && node->in_count ? dying_input(placer, node, time) : NO_VALUE;
+            if (input == NO_VALUE)
                 add_block(placer, value);
-                continue;
-            }
-            int block = placer->block_of[input];
-            placer->block_of[value] = block;
-            placer->blocks[block].last = placer->plan->last[value];
+            else
+                take_over(placer, input, value);
         }
     }
 }
+
+/* --- offsets --- */
 
 static int by_size(const void *a, const void *b) {
     const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
@@ -145,41 +129,64 @@ static int by_offset(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* `placed` is kept in order of offsets; the block goes into the first gap between those alive at
- * the same time. */
-static void place_block(struct block *block, struct block **placed, int count) {
+/* The block goes into the first gap between those alive at the same time; false where that would
+ * take the arena beyond `most` bytes. */
+static bool place_block(struct packing *packing, struct block *block, size_t most) {
     size_t offset = 0;
-    for (int i = 0; i < count; i++) {
-        const struct block *other = placed[i];
+    for (int i = 0; i < packing->count; i++) {
+        const struct block *other = packing->placed[i];
         if (other->last < block->first || block->last < other->first) continue;
         if (offset + block->bytes <= other->offset) break;
         if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
     }
+    size_t end = offset + block->bytes;
+    if (end > most) return false;
     block->offset = offset;
-    int at = count;
+    if (end > packing->bytes) packing->bytes = end;
+    struct block **placed = packing->placed;
+    int at = packing->count++;
     while (at > 0 && by_offset(&placed[at - 1], &block) > 0) placed[at] = placed[at - 1], at--;
     placed[at] = block;
+    return true;
+}
+
+static void place_joint(struct packing *slot, struct block **order, int count) {
+    for (int i = 0; i < count; i++) place_block(slot, order[i], SIZE_MAX);
+}
+
+static void place_apart(struct packing *slot, struct packing *shared, struct block **order,
+                        int count) {
+    for (int i = 0; i < count; i++) {
+        if (order[i]->pass == LIFE_KEPT) place_block(slot, order[i], SIZE_MAX);
+    }
+    for (int i = 0; i < count; i++) {
+        if (order[i]->pass == LIFE_KEPT || place_block(slot, order[i], slot->bytes)) continue;
+        order[i]->in_shared = place_block(shared, order[i], SIZE_MAX);
+    }
 }
 
 static void place_blocks(struct placer *placer) {
     int count = placer->block_count;
-    struct block **order = MEM_ARRAY(struct block *, count + 1),
-                 **placed = MEM_ARRAY(struct block *, count + 1);
+    struct block **order = MEM_ARRAY(struct block *, count + 1);
+    struct packing slot = {.placed = MEM_ARRAY(struct block *, count + 1)},
+                   shared = {.placed = MEM_ARRAY(struct block *, count + 1)};
     for (int i = 0; i < count; i++) order[i] = &placer->blocks[i];
     qsort(order, (size_t)count, sizeof *order, by_size);
-    for (int i = 0; i < count; i++) {
-        place_block(order[i], placed, i);
-        size_t end = order[i]->offset + order[i]->bytes;
-        if (end > placer->plan->bytes) placer->plan->bytes = end;
-    }
+    if (placer->config->shared)
+        place_apart(&slot, &shared, order, count);
+    else
+        place_joint(&slot, order, count);
+    placer->plan->slot_bytes = slot.bytes;
+    placer->plan->shared_bytes = shared.bytes;
     free(order);
-    free(placed);
+    free(slot.placed);
+    free(shared.placed);
 }
 
 static void find_live_peak(struct placer *placer) {
     for (int n = 0; n < placer->graph->node_count; n++) {
         size_t live = 0;
-        int time = placer->plan->time[n];
+        int time = placer->plan->life.time[n];
         for (int i = 0; i < placer->block_count; i++) {
             const struct block *block = &placer->blocks[i];
             if (block->first <= time && time <= block->last) live += block->bytes;
@@ -190,27 +197,32 @@ static void find_live_peak(struct placer *placer) {
     }
 }
 
-struct placement graph_place(const struct graph *graph, const struct placement_config *config) {
+static void write_offsets(const struct placer *placer) {
+    const struct graph *graph = placer->graph;
+    for (int i = 0; i < graph->value_count; i++) {
+        int block = placer->block_of[graph->values[i].root];
+        placer->plan->offset[i] = block < 0 ? PLACED_ELSEWHERE : placer->blocks[block].offset;
+        placer->plan->in_shared[i] = block >= 0 && placer->blocks[block].in_shared;
+    }
+}
+
+struct placement graph_place(const struct ranges *ranges, int stage,
+                             const struct placement_config *config) {
+    const struct graph *graph = ranges->graph;
     size_t count = (size_t)graph->value_count + 1;
     struct placement plan = {.graph = graph,
                              .offset = MEM_ARRAY(size_t, count),
-                             .first = MEM_ARRAY(int, count),
-                             .last = MEM_ARRAY(int, count),
-                             .time = MEM_ARRAY(int, graph->node_count + 1)};
+                             .in_shared = MEM_ARRAY(bool, count),
+                             .life = life_of(ranges, stage, &config->life)};
     struct placer placer = {.graph = graph,
                             .config = config,
                             .plan = &plan,
                             .block_of = MEM_ARRAY(int, count),
                             .blocks = MEM_ARRAY(struct block, count)};
-    find_times(&placer);
-    find_lifetimes(&placer);
     make_blocks(&placer);
     place_blocks(&placer);
     find_live_peak(&placer);
-    for (int i = 0; i < graph->value_count; i++) {
-        int block = placer.block_of[graph->values[i].root];
-        plan.offset[i] = block < 0 ? PLACED_ELSEWHERE : placer.blocks[block].offset;
-    }
+    write_offsets(&placer);
     free(placer.block_of);
     free(placer.blocks);
     return plan;
@@ -218,11 +230,16 @@ struct placement graph_place(const struct graph *graph, const struct placement_c
 
 void placement_free(struct placement *placement) {
     free(placement->offset);
-    free(placement->first);
-    free(placement->last);
-    free(placement->time);
+    free(placement->in_shared);
+    life_free(&placement->life);
     *placement = (struct placement){0};
 }
+
+size_t placement_bytes(const struct placement *placement, int slots) {
+    return placement->slot_bytes * (size_t)slots + placement->shared_bytes;
+}
+
+/* --- what is alive at the peak --- */
 
 static _Thread_local const struct graph *sorted_graph; /* qsort has no context argument in C11 */
 
@@ -235,14 +252,14 @@ static int by_layout_bytes(const void *a, const void *b) {
 /* Values alive at the peak, largest first; the caller frees the list. */
 static int *alive_at_peak(const struct placement *placement, int *count) {
     const struct graph *graph = placement->graph;
-    int *alive = MEM_ARRAY(int, graph->value_count + 1),
-        time = placement->time[placement->live_node];
+    const struct life *life = &placement->life;
+    int *alive = MEM_ARRAY(int, graph->value_count + 1), time = life->time[placement->live_node];
     *count = 0;
     for (int i = 0; i < graph->value_count; i++) {
         const struct value *value = &graph->values[i];
         if (value->kind == VALUE_LOCAL && value->root == i &&
-            placement->offset[i] != PLACED_ELSEWHERE && placement->first[i] <= time &&
-            time <= placement->last[i])
+            placement->offset[i] != PLACED_ELSEWHERE && life->first[i] <= time &&
+            time <= life->last[i])
             alive[(*count)++] = i;
     }
     sorted_graph = graph;

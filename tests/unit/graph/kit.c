@@ -32,6 +32,14 @@ void kit_compile(struct graph *graph, struct device *device,
     cr_assert_eq(graph_lower(graph, device, param_layouts), STATUS_OK);
 }
 
+struct placement kit_place(const struct graph *graph, const struct placement_config *config) {
+    struct ranges ranges;
+    cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
+    struct placement placement = graph_place(&ranges, 0, config);
+    ranges_free(&ranges);
+    return placement;
+}
+
 /* --- contents --- */
 
 static int64_t integer_of(const char *name, int64_t at) {
@@ -83,6 +91,11 @@ static void *poisoned(size_t bytes) {
     return memory;
 }
 
+/* The shared arena lies behind the slot's. */
+static size_t place_of(const struct placement *placement, int value) {
+    return placement->offset[value] + (placement->in_shared[value] ? placement->slot_bytes : 0);
+}
+
 static void bind(struct runner *run, const struct kit_nudge *nudge) {
     const struct graph *graph = run->graph;
     for (int i = 0; i < graph->value_count; i++) {
@@ -101,7 +114,7 @@ static void bind(struct runner *run, const struct kit_nudge *nudge) {
         int root = graph->values[i].root;
         run->address[i] = run->own[root] ? run->own[root]
                           : run->placement && run->placement->offset[root] != PLACED_ELSEWHERE
-                              ? run->arena + run->placement->offset[root]
+                              ? run->arena + place_of(run->placement, root)
                               : NULL;
     }
 }
@@ -176,7 +189,7 @@ static struct runner runner_new(const struct graph *graph, const struct placemen
                                 const struct kit_nudge *nudge) {
     struct runner run = {.graph = graph,
                          .placement = placement,
-                         .arena = placement ? poisoned(placement->bytes) : NULL,
+                         .arena = placement ? poisoned(placement_bytes(placement, 1)) : NULL,
                          .own = MEM_ARRAY(unsigned char *, graph->value_count),
                          .address = MEM_ARRAY(void *, graph->value_count),
                          .gradient = MEM_ARRAY(unsigned char *, graph->use_count + 1),
