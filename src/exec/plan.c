@@ -42,6 +42,11 @@ failed:
     return status;
 }
 
+static bool runs_nodes(enum instr_op op) {
+    return op == INSTR_F || op == INSTR_B || op == INSTR_I || op == INSTR_W ||
+           op == INSTR_STATS_F || op == INSTR_STATS_B;
+}
+
 static bool program_has(const struct program *program, int rank, enum instr_op op,
                         unsigned without_flags) {
     const struct instr_list *body = program ? &program->rank[rank].list[LIST_BODY] : NULL;
@@ -57,11 +62,35 @@ static bool either_has(const struct plan *plan, enum instr_op op, unsigned witho
            program_has(plan->last_program, rank, op, without_flags);
 }
 
+/* Does a pass of another slot run between two segments of a backward? */
+static bool is_interrupted(const struct program *program, int rank) {
+    const struct instr_list *body = &program->rank[rank].list[LIST_BODY];
+    int open = -1; /* the slot of the last pass, where that was a segment with others to come */
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        if (!runs_nodes((enum instr_op)instr->op)) continue;
+        if (open >= 0 && instr->slot != open) return true;
+        bool more = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
+                    instr->segment < program->buckets - 1;
+        open = more ? instr->slot : -1;
+    }
+    return false;
+}
+
+static bool either_is_interrupted(const struct plan *plan) {
+    int rank = plan->config.rank;
+    return is_interrupted(plan->program, rank) ||
+           (plan->last_program && is_interrupted(plan->last_program, rank));
+}
+
 static struct placement_config placement_of(const struct plan *plan) {
     bool adds = either_has(plan, INSTR_B, INSTR_NEW) || either_has(plan, INSTR_W, INSTR_NEW);
     bool split = either_has(plan, INSTR_W, 0);
     return (struct placement_config){
-        .life = {.split = split, .mixed = split && either_has(plan, INSTR_B, 0)},
+        .life = {.split = split,
+                 .mixed = split && either_has(plan, INSTR_B, 0),
+                 .segments_apart = either_is_interrupted(plan),
+                 .lockstep = plan->config.sync_bn && plan->config.ranks == 1},
         .gradients_outside = !adds && !split};
 }
 
@@ -86,11 +115,43 @@ static enum status cut_micros(struct plan *plan) {
     return STATUS_OK;
 }
 
-static void place_micros(struct plan *plan) {
-    struct placement_config placement = placement_of(plan);
-    plan->split = placement.life.split;
-    for (int i = 0; i < plan->micro_count; i++)
-        plan->micro[i].placement = graph_place(&plan->micro[i].ranges, 0, &placement);
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Places every graph of the run; returns the bytes of all arenas together. */
+static size_t place_micros(struct plan *plan, const struct placement_config *config) {
+    size_t evaluation = 0;
+    plan->slot_bytes = plan->shared_bytes = 0;
+    for (int i = 0; i < plan->micro_count; i++) {
+        struct micro_plan *micro = &plan->micro[i];
+        struct placement_config own = *config;
+        own.shared &= micro->training;
+        placement_free(&micro->placement);
+        micro->placement = graph_place(&micro->ranges, 0, &own);
+        if (!micro->training) {
+            evaluation = larger(evaluation, placement_bytes(&micro->placement, 1));
+            continue;
+        }
+        plan->slot_bytes = larger(plan->slot_bytes, micro->placement.slot_bytes);
+        plan->shared_bytes = larger(plan->shared_bytes, micro->placement.shared_bytes);
+    }
+    size_t training = plan->slot_bytes * (size_t)plan->slots + plan->shared_bytes;
+    return larger(training, evaluation);
+}
+
+/* The smaller of the two forms; one slot has nobody to share with. */
+static void plan_activations(struct plan *plan) {
+    struct placement_config config = placement_of(plan);
+    plan->split = config.life.split;
+    size_t joint = place_micros(plan, &config);
+    plan->bill.activations = joint;
+    if (plan->slots == 1) return;
+    config.shared = true;
+    plan->bill.activations = place_micros(plan, &config);
+    if (plan->bill.activations < joint) return;
+    config.shared = false;
+    plan->bill.activations = place_micros(plan, &config);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -264,14 +325,8 @@ static void plan_bill(struct plan *plan) {
     bill->gradients = size.gradient_elements * sizeof(float) * (size_t)plan->grads;
     bill->state = bill->params * (size_t)plan->config.optimizer->state_count;
     bill->buffers = size.buffer_bytes;
-    for (int i = 0; i < plan->micro_count; i++) {
-        const struct micro_plan *micro = &plan->micro[i];
-        size_t slots = micro->training ? (size_t)plan->slots : 1;
-        size_t activations = micro->placement.slot_bytes * slots,
-               scratch = graph_scratch_bytes(micro->graph);
-        if (activations > bill->activations) bill->activations = activations;
-        if (scratch > bill->scratch) bill->scratch = scratch;
-    }
+    for (int i = 0; i < plan->micro_count; i++)
+        bill->scratch = larger(bill->scratch, graph_scratch_bytes(plan->micro[i].graph));
     bill->library = plan->device->backend->overhead_bytes;
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
@@ -296,7 +351,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
     TRY_GOTO(cut_micros(plan), failed);
-    place_micros(plan);
+    plan_activations(plan);
     plan_bill(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;

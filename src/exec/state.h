@@ -49,7 +49,8 @@ struct exec {
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];
     struct slot *slot;
-    char *arena, *scratch;
+    char *arena; /* the slots' arenas one behind the other, then the one they share */
+    char *scratch;
     struct loader *train, *eval;
     const struct step_batch *batch; /* of the step under way, NULL between steps */
     int64_t step;
