@@ -59,6 +59,16 @@ struct bucket_list buckets_of(const struct graph *graph) {
     return list;
 }
 
+void buckets_join(struct bucket_list *buckets) {
+    struct bucket all = {0};
+    for (int b = 0; b < buckets->count; b++) {
+        all.count += buckets->items[b].count;
+        all.elements += buckets->items[b].elements;
+    }
+    buckets->items[0] = all;
+    buckets->count = 1;
+}
+
 void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage) {
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
     int *ends = MEM_ARRAY(int, buckets->count + 1), last = nodes.begin;

@@ -21,6 +21,9 @@ struct bucket_list {
  * them; the caller frees the items. */
 struct bucket_list buckets_of(const struct graph *graph);
 
+/* Local. Makes one of all. */
+void buckets_join(struct bucket_list *buckets);
+
 /* Local. Cuts the backward of a stage into a segment for each bucket, which ends with the node
  * after which the bucket is whole; the last one ends with the stage. */
 void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage);

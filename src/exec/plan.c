@@ -266,6 +266,7 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
         TRY(build_program(plan, NULL, &plan->program));
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    if (plan->program->buckets == 1) buckets_join(&plan->buckets); /* segment 0 is all then */
     plan->grads = plan->program->grads;
     plan->slots = plan->program->slots;
     if (plan->last_program && plan->last_program->grads > plan->grads)

@@ -155,3 +155,14 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
     cr_expect_gt(run->job.plan->shared_bytes, 0);
     cr_expect_eq(end_of(run), end_of(kit_open("%s", line)));
 }
+
+/* A program without buckets may still say "segment 0": that is the whole backward. */
+Test(exec_slots, the_only_segment_is_all_of_backward) {
+    static const char line[] = VIT;
+    static const char *const body[] = {
+        "COUNT",     "LOAD m0 a0", "F s0 m0 a0", "B s0 e0 m0 a0 g0 new",
+        "TIE b0 g0", "NORM g0",    "STEP g0",    NULL};
+    struct kit_run *run = open_with(line, "micro-batches 1 sum replica slots 1 grads 1", body);
+    cr_expect_eq(run->job.plan->buckets.count, 1);
+    cr_expect_eq(end_of(run), end_of(kit_open("%s", line)));
+}
