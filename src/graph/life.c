@@ -1,5 +1,9 @@
 /* See life.h. A slot's own order is all that counts for its lifetimes: whatever other slots do
- * meanwhile, they touch its arena never, and the shared one only between its passes. */
+ * meanwhile, they touch its arena never, and the shared one only between its passes.
+ *
+ * Where programs run backward both ways, there are two sets of lifetimes, and a plan must suit
+ * both. Rejected: one set that covers both orders. What W makes was then in use from where it
+ * stands op by op to the end of I and on, so all parameter gradients were alive at once. */
 #include "graph/life.h"
 
 #include <stdlib.h>
@@ -11,30 +15,18 @@ struct survey {
     const struct graph *graph;
     const struct life_config *config;
     struct life *life;
-    int *pass;                   /* per node */
-    int stage, forward_end, end; /* times: of the first backward node, behind the last node */
+    int *pass; /* per node */
+    int stage;
+    int forward_end, end; /* times: of the first backward node, behind the last node */
 };
 
-bool life_in_second_pass(const struct life_config *config, const struct node *node) {
-    return config->split && node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
+static bool is_weight_half(const struct node *node) {
+    return node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
 }
 
 static bool is_here(const struct survey *survey, const struct node *node) {
     const struct stage_range *stage = &survey->ranges->stages[survey->stage];
     return node->unit >= stage->first_unit && node->unit < stage->end_unit;
-}
-
-static void find_times(struct survey *survey) {
-    const struct graph *graph = survey->graph;
-    for (int second = 0; second < 2; second++) {
-        for (int n = 0; n < graph->node_count; n++) {
-            const struct node *node = &graph->nodes[n];
-            if (!is_here(survey, node)) continue;
-            if (life_in_second_pass(survey->config, node) != (second == 1)) continue;
-            survey->life->time[n] = survey->end++;
-            survey->forward_end += node->phase == PHASE_FORWARD;
-        }
-    }
 }
 
 /* --- passes --- */
@@ -50,7 +42,8 @@ static bool is_interrupted(const struct survey *survey, int segment_begin, int n
            (is_exchange(survey, n) || (n > 0 && is_exchange(survey, n - 1)));
 }
 
-/* Op by op the halves of backward are one pass; where they are two, those of W have odd numbers. */
+/* Op by op the halves of backward are one pass; where they may be two, those of W have odd numbers.
+ */
 static void find_passes(struct survey *survey) {
     int pass = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++, pass += 2) {
@@ -60,87 +53,111 @@ static void find_passes(struct survey *survey) {
                 ranges_find(survey->ranges, survey->stage, e, (enum phase)phase);
             for (int n = nodes.begin; n < nodes.end; n++) {
                 if (is_interrupted(survey, nodes.begin, n)) pass += 2;
-                survey->pass[n] =
-                    pass + life_in_second_pass(survey->config, &survey->graph->nodes[n]);
+                bool late = survey->config->split && is_weight_half(&survey->graph->nodes[n]);
+                survey->pass[n] = pass + late;
             }
         }
     }
 }
 
-/* --- lifetimes --- */
+/* The exchange of a lockstep pass happens for all slots at once: nothing it touches is shared. */
+static void touch(struct survey *survey, int value, int n) {
+    int *pass = &survey->life->pass[survey->graph->values[value].root];
+    bool kept = (*pass != LIFE_NEVER && *pass != survey->pass[n]) ||
+                (survey->config->lockstep && is_exchange(survey, n));
+    *pass = kept ? LIFE_KEPT : survey->pass[n];
+}
+
+static void touch_all(struct survey *survey) {
+    const struct graph *graph = survey->graph;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (!is_here(survey, node)) continue;
+        for (int k = 0; k < node->out_count; k++) touch(survey, node->out[k], n);
+        for (int k = 0; k < node->in_count; k++) touch(survey, node->in[k], n);
+    }
+}
+
+/* --- times --- */
+
+static void find_times(struct survey *survey, struct life_order *order, bool split) {
+    const struct graph *graph = survey->graph;
+    survey->end = survey->forward_end = 0;
+    for (int second = 0; second < 2; second++) {
+        for (int n = 0; n < graph->node_count; n++) {
+            const struct node *node = &graph->nodes[n];
+            if (!is_here(survey, node)) continue;
+            if ((split && is_weight_half(node)) != (second == 1)) continue;
+            order->time[n] = survey->end++;
+            survey->forward_end += node->phase == PHASE_FORWARD;
+        }
+    }
+}
 
 static void reach(int *last, int time) {
     if (time > *last) *last = time;
 }
 
-/* The exchange of a lockstep pass happens for all slots at once: nothing it touches is shared. */
-static void touch(struct survey *survey, int value, int n) {
-    int root = survey->graph->values[value].root, *pass = &survey->life->pass[root];
-    bool kept = (*pass != LIFE_NEVER && *pass != survey->pass[n]) ||
-                (survey->config->lockstep && is_exchange(survey, n));
-    *pass = kept ? LIFE_KEPT : survey->pass[n];
-    reach(&survey->life->last[root], survey->life->time[n]);
-}
-
-/* Run op by op, a node of the second pass runs right behind the one that stands before it: when
- * both orders happen, what it makes is in use from then on. */
-static void touch_nodes(struct survey *survey) {
+static void find_lifetimes(struct survey *survey, struct life_order *order) {
     const struct graph *graph = survey->graph;
-    int before = 0;
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        int time = survey->life->time[n];
+        int time = order->time[n];
         if (time == LIFE_NEVER) continue;
-        if (!life_in_second_pass(survey->config, node)) before = time;
         for (int k = 0; k < node->out_count; k++) {
-            int *first = &survey->life->first[graph->values[node->out[k]].root];
-            if (*first == LIFE_NEVER) *first = survey->config->mixed ? before : time;
-            touch(survey, node->out[k], n);
+            int root = graph->values[node->out[k]].root;
+            if (order->first[root] == LIFE_NEVER) order->first[root] = time;
+            reach(&order->last[root], time);
         }
-        for (int k = 0; k < node->in_count; k++) touch(survey, node->in[k], n);
+        for (int k = 0; k < node->in_count; k++)
+            reach(&order->last[graph->values[node->in[k]].root], time);
     }
 }
 
-static void keep(struct survey *survey, int value, int last) {
+/* --- what is in use beyond the nodes --- */
+
+static void keep(struct survey *survey, struct life_order *order, int value, int last) {
     survey->life->pass[value] = LIFE_KEPT;
-    reach(&survey->life->last[value], last);
+    reach(&order->last[value], last);
 }
 
 /* Gradients that operations of the input half make wait there for W to name their accumulator;
- * those of the weight half are added as soon as they are made. */
-static void keep_for_executor(struct survey *survey) {
+ * those of the weight half, and all where backward runs op by op, are added as soon as they are
+ * made. */
+static void keep_for_executor(struct survey *survey, struct life_order *order, bool split) {
     const struct graph *graph = survey->graph;
-    for (int u = 0; survey->config->split && u < graph->use_count; u++) {
+    for (int u = 0; split && u < graph->use_count; u++) {
         const struct node *maker = &graph->nodes[graph->values[graph->uses[u].gradient].producer];
         if (maker->half == OP_HALF_I && is_here(survey, maker))
-            keep(survey, graph->uses[u].gradient, survey->end);
+            keep(survey, order, graph->uses[u].gradient, survey->end);
     }
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
-        if (survey->life->first[loss->sum] != LIFE_NEVER) keep(survey, loss->sum, survey->end);
-        if (loss->top_k != NO_VALUE && survey->life->first[loss->top_k] != LIFE_NEVER)
-            keep(survey, loss->top_k, survey->end);
+        if (order->first[loss->sum] != LIFE_NEVER) keep(survey, order, loss->sum, survey->end);
+        if (loss->top_k != NO_VALUE && order->first[loss->top_k] != LIFE_NEVER)
+            keep(survey, order, loss->top_k, survey->end);
     }
 }
 
 /* What crosses a cut of the stage is in use from `first` (where it was not made here) to `last`. */
-static void keep_crossing(struct survey *survey, int cut, enum phase phase, int first, int last) {
+static void keep_crossing(struct survey *survey, struct life_order *order, int cut,
+                          enum phase phase, int first, int last) {
     if (cut < 0 || cut >= survey->ranges->stage_count - 1) return;
     struct crossing crossing = ranges_crossing(survey->ranges, cut, phase);
     for (int i = 0; i < crossing.count; i++) {
         int value = crossing.values[i];
-        if (survey->life->first[value] == LIFE_NEVER) survey->life->first[value] = first;
-        keep(survey, value, last);
+        if (order->first[value] == LIFE_NEVER) order->first[value] = first;
+        keep(survey, order, value, last);
     }
     free(crossing.values);
 }
 
-static void keep_for_stages(struct survey *survey) {
+static void keep_for_stages(struct survey *survey, struct life_order *order) {
     int stage = survey->stage, turn = survey->forward_end, end = survey->end;
-    keep_crossing(survey, stage - 1, PHASE_FORWARD, 0, 0);
-    keep_crossing(survey, stage, PHASE_FORWARD, 0, turn - 1);
-    keep_crossing(survey, stage, PHASE_BACKWARD, turn, turn);
-    keep_crossing(survey, stage - 1, PHASE_BACKWARD, turn, end);
+    keep_crossing(survey, order, stage - 1, PHASE_FORWARD, 0, 0);
+    keep_crossing(survey, order, stage, PHASE_FORWARD, 0, turn - 1);
+    keep_crossing(survey, order, stage, PHASE_BACKWARD, turn, turn);
+    keep_crossing(survey, order, stage - 1, PHASE_BACKWARD, turn, end);
 }
 
 static int *never(int count) {
@@ -149,31 +166,41 @@ static int *never(int count) {
     return list;
 }
 
+static void add_order(struct survey *survey, bool split) {
+    const struct graph *graph = survey->graph;
+    struct life_order *order = &survey->life->order[survey->life->order_count++];
+    *order = (struct life_order){.time = never(graph->node_count),
+                                 .first = never(graph->value_count),
+                                 .last = never(graph->value_count)};
+    find_times(survey, order, split);
+    find_lifetimes(survey, order);
+    keep_for_executor(survey, order, split);
+    keep_for_stages(survey, order);
+}
+
 struct life life_of(const struct ranges *ranges, int stage, const struct life_config *config) {
     const struct graph *graph = ranges->graph;
-    struct life life = {.time = never(graph->node_count),
-                        .first = never(graph->value_count),
-                        .last = never(graph->value_count),
-                        .pass = never(graph->value_count)};
+    struct life life = {.pass = never(graph->value_count)};
     struct survey survey = {.ranges = ranges,
                             .graph = graph,
                             .config = config,
                             .life = &life,
                             .pass = never(graph->node_count),
                             .stage = stage};
-    find_times(&survey);
     find_passes(&survey);
-    touch_nodes(&survey);
-    keep_for_executor(&survey);
-    keep_for_stages(&survey);
+    touch_all(&survey);
+    add_order(&survey, config->split);
+    if (config->split && config->mixed) add_order(&survey, false);
     free(survey.pass);
     return life;
 }
 
 void life_free(struct life *life) {
-    free(life->time);
-    free(life->first);
-    free(life->last);
+    for (int i = 0; i < life->order_count; i++) {
+        free(life->order[i].time);
+        free(life->order[i].first);
+        free(life->order[i].last);
+    }
     free(life->pass);
     *life = (struct life){0};
 }

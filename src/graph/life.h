@@ -14,14 +14,21 @@ struct life_config {
     bool lockstep;       /* passes of several slots run together, each up to the next exchange */
 };
 
-enum { LIFE_NEVER = -1, LIFE_KEPT = -2 };
+enum { LIFE_NEVER = -1, LIFE_KEPT = -2, LIFE_ORDERS = 2 };
 
-/* Views count for their root. */
-struct life {
+/* An order in which the nodes of a slot run, and what it means for values. */
+struct life_order {
     int *time;         /* per node: when it runs; LIFE_NEVER: not in this stage */
     int *first, *last; /* per value: its bytes are in use from and to these times; LIFE_NEVER: in no
                           node of this stage */
-    int *pass;         /* per value: the one pass that it lives in; LIFE_KEPT: it outlives a pass */
+};
+
+/* Views count for their root. */
+struct life {
+    struct life_order order[LIFE_ORDERS]; /* I before W where split, else op by op; where mixed,
+                                             then op by op */
+    int order_count;
+    int *pass; /* per value: the one pass that it lives in; LIFE_KEPT: it outlives a pass */
 };
 
 /* Local. Lifetimes of what the nodes of a stage touch. What crosses its cuts is kept: received
@@ -30,8 +37,5 @@ struct life {
  * caller frees the result with life_free. */
 struct life life_of(const struct ranges *ranges, int stage, const struct life_config *config);
 void life_free(struct life *life);
-
-/* Local. Does the node run in W, the second pass of backward? */
-bool life_in_second_pass(const struct life_config *config, const struct node *node);
 
 #endif

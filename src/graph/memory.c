@@ -7,6 +7,8 @@
  * Values that share bytes form one block: views with their root, and an output that may overwrite a
  * dying input.
  *
+ * Two blocks may lie in one place if they never meet, in any order of nodes that programs use.
+ *
  * In the shared form kept blocks are placed first, as if there were no others. A transient block
  * then goes where it fits among them without making the slot's arena larger, and else into the
  * shared arena. There, intervals of different passes never meet, so each pass has the whole arena.
@@ -23,15 +25,15 @@ enum { ALIGN_BYTES = 64 };
 
 struct block {
     size_t bytes, offset;
-    int first, last;
+    int first[LIFE_ORDERS], last[LIFE_ORDERS];
     int pass; /* LIFE_KEPT, or the one it lives in */
     bool in_shared;
 };
 
 /* An arena being packed. */
 struct packing {
-    struct block **placed; /* in order of offsets */
-    int count;
+    struct block **placed; /* by offsets */
+    int count, orders;
     size_t bytes;
 };
 
@@ -50,15 +52,23 @@ static size_t padded(size_t bytes) {
 
 /* --- blocks --- */
 
-/* The input of `node` whose block output 0 may take over, or NO_VALUE. */
-static int dying_input(const struct placer *placer, const struct node *node, int time) {
+/* Is node n the last to use the block, in every order? */
+static bool dies_at(const struct placer *placer, const struct block *block, int n) {
+    const struct life *life = &placer->plan->life;
+    for (int i = 0; i < life->order_count; i++)
+        if (block->last[i] != life->order[i].time[n]) return false;
+    return true;
+}
+
+/* The input of node n whose block output 0 may take over, or NO_VALUE. */
+static int dying_input(const struct placer *placer, int n) {
     const struct graph *graph = placer->graph;
-    const struct life_config *life = &placer->config->life;
+    const struct node *node = &graph->nodes[n];
     if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
         return NO_VALUE;
-    if (life->mixed && life_in_second_pass(life, node)) return NO_VALUE;
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
-    if (block < 0 || graph->values[input].kind != VALUE_LOCAL || placer->blocks[block].last != time)
+    if (block < 0 || graph->values[input].kind != VALUE_LOCAL ||
+        !dies_at(placer, &placer->blocks[block], n))
         return NO_VALUE;
     if (graph->values[input].layout != graph->values[node->out[0]].layout) return NO_VALUE;
     for (int k = 1; k < node->in_count; k++) {
@@ -72,9 +82,11 @@ static void add_block(struct placer *placer, int value) {
     if (placer->config->gradients_outside && placer->graph->values[value].use >= 0) return;
     struct block *block = &placer->blocks[placer->block_count];
     *block = (struct block){.bytes = padded(placer->graph->values[value].layout->bytes),
-                            .first = life->first[value],
-                            .last = life->last[value],
                             .pass = life->pass[value]};
+    for (int i = 0; i < life->order_count; i++) {
+        block->first[i] = life->order[i].first[value];
+        block->last[i] = life->order[i].last[value];
+    }
     placer->block_of[value] = placer->block_count++;
 }
 
@@ -82,18 +94,19 @@ static void take_over(struct placer *placer, int input, int value) {
     const struct life *life = &placer->plan->life;
     struct block *block = &placer->blocks[placer->block_of[input]];
     placer->block_of[value] = placer->block_of[input];
-    block->last = life->last[value];
+    for (int i = 0; i < life->order_count; i++) block->last[i] = life->order[i].last[value];
     if (block->pass != life->pass[value]) block->pass = LIFE_KEPT;
 }
 
 /* What other stages made and this one receives. */
 static void add_received(struct placer *placer) {
     const struct graph *graph = placer->graph;
+    const struct life_order *order = &placer->plan->life.order[0];
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *value = &graph->values[v];
         placer->block_of[v] = -1;
-        if (value->kind == VALUE_LOCAL && value->root == v && placer->plan->life.first[v] >= 0 &&
-            placer->plan->life.time[value->producer] == LIFE_NEVER)
+        if (value->kind == VALUE_LOCAL && value->root == v && order->first[v] != LIFE_NEVER &&
+            order->time[value->producer] == LIFE_NEVER)
             add_block(placer, v);
     }
 }
@@ -103,11 +116,11 @@ static void make_blocks(struct placer *placer) {
     add_received(placer);
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        int time = placer->plan->life.time[n];
-        for (int k = 0; k < node->out_count && time != LIFE_NEVER; k++) {
+        bool here = placer->plan->life.order[0].time[n] != LIFE_NEVER;
+        for (int k = 0; k < node->out_count && here; k++) {
             int value = node->out[k];
             if (graph->values[value].root != value) continue;
-            int input = k == 0 && node->in_count ? dying_input(placer, node, time) : NO_VALUE;
+            int input = k == 0 && node->in_count ? dying_input(placer, n) : NO_VALUE;
             if (input == NO_VALUE)
                 add_block(placer, value);
             else
@@ -121,12 +134,18 @@ static void make_blocks(struct placer *placer) {
 static int by_size(const void *a, const void *b) {
     const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : 0;
+    return x->first[0] != y->first[0] ? (x->first[0] < y->first[0] ? -1 : 1) : 0;
 }
 
 static int by_offset(const void *a, const void *b) {
     const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static bool meet(const struct block *a, const struct block *b, int orders) {
+    for (int i = 0; i < orders; i++)
+        if (a->last[i] >= b->first[i] && b->last[i] >= a->first[i]) return true;
+    return false;
 }
 
 /* The block goes into the first gap between those alive at the same time; false where that would
@@ -135,7 +154,7 @@ static bool place_block(struct packing *packing, struct block *block, size_t mos
     size_t offset = 0;
     for (int i = 0; i < packing->count; i++) {
         const struct block *other = packing->placed[i];
-        if (other->last < block->first || block->last < other->first) continue;
+        if (!meet(block, other, packing->orders)) continue;
         if (offset + block->bytes <= other->offset) break;
         if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
     }
@@ -168,8 +187,9 @@ static void place_apart(struct packing *slot, struct packing *shared, struct blo
 static void place_blocks(struct placer *placer) {
     int count = placer->block_count;
     struct block **order = MEM_ARRAY(struct block *, count + 1);
-    struct packing slot = {.placed = MEM_ARRAY(struct block *, count + 1)},
-                   shared = {.placed = MEM_ARRAY(struct block *, count + 1)};
+    int orders = placer->plan->life.order_count;
+    struct packing slot = {.placed = MEM_ARRAY(struct block *, count + 1), .orders = orders},
+                   shared = {.placed = MEM_ARRAY(struct block *, count + 1), .orders = orders};
     for (int i = 0; i < count; i++) order[i] = &placer->blocks[i];
     qsort(order, (size_t)count, sizeof *order, by_size);
     if (placer->config->shared)
@@ -183,17 +203,25 @@ static void place_blocks(struct placer *placer) {
     free(shared.placed);
 }
 
+static size_t live_at(const struct placer *placer, int order, int time) {
+    size_t live = 0;
+    for (int i = 0; i < placer->block_count; i++) {
+        const struct block *block = &placer->blocks[i];
+        if (block->first[order] <= time && time <= block->last[order]) live += block->bytes;
+    }
+    return live;
+}
+
 static void find_live_peak(struct placer *placer) {
-    for (int n = 0; n < placer->graph->node_count; n++) {
-        size_t live = 0;
-        int time = placer->plan->life.time[n];
-        for (int i = 0; i < placer->block_count; i++) {
-            const struct block *block = &placer->blocks[i];
-            if (block->first <= time && time <= block->last) live += block->bytes;
+    struct placement *plan = placer->plan;
+    for (int order = 0; order < plan->life.order_count; order++) {
+        for (int n = 0; n < placer->graph->node_count; n++) {
+            size_t live = live_at(placer, order, plan->life.order[order].time[n]);
+            if (live <= plan->live_bytes) continue;
+            plan->live_bytes = live;
+            plan->live_node = n;
+            plan->live_order = order;
         }
-        if (live <= placer->plan->live_bytes) continue;
-        placer->plan->live_bytes = live;
-        placer->plan->live_node = n;
     }
 }
 
@@ -252,7 +280,7 @@ static int by_layout_bytes(const void *a, const void *b) {
 /* Values alive at the peak, largest first; the caller frees the list. */
 static int *alive_at_peak(const struct placement *placement, int *count) {
     const struct graph *graph = placement->graph;
-    const struct life *life = &placement->life;
+    const struct life_order *life = &placement->life.order[placement->live_order];
     int *alive = MEM_ARRAY(int, graph->value_count + 1), time = life->time[placement->live_node];
     *count = 0;
     for (int i = 0; i < graph->value_count; i++) {

@@ -30,7 +30,7 @@ struct placement {
     size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
     size_t live_bytes; /* most bytes of one slot live at any one node: no joint placement can be
                           smaller */
-    int live_node;     /* where */
+    int live_node, live_order; /* where */
     struct life life;
 };
 
