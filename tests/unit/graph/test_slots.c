@@ -456,8 +456,6 @@ Test(graph_slots, several_slots_take_less_than_as_many_arenas) {
             cr_expect_lt(shared.slot_bytes, joint.slot_bytes, "%s", models[m]);
             cr_expect_lt(placement_bytes(&shared, 4), placement_bytes(&joint, 4), "%s", models[m]);
             cr_expect_eq(placement_bytes(&shared, 4), 4 * shared.slot_bytes + shared.shared_bytes);
-            cr_log_info("%s way %d: kept %zu + shared %zu, joint %zu", models[m], w,
-                        shared.slot_bytes, shared.shared_bytes, joint.slot_bytes);
             placement_free(&shared);
             placement_free(&joint);
         }
