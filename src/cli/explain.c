@@ -193,12 +193,14 @@ void explain_print(const struct job *job, FILE *out) {
 static void show_part(const struct job *job, const char *part, FILE *out) {
     enum { MEMORY_LINES = 40 };
     const struct micro_plan *main = &job->plan->micro[0];
-    char arena[TEXT_BYTES], live[TEXT_BYTES];
+    char arena[TEXT_BYTES], shared[TEXT_BYTES], live[TEXT_BYTES];
     if (strcmp(part, "graph") == 0) graph_print(main->graph, out);
     if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
     if (strcmp(part, "memory") != 0) return;
-    fprintf(out, "  arena of a micro-batch %s; most bytes alive at once %s\n",
-            text_size((int64_t)main->placement.bytes, arena),
+    fprintf(out, "  arena of a slot %s%s%s; most bytes of a micro-batch alive at once %s\n",
+            text_size((int64_t)job->plan->slot_bytes, arena),
+            job->plan->shared_bytes ? ", shared by all slots " : "",
+            job->plan->shared_bytes ? text_size((int64_t)job->plan->shared_bytes, shared) : "",
             text_size((int64_t)main->placement.live_bytes, live));
     placement_print(&main->placement, out, MEMORY_LINES);
 }

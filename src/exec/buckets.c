@@ -59,12 +59,24 @@ struct bucket_list buckets_of(const struct graph *graph) {
     return list;
 }
 
-int *buckets_segments(const struct bucket_list *buckets, const struct graph *graph) {
-    int *ends = MEM_ARRAY(int, buckets->count + 1), last = graph->forward_count;
+void buckets_join(struct bucket_list *buckets) {
+    struct bucket all = {0};
     for (int b = 0; b < buckets->count; b++) {
-        int end = whole_after(&buckets->items[b], graph);
+        all.count += buckets->items[b].count;
+        all.elements += buckets->items[b].elements;
+    }
+    buckets->items[0] = all;
+    buckets->count = 1;
+}
+
+void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage) {
+    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
+    int *ends = MEM_ARRAY(int, buckets->count + 1), last = nodes.begin;
+    for (int b = 0; b < buckets->count; b++) {
+        int end = whole_after(&buckets->items[b], ranges->graph);
         last = ends[b] = end > last ? end : last;
     }
-    if (buckets->count) ends[buckets->count - 1] = graph->node_count;
-    return ends;
+    if (buckets->count) ends[buckets->count - 1] = nodes.end;
+    if (buckets->count) ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, buckets->count);
+    free(ends);
 }

@@ -3,7 +3,7 @@
 #ifndef EXEC_BUCKETS_H
 #define EXEC_BUCKETS_H
 
-#include "graph/graph.h"
+#include "graph/range.h"
 
 /* Parameters [first, first + count), elements [begin, begin + elements) of a gradient array. */
 struct bucket {
@@ -21,9 +21,11 @@ struct bucket_list {
  * them; the caller frees the items. */
 struct bucket_list buckets_of(const struct graph *graph);
 
-/* Local. For each bucket the node of this graph after which it is whole: the end of its segment of
- * backward (never decreasing, the last one is the end of the graph). The caller frees the result.
- */
-int *buckets_segments(const struct bucket_list *buckets, const struct graph *graph);
+/* Local. Makes one of all. */
+void buckets_join(struct bucket_list *buckets);
+
+/* Local. Cuts the backward of a stage into a segment for each bucket, which ends with the node
+ * after which the bucket is whole; the last one ends with the stage. */
+void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage);
 
 #endif

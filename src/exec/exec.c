@@ -60,14 +60,13 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
     return STATUS_OK;
 }
 
-/* Addresses that never change: locals in the arena, parameters, buffers, loss seeds. */
+/* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. */
 static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
     const struct graph *graph = runnable->plan->graph;
     const struct placement *placement = &runnable->plan->placement;
     void **address = runnable->slot[slot].address;
-    /* Slots are as far apart as the largest micro-batch needs: several sizes may be under way. */
-    size_t apart = exec->plan->bill.activations / (size_t)exec->plan->slots / 64 * 64;
-    char *base = exec->arena + (size_t)slot * apart;
+    char *own = exec->arena + (size_t)slot * exec->plan->slot_bytes,
+         *shared = exec->arena + (size_t)exec->plan->slots * exec->plan->slot_bytes;
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM)
@@ -75,7 +74,7 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
         else if (root->kind == VALUE_BUFFER)
             address[v] = exec->store->buffer + exec->store->buffers[root->index].begin;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
-            address[v] = base + placement->offset[v];
+            address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
     }
 }
 

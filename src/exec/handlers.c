@@ -122,8 +122,11 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
 }
 
 static enum status run_F(struct exec *exec, const struct instr *instr) {
-    struct pass_config pass = {
-        .pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1, .pure = instr->flags & INSTR_PURE};
+    struct pass_config pass = {.pass = PASS_FORWARD,
+                               .stage = instr->stage,
+                               .segment = INSTR_ALL,
+                               .grad = -1,
+                               .pure = instr->flags & INSTR_PURE};
     if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
     bool done;
     TRY(run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done));
@@ -132,6 +135,7 @@ static enum status run_F(struct exec *exec, const struct instr *instr) {
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
+                               .stage = instr->stage,
                                .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
@@ -157,7 +161,8 @@ static enum status run_W(struct exec *exec, const struct instr *instr) {
 
 /* The main graph lends its nodes: what is shared does not depend on the number of samples. */
 static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
-    struct pass_config pass = {.pass = kind, .segment = INSTR_ALL, .grad = -1};
+    struct pass_config pass = {
+        .pass = kind, .stage = instr->stage, .segment = INSTR_ALL, .grad = -1};
     bool done;
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }

@@ -49,10 +49,11 @@ static void run_node(struct exec *exec, const struct graph *graph, const struct 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
  * these wait in the slot until W names the buffer they go to. */
 static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
-                                    const struct pass_config *config) {
+                                    const struct pass_config *config, struct node_range range) {
     for (int u = 0; u < graph->use_count; u++) {
-        int value = graph->uses[u].gradient;
-        if (graph->nodes[graph->values[value].producer].half != OP_HALF_I) continue;
+        int value = graph->uses[u].gradient, producer = graph->values[value].producer;
+        if (producer < range.begin || producer >= range.end) continue;
+        if (graph->nodes[producer].half != OP_HALF_I) continue;
         float *target = exec->store->grad[config->grad] + exec->store->use_begin[u];
         size_t bytes = graph->values[value].layout->bytes;
         if (config->fresh)
@@ -62,20 +63,18 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
     }
 }
 
-/* The nodes of a pass: [*begin, *end). */
-static void range_of(const struct runnable *runnable, const struct pass_config *config, int *begin,
-                     int *end) {
-    const struct graph *graph = runnable->plan->graph;
+static struct node_range range_of(const struct runnable *runnable,
+                                  const struct pass_config *config) {
     bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
-    *begin = forward ? 0 : graph->forward_count;
-    *end = forward ? graph->forward_count : graph->node_count;
-    if (config->segment == INSTR_ALL || forward) return;
-    if (config->segment > 0) *begin = runnable->plan->segments[config->segment - 1];
-    *end = runnable->plan->segments[config->segment];
+    int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
+    return ranges_find(&runnable->plan->ranges, config->stage, segment,
+                       forward ? PHASE_FORWARD : PHASE_BACKWARD);
 }
 
 void pass_begin(struct pass_run *run) {
-    range_of(run->runnable, &run->config, &run->node, &run->end);
+    struct node_range range = range_of(run->runnable, &run->config);
+    run->node = range.begin;
+    run->end = range.end;
     run->exchanging = false;
 }
 
@@ -161,7 +160,8 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
     if (exec->awaiting || ended) return STATUS_OK;
     if (run->config.pass == PASS_WEIGHT_HALF)
         collect_from_input_half(exec, run->runnable->plan->graph,
-                                run->runnable->slot[run->slot].address, &run->config);
+                                run->runnable->slot[run->slot].address, &run->config,
+                                range_of(run->runnable, &run->config));
     return STATUS_OK;
 }
 

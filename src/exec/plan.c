@@ -42,6 +42,11 @@ failed:
     return status;
 }
 
+static bool runs_nodes(const struct instr *instr) {
+    enum instr_time time = instr_row(instr)->time;
+    return time == TIME_FORWARD || time == TIME_BACKWARD;
+}
+
 static bool program_has(const struct program *program, int rank, enum instr_op op,
                         unsigned without_flags) {
     const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
@@ -57,12 +62,36 @@ static bool either_has(const struct plan *plan, enum instr_op op, unsigned witho
            program_has(plan->last_program, rank, op, without_flags);
 }
 
+/* Does a pass of another slot run between two segments of a backward? */
+static bool is_interrupted(const struct program *program, int rank) {
+    const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    int open = -1; /* the slot of the last pass, where that was a segment with others to come */
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        if (!runs_nodes(instr)) continue;
+        if (open >= 0 && instr->slot != open) return true;
+        bool more = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
+                    instr->segment < program_of(program, rank)->buckets - 1;
+        open = more ? instr->slot : -1;
+    }
+    return false;
+}
+
+static bool either_is_interrupted(const struct plan *plan) {
+    int rank = plan->config.rank;
+    return is_interrupted(plan->program, rank) ||
+           (plan->last_program && is_interrupted(plan->last_program, rank));
+}
+
 static struct placement_config placement_of(const struct plan *plan) {
     bool adds = either_has(plan, INSTR_B, INSTR_NEW) || either_has(plan, INSTR_W, INSTR_NEW);
     bool split = either_has(plan, INSTR_W, 0);
-    return (struct placement_config){.split = split,
-                                     .mixed = split && either_has(plan, INSTR_B, 0),
-                                     .gradients_outside = !adds && !split};
+    return (struct placement_config){
+        .life = {.split = split,
+                 .mixed = split && either_has(plan, INSTR_B, 0),
+                 .segments_apart = either_is_interrupted(plan),
+                 .lockstep = plan->config.sync_bn && plan->config.ranks == 1},
+        .gradients_outside = !adds && !split};
 }
 
 static enum status add_micro(struct plan *plan, int64_t samples, bool training) {
@@ -77,14 +106,52 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     return STATUS_OK;
 }
 
-static void place_micros(struct plan *plan) {
-    struct placement_config placement = placement_of(plan);
-    plan->split = placement.split;
+static enum status cut_micros(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
-        micro->placement = graph_place(micro->graph, &placement);
-        if (micro->training) micro->segments = buckets_segments(&plan->buckets, micro->graph);
+        TRY(ranges_new(micro->graph, NULL, 0, &micro->ranges));
+        if (micro->training) buckets_cut(&plan->buckets, &micro->ranges, 0);
     }
+    return STATUS_OK;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Places every graph of the run; returns the bytes of all arenas together. */
+static size_t place_micros(struct plan *plan, const struct placement_config *config) {
+    size_t evaluation = 0;
+    plan->slot_bytes = plan->shared_bytes = 0;
+    for (int i = 0; i < plan->micro_count; i++) {
+        struct micro_plan *micro = &plan->micro[i];
+        struct placement_config own = *config;
+        own.shared &= micro->training;
+        placement_free(&micro->placement);
+        micro->placement = graph_place(&micro->ranges, 0, &own);
+        if (!micro->training) {
+            evaluation = larger(evaluation, placement_bytes(&micro->placement, 1));
+            continue;
+        }
+        plan->slot_bytes = larger(plan->slot_bytes, micro->placement.slot_bytes);
+        plan->shared_bytes = larger(plan->shared_bytes, micro->placement.shared_bytes);
+    }
+    size_t training = plan->slot_bytes * (size_t)plan->slots + plan->shared_bytes;
+    return larger(training, evaluation);
+}
+
+/* The smaller of the two forms; one slot has nobody to share with. */
+static void plan_activations(struct plan *plan) {
+    struct placement_config config = placement_of(plan);
+    plan->split = config.life.split;
+    size_t joint = place_micros(plan, &config);
+    plan->bill.activations = joint;
+    if (plan->slots == 1) return;
+    config.shared = true;
+    plan->bill.activations = place_micros(plan, &config);
+    if (plan->bill.activations < joint) return;
+    config.shared = false;
+    plan->bill.activations = place_micros(plan, &config);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -209,6 +276,8 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
         TRY(build_program(plan, NULL, &plan->program));
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    /* Segment 0 is all then. */
+    if (program_of(plan->program, plan->config.rank)->buckets == 1) buckets_join(&plan->buckets);
     take_sizes(plan, plan->program);
     if (plan->last_program) take_sizes(plan, plan->last_program);
     return STATUS_OK;
@@ -279,14 +348,8 @@ static void plan_bill(struct plan *plan) {
     bill->gradients = size.gradient_elements * sizeof(float) * (size_t)plan->grads;
     bill->state = bill->params * (size_t)plan->config.optimizer->state_count;
     bill->buffers = size.buffer_bytes;
-    for (int i = 0; i < plan->micro_count; i++) {
-        const struct micro_plan *micro = &plan->micro[i];
-        size_t slots = micro->training ? (size_t)plan->slots : 1;
-        size_t activations = micro->placement.bytes * slots,
-               scratch = graph_scratch_bytes(micro->graph);
-        if (activations > bill->activations) bill->activations = activations;
-        if (scratch > bill->scratch) bill->scratch = scratch;
-    }
+    for (int i = 0; i < plan->micro_count; i++)
+        bill->scratch = larger(bill->scratch, graph_scratch_bytes(plan->micro[i].graph));
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                    loader_bytes(plan->config.dataset, &plan->eval_loader);
     bill->staging = staging_bytes(plan);
@@ -310,7 +373,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(check_statistics(plan), failed);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
-    place_micros(plan);
+    TRY_GOTO(cut_micros(plan), failed);
+    plan_activations(plan);
     plan_bill(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -324,8 +388,8 @@ void plan_free(struct plan **plan) {
     if (!*plan) return;
     for (int i = 0; i < (*plan)->micro_count; i++) {
         placement_free(&(*plan)->micro[i].placement);
+        ranges_free(&(*plan)->micro[i].ranges);
         graph_free(&(*plan)->micro[i].graph);
-        free((*plan)->micro[i].segments);
     }
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);

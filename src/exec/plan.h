@@ -4,7 +4,9 @@
  * A step's micro-batches have one size, those of an epoch's short last step at most two others,
  * evaluation one or two more: each distinct size is a micro_plan, a lowered graph with its
  * placement. All share one set of parameters, whose layouts the main training graph chooses, and
- * one arena, since only one of them runs at a time. */
+ * the arenas: each slot has one, as large as the largest of them needs, since micro-batches of
+ * several sizes may be under way; and where that is smaller, transient values have one that all
+ * slots share (graph/memory.h). Evaluation runs between steps, when all of it is free. */
 #ifndef EXEC_PLAN_H
 #define EXEC_PLAN_H
 
@@ -13,14 +15,15 @@
 #include "exec/buckets.h"
 #include "exec/config.h"
 #include "graph/memory.h"
+#include "graph/range.h"
 #include "program/program.h"
 
 struct micro_plan {
     int64_t samples;
     bool training;
     struct graph *graph;
+    struct ranges ranges; /* one stage; a segment of backward for each bucket of gradients */
     struct placement placement;
-    int *segments; /* of a training graph: the node at which each segment of backward ends */
 };
 
 /* Predicted bytes of a rank, by purpose. */
@@ -44,8 +47,9 @@ struct plan {
     int64_t steps_per_epoch;
     struct loader_config train_loader, eval_loader;
     struct memory_bill bill;
-    int grads, slots; /* the most any program of the run needs */
-    bool split;       /* some step runs backward as I and W: memory is placed for that */
+    int grads, slots;                /* the most any program of the run needs */
+    size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
+    bool split; /* some step runs backward as I and W: memory is placed for that */
 };
 
 /* Local. Plans a run; allocates nothing of the size of a tensor. `program_text` (may be NULL, named

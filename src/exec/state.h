@@ -63,8 +63,8 @@ enum pass {
 };
 struct pass_config {
     enum pass pass;
-    int segment; /* of backward; INSTR_ALL: all of it */
-    int grad;    /* buffer; below 0: no gradients are made */
+    int stage, segment; /* INSTR_ALL: all segments */
+    int grad;           /* buffer; below 0: no gradients are made */
     bool fresh, pure;
     struct comm_group *sharers; /* NULL: exchange nothing */
     /* Called after each node when not NULL; a true answer ends the pass. */
@@ -109,7 +109,8 @@ struct exec {
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];
     struct slot *slot;
-    char *arena, *scratch;
+    char *arena; /* the slots' arenas one behind the other, then the one they share */
+    char *scratch;
     struct loader *train, *eval;
     const struct step_batch *batch; /* of the step under way, NULL between steps */
     int64_t step;

@@ -32,7 +32,8 @@ struct node *edit_node(struct graph *graph, const char *name, enum op op,
     struct node node = {.name = arena_text(&graph->arena, name),
                         .op = op,
                         .in_count = in_count,
-                        .block = graph->block};
+                        .block = graph->block,
+                        .unit = graph->node_count};
     if (attrs) node.attrs = *attrs;
     memcpy(node.in, in, (size_t)in_count * sizeof in[0]);
     struct op_call call = graph_call(graph, &node);
@@ -67,6 +68,7 @@ void edit_remove(struct graph *graph, const bool *dead) {
         if (dead[i]) continue;
         struct node *node = &graph->nodes[kept];
         *node = graph->nodes[i];
+        node->unit = kept;
         for (int k = 0; k < node->out_count; k++) graph->values[node->out[k]].producer = kept;
         forward += node->phase == PHASE_FORWARD;
         kept++;

@@ -17,7 +17,8 @@ struct node *edit_node(struct graph *graph, const char *name, enum op op,
 /* Local. Number of node inputs that are `value` (views of it not counted). */
 int edit_consumers(const struct graph *graph, int value);
 
-/* Local. Removes nodes marked dead[] and renumbers producers. */
+/* Local. Removes nodes marked dead[] of a graph without gradients; renumbers producers and units.
+ */
 void edit_remove(struct graph *graph, const bool *dead);
 
 #endif

@@ -27,6 +27,7 @@ static void emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs,
     CHECK(node, "the gradient of %s does not fit", graph->nodes[walk->node].name);
     node->phase = PHASE_BACKWARD;
     node->half = half;
+    node->unit = graph->nodes[walk->node].unit;
     memcpy(out, node->out, (size_t)node->out_count * sizeof out[0]);
 }
 

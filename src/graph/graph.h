@@ -8,6 +8,7 @@
  *     graph_gradient  appends the backward nodes by the operations' own rules
  *     graph_lower     chooses kernels and layouts on the whole graph, and inserts REORDER nodes
  *                     where two do not meet
+ *     ranges_new      cuts it into stages and segments: which nodes an instruction runs (range.h)
  *     graph_place     gives every local value an offset in one arena by lifetime (memory.h)
  *
  * Fusion comes before the gradient (the other order was planned first): a fused operation carries
@@ -43,7 +44,7 @@ struct value {
     const struct layout *layout; /* known after graph_lower */
 };
 
-enum phase { PHASE_FORWARD, PHASE_BACKWARD };
+enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_COUNT };
 
 struct node {
     const char *name; /* "layer1.0.conv1"; backward nodes carry the forward node's name */
@@ -53,7 +54,9 @@ struct node {
     int in[OP_MAX_IN], out[OP_MAX_OUT];
     enum phase phase;
     enum op_half half;     /* of backward nodes */
-    int block;             /* layer block: the unit of partition, segments and freezing */
+    int block;             /* layer block: the unit of segments and freezing */
+    int unit;              /* what no cut divides (range.h): a fused forward node, counted from 0,
+                              with its reorders and its backward nodes */
     struct kernel *kernel; /* after graph_lower; NULL for views */
 };
 

@@ -1,11 +1,11 @@
 /* Kernels and layouts for the whole graph.
  *
  * Nodes are walked in order. Each kernel is made from the layouts its inputs already have and says
- * what it wants; where the two differ a REORDER node goes in between (once per value and layout). A
- * parameter takes the layout its first reader wants, or the one an earlier graph of the run fixed;
- * its gradient is brought to that same layout, so the optimizer can treat parameter, gradient and
- * state as flat arrays. Everything is decided by rule on the whole graph, before any partition, so
- * a cut never changes which kernel runs. */
+ * what it wants; where the two differ a REORDER node goes in between (once per value and layout, as
+ * far as stages allow). A parameter takes the layout its first reader wants, or the one an earlier
+ * graph of the run fixed; its gradient is brought to that same layout, so the optimizer can treat
+ * parameter, gradient and state as flat arrays. Everything is decided by rule on the whole graph,
+ * before any partition, so a cut never changes which kernel runs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
                         .in = {value},
                         .phase = reader->phase,
                         .half = reader->half,
-                        .block = reader->block};
+                        .block = reader->block,
+                        .unit = reader->unit};
     node.attrs.reorder.to = to;
     node.out[0] = edit_value(graph, source.name, VALUE_LOCAL, &source.type);
     graph->values[node.out[0]].layout = to;
@@ -69,11 +70,17 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
 }
 
 /* A twin made in the weight half is not there yet when the input half reads, should the two run
- * apart. */
-static bool is_made_before(const struct graph *graph, int twin, const struct node *reader) {
+ * apart.
+ *
+ * Between units a cut may lie: there forward's twins of local values serve later units, as the
+ * values themselves do, and no others are shared. A stage makes its own of parameters and inputs,
+ * which it has, and of gradients; and its weight half waits for that of no other stage. */
+static bool may_share(const struct graph *graph, int value, int twin, const struct node *reader) {
     const struct node *maker = &graph->nodes[graph->values[twin].producer];
     bool late = maker->phase == PHASE_BACKWARD && maker->half == OP_HALF_W;
-    return !late || reader->half == OP_HALF_W;
+    if (maker->unit == reader->unit) return !late || reader->half == OP_HALF_W;
+    return maker->phase == PHASE_FORWARD && maker->unit < reader->unit &&
+           graph->values[graph->values[value].root].kind == VALUE_LOCAL;
 }
 
 /* The value itself when it has the wanted layout (or none yet: then it takes that), else its
@@ -87,7 +94,7 @@ static enum status bring(struct lowering *low, const struct node *reader, int va
     for (int i = 0; i < low->reordered_count; i++) {
         int twin = low->reordered[i].to;
         if (low->reordered[i].from != value || low->graph->values[twin].layout != want) continue;
-        if (!is_made_before(low->graph, twin, reader)) continue;
+        if (!may_share(low->graph, value, twin, reader)) continue;
         *out = twin;
         return STATUS_OK;
     }

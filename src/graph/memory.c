@@ -5,7 +5,14 @@
  * its time).
  *
  * Values that share bytes form one block: views with their root, and an output that may overwrite a
- * dying input. */
+ * dying input.
+ *
+ * Two blocks may lie in one place if they never meet, in any order of nodes that programs use.
+ *
+ * In the shared form kept blocks are placed first, as if there were no others. A transient block
+ * then goes where it fits among them without making the slot's arena larger, and else into the
+ * shared arena. There, intervals of different passes never meet, so each pass has the whole arena.
+ */
 #include "graph/memory.h"
 
 #include <stdlib.h>
@@ -18,7 +25,16 @@ enum { ALIGN_BYTES = 64 };
 
 struct block {
     size_t bytes, offset;
-    int first, last;
+    int first[LIFE_ORDERS], last[LIFE_ORDERS];
+    int pass; /* LIFE_KEPT, or the one it lives in */
+    bool in_shared;
+};
+
+/* An arena being packed. */
+struct packing {
+    struct block **placed; /* by offsets */
+    int count, orders;
+    size_t bytes;
 };
 
 struct placer {
@@ -34,68 +50,25 @@ static size_t padded(size_t bytes) {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static bool in_second_pass(const struct placer *placer, const struct node *node) {
-    return placer->config->split && node->phase == PHASE_BACKWARD && node->half == OP_HALF_W;
+/* --- blocks --- */
+
+/* Is node n the last to use the block, in every order? */
+static bool dies_at(const struct placer *placer, const struct block *block, int n) {
+    const struct life *life = &placer->plan->life;
+    for (int i = 0; i < life->order_count; i++)
+        if (block->last[i] != life->order[i].time[n]) return false;
+    return true;
 }
 
-static void find_times(struct placer *placer) {
-    int now = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int n = 0; n < placer->graph->node_count; n++) {
-            if (in_second_pass(placer, &placer->graph->nodes[n]) == (pass == 1))
-                placer->plan->time[n] = now++;
-        }
-    }
-}
-
-static void reach(int *last, int time) {
-    if (time > *last) *last = time;
-}
-
-/* Gradients that operations of the input half make wait there for W to name their accumulator;
- * those of the weight half are added as soon as they are made. */
-static void keep_for_executor(struct placer *placer) {
+/* The input of node n whose block output 0 may take over, or NO_VALUE. */
+static int dying_input(const struct placer *placer, int n) {
     const struct graph *graph = placer->graph;
-    int *last = placer->plan->last, end = graph->node_count;
-    for (int u = 0; placer->config->split && u < graph->use_count; u++) {
-        int value = graph->uses[u].gradient;
-        if (graph->nodes[graph->values[value].producer].half == OP_HALF_I) last[value] = end;
-    }
-    for (int i = 0; i < graph->loss_count; i++) {
-        last[graph->losses[i].sum] = end;
-        if (graph->losses[i].top_k != NO_VALUE) last[graph->losses[i].top_k] = end;
-    }
-}
-
-/* Run op by op, a node of the second pass runs right behind the one that stands before it: when
- * both orders happen, what it makes is in use from then on. */
-static void find_lifetimes(struct placer *placer) {
-    const struct graph *graph = placer->graph;
-    int *first = placer->plan->first, *last = placer->plan->last, before = 0;
-    for (int i = 0; i < graph->value_count; i++) first[i] = last[i] = -1;
-    for (int n = 0; n < graph->node_count; n++) {
-        const struct node *node = &graph->nodes[n];
-        int time = placer->plan->time[n];
-        if (!in_second_pass(placer, node)) before = time;
-        for (int k = 0; k < node->out_count; k++) {
-            int root = graph->values[node->out[k]].root;
-            if (first[root] < 0) first[root] = placer->config->mixed ? before : time;
-            reach(&last[root], time);
-        }
-        for (int k = 0; k < node->in_count; k++)
-            reach(&last[graph->values[node->in[k]].root], time);
-    }
-    keep_for_executor(placer);
-}
-
-/* The input of `node` whose block output 0 may take over, or NO_VALUE. */
-static int dying_input(const struct placer *placer, const struct node *node, int time) {
-    const struct graph *graph = placer->graph;
+    const struct node *node = &graph->nodes[n];
     if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
         return NO_VALUE;
-    if (placer->config->mixed && in_second_pass(placer, node)) return NO_VALUE;
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
-    if (block < 0 || graph->values[input].kind != VALUE_LOCAL || placer->blocks[block].last != time)
+    if (block < 0 || graph->values[input].kind != VALUE_LOCAL ||
+        !dies_at(placer, &placer->blocks[block], n))
         return NO_VALUE;
     if (graph->values[input].layout != graph->values[node->out[0]].layout) return NO_VALUE;
     for (int k = 1; k < node->in_count; k++) {
@@ -105,39 +78,63 @@ static int dying_input(const struct placer *placer, const struct node *node, int
 }
 
 static void add_block(struct placer *placer, int value) {
+    const struct life *life = &placer->plan->life;
     if (placer->config->gradients_outside && placer->graph->values[value].use >= 0) return;
     struct block *block = &placer->blocks[placer->block_count];
     *block = (struct block){.bytes = padded(placer->graph->values[value].layout->bytes),
-                            .first = placer->plan->first[value],
-                            .last = placer->plan->last[value]};
+                            .pass = life->pass[value]};
+    for (int i = 0; i < life->order_count; i++) {
+        block->first[i] = life->order[i].first[value];
+        block->last[i] = life->order[i].last[value];
+    }
     placer->block_of[value] = placer->block_count++;
+}
+
+static void take_over(struct placer *placer, int input, int value) {
+    const struct life *life = &placer->plan->life;
+    struct block *block = &placer->blocks[placer->block_of[input]];
+    placer->block_of[value] = placer->block_of[input];
+    for (int i = 0; i < life->order_count; i++) block->last[i] = life->order[i].last[value];
+    if (block->pass != life->pass[value]) block->pass = LIFE_KEPT;
+}
+
+/* What other stages made and this one receives. */
+static void add_received(struct placer *placer) {
+    const struct graph *graph = placer->graph;
+    const struct life_order *order = &placer->plan->life.order[0];
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct value *value = &graph->values[v];
+        placer->block_of[v] = -1;
+        if (value->kind == VALUE_LOCAL && value->root == v && order->first[v] != LIFE_NEVER &&
+            order->time[value->producer] == LIFE_NEVER)
+            add_block(placer, v);
+    }
 }
 
 static void make_blocks(struct placer *placer) {
     const struct graph *graph = placer->graph;
-    for (int i = 0; i < graph->value_count; i++) placer->block_of[i] = -1;
+    add_received(placer);
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        for (int k = 0; k < node->out_count; k++) {
+        bool here = placer->plan->life.order[0].time[n] != LIFE_NEVER;
+        for (int k = 0; k < node->out_count && here; k++) {
             int value = node->out[k];
             if (graph->values[value].root != value) continue;
-            int input = k == 0 && node->in_count ? dying_input(placer, node, placer->plan->time[n])
-                                                 : NO_VALUE;
-            if (input == NO_VALUE) {
+            int input = k == 0 && node->in_count ? dying_input(placer, n) : NO_VALUE;
+            if (input == NO_VALUE)
                 add_block(placer, value);
-                continue;
-            }
-            int block = placer->block_of[input];
-            placer->block_of[value] = block;
-            placer->blocks[block].last = placer->plan->last[value];
+            else
+                take_over(placer, input, value);
         }
     }
 }
 
+/* --- offsets --- */
+
 static int by_size(const void *a, const void *b) {
     const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : 0;
+    return x->first[0] != y->first[0] ? (x->first[0] < y->first[0] ? -1 : 1) : 0;
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -145,72 +142,115 @@ static int by_offset(const void *a, const void *b) {
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* `placed` is kept in order of offsets; the block goes into the first gap between those alive at
- * the same time. */
-static void place_block(struct block *block, struct block **placed, int count) {
+static bool meet(const struct block *a, const struct block *b, int orders) {
+    for (int i = 0; i < orders; i++)
+        if (a->last[i] >= b->first[i] && b->last[i] >= a->first[i]) return true;
+    return false;
+}
+
+/* The block goes into the first gap between those alive at the same time; false where that would
+ * take the arena beyond `most` bytes. */
+static bool place_block(struct packing *packing, struct block *block, size_t most) {
     size_t offset = 0;
-    for (int i = 0; i < count; i++) {
-        const struct block *other = placed[i];
-        if (other->last < block->first || block->last < other->first) continue;
+    for (int i = 0; i < packing->count; i++) {
+        const struct block *other = packing->placed[i];
+        if (!meet(block, other, packing->orders)) continue;
         if (offset + block->bytes <= other->offset) break;
         if (other->offset + other->bytes > offset) offset = other->offset + other->bytes;
     }
+    size_t end = offset + block->bytes;
+    if (end > most) return false;
     block->offset = offset;
-    int at = count;
+    if (end > packing->bytes) packing->bytes = end;
+    struct block **placed = packing->placed;
+    int at = packing->count++;
     while (at > 0 && by_offset(&placed[at - 1], &block) > 0) placed[at] = placed[at - 1], at--;
     placed[at] = block;
+    return true;
+}
+
+static void place_joint(struct packing *slot, struct block **order, int count) {
+    for (int i = 0; i < count; i++) place_block(slot, order[i], SIZE_MAX);
+}
+
+static void place_apart(struct packing *slot, struct packing *shared, struct block **order,
+                        int count) {
+    for (int i = 0; i < count; i++) {
+        if (order[i]->pass == LIFE_KEPT) place_block(slot, order[i], SIZE_MAX);
+    }
+    for (int i = 0; i < count; i++) {
+        if (order[i]->pass == LIFE_KEPT || place_block(slot, order[i], slot->bytes)) continue;
+        order[i]->in_shared = place_block(shared, order[i], SIZE_MAX);
+    }
 }
 
 static void place_blocks(struct placer *placer) {
     int count = placer->block_count;
-    struct block **order = MEM_ARRAY(struct block *, count + 1),
-                 **placed = MEM_ARRAY(struct block *, count + 1);
+    struct block **order = MEM_ARRAY(struct block *, count + 1);
+    int orders = placer->plan->life.order_count;
+    struct packing slot = {.placed = MEM_ARRAY(struct block *, count + 1), .orders = orders},
+                   shared = {.placed = MEM_ARRAY(struct block *, count + 1), .orders = orders};
     for (int i = 0; i < count; i++) order[i] = &placer->blocks[i];
     qsort(order, (size_t)count, sizeof *order, by_size);
-    for (int i = 0; i < count; i++) {
-        place_block(order[i], placed, i);
-        size_t end = order[i]->offset + order[i]->bytes;
-        if (end > placer->plan->bytes) placer->plan->bytes = end;
-    }
+    if (placer->config->shared)
+        place_apart(&slot, &shared, order, count);
+    else
+        place_joint(&slot, order, count);
+    placer->plan->slot_bytes = slot.bytes;
+    placer->plan->shared_bytes = shared.bytes;
     free(order);
-    free(placed);
+    free(slot.placed);
+    free(shared.placed);
+}
+
+static size_t live_at(const struct placer *placer, int order, int time) {
+    size_t live = 0;
+    for (int i = 0; i < placer->block_count; i++) {
+        const struct block *block = &placer->blocks[i];
+        if (block->first[order] <= time && time <= block->last[order]) live += block->bytes;
+    }
+    return live;
 }
 
 static void find_live_peak(struct placer *placer) {
-    for (int n = 0; n < placer->graph->node_count; n++) {
-        size_t live = 0;
-        int time = placer->plan->time[n];
-        for (int i = 0; i < placer->block_count; i++) {
-            const struct block *block = &placer->blocks[i];
-            if (block->first <= time && time <= block->last) live += block->bytes;
+    struct placement *plan = placer->plan;
+    for (int order = 0; order < plan->life.order_count; order++) {
+        for (int n = 0; n < placer->graph->node_count; n++) {
+            size_t live = live_at(placer, order, plan->life.order[order].time[n]);
+            if (live <= plan->live_bytes) continue;
+            plan->live_bytes = live;
+            plan->live_node = n;
+            plan->live_order = order;
         }
-        if (live <= placer->plan->live_bytes) continue;
-        placer->plan->live_bytes = live;
-        placer->plan->live_node = n;
     }
 }
 
-struct placement graph_place(const struct graph *graph, const struct placement_config *config) {
+static void write_offsets(const struct placer *placer) {
+    const struct graph *graph = placer->graph;
+    for (int i = 0; i < graph->value_count; i++) {
+        int block = placer->block_of[graph->values[i].root];
+        placer->plan->offset[i] = block < 0 ? PLACED_ELSEWHERE : placer->blocks[block].offset;
+        placer->plan->in_shared[i] = block >= 0 && placer->blocks[block].in_shared;
+    }
+}
+
+struct placement graph_place(const struct ranges *ranges, int stage,
+                             const struct placement_config *config) {
+    const struct graph *graph = ranges->graph;
     size_t count = (size_t)graph->value_count + 1;
     struct placement plan = {.graph = graph,
                              .offset = MEM_ARRAY(size_t, count),
-                             .first = MEM_ARRAY(int, count),
-                             .last = MEM_ARRAY(int, count),
-                             .time = MEM_ARRAY(int, graph->node_count + 1)};
+                             .in_shared = MEM_ARRAY(bool, count),
+                             .life = life_of(ranges, stage, &config->life)};
     struct placer placer = {.graph = graph,
                             .config = config,
                             .plan = &plan,
                             .block_of = MEM_ARRAY(int, count),
                             .blocks = MEM_ARRAY(struct block, count)};
-    find_times(&placer);
-    find_lifetimes(&placer);
     make_blocks(&placer);
     place_blocks(&placer);
     find_live_peak(&placer);
-    for (int i = 0; i < graph->value_count; i++) {
-        int block = placer.block_of[graph->values[i].root];
-        plan.offset[i] = block < 0 ? PLACED_ELSEWHERE : placer.blocks[block].offset;
-    }
+    write_offsets(&placer);
     free(placer.block_of);
     free(placer.blocks);
     return plan;
@@ -218,11 +258,16 @@ struct placement graph_place(const struct graph *graph, const struct placement_c
 
 void placement_free(struct placement *placement) {
     free(placement->offset);
-    free(placement->first);
-    free(placement->last);
-    free(placement->time);
+    free(placement->in_shared);
+    life_free(&placement->life);
     *placement = (struct placement){0};
 }
+
+size_t placement_bytes(const struct placement *placement, int slots) {
+    return placement->slot_bytes * (size_t)slots + placement->shared_bytes;
+}
+
+/* --- what is alive at the peak --- */
 
 static _Thread_local const struct graph *sorted_graph; /* qsort has no context argument in C11 */
 
@@ -235,14 +280,14 @@ static int by_layout_bytes(const void *a, const void *b) {
 /* Values alive at the peak, largest first; the caller frees the list. */
 static int *alive_at_peak(const struct placement *placement, int *count) {
     const struct graph *graph = placement->graph;
-    int *alive = MEM_ARRAY(int, graph->value_count + 1),
-        time = placement->time[placement->live_node];
+    const struct life_order *life = &placement->life.order[placement->live_order];
+    int *alive = MEM_ARRAY(int, graph->value_count + 1), time = life->time[placement->live_node];
     *count = 0;
     for (int i = 0; i < graph->value_count; i++) {
         const struct value *value = &graph->values[i];
         if (value->kind == VALUE_LOCAL && value->root == i &&
-            placement->offset[i] != PLACED_ELSEWHERE && placement->first[i] <= time &&
-            time <= placement->last[i])
+            placement->offset[i] != PLACED_ELSEWHERE && life->first[i] <= time &&
+            time <= life->last[i])
             alive[(*count)++] = i;
     }
     sorted_graph = graph;

@@ -1,33 +1,49 @@
-/* The memory plan of a graph: an offset in one arena for every local value, by lifetime. */
+/* The memory plan of a stage: an offset in an arena for every value its nodes touch, by lifetime.
+ *
+ * A slot holds one micro-batch, from F to B or from I to W. A pass is what one instruction runs in
+ * a slot. A value that lives inside one pass is transient, every other one is kept: passes of other
+ * slots may run in between. There are two forms of the plan:
+ *
+ *     joint    each slot has an arena for all of its values
+ *     shared   each slot has an arena for what it keeps. Transient values lie in dead space of that
+ *              arena where they fit, and else in one arena that all slots of the rank share.
+ *
+ * The first suits one slot, since a value made by F may lie where another one dies. With several
+ * the second is mostly smaller; plans compare. */
 #ifndef GRAPH_MEMORY_H
 #define GRAPH_MEMORY_H
 
-#include "graph/graph.h"
+#include "graph/life.h"
 
 struct placement_config {
-    bool split; /* backward runs as two passes, all of I and then all of W, instead of op by op */
-    bool mixed; /* with split: in some steps it runs op by op all the same; good for both */
+    struct life_config life;
     bool gradients_outside; /* parameter gradients go straight into their accumulators: no room for
                                them here */
+    bool shared;            /* the form for several slots */
 };
 
 struct placement {
     const struct graph *graph;
-    size_t *offset;    /* per value; PLACED_ELSEWHERE for inputs, parameters, buffers */
-    size_t bytes;      /* of the arena: the predicted peak */
-    size_t live_bytes; /* most bytes live at any one node: no placement can be smaller */
-    int live_node;     /* where */
-    int *first, *last; /* per value: its bytes are in use from and to these times (views count for
-                          their root) */
-    int *time;         /* per node: when it runs */
+    size_t *offset;                  /* per value; PLACED_ELSEWHERE for inputs, parameters, buffers
+                                        and values that no node of the stage touches */
+    bool *in_shared;                 /* per value: the offset is in the shared arena */
+    size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
+    size_t live_bytes; /* most bytes of one slot live at any one node: no joint placement can be
+                          smaller */
+    int live_node, live_order; /* where */
+    struct life life;
 };
 
 #define PLACED_ELSEWHERE ((size_t)-1)
 
-/* Local. Places the values of a lowered graph. The caller frees the result with placement_free, and
- * keeps the graph. */
-struct placement graph_place(const struct graph *graph, const struct placement_config *config);
+/* Local. Places the values of one stage of a lowered graph. The caller frees the result with
+ * placement_free, and keeps the graph. */
+struct placement graph_place(const struct ranges *ranges, int stage,
+                             const struct placement_config *config);
 void placement_free(struct placement *placement);
+
+/* Local. Bytes of the arenas of `slots` slots. */
+size_t placement_bytes(const struct placement *placement, int slots);
 
 /* Local. The three largest of what is alive at the peak, as one line. */
 void placement_largest(const struct placement *placement, char *text, size_t bytes);

@@ -284,7 +284,8 @@ static enum status check_order(const struct schedule_config *config) {
 /* Each of them has a gradient buffer, and each replica a slot. */
 static enum status check_room(const struct schedule_config *config) {
     int64_t most = (int64_t)config->grid.replicas * config->micro_batches;
-    if (!config->shares || grid_ranks(&config->grid) > 1 || most < PROGRAM_MAX_SMALL) return STATUS_OK;
+    if (!config->shares || grid_ranks(&config->grid) > 1 || most < PROGRAM_MAX_SMALL)
+        return STATUS_OK;
     return fail(STATUS_USAGE, "--sync-bn on one device: %lld micro-batches at once, at most %d",
                 (long long)most, PROGRAM_MAX_SMALL - 1);
 }

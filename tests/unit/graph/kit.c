@@ -32,6 +32,14 @@ void kit_compile(struct graph *graph, struct device *device,
     cr_assert_eq(graph_lower(graph, device, param_layouts), STATUS_OK);
 }
 
+struct placement kit_place(const struct graph *graph, const struct placement_config *config) {
+    struct ranges ranges;
+    cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
+    struct placement placement = graph_place(&ranges, 0, config);
+    ranges_free(&ranges);
+    return placement;
+}
+
 /* --- contents --- */
 
 static int64_t integer_of(const char *name, int64_t at) {
@@ -83,6 +91,11 @@ static void *poisoned(size_t bytes) {
     return memory;
 }
 
+/* The shared arena lies behind the slot's. */
+static size_t place_of(const struct placement *placement, int value) {
+    return placement->offset[value] + (placement->in_shared[value] ? placement->slot_bytes : 0);
+}
+
 static void bind(struct runner *run, const struct kit_nudge *nudge) {
     const struct graph *graph = run->graph;
     for (int i = 0; i < graph->value_count; i++) {
@@ -101,7 +114,7 @@ static void bind(struct runner *run, const struct kit_nudge *nudge) {
         int root = graph->values[i].root;
         run->address[i] = run->own[root] ? run->own[root]
                           : run->placement && run->placement->offset[root] != PLACED_ELSEWHERE
-                              ? run->arena + run->placement->offset[root]
+                              ? run->arena + place_of(run->placement, root)
                               : NULL;
     }
 }
@@ -172,11 +185,11 @@ static struct kit_result collect(struct runner *run) {
     return result;
 }
 
-struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
-                          enum kit_order order, const struct kit_nudge *nudge) {
+static struct runner runner_new(const struct graph *graph, const struct placement *placement,
+                                const struct kit_nudge *nudge) {
     struct runner run = {.graph = graph,
                          .placement = placement,
-                         .arena = placement ? poisoned(placement->bytes) : NULL,
+                         .arena = placement ? poisoned(placement_bytes(placement, 1)) : NULL,
                          .own = MEM_ARRAY(unsigned char *, graph->value_count),
                          .address = MEM_ARRAY(void *, graph->value_count),
                          .gradient = MEM_ARRAY(unsigned char *, graph->use_count + 1),
@@ -184,15 +197,85 @@ struct kit_result kit_run(const struct graph *graph, const struct placement *pla
     for (int u = 0; u < graph->use_count; u++)
         run.gradient[u] = poisoned(graph->values[graph->uses[u].gradient].layout->bytes);
     bind(&run, nudge);
+    return run;
+}
+
+static void runner_free(struct runner *run) {
+    for (int i = 0; i < run->graph->value_count; i++) free(run->own[i]);
+    for (int u = 0; u < run->graph->use_count; u++) free(run->gradient[u]);
+    free(run->own);
+    free(run->address);
+    free(run->gradient);
+    free(run->arena);
+    free(run->scratch);
+}
+
+struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
+                          enum kit_order order, const struct kit_nudge *nudge) {
+    struct runner run = runner_new(graph, placement, nudge);
     run_nodes(&run, order);
     struct kit_result result = collect(&run);
-    for (int i = 0; i < graph->value_count; i++) free(run.own[i]);
-    for (int u = 0; u < graph->use_count; u++) free(run.gradient[u]);
-    free(run.own);
-    free(run.address);
-    free(run.gradient);
-    free(run.arena);
-    free(run.scratch);
+    runner_free(&run);
+    return result;
+}
+
+static void run_stage(struct runner *run, const struct ranges *ranges, int stage,
+                      enum phase phase) {
+    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
+    for (int n = nodes.begin; n < nodes.end; n++) run_node(run, &ranges->graph->nodes[n], true);
+}
+
+static void send(const struct ranges *ranges, int cut, enum phase phase, const struct runner *from,
+                 struct runner *to) {
+    struct crossing crossing = ranges_crossing(ranges, cut, phase);
+    for (int i = 0; i < crossing.count; i++) {
+        int value = crossing.values[i];
+        memcpy(to->address[value], from->address[value],
+               ranges->graph->values[value].layout->bytes);
+    }
+    free(crossing.values);
+}
+
+/* What a stage leaves behind goes to the first one, whose results are collected: buffers where they
+ * differ from what they were, gradients and losses. */
+static void hand_over(const struct ranges *ranges, int stage, const struct runner *from,
+                      struct runner *to) {
+    const struct graph *graph = ranges->graph;
+    const struct stage_range *range = &ranges->stages[stage];
+    struct node_range nodes = range->phase[PHASE_FORWARD].nodes;
+    for (int n = nodes.begin; n < nodes.end; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; i < node->in_count; i++)
+            if (graph->values[node->in[i]].kind == VALUE_BUFFER)
+                to->address[node->in[i]] = from->address[node->in[i]];
+        for (int i = 0; i < graph->loss_count; i++)
+            for (int k = 0; k < node->out_count; k++)
+                if (node->out[k] == graph->losses[i].sum || node->out[k] == graph->losses[i].top_k)
+                    to->address[node->out[k]] = from->address[node->out[k]];
+    }
+    for (int u = 0; u < graph->use_count; u++) {
+        const struct value *gradient = &graph->values[graph->uses[u].gradient];
+        if (ranges_stage(ranges, &graph->nodes[gradient->producer]) == stage)
+            memcpy(to->gradient[u], from->gradient[u], gradient->layout->bytes);
+    }
+}
+
+struct kit_result kit_run_stages(const struct ranges *ranges) {
+    int count = ranges->stage_count;
+    struct runner *run = MEM_ARRAY(struct runner, count);
+    for (int s = 0; s < count; s++) run[s] = runner_new(ranges->graph, NULL, NULL);
+    for (int s = 0; s < count; s++) {
+        run_stage(&run[s], ranges, s, PHASE_FORWARD);
+        if (s < count - 1) send(ranges, s, PHASE_FORWARD, &run[s], &run[s + 1]);
+    }
+    for (int s = count - 1; s >= 0; s--) {
+        run_stage(&run[s], ranges, s, PHASE_BACKWARD);
+        if (s > 0) send(ranges, s - 1, PHASE_BACKWARD, &run[s], &run[s - 1]);
+    }
+    for (int s = 1; s < count; s++) hand_over(ranges, s, &run[s], &run[0]);
+    struct kit_result result = collect(&run[0]);
+    for (int s = 0; s < count; s++) runner_free(&run[s]);
+    free(run);
     return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "graph/range.h"
 #include "model/model.h"
 
 /* A device over the reference kernels whose kernels want and give, in turns, plain layouts and
@@ -17,6 +18,9 @@ struct graph *kit_model(const char *name, int64_t batch, bool training);
 /* fuse, gradient (training graphs) and lower. */
 void kit_compile(struct graph *graph, struct device *device,
                  const struct layout *const *param_layouts);
+
+/* The placement of a graph that is one stage. */
+struct placement kit_place(const struct graph *graph, const struct placement_config *config);
 
 /* Results of a run, in plain order: losses (and counts of right answers), gradients of every
  * parameter use, buffers, one after the other. */
@@ -37,6 +41,9 @@ struct kit_nudge {
 };
 struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
                           enum kit_order order, const struct kit_nudge *nudge);
+/* Runs it stage by stage, as ranks would: each stage has memory of its own for all that nodes make,
+ * and gets nothing but what crosses its cuts. Parameters, inputs and buffers are there. */
+struct kit_result kit_run_stages(const struct ranges *ranges);
 void kit_result_free(struct kit_result *result);
 
 #endif
