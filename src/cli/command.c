@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "stretto.h"
 
@@ -90,8 +91,10 @@ static enum status run(const struct command *command, int argc, char **argv) {
 
 int cli_main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
+    const struct command *command = name ? cli_find(name) : NULL;
     enum status status = STATUS_OK;
-    bool training = false;
+    bool training = command && command->id == COMMAND_TRAIN;
+    if (!training) process_release_signals(); /* a training run does it when it has handlers */
     if (!name) {
         cli_print_help(stderr);
         status = STATUS_USAGE;
@@ -99,10 +102,7 @@ int cli_main(int argc, char **argv) {
         cli_print_help(stdout);
     else if (strcmp(name, "--version") == 0)
         printf("stretto %s\n", stretto_version());
-    else {
-        const struct command *command = cli_find(name);
-        training = command && command->id == COMMAND_TRAIN;
+    else
         status = command ? run(command, argc - 2, argv + 2) : cli_unknown_command(name);
-    }
     return exit_code(flush_output(training, status));
 }

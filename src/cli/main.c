@@ -4,7 +4,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
+
+/* Before the initialisation of any library: some of them take tens of milliseconds, in which a
+ * SIGUSR1 would end the run, and may open files. What comes while the system still loads the
+ * program cannot be helped. */
+static void settle_process(void) {
+    process_fill_streams();
+    process_hold_signals();
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const settle)(void) = settle_process;
 
 /* OpenMP reads its environment when the library is loaded, before main: the process starts itself
  * once more to change it. Workers that spin for long between parallel regions are what makes a busy

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 static _Atomic int stopped_by, save_wanted, report_wanted;
 
 static void on_stop(int signal) {
@@ -31,12 +33,6 @@ static void install(int signal, void (*handler)(int)) {
     sigaction(signal, &action, NULL);
 }
 
-/* nohup's wish is kept. */
-static bool is_ignored(int signal) {
-    struct sigaction now;
-    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 /* Handlers need a stack of their own: matrix kernels of oneDNN point the stack register into memory
  * they allocated, and a signal frame written there (2.5 KiB with AVX-512) would run over the heap.
  * Signals to the process go to its main thread. */
@@ -49,11 +45,12 @@ static void own_stack(void) {
 
 void stop_install(void) {
     own_stack();
-    if (!is_ignored(SIGHUP)) install(SIGHUP, on_stop);
+    if (!process_ignores(SIGHUP)) install(SIGHUP, on_stop);
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);
     install(SIGUSR2, on_save);
     install(SIGUSR1, on_report);
+    process_release_signals();
 }
 
 int stop_signal(void) {

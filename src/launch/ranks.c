@@ -2,7 +2,6 @@
 #include "launch/ranks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "launch/child.h"
 #include "launch/environment.h"
 #include "launch/oom.h"
@@ -46,18 +46,13 @@ struct ranks {
 
 static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
 
-static bool is_ignored(int signal) {
-    struct sigaction now;
-    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
 /* What was ignored from the start (nohup) stays so, here and in the ranks. */
 static enum status take_signals(struct ranks *ranks) {
     sigset_t set;
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
-        if (!is_ignored(taken[i])) sigaddset(&set, taken[i]);
+        if (!process_ignores(taken[i])) sigaddset(&set, taken[i]);
     }
     ranks->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (ranks->signals < 0) return child_fail_limit("a descriptor for signals", errno);
@@ -320,14 +315,6 @@ static enum status start_all(struct ranks *ranks) {
     return STATUS_OK;
 }
 
-/* A closed standard stream would make a pipe of a rank take its number. */
-static void fill_standard_streams(void) {
-    int fd;
-    do fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
-}
-
 static enum status run(struct ranks *ranks) {
     const struct ranks_config *config = ranks->config;
     struct launch_place here;
@@ -351,7 +338,6 @@ static enum status run(struct ranks *ranks) {
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out) {
     struct ranks ranks = {
         .config = config, .signals = -1, .oom = oom_count(""), .outcome = {.rank = -1}};
-    fill_standard_streams();
     ranks.child = MEM_ARRAY(struct child, config->count);
     ranks.poll = MEM_ARRAY(struct pollfd, 1 + 3 * config->count);
     enum status status = run(&ranks);

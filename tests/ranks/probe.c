@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/option.h"
+#include "base/process.h"
 #include "control/control.h"
 #include "launch/door.h"
 #include "launch/local.h"
@@ -188,6 +189,7 @@ static int run(const struct options *options) {
 
 int main(int argc, char **argv) {
     struct options options;
+    process_fill_streams();
     int code = parse(argc, argv, &options) == STATUS_OK ? run(&options) : 2;
     options_free(&options);
     return code;
