@@ -27,7 +27,9 @@ static void on_report(int signal) {
     report_wanted = 1;
 }
 
+/* A signal that was ignored from the start stays so, as in the launcher. */
 static void install(int signal, void (*handler)(int)) {
+    if (process_ignores(signal)) return;
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, NULL);
@@ -45,7 +47,7 @@ static void own_stack(void) {
 
 void stop_install(void) {
     own_stack();
-    if (!process_ignores(SIGHUP)) install(SIGHUP, on_stop);
+    install(SIGHUP, on_stop);
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);
     install(SIGUSR2, on_save);
