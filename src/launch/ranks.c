@@ -44,7 +44,7 @@ struct ranks {
 
 /* ---- signals ---- */
 
-static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGWINCH};
 
 /* What was ignored from the start (nohup) stays so, here and in the ranks. */
 static enum status take_signals(struct ranks *ranks) {
@@ -80,12 +80,30 @@ static void handle_stop(struct ranks *ranks, int signal) {
     if (again) log_note("%s again: ranks are killed", strsignal(signal));
 }
 
+/* Ctrl-Z reaches the launcher alone: ranks are process groups of their own. They stop with it and
+ * go on with it, and the time between counts for no deadline. Blocked, the signal raised here waits
+ * for the mask to change; the process then stops inside that call. */
+static void stop_together(struct ranks *ranks) {
+    int64_t begin_ns = clock_ns();
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    signal_all(ranks, SIGSTOP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    signal_all(ranks, SIGCONT);
+    if (ranks->deadline_ns) ranks->deadline_ns += clock_ns() - begin_ns;
+}
+
 static void handle_signals(struct ranks *ranks) {
     struct signalfd_siginfo info;
     while (read(ranks->signals, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
         if (signal == SIGWINCH)
             output_resize(ranks->output);
+        else if (signal == SIGTSTP)
+            stop_together(ranks);
         else if (signal == SIGUSR1 && ranks->config->report)
             ranks->config->report(ranks->config->context);
         else if (signal == SIGUSR1 || signal == SIGUSR2)
