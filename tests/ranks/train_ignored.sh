@@ -2,7 +2,7 @@
 # when the script is interrupted. SIGTERM still stops them.
 . "$ROOT/tests/ranks/lib.sh"
 for how in "-n 1" "-n 2" "-n 2 --spawn threads"; do
-    rm -rf run
+    rm -rf run out
     # shellcheck disable=SC2086
     env --ignore-signal=INT "$STRETTO" train $how --model mlp --threads 1 --steps 100000000 --eval-every never --out run >out 2>err &
     run=$!
