@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/explain.h"
@@ -139,6 +140,7 @@ enum status train_run(const struct options *options) {
     bool found;
     log_quiet(options->quiet);
     signal(SIGPIPE, SIG_IGN); /* whoever looked on has gone: no reason to lose the training */
+    display_open();
     TRY(resume_options(options, &resumed, &found));
     if (!found) return train_with(options);
     enum status status = train_with(&resumed);

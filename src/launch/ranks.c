@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/mem.h"
@@ -31,7 +32,7 @@ struct ranks {
     struct child *child;
     int started, alive;
     struct output *output;
-    struct pollfd *poll; /* signals, then a process each, then output */
+    struct pollfd *poll; /* signals, then a process each, then output, then the display */
     sigset_t before;     /* the mask to give back */
     int signals;
     struct sigaction pipe_before;
@@ -255,7 +256,10 @@ static void watch(struct ranks *ranks) {
                 (struct pollfd){ranks->child[i].pid ? ranks->child[i].pidfd : -1, POLLIN, 0};
         int outputs = output_poll(ranks->output, ranks->poll + 1 + count);
         int held_ms = output_flush(ranks->output, false);
-        if (poll(ranks->poll, (nfds_t)(1 + count + outputs), wait_ms(ranks, held_ms)) < 0) continue;
+        int entries = 1 + count + outputs;
+        entries += display_poll(ranks->poll + entries);
+        if (poll(ranks->poll, (nfds_t)entries, wait_ms(ranks, held_ms)) < 0) continue;
+        display_pump();
         output_handle(ranks->output, ranks->poll + 1 + count, outputs);
         handle_signals(ranks);
         handle_ends(ranks);
@@ -357,7 +361,7 @@ enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *o
     struct ranks ranks = {
         .config = config, .signals = -1, .oom = oom_count(""), .outcome = {.rank = -1}};
     ranks.child = MEM_ARRAY(struct child, config->count);
-    ranks.poll = MEM_ARRAY(struct pollfd, 1 + 3 * config->count);
+    ranks.poll = MEM_ARRAY(struct pollfd, 1 + 3 * config->count + DISPLAY_STREAMS);
     enum status status = run(&ranks);
     output_free(&ranks.output);
     give_back_signals(&ranks);
