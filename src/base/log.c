@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/display.h"
+
 static struct {
     char *text;
     size_t size;
@@ -26,8 +28,7 @@ static void emit(const char *prefix, const char *format, va_list args) {
         return;
     }
     if (sink.before) sink.before();
-    ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* nowhere left to report it */
+    display_write(STDERR_FILENO, line, length);
 }
 
 enum status fail(enum status status, const char *format, ...) {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/display.h"
+
 enum { LONGEST_WORD = 64 }; /* longer words are not compared: they are no slips of the finger */
 
 static int least(int a, int b) {
@@ -184,7 +186,7 @@ int text_width(const char *text) {
 
 int text_columns(FILE *stream, int otherwise) {
     struct winsize size;
-    bool known = ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    bool known = ioctl(display_fd(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     return known ? size.ws_col : otherwise;
 }
 

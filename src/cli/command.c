@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/display.h"
 #include "base/limit.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "stretto.h"
 
@@ -65,14 +68,29 @@ static int exit_code(enum status status) {
     return status == STATUS_STOPPED && stop_signal ? 128 + stop_signal : status_exit_code(status);
 }
 
-/* A full disk or a closed pipe shows only when the last bytes leave. A training run's answer is in
- * its folder: what it prints is for whoever looks on. */
-static enum status flush_output(bool looked_on, enum status status) {
+static void say_lost(int fd, const char *name) {
+    struct display_loss loss;
+    if (!display_lost(fd, &loss)) return;
+    if (loss.error)
+        log_warning("%s: not all of it could be shown: %s", name, strerror(loss.error));
+    else
+        log_warning("%s: not shown, since nobody read it: %ld line%s\n"
+                    "  the output folder has the metrics, the summary and what the ranks said",
+                    name, loss.lines, loss.lines == 1 ? "" : "s");
+}
+
+/* A training run's answer is in its folder: what it prints is for whoever looks on, and is waited
+ * for only while somebody reads. */
+static void finish_display(void) {
+    enum { IDLE_S = 2 };
+    display_drain(IDLE_S);
+    say_lost(STDOUT_FILENO, "standard output");
+    say_lost(STDERR_FILENO, "standard error");
+}
+
+/* A full disk or a closed pipe shows only when the last bytes leave. */
+static enum status flush_output(enum status status) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    if (looked_on) {
-        log_warning("standard output: not all of it could be shown: %s", strerror(errno));
-        return status;
-    }
     enum status worse = fail(STATUS_DATA, "standard output: write failed: %s", strerror(errno));
     return status == STATUS_OK ? worse : status;
 }
@@ -91,8 +109,10 @@ static enum status run(const struct command *command, int argc, char **argv) {
 
 static int run_named(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
+    const struct command *command = name ? cli_find(name) : NULL;
     enum status status = STATUS_OK;
-    bool training = false;
+    bool training = command && command->id == COMMAND_TRAIN;
+    if (!training) process_release_signals(); /* a training run does it when it has handlers */
     if (!name) {
         cli_print_help(stderr);
         status = STATUS_USAGE;
@@ -100,12 +120,10 @@ static int run_named(int argc, char **argv) {
         cli_print_help(stdout);
     else if (strcmp(name, "--version") == 0)
         printf("stretto %s\n", stretto_version());
-    else {
-        const struct command *command = cli_find(name);
-        training = command && command->id == COMMAND_TRAIN;
+    else
         status = command ? run(command, argc - 2, argv + 2) : cli_unknown_command(name);
-    }
-    return exit_code(flush_output(training, status));
+    if (training) finish_display();
+    return exit_code(flush_output(status));
 }
 
 int cli_main(int argc, char **argv) {

@@ -2,11 +2,20 @@
  * process itself starts is decided here. */
 #include <malloc.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
 #include "cli/openmp.h"
 
-__attribute__((section(".preinit_array"),
-               used)) static void (*const note_cores)(void) = openmp_note_cores;
+/* Before the initialisation of any library: some of them take tens of milliseconds, in which a
+ * SIGUSR1 would end the run, may open files, or bind the process to a core. What comes while the
+ * system still loads the program cannot be helped. */
+static void settle_process(void) {
+    process_fill_streams();
+    process_hold_signals();
+    openmp_note_cores();
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const settle)(void) = settle_process;
 
 int main(int argc, char **argv) {
     openmp_settle(argv);

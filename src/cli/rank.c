@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -85,6 +86,11 @@ static void print_places(void *control) {
     control_print_all(control);
 }
 
+/* On one machine our launcher, which is this process's parent, runs the control server. */
+static int launcher_of(const struct launch_place *place) {
+    return place->source == LAUNCH_LAUNCHER && place->nodes == 1 ? (int)getppid() : 0;
+}
+
 static enum status join(struct rank *rank) {
     struct control_fact facts[CHECKPOINT_MAX_FACTS + 1];
     char program[17];
@@ -97,7 +103,8 @@ static enum status join(struct rank *rank) {
                                     .row = row_of(rank),
                                     .facts = facts,
                                     .fact_count = facts_of(rank, facts, program),
-                                    .join_limit_s = rank->options->join_limit_s};
+                                    .join_limit_s = rank->options->join_limit_s,
+                                    .server_pid = launcher_of(rank->place)};
     enum status status = control_join(&config, &rank->control);
     control_secret_wipe(&config.secret);
     TRY(status);

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -166,8 +167,8 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
     text_table_cell(&table, "report");
     text_table_cell(&table, "%s/report.html", session->folder);
-    printf("\n");
-    text_table_print(&table, 0, stdout);
+    fputs("\n", display_out());
+    text_table_print(&table, 0, display_out());
     text_table_free(&table);
 }
 
@@ -179,7 +180,7 @@ void result_print_json(const struct session *session) {
         json_pack("{s:s, s:I, s:s, s:s, s:I}", "kind", "end", "step", (json_int_t)summary->steps,
                   "out", session->folder, "param_hash", hash, "exit", (json_int_t)summary->exit);
     char *text = end ? json_dumps(end, JSON_COMPACT) : NULL; /* a folder's name may be no UTF-8 */
-    if (text) printf("%s\n", text);
+    if (text) fprintf(display_out(), "%s\n", text);
     free(text);
     json_decref(end);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -277,7 +278,7 @@ static enum status finish(struct session *session, enum status status) {
 enum status session_run(struct session *session) {
     const struct options *options = &session->job.options;
     bool talks = first_rank(session) && !options->quiet && !options->json;
-    if (talks) explain_print(&session->job, stdout), printf("\n");
+    if (talks) explain_print(&session->job, display_out()), fputs("\n", display_out());
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
     char *checkpoints = folder_path(session->folder, "checkpoints");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/rank.h"
@@ -113,5 +114,6 @@ static enum status train_with(const struct options *options) {
 enum status train_run(const struct options *options) {
     log_quiet(options->quiet);
     signal(SIGPIPE, SIG_IGN); /* whoever looked on has gone: no reason to lose the training */
+    display_open();
     return resume_with(options, train_with);
 }

@@ -71,6 +71,7 @@ static struct control *new_client(const struct control_config *config) {
     pthread_condattr_t attributes;
     control->rank = config->rank;
     control->world = config->world;
+    control->server_pid = config->server_pid;
     control->epoch = config->epoch;
     snprintf(control->address, sizeof control->address, "%s", config->address);
     snprintf(control->host, sizeof control->host, "%s", config->host ? config->host : "?");

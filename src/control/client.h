@@ -37,7 +37,7 @@ enum control_try {
 enum control_phase { CONTROL_JOINING, CONTROL_MEMBER, CONTROL_OUT };
 
 struct control {
-    int rank, world;
+    int rank, world, server_pid;
     uint32_t epoch;
     char address[CONTROL_ADDRESS_BYTES], host[CONTROL_HOST_BYTES];
     void *zmq, *dealer, *monitor;

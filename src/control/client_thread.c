@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 
 enum { HELLO_MS = 10 };
 
@@ -244,11 +245,20 @@ static void beat(struct control *control, int64_t now) {
     control->beat_ns = now + CONTROL_BEAT_MS * 1000000LL;
 }
 
+/* A launcher that somebody stopped (SIGSTOP; Ctrl-Z stops the ranks, too) is not lost. Looked at
+ * from early on: the silence of a stop must not count when it ends just before the limit. */
+static bool server_is_stopped(const struct control *control, int64_t silent_ns) {
+    const int64_t look_ns = 2 * CONTROL_BEAT_MS * 1000000LL;
+    return control->server_pid && silent_ns > look_ns && process_is_stopped(control->server_pid);
+}
+
 static void watch_server(struct control *control, int64_t now) {
     pthread_mutex_lock(&control->lock);
     int64_t limit = control->silent_limit_ns;
     pthread_mutex_unlock(&control->lock);
-    if (!control->hello_sent || now - control->heard_ns < limit) return;
+    if (!control->hello_sent) return;
+    if (server_is_stopped(control, now - control->heard_ns)) control->heard_ns = now;
+    if (now - control->heard_ns < limit) return;
     lose_silent(control, (double)(now - control->heard_ns) * 1e-9);
     control->heard_ns = now;
 }

@@ -101,6 +101,8 @@ struct control_config {
     const struct control_fact *facts;
     int fact_count;
     double join_limit_s; /* 0: 60 */
+    int server_pid;      /* where the server is a process of this machine, 0: not known. While that
+                            process is stopped, its silence is no loss */
 };
 
 /* Collective over the job, blocking until all have joined and agree on the facts (a difference:

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 static _Atomic int stopped_by, save_wanted, report_wanted;
 
 static void on_stop(int signal) {
@@ -25,16 +27,12 @@ static void on_report(int signal) {
     report_wanted = 1;
 }
 
+/* A signal that was ignored from the start stays so, as in the launcher. */
 static void install(int signal, void (*handler)(int)) {
+    if (process_ignores(signal)) return;
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, NULL);
-}
-
-/* nohup's wish is kept. */
-static bool is_ignored(int signal) {
-    struct sigaction now;
-    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 /* Handlers need a stack of their own: matrix kernels of oneDNN point the stack register into memory
@@ -49,11 +47,12 @@ static void own_stack(void) {
 
 void stop_install(void) {
     own_stack();
-    if (!is_ignored(SIGHUP)) install(SIGHUP, on_stop);
+    install(SIGHUP, on_stop);
     install(SIGINT, on_stop);
     install(SIGTERM, on_stop);
     install(SIGUSR2, on_save);
     install(SIGUSR1, on_report);
+    process_release_signals();
 }
 
 int stop_signal(void) {

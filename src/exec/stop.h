@@ -6,7 +6,8 @@
 
 /* Local; from the main thread, which gets a signal stack of its own. SIGINT, SIGTERM and SIGHUP ask
  * for a stop after the step under way (the second one ends the process at once with 128 + signal);
- * SIGUSR2 asks for a save. */
+ * SIGUSR2 asks for a save, SIGUSR1 where every rank is; both may have come before and been held
+ * (base/process.h). A signal that is ignored stays ignored. */
 void stop_install(void);
 
 /* Local. The signal that asked for a stop, 0 for none; whether a save was asked for since the last

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/child.h"
@@ -46,27 +47,12 @@ struct output {
     int held_count;
     bool terminal; /* the display is one */
     bool mid_line; /* the display's cursor is behind an unfinished line: a progress bar */
-    bool broken;   /* nobody reads the display */
 };
 
 /* ---- writing ---- */
 
-static void write_all(struct output *output, int fd, const char *data, size_t bytes) {
-    while (bytes && !output->broken) {
-        ssize_t done = write(fd, data, bytes);
-        if (done >= 0) {
-            data += done, bytes -= (size_t)done;
-        } else if (errno == EAGAIN) {
-            poll(&(struct pollfd){fd, POLLOUT, 0}, 1, -1);
-        } else if (errno != EINTR) {
-            output->broken = fd == output->config.out; /* logs go on */
-            return;
-        }
-    }
-}
-
 static void clear_bar(struct output *output) {
-    if (output->mid_line) write_all(output, output->config.out, "\r\033[K", 4);
+    if (output->mid_line) display_write(output->config.out, "\r\033[K", 4);
     output->mid_line = false;
 }
 
@@ -75,7 +61,7 @@ static void show_tagged(struct output *output, int fd, const char *who, const ch
     char line[LINE_BYTES + 128];
     int used = snprintf(line, sizeof line, "[%s] %.*s\n", who, length, text);
     clear_bar(output);
-    write_all(output, fd, line, (size_t)used < sizeof line ? (size_t)used : sizeof line - 1);
+    display_write(fd, line, (size_t)used < sizeof line ? (size_t)used : sizeof line - 1);
 }
 
 const char *output_ranks_text(const int *ranks, int count, char *text, int bytes) {
@@ -175,7 +161,7 @@ static void handle_line(struct output *output, int index, int which) {
         show_tagged(output, output->config.out, who, text, length);
     else if (!output->terminal) {
         stream->line[used] = '\n';
-        write_all(output, output->config.out, stream->line, (size_t)used + 1);
+        display_write(output->config.out, stream->line, (size_t)used + 1);
     }
 }
 
@@ -190,7 +176,7 @@ static void take(struct output *output, int index, int which, const char *data, 
         if (data[i] != '\n') stream->line[stream->used++] = data[i];
     }
     if (bytes && output->terminal && is_display(output, index, which)) {
-        write_all(output, output->config.out, data, (size_t)bytes);
+        display_write(output->config.out, data, (size_t)bytes);
         output->mid_line = data[bytes - 1] != '\n';
     }
 }

@@ -3,8 +3,9 @@
  * Rank 0's standard output is the display and passes through (on a terminal it gets a
  * pseudo-terminal, so that its progress bar knows the width); lines of others are tagged "[rank 3]
  * ". Lines on standard error are held for a moment, so that what many ranks say at once is shown
- * once: "[ranks 0-3] ...". Everything is kept in FOLDER/rank-N.log. All calls are local, of one
- * thread. */
+ * once: "[ranks 0-3] ...". Everything is kept in FOLDER/rank-N.log, also what the display drops
+ * because nobody reads it (base/display.h). All calls are local, of one thread, and do not block.
+ */
 #ifndef LAUNCH_OUTPUT_H
 #define LAUNCH_OUTPUT_H
 

@@ -2,7 +2,6 @@
 #include "launch/ranks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -14,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "launch/child.h"
 #include "launch/environment.h"
 #include "launch/oom.h"
@@ -30,7 +31,7 @@ struct ranks {
     struct child *child;
     int started, alive;
     struct output *output;
-    struct pollfd *poll; /* signals, then a process each, then output */
+    struct pollfd *poll; /* signals, then a process each, then output, then the display */
     sigset_t before;     /* the mask to give back */
     int signals;
     struct sigaction pipe_before;
@@ -45,12 +46,7 @@ struct ranks {
 
 /* ---- signals ---- */
 
-static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
-
-static bool is_ignored(int signal) {
-    struct sigaction now;
-    return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGWINCH};
 
 /* What was ignored from the start (nohup) stays so, here and in the ranks. */
 static enum status take_signals(struct ranks *ranks) {
@@ -58,7 +54,7 @@ static enum status take_signals(struct ranks *ranks) {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
-        if (!is_ignored(taken[i])) sigaddset(&set, taken[i]);
+        if (!process_ignores(taken[i])) sigaddset(&set, taken[i]);
     }
     ranks->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (ranks->signals < 0) return child_fail_limit("a descriptor for signals", errno);
@@ -86,12 +82,30 @@ static void handle_stop(struct ranks *ranks, int signal) {
     if (again) log_note("%s again: ranks are killed", strsignal(signal));
 }
 
+/* Ctrl-Z reaches the launcher alone: ranks are process groups of their own. They stop with it and
+ * go on with it, and the time between counts for no deadline. Blocked, the signal raised here waits
+ * for the mask to change; the process then stops inside that call. */
+static void stop_together(struct ranks *ranks) {
+    int64_t begin_ns = clock_ns();
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    signal_all(ranks, SIGSTOP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    signal_all(ranks, SIGCONT);
+    if (ranks->deadline_ns) ranks->deadline_ns += clock_ns() - begin_ns;
+}
+
 static void handle_signals(struct ranks *ranks) {
     struct signalfd_siginfo info;
     while (read(ranks->signals, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
         if (signal == SIGWINCH)
             output_resize(ranks->output);
+        else if (signal == SIGTSTP)
+            stop_together(ranks);
         else if (signal == SIGUSR1 && ranks->config->report)
             ranks->config->report(ranks->config->context);
         else if (signal == SIGUSR1 || signal == SIGUSR2)
@@ -287,7 +301,9 @@ static void watch(struct ranks *ranks) {
         int held_ms = output_flush(ranks->output, false), all = 1 + count + outputs;
         ranks->poll[all++] =
             (struct pollfd){ranks->config->given_up ? ranks->config->news : -1, POLLIN, 0};
+        all += display_poll(ranks->poll + all);
         if (poll(ranks->poll, (nfds_t)all, wait_ms(ranks, held_ms)) < 0) continue;
+        display_pump();
         output_handle(ranks->output, ranks->poll + 1 + count, outputs);
         handle_signals(ranks);
         handle_ends(ranks);
@@ -364,14 +380,6 @@ static enum status start_all(struct ranks *ranks) {
     return STATUS_OK;
 }
 
-/* A closed standard stream would make a pipe of a rank take its number. */
-static void fill_standard_streams(void) {
-    int fd;
-    do fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
-}
-
 static enum status run(struct ranks *ranks) {
     const struct ranks_config *config = ranks->config;
     struct launch_place here;
@@ -395,9 +403,8 @@ static enum status run(struct ranks *ranks) {
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out) {
     struct ranks ranks = {
         .config = config, .signals = -1, .oom = oom_count(""), .outcome = {.rank = -1}};
-    fill_standard_streams();
     ranks.child = MEM_ARRAY(struct child, config->count);
-    ranks.poll = MEM_ARRAY(struct pollfd, 2 + 3 * config->count);
+    ranks.poll = MEM_ARRAY(struct pollfd, 2 + 3 * config->count + DISPLAY_STREAMS);
     ranks.given_up = MEM_ARRAY(char *, config->count);
     enum status status = run(&ranks);
     output_free(&ranks.output);

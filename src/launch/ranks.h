@@ -2,11 +2,14 @@
  * the control plane and restarts.
  *
  * Blocking, local; call from the main thread of a process, once at a time: it takes over SIGINT,
- * SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH meanwhile. The first SIGINT, SIGTERM or
+ * SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGWINCH meanwhile. The first SIGINT, SIGTERM or
  * SIGHUP is passed on to the ranks, which save and stop; the second kills them. SIGUSR2 is passed
- * on, and SIGUSR1 where nobody here answers it. A rank that fails starts a grace period for the
+ * on, and SIGUSR1 where nobody here answers it. SIGTSTP (Ctrl-Z) stops the ranks with the launcher,
+ * and they go on with it. A rank that fails starts a grace period for the
  * others (they hear of it from the control plane and end by themselves); then come SIGTERM and
- * SIGKILL. Only own processes are signalled, through descriptors that cannot mean another. */
+ * SIGKILL. Signals that are held (base/process.h) stay so across fork and exec: a rank releases
+ * them when it has handlers. What was ignored from the start stays ignored. Only own processes are
+ * signalled, through descriptors that cannot mean another. */
 #ifndef LAUNCH_RANKS_H
 #define LAUNCH_RANKS_H
 

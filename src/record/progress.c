@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/display.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -197,13 +198,13 @@ static const struct display *choose(const struct progress_config *config) {
     if (config->columns != 0) return config->columns > 0 ? &bar : &plain;
     const char *term = getenv("TERM");
     bool able = term && strcmp(term, "dumb") != 0;
-    return able && isatty(fileno(config->stream)) ? &bar : &plain;
+    return able && isatty(display_fd(config->stream)) ? &bar : &plain;
 }
 
 struct progress *progress_open(const struct progress_config *config) {
     struct progress *progress = MEM_NEW(struct progress);
     progress->config = *config;
-    if (!config->stream) progress->config.stream = stdout;
+    if (!config->stream) progress->config.stream = display_out();
     if (!config->now_ns) progress->config.now_ns = clock_ns;
     progress->display = choose(&progress->config);
     progress->start_ns = progress->config.now_ns();

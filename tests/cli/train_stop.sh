@@ -24,8 +24,9 @@ want=$(hash_of whole)
 
 # stop SIGNAL CODE: stops a run in the middle, resumes it.
 stop() {
+    # env: a shell makes background jobs ignore SIGINT, and a run keeps that
     # shellcheck disable=SC2086
-    "$STRETTO" train $mlp --out "$1" >"$1.out" 2>"$1.err" &
+    env --default-signal=INT "$STRETTO" train $mlp --out "$1" >"$1.out" 2>"$1.err" &
     pid=$!
     await 400 has_lines "$1/metrics.jsonl" 4
     kill -"$1" $pid
@@ -55,7 +56,7 @@ grep -q "as asked" usr2.err || say "SIGUSR2: $(cat usr2.err)"
 [ "$(hash_of usr2)" = "$want" ] || say "SIGUSR2 changed the training"
 
 # The second signal does not wait for the step.
-"$STRETTO" train --model resnet20 --device ref --threads 1 --batch 1500 --steps 3 --out twice >twice.out 2>twice.err &
+env --default-signal=INT "$STRETTO" train --model resnet20 --device ref --threads 1 --batch 1500 --steps 3 --out twice >twice.out 2>twice.err &
 pid=$!
 await 400 test -s twice/program.txt
 sleep 0.3

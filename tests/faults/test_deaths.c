@@ -183,6 +183,25 @@ Test(faults_deaths, servers_host_out_of_reach) {
     control_leave(&control);
 }
 
+/* A rank whose server is a process of this machine sees that it is stopped, not gone: three times
+ * the limit of silence later nothing is lost, and all goes on when it does. */
+Test(faults_deaths, stopped_launcher_is_not_lost) {
+    struct process_job job;
+    struct control *control = NULL;
+    process_job(&job, 1, 30, 2);
+    pid_t server = process_server(&job);
+    struct control_config config = process_rank_config(&job, 0);
+    config.server_pid = server;
+    cr_assert_eq(control_join(&config, &control), STATUS_OK);
+    kill(server, SIGSTOP);
+    for (int64_t begin = clock_ns(); clock_ns() - begin < 6000000000; process_sleep_ms(20))
+        cr_assert_eq(control_lost(control), CONTROL_NOBODY);
+    kill(server, SIGCONT);
+    cr_assert_eq(control_put(control, "word", "x", 1), STATUS_OK);
+    process_kill(server);
+    control_leave(&control);
+}
+
 /* Ctrl-Z and fg: everybody was paused for longer than the limit, so nobody is to blame. */
 Test(faults_deaths, all_stopped_together) {
     struct process_job job;

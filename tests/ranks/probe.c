@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/option.h"
+#include "base/process.h"
 #include "control/control.h"
 #include "launch/door.h"
 #include "launch/local.h"
@@ -190,6 +191,7 @@ static int run(const struct options *options) {
 
 int main(int argc, char **argv) {
     struct options options;
+    process_fill_streams();
     const char *probe = getenv("PROBE");
     if (probe && strcmp(probe, "cores") == 0) return printf("%d\n", machine_cores("").affinity) < 0;
     int code = parse(argc, argv, &options) == STATUS_OK ? run(&options) : 2;
