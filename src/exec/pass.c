@@ -63,19 +63,19 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
 }
 
 /* The nodes of a pass: [*begin, *end). */
-static void range_of(const struct runnable *runnable, const struct pass_config *config, int *begin,
+static void range_of(const struct micro_plan *plan, const struct pass_config *config, int *begin,
                      int *end) {
-    const struct graph *graph = runnable->plan->graph;
+    const struct graph *graph = plan->graph;
     bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
     *begin = forward ? 0 : graph->forward_count;
     *end = forward ? graph->forward_count : graph->node_count;
     if (config->segment == INSTR_ALL || forward) return;
-    if (config->segment > 0) *begin = runnable->plan->segments[config->segment - 1];
-    *end = runnable->plan->segments[config->segment];
+    if (config->segment > 0) *begin = plan->segments[config->segment - 1];
+    *end = plan->segments[config->segment];
 }
 
 void pass_begin(struct pass_run *run) {
-    range_of(run->runnable, &run->config, &run->node, &run->end);
+    range_of(run->runnable->plan, &run->config, &run->node, &run->end);
     run->exchanging = false;
 }
 
@@ -127,6 +127,34 @@ static enum status end_piece(struct exec *exec, struct pass_run *run) {
     run->exchanging = false;
     run->node++;
     return STATUS_OK;
+}
+
+/* Exchanges inside a pass; graphs of all sizes have the same. */
+static int64_t exchanges_of(const struct plan *plan, const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    const struct micro_plan *main = &plan->micro[0];
+    struct pass_config config = {.pass = row->time == TIME_FORWARD ? PASS_FORWARD : PASS_BACKWARD,
+                                 .segment =
+                                     strchr(row->operands, 'e') ? instr->segment : INSTR_ALL};
+    int64_t count = 0;
+    int node, end;
+    for (range_of(main, &config, &node, &end); node < end; node++) {
+        const struct node *one = &main->graph->nodes[node];
+        if (!(op_def(one->op)->flags & OP_EXCHANGE)) continue;
+        size_t bytes = tensor_type_bytes(&main->graph->values[one->in[0]].type);
+        count += (int64_t)((bytes + COMM_EXCHANGE_BYTES - 1) / COMM_EXCHANGE_BYTES);
+    }
+    return count;
+}
+
+int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list) {
+    int64_t count = 0;
+    for (int i = 0; i < list->count; i++) {
+        const struct instr *instr = &list->items[i];
+        count += instr_row(instr)->queue == QUEUE_COMM; /* awaited once */
+        if (instr_shares(instr)) count += exchanges_of(plan, instr);
+    }
+    return count;
 }
 
 /* --- running --- */
