@@ -46,11 +46,6 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 static const char *const flag_names[] = {"new", "pure"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
-const char *const time_names[TIME_COUNT] = {[TIME_DATA] = "data",
-                                            [TIME_FORWARD] = "forward",
-                                            [TIME_BACKWARD] = "backward",
-                                            [TIME_COMM] = "communication",
-                                            [TIME_OPTIMIZER] = "optimizer"};
 
 const char *instr_flag_name(int bit) {
     return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;

@@ -34,7 +34,6 @@ struct instr_list {
 
 enum instr_queue { QUEUE_COMPUTE, QUEUE_COMM };
 enum instr_time { TIME_DATA, TIME_FORWARD, TIME_BACKWARD, TIME_COMM, TIME_OPTIMIZER, TIME_COUNT };
-extern const char *const time_names[TIME_COUNT];
 enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS };
 
 /* How far the micro-batch in a slot has come. */
