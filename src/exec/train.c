@@ -121,7 +121,7 @@ static enum status resume_rank0(struct exec *exec, const struct checkpoint_confi
     bool found;
     int64_t total = exec_plan(exec)->config.lr.total_steps;
     TRY(checkpoint_resume(config, exec, state, &found));
-    if (!found) log_note("no checkpoint in %s: starting at step 0", config->folder);
+    if (!found) log_note("no checkpoint in %s: starting at step 1", config->folder);
     if (found && state->step >= total)
         log_note("the checkpoint is at step %lld of %lld: nothing is left to train",
                  (long long)state->step, (long long)total);
