@@ -1,8 +1,6 @@
 /* See timeline.h. */
 #include "cli/timeline.h"
 
-#include <string.h>
-
 #include "exec/exec.h"
 
 static const struct trace_track tracks[TRACK_COUNT] = {
@@ -48,16 +46,25 @@ const struct trace_schema timeline_schema = {.tracks = tracks,
                                              .category_count = CATEGORY_COUNT,
                                              .arg_count = ARG_COUNT};
 
-/* The id, and the operands the instruction has; of those that may be left out, the ones given. */
+static void set_operand(struct trace_event *event, const struct instr *instr, char letter) {
+    switch (letter) {
+#define OPERAND(letter, field, ...)                                                                \
+    case letter:                                                                                   \
+        event->arg[ARG_OPERAND + OPERAND_##field] = instr->field;                                  \
+        break;
+#include "program/operand.def"
+#undef OPERAND
+    default: break; /* the mark before those that may be left out */
+    }
+}
+
+/* The id, and the operands the instruction has; one that is left out does not apply. */
+_Static_assert((int)INSTR_ALL == (int)TRACE_NONE, "operands left out would be written");
 static void set_args(struct trace_event *event, const struct instr *instr) {
     for (int i = 0; i < TRACE_MAX_ARGS; i++) event->arg[i] = TRACE_NONE;
     event->arg[ARG_ID] = instr->id;
-    for (int i = 0; i < OPERAND_COUNT; i++) {
-        char letter = operand_rows[i].letter;
-        int value = instr_operand(instr, letter);
-        if (strchr(instr_row(instr)->operands, letter) && value != INSTR_ALL)
-            event->arg[ARG_OPERAND + i] = value;
-    }
+    for (const char *letter = instr_row(instr)->operands; *letter; letter++)
+        set_operand(event, instr, *letter);
 }
 
 static struct trace_event event_of(const struct instr *instr, int name, int track, int64_t step,
