@@ -381,9 +381,10 @@ static char *deal_format(const struct option_deal *value) {
 
 static bool range_parse(const struct option_row *row, const char *text, struct arena *arena,
                         struct option_range *out) {
-    (void)row, (void)arena;
+    (void)arena;
     struct option_range range;
     if (!two_ints(text, '-', &range.first, &range.last) || range.last < range.first) return false;
+    if (!inside(row->limits, (double)range.first)) return false;
     *out = range;
     return true;
 }
@@ -458,7 +459,8 @@ char *option_value_allowed(const struct option_row *row) {
     case OPTION_TYPE_SHARE:
         return mem_text("a number of steps, or a share of all steps from 0% to 100%");
     case OPTION_TYPE_DEAL: return with_interval("two numbers RxM such as 2x4, each", row->limits);
-    case OPTION_TYPE_RANGE: return mem_text("two numbers A-B such as 10-20, A not above B");
+    case OPTION_TYPE_RANGE:
+        return with_interval("two numbers A-B such as 10-20, A not above B", row->limits);
     case OPTION_TYPE_COUNT: break;
     }
     return mem_text("");

@@ -154,7 +154,7 @@ static bool look_done(struct session *session, int64_t step) {
                  "  a larger --steps or --epochs trains on, --overwrite starts anew",
                  session->folder, (long long)session->summary.steps, (long long)total);
     else if (step == 0)
-        log_note("no checkpoint in %s/checkpoints: starting at step 0", session->folder);
+        log_note("no checkpoint in %s/checkpoints: starting at step 1", session->folder);
     else if (step >= total)
         log_note("%s is at step %lld of %lld: its results are written anew", session->folder,
                  (long long)step, (long long)total);

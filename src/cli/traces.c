@@ -1,5 +1,5 @@
 /* See traces.h. In pieces of what comm_exchange carries: every rank gets everything, but it is some
- * ten kilobytes, once a run. */
+ * hundred kilobytes, once a run. */
 #include "cli/traces.h"
 
 #include <stdlib.h>

@@ -12,12 +12,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/folder.h"
+#include "cli/timeline.h"
 #include "cli/traces.h"
 #include "exec/stop.h"
 
 enum { WATCH_MAX_TIMED = 4096 };
-
-static const char *const queue_names[] = {"compute"};
 
 /* SIGUSR1 asks where the ranks are. */
 static void report_place(const struct watch *watch, int64_t step, const char *text) {
@@ -53,15 +52,22 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
 /* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
-    struct watch *watch = context;
-    bool micro = strchr(instr_row(instr)->operands, 'm') != NULL;
-    trace_record(watch->trace, &(struct trace_event){.name = instr_row(instr)->name,
-                                                     .category = "instruction",
-                                                     .begin_ns = begin_ns,
-                                                     .end_ns = end_ns,
-                                                     .step = step + 1,
-                                                     .stage = instr->stage,
-                                                     .micro_batch = micro ? instr->micro : -1});
+    struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
+    trace_record(((struct watch *)context)->trace, &event);
+}
+
+static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                      int64_t end_ns) {
+    struct trace_event event = timeline_posted(instr, step, begin_ns, end_ns);
+    trace_record(((struct watch *)context)->trace, &event);
+}
+
+/* A broadcast is communication and nothing else: its own waits would say the same again. */
+static void on_waited(void *context, const struct instr *waiter, const struct instr *awaited,
+                      int64_t step, int64_t begin_ns, int64_t end_ns) {
+    if (waiter == awaited && instr_row(awaited)->time == TIME_COMM) return;
+    struct trace_event event = timeline_waited(waiter, awaited, step, begin_ns, end_ns);
+    trace_record(((struct watch *)context)->trace, &event);
 }
 
 static void time_step(struct watch *watch, const struct step_result *result) {
@@ -166,13 +172,12 @@ enum status watch_note_times(struct watch *watch) {
 struct trace_config watch_trace_config(const struct job *job, int rank) {
     const struct options *options = &job->options;
     bool named = option_is_set(options, OPTION_trace);
-    return (struct trace_config){
-        .rank = rank,
-        .first_step = named ? options->trace.first : 0,
-        .last_step = named ? options->trace.last : -1,
-        .events_per_step = (size_t)program_list(job->plan->program, rank, LIST_BODY)->count,
-        .queue_names = queue_names,
-        .queue_count = 1};
+    return (struct trace_config){.rank = rank,
+                                 .first_step = named ? options->trace.first : 0,
+                                 .last_step = named ? options->trace.last : 0,
+                                 .events_per_step = timeline_step_events(job->plan),
+                                 .events_besides = timeline_drain_events(job->plan),
+                                 .schema = &timeline_schema};
 }
 
 static enum status open_trace(struct watch *watch) {
@@ -216,7 +221,11 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
 }
 
 struct exec_observer watch_exec_observer(struct watch *watch) {
-    return (struct exec_observer){.context = watch, .starting = on_starting, .instr = on_instr};
+    return (struct exec_observer){.context = watch,
+                                  .starting = on_starting,
+                                  .instr = on_instr,
+                                  .posted = on_posted,
+                                  .waited = on_waited};
 }
 
 struct train_observer watch_train_observer(struct watch *watch) {

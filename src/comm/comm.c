@@ -141,6 +141,7 @@ void comm_abort(struct comm *comm, int rank) {
 }
 
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks) {
+    MOVER_GUARD(comm);
     comm->hooks = hooks ? *hooks : (struct comm_hooks){0};
 }
 

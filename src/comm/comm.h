@@ -180,8 +180,8 @@ enum status comm_channel_receive(struct comm_channel *channel, void **data); /* 
 enum status comm_channel_release(struct comm_channel *channel);
 
 /* Local. Who watches, or disturbs: `before` is called at each post and makes it fail when it
- * returns a failure, `after` when an operation is seen to be done, by whatever thread. Either may
- * be NULL. */
+ * returns a failure, `after` when an operation is seen to be done, by whatever thread, before a
+ * test or a wait tells so. Both under the communicator's lock; either may be NULL. */
 struct comm_event {
     const char *kind; /* "all_reduce", ... */
     int group, members;

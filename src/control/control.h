@@ -33,7 +33,7 @@ struct control_secret {
     unsigned char bytes[CONTROL_SECRET_BYTES];
 };
 
-/* A field all ranks must agree on before step 0 (fixed), or whose difference only switches
+/* A field all ranks must agree on before the first step (fixed), or whose difference only switches
  * bit-equality off. Keys below 64 bytes, values below 512, at most 128 facts. */
 struct control_fact {
     const char *key, *value;

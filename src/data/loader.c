@@ -345,8 +345,8 @@ enum status loader_next(struct loader *loader, const struct step_batch **out) {
 
 void loader_release(struct loader *loader) {
     pthread_mutex_lock(&loader->lock);
-    CHECK(loader->released < loader->taken, "step %lld was not handed out",
-          (long long)loader->released);
+    CHECK(loader->released < loader->taken, "%lld steps were handed out, one more is released",
+          (long long)loader->taken);
     loader->released++;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);

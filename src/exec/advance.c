@@ -55,13 +55,43 @@ static struct posted *place_of(struct exec *exec, const struct instr *instr) {
     return instr->op == INSTR_COUNT ? &exec->seeds : &exec->losses;
 }
 
+/* All places; NULL behind the last. */
+static struct posted *place_at(struct exec *exec, int i) {
+    int count = exec->plan->grads * exec->plan->buckets.count;
+    if (i < count) return &exec->reductions[i];
+    return i == count ? &exec->seeds : i == count + 1 ? &exec->losses : NULL;
+}
+
+/* The hooks of the communicator, which holds its lock. */
+static enum status on_post(void *context, const struct comm_event *event) {
+    struct posted *posting = ((struct exec *)context)->posting;
+    if (!posting) return STATUS_OK;
+    posting->group = event->group;
+    posting->sequence = event->sequence;
+    posting->begin_ns = event->begin_ns;
+    posting->end_ns = 0;
+    return STATUS_OK;
+}
+
+static void on_done(void *context, const struct comm_event *event) {
+    struct posted *posted;
+    for (int i = 0; (posted = place_at(context, i)); i++)
+        if (posted->group == event->group && posted->sequence == event->sequence)
+            posted->end_ns = event->end_ns;
+}
+
+void exec_listen(struct exec *exec, bool on) {
+    struct comm_hooks hooks = {exec, on_post, on_done};
+    if (exec->comm) comm_set_hooks(exec->comm, on ? &hooks : NULL);
+}
+
 static enum status finish(struct exec *exec, struct posted *posted) {
     const struct instr *instr = posted->instr;
     const struct exec_observer *observer = &exec->observer;
-    *posted = (struct posted){.begin_ns = posted->begin_ns};
+    posted->instr = NULL;
     exec->under_way--;
     if (observer->posted)
-        observer->posted(observer->context, instr, exec->step, posted->begin_ns, clock_ns());
+        observer->posted(observer->context, instr, exec->step, posted->begin_ns, posted->end_ns);
     return handlers[instr->op].finish(exec, instr);
 }
 
@@ -74,6 +104,7 @@ static enum status settle(struct exec *exec, const struct instr *instr) {
         TRY(comm_test(&posted->request, &done));
         if (!done) {
             exec->awaiting = &posted->request;
+            exec->awaited = posted->instr;
             return STATUS_OK;
         }
         TRY(finish(exec, posted));
@@ -86,11 +117,11 @@ static enum status settle(struct exec *exec, const struct instr *instr) {
 static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     const struct handler *handler = &handlers[instr->op];
     if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(exec, instr);
-    struct posted *posted = place_of(exec, instr);
-    struct comm_request *request = NULL;
-    int64_t begin_ns = clock_ns();
-    TRY(handler->post(exec, instr, &request));
-    *posted = (struct posted){instr, request, begin_ns};
+    struct posted *posted = exec->posting = place_of(exec, instr);
+    enum status status = handler->post(exec, instr, &posted->request);
+    exec->posting = NULL;
+    TRY(status);
+    posted->instr = instr;
     exec->under_way++;
     return comm_progress(exec->comm);
 }
@@ -127,6 +158,7 @@ enum status exec_advance(struct exec *exec, bool *ended) {
         observer->starting(observer->context, instr, exec->step);
     exec->begun = true;
     exec->awaiting = NULL;
+    exec->awaited = instr;
     TRY(settle(exec, instr));
     if (!exec->awaiting) TRY(run_timed(exec, instr));
     if (exec->awaiting) return STATUS_OK;
@@ -138,22 +170,25 @@ enum status exec_advance(struct exec *exec, bool *ended) {
 }
 
 enum status exec_wait(struct exec *exec) {
+    const struct exec_observer *observer = &exec->observer;
+    const struct instr *waiter = exec->at < exec->list->count ? &exec->list->items[exec->at] : NULL;
     int64_t begin = clock_ns();
     enum status status = comm_wait(exec->awaiting);
-    exec->times.of[TIME_COMM] += clock_ns() - begin;
+    int64_t end = clock_ns();
+    exec->times.of[TIME_COMM] += end - begin;
     exec->awaiting = NULL;
+    if (observer->waited)
+        observer->waited(observer->context, waiter, exec->awaited, exec->step, begin, end);
     return status;
 }
 
 /* Nothing that a list posted outlives it. */
 static enum status settle_all(struct exec *exec) {
-    int buckets = exec->plan->buckets.count, count = exec->plan->grads * buckets;
-    for (int i = 0; i < count + 2 && exec->under_way > 0; i++) {
-        struct posted *posted = i == count       ? &exec->seeds
-                                : i == count + 1 ? &exec->losses
-                                                 : &exec->reductions[i];
+    struct posted *posted;
+    for (int i = 0; exec->under_way > 0 && (posted = place_at(exec, i)); i++) {
         if (!posted->instr) continue;
         exec->awaiting = &posted->request;
+        exec->awaited = posted->instr;
         TRY(exec_wait(exec));
         TRY(finish(exec, posted));
     }

@@ -157,6 +157,7 @@ static enum status open_groups(struct exec *exec) {
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     if (exec->owns_comm) TRY(open_self(exec));
+    exec_listen(exec, true);
     TRY(open_groups(exec));
     if (plan->config.sync_bn && plan->config.ranks == 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
@@ -200,6 +201,7 @@ void exec_free(struct exec **pointer) {
     struct exec *exec = *pointer;
     if (!exec) return;
     const struct plan *plan = exec->plan;
+    exec_listen(exec, false);
     loader_free(&exec->train);
     loader_free(&exec->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {

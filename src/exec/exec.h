@@ -11,16 +11,25 @@
 #include "exec/store.h"
 
 /* What is told to whoever watches; callbacks run on the executor's thread and must not block for
- * long. */
+ * long. Steps are counted from 0, times are clock_ns(). */
 struct exec_observer {
     void *context;
     void (*starting)(void *context, const struct instr *instr, int64_t step);
+    /* It has run, or (queue COMM) has been posted. */
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
-    /* What an instruction of the queue COMM posted was under way from begin to end, at most. */
+    /* What an instruction of the queue COMM posted was under way from the post to the moment at
+     * which any thread of this rank saw that it was done. Told when the executor awaits it. */
     void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                    int64_t end_ns);
+    /* `waiter` (NULL: the end of the list) has waited for what `awaited` posted; for an exchange
+     * inside itself where both are the same. */
+    void (*waited)(void *context, const struct instr *waiter, const struct instr *awaited,
+                   int64_t step, int64_t begin_ns, int64_t end_ns);
 };
+
+/* Local. How often `waited` is called in one run of a body or a drain, at most. */
+int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list);
 
 /* Where the time of a step went. */
 struct exec_times {

@@ -15,9 +15,9 @@
 static enum status need_batch(struct exec *exec) {
     if (exec->batch) return STATUS_OK;
     TRY(loader_next(exec->train, &exec->batch));
-    CHECK(exec->batch, "the loader ended before step %lld", (long long)exec->step);
+    CHECK(exec->batch, "the loader ended before step %lld", (long long)exec->step + 1);
     CHECK(exec->batch->step == exec->step, "the loader is at step %lld, the run at %lld",
-          (long long)exec->batch->step, (long long)exec->step);
+          (long long)exec->batch->step + 1, (long long)exec->step + 1);
     return STATUS_OK;
 }
 

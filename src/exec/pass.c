@@ -63,16 +63,15 @@ static void collect_from_input_half(struct exec *exec, const struct graph *graph
     }
 }
 
-static struct node_range range_of(const struct runnable *runnable,
-                                  const struct pass_config *config) {
+static struct node_range range_of(const struct micro_plan *plan, const struct pass_config *config) {
     bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
     int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
-    return ranges_find(&runnable->plan->ranges, config->stage, segment,
+    return ranges_find(&plan->ranges, config->stage, segment,
                        forward ? PHASE_FORWARD : PHASE_BACKWARD);
 }
 
 void pass_begin(struct pass_run *run) {
-    struct node_range range = range_of(run->runnable, &run->config);
+    struct node_range range = range_of(run->runnable->plan, &run->config);
     run->node = range.begin;
     run->end = range.end;
     run->exchanging = false;
@@ -128,6 +127,35 @@ static enum status end_piece(struct exec *exec, struct pass_run *run) {
     return STATUS_OK;
 }
 
+/* Exchanges inside a pass; graphs of all sizes have the same. */
+static int64_t exchanges_of(const struct plan *plan, const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    const struct micro_plan *main = &plan->micro[0];
+    struct pass_config config = {.pass = row->time == TIME_FORWARD ? PASS_FORWARD : PASS_BACKWARD,
+                                 .stage = instr->stage,
+                                 .segment =
+                                     strchr(row->operands, 'e') ? instr->segment : INSTR_ALL};
+    struct node_range range = range_of(main, &config);
+    int64_t count = 0;
+    for (int node = range.begin; node < range.end; node++) {
+        const struct node *one = &main->graph->nodes[node];
+        if (!(op_def(one->op)->flags & OP_EXCHANGE)) continue;
+        size_t bytes = tensor_type_bytes(&main->graph->values[one->in[0]].type);
+        count += (int64_t)((bytes + COMM_EXCHANGE_BYTES - 1) / COMM_EXCHANGE_BYTES);
+    }
+    return count;
+}
+
+int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list) {
+    int64_t count = 0;
+    for (int i = 0; i < list->count; i++) {
+        const struct instr *instr = &list->items[i];
+        count += instr_row(instr)->queue == QUEUE_COMM; /* awaited once */
+        if (instr_shares(instr)) count += exchanges_of(plan, instr);
+    }
+    return count;
+}
+
 /* --- running --- */
 
 static bool shares_here(const struct pass_run *run) {
@@ -161,7 +189,7 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
     if (run->config.pass == PASS_WEIGHT_HALF)
         collect_from_input_half(exec, run->runnable->plan->graph,
                                 run->runnable->slot[run->slot].address, &run->config,
-                                range_of(run->runnable, &run->config));
+                                range_of(run->runnable->plan, &run->config));
     return STATUS_OK;
 }
 

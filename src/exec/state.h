@@ -48,7 +48,10 @@ struct step_share {
 struct posted {
     const struct instr *instr; /* NULL: nothing is under way */
     struct comm_request *request;
-    int64_t begin_ns;
+    /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
+    int group;
+    uint64_t sequence;
+    int64_t begin_ns, end_ns; /* 0: not yet */
 };
 
 /* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
@@ -99,9 +102,11 @@ struct exec {
     int64_t begin_ns;               /* when that one began to run; 0: not yet */
     bool begun;                     /* whoever watches was told of that one */
     struct comm_request **awaiting; /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;    /* who posted that */
     struct posted seeds, losses;    /* COUNT and REPORT under way */
     struct posted *reductions;      /* per gradient buffer and bucket: REDUCE under way */
     int under_way;                  /* how many operations there are in all */
+    struct posted *posting;         /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
     struct comm_request *request;                 /* of a pass or a broadcast under way */
@@ -166,6 +171,9 @@ enum status exec_advance(struct exec *exec, bool *ended);
 enum status exec_wait(struct exec *exec);
 /* Collective, blocking. The list from begin to end, and what it posted. */
 enum status exec_run_list(struct exec *exec, const struct instr_list *list);
+
+/* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
+void exec_listen(struct exec *exec, bool on);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void exec_progress(struct exec *exec);

@@ -37,6 +37,12 @@ const struct instr_row instr_rows[INSTR_COUNT_] = {
 #undef INSTR
 };
 
+const struct operand_row operand_rows[OPERAND_COUNT] = {
+#define OPERAND(letter_, field, key_, words_) {.letter = letter_, .key = key_, .words = words_},
+#include "program/operand.def"
+#undef OPERAND
+};
+
 static const char *const flag_names[] = {"new", "pure"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
@@ -47,33 +53,24 @@ const char *instr_flag_name(int bit) {
 
 int instr_operand(const struct instr *instr, char letter) {
     switch (letter) {
-    case 's': return instr->stage;
-    case 'e': return instr->segment;
-    case 'm': return instr->micro;
-    case 'a': return instr->slot;
-    case 'v': return instr->version;
-    case 'g': return instr->grad;
-    case 'h': return instr->other;
-    case 'b': return instr->bucket;
-    case 'q': return instr->group;
-    case 'c': return instr->channel;
-    default: return instr->peer;
+#define OPERAND(letter, field, ...)                                                                \
+    case letter:                                                                                   \
+        return instr->field;
+#include "program/operand.def"
+#undef OPERAND
+    default: return 0;
     }
 }
 
 void instr_set_operand(struct instr *instr, char letter, int value) {
     switch (letter) {
-    case 's': instr->stage = (int16_t)value; break;
-    case 'e': instr->segment = (int16_t)value; break;
-    case 'm': instr->micro = value; break;
-    case 'a': instr->slot = (int16_t)value; break;
-    case 'v': instr->version = (int16_t)value; break;
-    case 'g': instr->grad = (int16_t)value; break;
-    case 'h': instr->other = (int16_t)value; break;
-    case 'b': instr->bucket = (int16_t)value; break;
-    case 'q': instr->group = (int16_t)value; break;
-    case 'c': instr->channel = (int16_t)value; break;
-    default: instr->peer = value;
+#define OPERAND(letter, field, ...)                                                                \
+    case letter:                                                                                   \
+        instr->field = (__typeof__(instr->field))value;                                            \
+        break;
+#include "program/operand.def"
+#undef OPERAND
+    default: break;
     }
 }
 

@@ -61,6 +61,19 @@ static inline const struct instr_row *instr_row(const struct instr *instr) {
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
 }
+/* A row of operand.def; see there. */
+enum {
+#define OPERAND(letter, field, ...) OPERAND_##field,
+#include "program/operand.def"
+#undef OPERAND
+    OPERAND_COUNT
+};
+struct operand_row {
+    char letter;
+    const char *key, *words;
+};
+extern const struct operand_row operand_rows[OPERAND_COUNT];
+
 /* Local. An operand by its letter. */
 int instr_operand(const struct instr *instr, char letter);
 void instr_set_operand(struct instr *instr, char letter, int value);

@@ -50,22 +50,10 @@ static int operand_limit(const struct walk *walk, char letter) {
     }
 }
 
-static const char *operand_name(char letter) {
-    switch (letter) {
-    case 's': return "stage";
-    case 'm': return "micro-batch";
-    case 'a': return "slot";
-    case 'e':
-    case 'b': return "bucket";
-    case 'q': return "group";
-    case 'g':
-    case 'h': return "gradient buffer";
-    default: return "rank";
-    }
-}
-
 /* Operands that an instruction does not have are 0: another value would be passed over. */
-static enum status check_operand(const struct walk *walk, char letter, const char *operands) {
+static enum status check_operand(const struct walk *walk, const struct operand_row *row,
+                                 const char *operands) {
+    char letter = row->letter;
     int value = instr_operand(walk->instr, letter);
     const char *at = strchr(operands, letter);
     if (!at) {
@@ -75,14 +63,13 @@ static enum status check_operand(const struct walk *walk, char letter, const cha
     if (value == INSTR_ALL && at > operands && at[-1] == '?') return STATUS_OK;
     if (value < 0) return verify_broken(walk, "a negative operand");
     if (value < operand_limit(walk, letter)) return STATUS_OK;
-    return verify_broken(walk, "%s %d of %d", operand_name(letter), value,
-                         operand_limit(walk, letter));
+    return verify_broken(walk, "%s %d of %d", row->words, value, operand_limit(walk, letter));
 }
 
 static enum status check_operands(const struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
-    for (const char *letter = "semaghbqpcv"; *letter; letter++)
-        TRY(check_operand(walk, *letter, row->operands));
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        TRY(check_operand(walk, &operand_rows[i], row->operands));
     if (strchr(row->operands, 's') &&
         grid_position(&walk->program->grid, walk->instr->stage) != walk->cell.position)
         return verify_broken(walk, "stage %d is not this rank's", walk->instr->stage);

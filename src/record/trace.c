@@ -28,20 +28,12 @@ struct trace {
     struct region region;
     struct trace_event *events; /* [capacity], in the region */
     size_t capacity, taken;     /* taken counts all events ever taken in */
-    int64_t newest;             /* step, -1 before the first event */
+    int64_t newest;             /* step, 0 before the first event */
     struct lost *lost;          /* [newest_steps], or one for a range */
-    struct arena names;         /* of events that came packed */
-};
-
-/* An event as it travels: names as text, which instructions have short ones of. */
-struct packed_event {
-    char name[24], category[16];
-    int64_t begin_ns, end_ns, step;
-    int32_t queue, stage, micro_batch, reserved;
 };
 
 static bool is_range(const struct trace_config *config) {
-    return config->last_step >= 0;
+    return config->last_step > 0;
 }
 
 static int64_t kept_steps(const struct trace_config *config) {
@@ -52,7 +44,7 @@ static int64_t kept_steps(const struct trace_config *config) {
 static size_t capacity_for(const struct trace_config *config) {
     size_t per_step = config->events_per_step ? config->events_per_step : 1, all;
     if (__builtin_mul_overflow(per_step, (size_t)kept_steps(config), &all) ||
-        all > TRACE_EVENT_LIMIT)
+        __builtin_add_overflow(all, config->events_besides, &all) || all > TRACE_EVENT_LIMIT)
         return TRACE_EVENT_LIMIT;
     return all;
 }
@@ -61,29 +53,33 @@ size_t trace_bytes(const struct trace_config *config) {
     return capacity_for(config) * sizeof(struct trace_event);
 }
 
-enum status trace_open(const struct trace_config *config, struct trace **out) {
+static enum status open_ring(const struct trace_config *config, size_t capacity,
+                             struct trace **out) {
     CHECK(kept_steps(config) > 0, "steps %" PRId64 "-%" PRId64, config->first_step,
           config->last_step);
+    CHECK(config->schema->arg_count <= TRACE_MAX_ARGS, "%d arguments", config->schema->arg_count);
     struct region region;
-    TRY(region_map(trace_bytes(config), "trace", &region));
+    TRY(region_map(capacity * sizeof(struct trace_event), "trace", &region));
     struct trace *trace = MEM_NEW(struct trace);
     trace->config = *config;
     trace->config.newest_steps = kept_steps(config);
     trace->region = region;
     trace->events = region.base;
-    trace->capacity = capacity_for(config);
-    trace->newest = -1;
+    trace->capacity = capacity;
     trace->lost = MEM_ARRAY(struct lost, is_range(config) ? 1 : kept_steps(config));
     pthread_mutex_init(&trace->lock, NULL);
     *out = trace;
     return STATUS_OK;
 }
 
+enum status trace_open(const struct trace_config *config, struct trace **out) {
+    return open_ring(config, capacity_for(config), out);
+}
+
 void trace_free(struct trace **trace) {
     if (!*trace) return;
     pthread_mutex_destroy(&(*trace)->lock);
     region_free(&(*trace)->region);
-    arena_free(&(*trace)->names);
     free((*trace)->lost);
     free(*trace);
     *trace = NULL;
@@ -112,9 +108,16 @@ static void record_newest(struct trace *trace, const struct trace_event *event) 
     trace->taken++;
 }
 
+static bool is_sound(const struct trace_event *event, const struct trace_schema *schema) {
+    return event->step >= 1 && event->name >= 0 && event->name < schema->name_count &&
+           event->category >= 0 && event->category < schema->category_count && event->track >= 0 &&
+           event->track < schema->track_count;
+}
+
 void trace_record(struct trace *trace, const struct trace_event *event) {
     if (!trace) return;
-    CHECK(event->step >= 0, "%s of step %" PRId64, event->name, event->step);
+    CHECK(is_sound(event, trace->config.schema), "name %d of step %" PRId64, event->name,
+          event->step);
     pthread_mutex_lock(&trace->lock);
     if (event->step > trace->newest) trace->newest = event->step;
     if (is_range(&trace->config))
@@ -128,7 +131,7 @@ void trace_record(struct trace *trace, const struct trace_event *event) {
 static int64_t first_kept(const struct trace *trace) {
     if (is_range(&trace->config)) return trace->config.first_step;
     int64_t first = trace->newest - trace->config.newest_steps + 1;
-    return first > 0 ? first : 0;
+    return first > 1 ? first : 1;
 }
 
 uint64_t trace_dropped(struct trace *trace) {
@@ -154,14 +157,83 @@ static const struct trace_event *event_at(const struct trace *trace, size_t i) {
     return &trace->events[(start + i) % trace->capacity];
 }
 
+/* --- the picture --- */
+
+/* The kept events of a trace in the order they are written, and how many lines each track has. */
+struct drawn {
+    const struct trace_event *event;
+    int line; /* of its track */
+};
+struct picture {
+    const struct trace *trace;
+    struct drawn *items;
+    size_t count;
+    int *lines; /* per track */
+};
+
+/* By track, then begin; of two that begin together the longer first: it has the other inside. */
+static int by_begin(const void *left, const void *right) {
+    const struct trace_event *a = ((const struct drawn *)left)->event,
+                             *b = ((const struct drawn *)right)->event;
+    if (a->track != b->track) return a->track < b->track ? -1 : 1;
+    if (a->begin_ns != b->begin_ns) return a->begin_ns < b->begin_ns ? -1 : 1;
+    return a->end_ns > b->end_ns ? -1 : a->end_ns < b->end_ns;
+}
+
+/* Each event of a track goes to the first line that is free. Viewers drop what overlaps on a line.
+ */
+static int lines_of_track(struct drawn *items, size_t count) {
+    int64_t *busy_until = MEM_ARRAY(int64_t, count + 1);
+    int lines = 1; /* also of a track without events: it has a name */
+    for (size_t i = 0; i < count; i++) {
+        int line = 0;
+        while (line < lines && busy_until[line] > items[i].event->begin_ns) line++;
+        if (line == lines) lines++;
+        busy_until[line] = items[i].event->end_ns;
+        items[i].line = line;
+    }
+    free(busy_until);
+    return lines;
+}
+
+static void lay_out(struct picture *picture) {
+    const struct trace_schema *schema = picture->trace->config.schema;
+    size_t begin = 0, end;
+    for (int track = 0; track < schema->track_count; track++, begin = end) {
+        for (end = begin; end < picture->count && picture->items[end].event->track == track;) end++;
+        picture->lines[track] = 1;
+        if (schema->tracks[track].overlapping)
+            picture->lines[track] = lines_of_track(picture->items + begin, end - begin);
+    }
+}
+
+static struct picture picture_of(const struct trace *trace) {
+    struct picture picture = {.trace = trace,
+                              .items = MEM_ARRAY(struct drawn, held(trace) + 1),
+                              .lines = MEM_ARRAY(int, trace->config.schema->track_count)};
+    for (size_t i = 0; i < held(trace); i++)
+        if (event_at(trace, i)->step >= first_kept(trace))
+            picture.items[picture.count++].event = event_at(trace, i);
+    qsort(picture.items, picture.count, sizeof *picture.items, by_begin);
+    lay_out(&picture);
+    return picture;
+}
+
+/* --- its JSON --- */
+
+/* The number of a line among all lines of the rank: the viewer's thread. */
+static int thread_of(const struct picture *picture, int track, int line) {
+    for (int before = 0; before < track; before++) line += picture->lines[before];
+    return line;
+}
+
 /* Times in the file count from the earliest event: viewers handle small numbers better. */
-static int64_t earliest_ns(struct trace *const *traces, int trace_count) {
+static int64_t earliest_ns(const struct picture *pictures, int count) {
     int64_t earliest = INT64_MAX;
-    for (int t = 0; t < trace_count; t++)
-        for (size_t i = 0; i < held(traces[t]); i++) {
-            const struct trace_event *event = event_at(traces[t], i);
-            if (event->step >= first_kept(traces[t]) && event->begin_ns < earliest)
-                earliest = event->begin_ns;
+    for (int p = 0; p < count; p++)
+        for (size_t i = 0; i < pictures[p].count; i++) {
+            int64_t begin_ns = pictures[p].items[i].event->begin_ns;
+            if (begin_ns < earliest) earliest = begin_ns;
         }
     return earliest;
 }
@@ -170,52 +242,76 @@ static void emit_us(FILE *stream, const char *key, int64_t ns) {
     fprintf(stream, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
-static void emit_event(FILE *stream, int rank, const struct trace_event *event, int64_t origin_ns) {
+static void emit_event(FILE *stream, const struct picture *picture, const struct drawn *drawn,
+                       int64_t origin_ns) {
+    const struct trace_schema *schema = picture->trace->config.schema;
+    const struct trace_event *event = drawn->event;
     int64_t duration = event->end_ns - event->begin_ns;
     fputs(",\n{\"ph\":\"X\",\"name\":", stream);
-    emit_text(stream, event->name);
+    emit_text(stream, schema->names[event->name]);
     fputs(",\"cat\":", stream);
-    emit_text(stream, event->category);
+    emit_text(stream, schema->categories[event->category]);
     emit_us(stream, "ts", event->begin_ns - origin_ns);
     emit_us(stream, "dur", duration > 0 ? duration : 0);
-    fprintf(stream, ",\"pid\":%d,\"tid\":%d,\"args\":{\"step\":%" PRId64, rank, event->queue,
+    fprintf(stream, ",\"pid\":%d,\"tid\":%d,\"args\":{\"step\":%" PRId64,
+            picture->trace->config.rank, thread_of(picture, event->track, drawn->line),
             event->step);
-    if (event->stage >= 0) fprintf(stream, ",\"stage\":%d", event->stage);
-    if (event->micro_batch >= 0) fprintf(stream, ",\"micro_batch\":%d", event->micro_batch);
+    for (int i = 0; i < schema->arg_count; i++) {
+        if (event->arg[i] == TRACE_NONE) continue;
+        fputc(',', stream);
+        emit_text(stream, schema->args[i]);
+        fprintf(stream, ":%" PRId32, event->arg[i]);
+    }
     fputs("}}", stream);
 }
 
-/* Process and thread names, so that rows say "rank 0" and "compute" instead of numbers. */
-static void emit_names(FILE *stream, const struct trace_config *config, bool first) {
+/* The name of a rank or of one of its lines. */
+static void emit_name(FILE *stream, const char *what, int rank, int thread, const char *name) {
     fprintf(stream,
-            "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,"
-            "\"args\":{\"name\":\"rank %d\"}}",
-            first ? "" : ",", config->rank, config->rank);
-    for (int queue = 0; queue < config->queue_count; queue++) {
-        fprintf(
-            stream,
-            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":",
-            config->rank, queue);
-        emit_text(stream, config->queue_names[queue]);
-        fputs("}}", stream);
-    }
+            "\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":", what, rank,
+            thread);
+    emit_text(stream, name);
+    fputs("}}", stream);
 }
 
-static void emit_all(FILE *stream, struct trace *const *traces, int trace_count, uint64_t dropped) {
-    int64_t origin_ns = earliest_ns(traces, trace_count);
+/* Process and thread names, so that lines say "rank 0" and "compute" instead of numbers. */
+static void emit_names(FILE *stream, const struct picture *picture) {
+    const struct trace_config *config = &picture->trace->config;
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", config->rank);
+    emit_name(stream, "process_name", config->rank, 0, name);
+    for (int track = 0; track < config->schema->track_count; track++)
+        for (int line = 0; line < picture->lines[track]; line++) {
+            fputc(',', stream);
+            emit_name(stream, "thread_name", config->rank, thread_of(picture, track, line),
+                      config->schema->tracks[track].name);
+        }
+}
+
+static void emit_all(FILE *stream, const struct picture *pictures, int count, uint64_t dropped) {
+    int64_t origin_ns = earliest_ns(pictures, count);
     fprintf(stream,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%" PRIu64
             "},\n\"traceEvents\":[",
             dropped);
-    for (int t = 0; t < trace_count; t++) {
-        emit_names(stream, &traces[t]->config, t == 0);
-        for (size_t i = 0; i < held(traces[t]); i++) {
-            const struct trace_event *event = event_at(traces[t], i);
-            if (event->step >= first_kept(traces[t]))
-                emit_event(stream, traces[t]->config.rank, event, origin_ns);
-        }
+    for (int p = 0; p < count; p++) {
+        if (p > 0) fputc(',', stream);
+        emit_names(stream, &pictures[p]);
+        for (size_t i = 0; i < pictures[p].count; i++)
+            emit_event(stream, &pictures[p], &pictures[p].items[i], origin_ns);
     }
     fputs("\n]}\n", stream);
+}
+
+static void emit_traces(FILE *stream, struct trace *const *traces, int count, uint64_t dropped) {
+    struct picture *pictures = MEM_ARRAY(struct picture, count + 1);
+    for (int t = 0; t < count; t++) pictures[t] = picture_of(traces[t]);
+    emit_all(stream, pictures, count, dropped);
+    for (int t = 0; t < count; t++) {
+        free(pictures[t].items);
+        free(pictures[t].lines);
+    }
+    free(pictures);
 }
 
 /* --- between processes --- */
@@ -223,49 +319,28 @@ static void emit_all(FILE *stream, struct trace *const *traces, int trace_count,
 /* First how many events were lost, then those that are kept. */
 struct bytes trace_pack(struct trace *trace) {
     uint64_t dropped = trace_dropped(trace);
-    struct bytes out = {.count = sizeof dropped,
-                        .data =
-                            mem_new(sizeof dropped + held(trace) * sizeof(struct packed_event))};
+    size_t most = sizeof dropped + held(trace) * sizeof(struct trace_event);
+    struct bytes out = {.count = sizeof dropped, .data = mem_new(most)};
     memcpy(out.data, &dropped, sizeof dropped);
     for (size_t i = 0; i < held(trace); i++) {
         const struct trace_event *event = event_at(trace, i);
         if (event->step < first_kept(trace)) continue;
-        struct packed_event packed = {.begin_ns = event->begin_ns,
-                                      .end_ns = event->end_ns,
-                                      .step = event->step,
-                                      .queue = event->queue,
-                                      .stage = event->stage,
-                                      .micro_batch = event->micro_batch};
-        snprintf(packed.name, sizeof packed.name, "%s", event->name);
-        snprintf(packed.category, sizeof packed.category, "%s", event->category);
-        memcpy(out.data + out.count, &packed, sizeof packed);
-        out.count += sizeof packed;
+        memcpy(out.data + out.count, event, sizeof *event);
+        out.count += sizeof *event;
     }
     return out;
 }
 
-static bool is_sound(const struct packed_event *event, const struct trace_config *config) {
-    return event->step >= 0 && event->queue >= 0 && event->queue < config->queue_count &&
-           memchr(event->name, 0, sizeof event->name) &&
-           memchr(event->category, 0, sizeof event->category);
-}
-
-static enum status take_packed(struct trace *trace, const char *data, size_t count,
-                               int64_t shift_ns) {
-    for (size_t i = 0; i < count; i++) {
-        struct packed_event packed;
-        memcpy(&packed, data + i * sizeof packed, sizeof packed);
-        if (!is_sound(&packed, &trace->config))
-            return fail(STATUS_BUG, "event %zu of rank %d's trace is none", i, trace->config.rank);
-        trace_record(trace,
-                     &(struct trace_event){.name = arena_text(&trace->names, packed.name),
-                                           .category = arena_text(&trace->names, packed.category),
-                                           .begin_ns = packed.begin_ns + shift_ns,
-                                           .end_ns = packed.end_ns + shift_ns,
-                                           .step = packed.step,
-                                           .queue = packed.queue,
-                                           .stage = packed.stage,
-                                           .micro_batch = packed.micro_batch});
+static enum status take_packed(struct trace *trace, const char *data, int64_t shift_ns) {
+    memcpy(trace->events, data, trace->capacity * sizeof(struct trace_event));
+    for (; trace->taken < trace->capacity; trace->taken++) {
+        struct trace_event *event = &trace->events[trace->taken];
+        if (!is_sound(event, trace->config.schema))
+            return fail(STATUS_BUG, "event %zu of rank %d's trace is none", trace->taken,
+                        trace->config.rank);
+        event->begin_ns += shift_ns;
+        event->end_ns += shift_ns;
+        if (event->step > trace->newest) trace->newest = event->step;
     }
     return STATUS_OK;
 }
@@ -274,12 +349,11 @@ enum status trace_open_packed(const struct trace_config *config, const void *dat
                               int64_t shift_ns, struct trace **out) {
     struct trace *trace;
     uint64_t dropped;
-    if (bytes < sizeof dropped || (bytes - sizeof dropped) % sizeof(struct packed_event) != 0)
+    if (bytes < sizeof dropped || (bytes - sizeof dropped) % sizeof(struct trace_event) != 0)
         return fail(STATUS_BUG, "rank %d's trace has %zu bytes", config->rank, bytes);
-    TRY(trace_open(config, &trace));
     memcpy(&dropped, data, sizeof dropped);
-    size_t count = (bytes - sizeof dropped) / sizeof(struct packed_event);
-    enum status status = take_packed(trace, (const char *)data + sizeof dropped, count, shift_ns);
+    TRY(open_ring(config, (bytes - sizeof dropped) / sizeof(struct trace_event), &trace));
+    enum status status = take_packed(trace, (const char *)data + sizeof dropped, shift_ns);
     if (dropped) trace->lost[0] = (struct lost){trace->newest, dropped};
     if (status == STATUS_OK)
         *out = trace;
@@ -293,7 +367,7 @@ enum status trace_write(const char *path, struct trace *const *traces, int trace
     for (int t = 0; t < trace_count; t++) dropped += trace_dropped(traces[t]);
     struct file_writer writer;
     TRY(file_begin(path, &writer));
-    emit_all(writer.stream, traces, trace_count, dropped);
+    emit_traces(writer.stream, traces, trace_count, dropped);
     TRY(file_commit(&writer));
     if (dropped > 0)
         log_note("%s: %" PRIu64 " events of these steps did not fit\n"

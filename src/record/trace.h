@@ -1,37 +1,54 @@
-/* What ran when: instruction events of the last steps, written as trace.json for Perfetto or
- * chrome://tracing.
+/* What ran when: events of the last steps, written as trace.json for Perfetto or chrome://tracing.
  *
  * Recording must not disturb what it measures: all memory is taken at the start, a record is a copy
  * into a ring under a lock that nobody holds for longer than that. A ring that turns out too small
  * loses events; how many of the steps that are written is counted, and said in the file and to the
- * user. */
+ * user.
+ *
+ * What events there are is the caller's matter: an event holds numbers, and the schema has the
+ * words for them. So events of other processes travel as they are. */
 #ifndef RECORD_TRACE_H
 #define RECORD_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/file.h"
 #include "base/status.h"
 
+enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20, TRACE_MAX_ARGS = 13, TRACE_NONE = -1 };
+
+/* A track is a line of the picture. Events of a track follow one another or lie one inside the
+ * other; where they may overlap otherwise the track has as many lines as it takes. */
+struct trace_track {
+    const char *name;
+    bool overlapping;
+};
+
+/* The words for the numbers in events; equal on all ranks; all of it lives until trace_write. */
+struct trace_schema {
+    const struct trace_track *tracks;
+    const char *const *names, *const *categories, *const *args;
+    int track_count, name_count, category_count, arg_count;
+};
+
 struct trace_event {
-    const char *name, *category; /* must live until trace_write */
-    int64_t begin_ns, end_ns;    /* clock_ns() */
-    int64_t step;                /* from 0 up */
-    int32_t queue;               /* row of queue_names */
-    int32_t stage, micro_batch;  /* -1: does not apply */
+    int64_t begin_ns, end_ns;      /* clock_ns() */
+    int64_t step;                  /* counted from 1 */
+    int32_t name, category, track; /* rows of the schema */
+    int32_t arg[TRACE_MAX_ARGS];   /* [arg_count] of the schema; TRACE_NONE: does not apply */
 };
 
 struct trace_config {
     int rank;
     int64_t first_step,
-        last_step; /* keep exactly these steps (--trace A-B); last_step < 0: the newest ones */
-    int64_t newest_steps;           /* how many those are; 0: TRACE_STEPS */
-    size_t events_per_step;         /* expected; the ring holds this many for each kept step */
-    const char *const *queue_names; /* [queue_count], live until trace_write */
-    int queue_count;
+        last_step;        /* keep exactly these steps (--trace A-B); last_step 0: the newest ones */
+    int64_t newest_steps; /* how many those are; 0: TRACE_STEPS */
+    size_t events_per_step; /* expected; the ring holds this many for each kept step */
+    size_t events_besides;  /* and these */
+    const struct trace_schema *schema;
 };
-enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20 };
 
 struct trace;
 
@@ -49,7 +66,8 @@ uint64_t trace_dropped(struct trace *trace);
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
 /* Local. Traces of other processes come as bytes: pack gives those of the steps that would be
  * written (the caller frees), open_packed makes a trace of them that can only be written, its times
- * moved by `shift_ns`. STATUS_BUG for bytes that no trace has made. */
+ * moved by `shift_ns`; it has room for what came, whatever the configuration expects. STATUS_BUG
+ * for bytes that no trace has made. */
 struct bytes trace_pack(struct trace *trace);
 enum status trace_open_packed(const struct trace_config *config, const void *data, size_t bytes,
                               int64_t shift_ns, struct trace **out);

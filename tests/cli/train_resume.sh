@@ -1,4 +1,4 @@
-# --resume names a folder: one that holds no run is refused, one without a checkpoint begins at step 0, and explain reads the run.
+# --resume names a folder: one that holds no run is refused, one without a checkpoint begins at step 1, and explain reads the run.
 set -u
 failed=0
 say() { echo "$*"; failed=1; }
@@ -31,14 +31,14 @@ mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
     answer 2 '--resume needs --out' explain --resume
 
     # Named on the command line or in --config, the model may begin there.
-    answer 0 'starting at step 0' train $mlp --resume --out named
+    answer 0 'starting at step 1' train $mlp --resume --out named
     echo 'model: mlp' >model.yml
-    answer 0 'starting at step 0' train --config model.yml --device ref --threads 1 --steps 1 --resume --out configured
+    answer 0 'starting at step 1' train --config model.yml --device ref --threads 1 --steps 1 --resume --out configured
     grep -q '"model": "mlp"' configured/summary.json || say "--config names mlp, trained: $(grep '"model"' configured/summary.json)"
 
     # A run that was stopped before its first checkpoint begins again, with its own options.
     rm -r first/checkpoints first/summary.json
-    answer 0 'no checkpoint in first/checkpoints: starting at step 0' train --resume --out first --seed 3
+    answer 0 'no checkpoint in first/checkpoints: starting at step 1' train --resume --out first --seed 3
     grep -q '"model": "mlp"' first/summary.json || say "not the run's model: $(grep '"model"' first/summary.json)"
     grep -q '"seed": 3' first/summary.json || say "--seed 3 was lost"
 

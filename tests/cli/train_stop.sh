@@ -83,9 +83,9 @@ done
 [ $runs -gt 1 ] || echo "note: the whole run took less than its limit"
 [ "$(hash_of limited)" = "$want" ] || say "--time-limit: ends with $(hash_of limited), not $want"
 
-# Resuming a run that is done does nothing; resuming nothing starts at step 0.
+# Resuming a run that is done does nothing; resuming nothing starts at step 1.
 "$STRETTO" train --resume --out whole 2>err >/dev/null || say "resuming a finished run failed"
 grep -q "nothing to do" err || say "resuming a finished run: $(cat err)"
 "$STRETTO" train --model mlp --device ref --steps 1 --resume --out none 2>err >/dev/null || say "resuming nothing failed"
-grep -q "starting at step 0" err || say "resuming nothing: $(cat err)"
+grep -q "starting at step 1" err || say "resuming nothing: $(cat err)"
 exit $failed

@@ -58,7 +58,7 @@ rm -r cut/checkpoints
 "$STRETTO" train --resume --out cut >out 2>err || say "done without a checkpoint: exit $?"
 grep -q 'nothing to do' err && ! grep -q 'step 0' err || say "done without a checkpoint: $(cat err)"
 "$STRETTO" train --resume --out cut --steps 13 >out 2>err || say "begun anew: exit $?: $(cat err)"
-grep -q 'starting at step 0' err || say "begun anew: $(cat err)"
+grep -q 'starting at step 1' err || say "begun anew: $(cat err)"
 [ "$(wc -l <cut/history.jsonl)" = 1 ] || say "begun anew: $(cat cut/history.jsonl)"
 # shellcheck disable=SC2086
 "$STRETTO" train $mlp --steps 1 --out parts --overwrite --quiet || say "--overwrite failed"

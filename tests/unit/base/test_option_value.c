@@ -119,6 +119,8 @@ static const struct {
     {OPTION_deal, "2x4x1", NULL},
     {OPTION_trace, "10-20", "10-20"},
     {OPTION_trace, "7-7", "7-7"},
+    {OPTION_trace, "1-1", "1-1"},
+    {OPTION_trace, "0-1", NULL}, /* steps count from 1 */
     {OPTION_trace, "20-10", NULL},
     {OPTION_trace, "10", NULL},
     {OPTION_trace, "1--2", NULL},

@@ -19,12 +19,20 @@ struct member {
     struct exec *exec;
     enum status status;
     pthread_t thread;
+    int64_t exchanges; /* waited for, inside passes */
 };
+
+static void count_exchanges(void *context, const struct instr *waiter, const struct instr *awaited,
+                            int64_t step, int64_t begin_ns, int64_t end_ns) {
+    (void)step, (void)begin_ns, (void)end_ns;
+    ((struct member *)context)->exchanges += waiter == awaited && instr_shares(awaited);
+}
 
 static void *member_main(void *argument) {
     struct member *member = argument;
     struct step_result result;
-    member->status = exec_new(member->job.plan, member->comm, NULL, &member->exec);
+    struct exec_observer observer = {.context = member, .waited = count_exchanges};
+    member->status = exec_new(member->job.plan, member->comm, &observer, &member->exec);
     if (member->status == STATUS_OK) member->status = exec_start(member->exec);
     int64_t total = member->job.plan->config.lr.total_steps;
     while (member->status == STATUS_OK && exec_next_step(member->exec) < total)
@@ -179,6 +187,14 @@ Test(exec_sync_bn, the_same_bits_again) {
     "--model resnet18-cifar --device cpu --threads 1 --lr 0.001 --warmup 0 --batch 4 --steps 1 "   \
     "--data synthetic:count=4,test_count=4,size=16 "
 
+/* Exchanges of a step of this rank, as foretold: waits less those for what was posted. */
+static int64_t exchanges_foretold(const struct plan *plan, int rank) {
+    const struct instr_list *body = program_list(plan->program, rank, LIST_BODY);
+    int64_t count = exec_most_waits(plan, body);
+    for (int i = 0; i < body->count; i++) count -= instr_row(&body->items[i])->queue == QUEUE_COMM;
+    return count;
+}
+
 /* Statistics of more than an exchange holds go in pieces: 2 x 512 + 1 floats. */
 Test(exec_sync_bn, long_vectors_go_in_pieces) {
     struct kit_run *one = kit_open(WIDE);
@@ -188,6 +204,11 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
     cr_assert_eq(team.members[1].status, STATUS_OK);
     cr_expect_lt(params_apart(want, have), 1e-4, "%g", params_apart(want, have));
     cr_expect_lt(buffers_apart(want, have), 1e-4, "%g", buffers_apart(want, have));
+    for (int r = 0; r < team.ranks; r++) {
+        int64_t foretold = exchanges_foretold(team.members[r].job.plan, r);
+        cr_expect_gt(foretold, 2 * 20, "resnet18 has 20 batch norms, five of them wide");
+        cr_expect_eq(team.members[r].exchanges, foretold);
+    }
     team_free(&team);
     kit_close(&one);
 }

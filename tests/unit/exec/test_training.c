@@ -480,6 +480,41 @@ Test(exec_numeric, an_evaluation_that_is_not_finite) {
     kit_close(&run);
 }
 
+/* --- what is told of posted operations --- */
+
+struct told {
+    int64_t counted_ns, load_ns; /* when COUNT of this step was done, and LOAD began */
+    int early, steps;            /* steps in which that was before LOAD; all */
+};
+
+static void note_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                        int64_t end_ns) {
+    struct told *told = context;
+    (void)step;
+    cr_expect(begin_ns > 0 && begin_ns <= end_ns, "%s", instr_row(instr)->name);
+    if (instr->op == INSTR_COUNT) told->counted_ns = end_ns;
+}
+
+static void note_load(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                      int64_t end_ns) {
+    struct told *told = context;
+    (void)step, (void)end_ns;
+    if (instr->op == INSTR_LOAD) told->load_ns = begin_ns;
+    if (instr->op != INSTR_STEP) return;
+    told->steps++;
+    told->early += told->counted_ns <= told->load_ns;
+}
+
+/* With one rank COUNT is done when it is posted. LOAD comes next; B is the first to await it. */
+Test(exec_training, an_operation_ends_when_it_is_done_not_when_it_is_awaited) {
+    struct told told = {0};
+    struct exec_observer observer = {.context = &told, .instr = note_load, .posted = note_posted};
+    struct kit_run *run = kit_open_watched(&observer, MLP "--steps 3");
+    kit_steps(run, -1);
+    cr_expect(told.steps == 3 && told.early == 3, "%d of %d", told.early, told.steps);
+    kit_close(&run);
+}
+
 /* --- drain --- */
 
 static void count_broadcasts(void *context, const struct instr *instr, int64_t step, int64_t begin,

@@ -12,7 +12,15 @@
 
 TestSuite(record_trace, .init = make_folder, .fini = remove_folder);
 
-static const char *const queues[] = {"compute", "communication"};
+static const struct trace_schema schema = {
+    .tracks = (const struct trace_track[]){{"compute", false}, {"communication", true}},
+    .names = (const char *const[]){"F", "REDUCE"},
+    .categories = (const char *const[]){"forward", "wait"},
+    .args = (const char *const[]){"id", "stage", "micro_batch"},
+    .track_count = 2,
+    .name_count = 2,
+    .category_count = 2,
+    .arg_count = 3};
 
 static struct trace *open_trace(int64_t first, int64_t last, int64_t steps, size_t per_step) {
     struct trace_config config = {.rank = 3,
@@ -20,8 +28,7 @@ static struct trace *open_trace(int64_t first, int64_t last, int64_t steps, size
                                   .last_step = last,
                                   .newest_steps = steps,
                                   .events_per_step = per_step,
-                                  .queue_names = queues,
-                                  .queue_count = 2};
+                                  .schema = &schema};
     struct trace *trace;
     cr_assert_eq(trace_open(&config, &trace), STATUS_OK);
     return trace;
@@ -32,8 +39,12 @@ static void record_steps(struct trace *trace, int64_t first, int64_t last, int c
     for (int64_t step = first; step <= last; step++)
         for (int i = 0; i < count; i++) {
             int64_t begin = 5000000 + (step * count + i) * 1000;
-            trace_record(trace, &(struct trace_event){"F", "compute", begin, begin + 500, step,
-                                                      i % 2, i ? 0 : -1, i ? i : -1});
+            trace_record(trace,
+                         &(struct trace_event){.begin_ns = begin,
+                                               .end_ns = begin + 500,
+                                               .step = step,
+                                               .track = i % 2,
+                                               .arg = {i, i ? 0 : TRACE_NONE, i ? i : TRACE_NONE}});
         }
 }
 
@@ -67,24 +78,26 @@ static int64_t dropped_in(json_t *root) {
 }
 
 Test(record_trace, file_has_the_fields_viewers_need) {
-    struct trace *trace = open_trace(0, -1, 0, 4);
+    struct trace *trace = open_trace(0, 0, 0, 4);
     record_steps(trace, 1, 1, 2);
     json_t *root = written(&trace, 1), *events = json_object_get(root, "traceEvents");
-    cr_assert_eq(json_array_size(events), 5); /* process, two queues, two events */
+    cr_assert_eq(json_array_size(events), 5); /* process, two tracks, two events */
     const char *ph, *name, *cat;
     double ts, dur;
-    int pid, tid, step, stage, micro_batch;
+    int pid, tid, step, id, stage, micro_batch;
     cr_assert_eq(json_unpack(json_array_get(events, 4),
-                             "{s:s,s:s,s:s,s:F,s:F,s:i,s:i,s:{s:i,s:i,s:i}}", "ph", &ph, "name",
+                             "{s:s,s:s,s:s,s:F,s:F,s:i,s:i,s:{s:i,s:i,s:i,s:i}}", "ph", &ph, "name",
                              &name, "cat", &cat, "ts", &ts, "dur", &dur, "pid", &pid, "tid", &tid,
-                             "args", "step", &step, "stage", &stage, "micro_batch", &micro_batch),
+                             "args", "step", &step, "id", &id, "stage", &stage, "micro_batch",
+                             &micro_batch),
                  0);
     cr_assert_str_eq(ph, "X");
     cr_assert_str_eq(name, "F");
-    cr_assert_str_eq(cat, "compute");
-    cr_assert(ts == 1 && dur == 0.5 && pid == 3 && tid == 1 && step == 1);
+    cr_assert_str_eq(cat, "forward");
+    cr_assert(ts == 1 && dur == 0.5 && pid == 3 && tid == 1 && step == 1 && id == 1);
     cr_assert(stage == 0 && micro_batch == 1);
     json_t *first = json_object_get(json_array_get(events, 3), "args");
+    cr_assert_eq(json_integer_value(json_object_get(first, "id")), 0, "0 is a number");
     cr_assert_null(json_object_get(first, "micro_batch"));
     cr_assert_eq(json_unpack(json_array_get(events, 2), "{s:s,s:{s:s}}", "name", &name, "args",
                              "name", &cat),
@@ -96,31 +109,88 @@ Test(record_trace, file_has_the_fields_viewers_need) {
     trace_free(&trace);
 }
 
+/* The thread of the event with this id; and the name of a thread. */
+static int thread_of(json_t *root, int id) {
+    size_t i;
+    json_t *event;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        json_t *of = json_object_get(json_object_get(event, "args"), "id");
+        if (of && json_integer_value(of) == id)
+            return (int)json_integer_value(json_object_get(event, "tid"));
+    }
+    cr_assert_fail("no event %d", id);
+    return -1;
+}
+
+static const char *thread_name(json_t *root, int thread) {
+    size_t i;
+    json_t *event;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        if (strcmp(json_string_value(json_object_get(event, "name")), "thread_name") == 0 &&
+            json_integer_value(json_object_get(event, "tid")) == thread)
+            return json_string_value(json_object_get(json_object_get(event, "args"), "name"));
+    }
+    return "none";
+}
+
+/* A viewer drops an event that begins on its line before another ends and ends after it. */
+Test(record_trace, overlapping_events_have_lines_of_their_own) {
+    struct trace *trace = open_trace(0, 0, 0, 10);
+    static const struct {
+        int track, begin_us, end_us;
+    } events[] = {
+        {1, 40, 50}, /* recorded when it was awaited, not when it began */
+        {1, 10, 30}, /* two that overlap, */
+        {1, 20, 40}, /* and one that begins where the last one ends */
+        {0, 0, 30},
+        {0, 5, 9} /* one inside the other */
+    };
+    for (int i = 0; i < 5; i++)
+        trace_record(trace, &(struct trace_event){.begin_ns = events[i].begin_us * 1000,
+                                                  .end_ns = events[i].end_us * 1000,
+                                                  .step = 1,
+                                                  .name = events[i].track,
+                                                  .track = events[i].track,
+                                                  .arg = {i, TRACE_NONE, TRACE_NONE}});
+    json_t *root = written(&trace, 1);
+    cr_expect_eq(thread_of(root, 3), 0);
+    cr_expect_eq(thread_of(root, 4), 0, "what lies inside stays on the line");
+    cr_expect_eq(thread_of(root, 1), 1);
+    cr_expect_eq(thread_of(root, 2), 2);
+    cr_expect_eq(thread_of(root, 0), 1, "a line that is free again is used again");
+    cr_expect_str_eq(thread_name(root, 0), "compute");
+    cr_expect_str_eq(thread_name(root, 1), "communication");
+    cr_expect_str_eq(thread_name(root, 2), "communication");
+    cr_expect_str_eq(thread_name(root, 3), "none");
+    json_decref(root);
+    trace_free(&trace);
+}
+
 Test(record_trace, keeps_the_last_20_steps) {
-    struct trace *trace = open_trace(0, -1, 0, 4);
-    record_steps(trace, 0, 99, 4);
+    struct trace *trace = open_trace(0, 0, 0, 4);
+    record_steps(trace, 1, 100, 4);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 80);
-    for (int64_t step = 80; step < 100; step++) cr_assert_eq(count_events(root, step), 4);
+    for (int64_t step = 81; step <= 100; step++) cr_assert_eq(count_events(root, step), 4);
     cr_assert_eq(dropped_in(root), 0);
     json_decref(root);
     trace_free(&trace);
 }
 
 Test(record_trace, smaller_steps_than_planned_do_not_keep_older_ones) {
-    struct trace *trace = open_trace(0, -1, 5, 100);
-    record_steps(trace, 0, 99, 3);
+    struct trace *trace = open_trace(0, 0, 5, 100);
+    record_steps(trace, 1, 100, 3);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 15);
-    cr_assert_eq(count_events(root, 94), 0);
+    cr_assert_eq(count_events(root, 95), 0);
     json_decref(root);
     trace_free(&trace);
 }
 
 Test(record_trace, too_small_a_ring_counts_what_it_lost) {
     char said[512];
-    struct trace *trace = open_trace(0, -1, 5, 4);
-    record_steps(trace, 0, 49, 10);
+    struct trace *trace = open_trace(0, 0, 5, 4);
+    record_steps(trace, 1, 50, 10);
     log_capture(said, sizeof said);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 20);
@@ -130,9 +200,23 @@ Test(record_trace, too_small_a_ring_counts_what_it_lost) {
     trace_free(&trace);
 }
 
+Test(record_trace, events_besides_the_steps_have_room) {
+    struct trace_config config = {
+        .newest_steps = 5, .events_per_step = 4, .events_besides = 3, .schema = &schema};
+    struct trace *trace;
+    cr_assert_eq(trace_open(&config, &trace), STATUS_OK);
+    cr_assert_eq(trace_bytes(&config), 23 * sizeof(struct trace_event));
+    record_steps(trace, 1, 5, 4);
+    record_steps(trace, 5, 5, 3);
+    cr_assert_eq(trace_dropped(trace), 0);
+    record_steps(trace, 5, 5, 1);
+    cr_assert_eq(trace_dropped(trace), 1);
+    trace_free(&trace);
+}
+
 Test(record_trace, range_keeps_its_steps_only) {
     struct trace *trace = open_trace(10, 12, 0, 4);
-    record_steps(trace, 0, 49, 4);
+    record_steps(trace, 1, 50, 4);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 12);
     for (int64_t step = 10; step <= 12; step++) cr_assert_eq(count_events(root, step), 4);
@@ -144,7 +228,7 @@ Test(record_trace, range_keeps_its_steps_only) {
 Test(record_trace, full_range_counts_what_it_lost) {
     char said[512];
     struct trace *trace = open_trace(10, 12, 0, 4);
-    record_steps(trace, 0, 49, 5);
+    record_steps(trace, 1, 50, 5);
     log_capture(said, sizeof said);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 12);
@@ -154,7 +238,7 @@ Test(record_trace, full_range_counts_what_it_lost) {
 }
 
 Test(record_trace, empty_trace_is_good_json) {
-    struct trace *trace = open_trace(0, -1, 0, 4);
+    struct trace *trace = open_trace(0, 0, 0, 4);
     json_t *root = written(&trace, 1);
     cr_assert_eq(count_events(root, -1), 0);
     json_decref(root);
@@ -165,7 +249,7 @@ Test(record_trace, empty_trace_is_good_json) {
 }
 
 Test(record_trace, several_threads_and_ranks) {
-    struct trace *traces[2] = {open_trace(0, -1, 4, 1000), open_trace(0, -1, 4, 1000)};
+    struct trace *traces[2] = {open_trace(0, 0, 4, 1000), open_trace(0, 0, 4, 1000)};
 #pragma omp parallel for num_threads(4)
     for (int i = 0; i < 4; i++) record_steps(traces[i % 2], 1, 4, 500);
     json_t *root = written(traces, 2);
@@ -178,15 +262,14 @@ Test(record_trace, several_threads_and_ranks) {
 }
 
 Test(record_trace, other_ranks_come_packed) {
-    struct trace *traces[2] = {open_trace(0, -1, 5, 4), NULL};
+    struct trace *traces[2] = {open_trace(0, 0, 5, 4), NULL};
     struct trace_config other = {.rank = 7,
-                                 .last_step = -1,
                                  .newest_steps = 5,
-                                 .events_per_step = 4,
-                                 .queue_names = (const char *const[]){"compute", "communication"},
-                                 .queue_count = 2};
-    record_steps(traces[0], 0, 49, 10);
+                                 .events_per_step = 1, /* of this rank; the other's may be longer */
+                                 .schema = &schema};
+    record_steps(traces[0], 1, 50, 10);
     struct bytes packed = trace_pack(traces[0]);
+    cr_assert_eq(packed.count, sizeof(uint64_t) + 20 * sizeof(struct trace_event));
     cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 1000000, &traces[1]),
                  STATUS_OK);
     char said[512];
@@ -208,8 +291,17 @@ Test(record_trace, other_ranks_come_packed) {
     log_capture(said, sizeof said);
     struct trace *none = NULL;
     cr_assert_eq(trace_open_packed(&other, packed.data, packed.count - 1, 0, &none), STATUS_BUG);
-    memset(packed.data + 8, 'x', 24);
-    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 0, &none), STATUS_BUG);
+    const size_t fields[] = {offsetof(struct trace_event, step), offsetof(struct trace_event, name),
+                             offsetof(struct trace_event, category),
+                             offsetof(struct trace_event, track)};
+    for (int i = 0; i < 4; i++) {
+        char *at = (char *)packed.data + sizeof(uint64_t) + fields[i], kept = at[3];
+        at[3] = (char)0x80; /* far out of range, or negative */
+        if (i == 0) at[7] = (char)0x80;
+        cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 0, &none), STATUS_BUG);
+        at[3] = kept;
+        if (i == 0) at[7] = 0;
+    }
     cr_assert_null(none);
     log_capture(NULL, 0);
     bytes_free(&packed);
