@@ -33,7 +33,7 @@ done
 check --model resnet8 --data digits # small ones: most is library
 check --model resnet20 --data digits --threads 1
 check --model vit-micro --data digits
-check --model resnet8 --data digits --trace 0-9999
+check --model resnet8 --data digits --trace 1-9999
 check --model resnet18-cifar --data synthetic:size=32,channels=3,count=256,test_count=64 --batch 32
 check --model vit-micro --data synthetic:size=32,channels=3,count=512,test_count=64
 check --model vit-tiny --data synthetic:size=32,channels=3,count=256,test_count=64 --patch 4 --batch 32 --micro-batches 2
