@@ -86,8 +86,9 @@ static enum status reorder(struct device *device, const struct layout *from,
     enum status status = STATUS_OK;
     if (bytes) TRY_GOTO(backend->memory_new(device, bytes, "a copy's scratch", &scratch), done);
     CHECK(kernel->in[0] == from && kernel->out[0] == to, "reorder between other layouts");
-    kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL);
-    backend->stream_wait(NULL);
+    TRY_GOTO(kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL),
+             done);
+    TRY_GOTO(backend->stream_wait(NULL), done);
 done:
     if (scratch) backend->memory_free(device, scratch, bytes);
     kernel_free(&kernel);

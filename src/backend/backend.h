@@ -73,9 +73,9 @@ struct backend {
                                  const struct layout *const in[], struct kernel **out);
     void (*kernel_free)(struct kernel *kernel);
     /* Local, asynchronous on the stream (NULL: the default one). `scratch` has the kernel's
-     * scratch_bytes. */
-    void (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[], void *scratch,
-                       struct stream *stream);
+     * scratch_bytes. A failure, already logged, may be that of an earlier kernel of the stream. */
+    enum status (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[],
+                              void *scratch, struct stream *stream);
 
     /* Local, blocking. Device memory (64-byte aligned, zeroed) and copies between it and the host.
      */
@@ -84,10 +84,11 @@ struct backend {
     void (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
     void (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
 
-    /* Local. Streams and events; blocking only in *_wait on the host. */
+    /* Local. Streams and events; blocking only in *_wait on the host, which tells whether the work
+     * of the stream was done. */
     enum status (*stream_new)(struct device *device, struct stream **out);
     void (*stream_free)(struct device *device, struct stream *stream);
-    void (*stream_wait)(struct stream *stream);
+    enum status (*stream_wait)(struct stream *stream);
     enum status (*event_new)(struct device *device, struct event **out);
     void (*event_free)(struct device *device, struct event *event);
     void (*event_record)(struct event *event, struct stream *stream);
@@ -106,9 +107,9 @@ void device_close(struct device **device);
 enum status kernel_create(struct device *device, const struct op_call *call,
                           const struct layout *const in[], struct kernel **out);
 void kernel_free(struct kernel **kernel);
-static inline void kernel_run(struct kernel *kernel, void *const in[], void *const out[],
-                              void *scratch, struct stream *stream) {
-    kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
+static inline enum status kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                                     void *scratch, struct stream *stream) {
+    return kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
 }
 
 /* Local, blocking. Copies one tensor between host memory in plain order and device memory in

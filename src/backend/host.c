@@ -34,8 +34,9 @@ void host_stream_free(struct device *device, struct stream *stream) {
     (void)device, (void)stream;
 }
 
-void host_stream_wait(struct stream *stream) {
+enum status host_stream_wait(struct stream *stream) {
     (void)stream;
+    return STATUS_OK;
 }
 
 enum status host_event_new(struct device *device, struct event **out) {

@@ -13,7 +13,7 @@ void host_copy(struct device *device, void *to, const void *from, size_t bytes);
 /* Handles are NULL. */
 enum status host_stream_new(struct device *device, struct stream **out);
 void host_stream_free(struct device *device, struct stream *stream);
-void host_stream_wait(struct stream *stream);
+enum status host_stream_wait(struct stream *stream);
 enum status host_event_new(struct device *device, struct event **out);
 void host_event_free(struct device *device, struct event *event);
 void host_event_record(struct event *event, struct stream *stream);

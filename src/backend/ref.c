@@ -104,11 +104,12 @@ static void ref_kernel_free(struct kernel *kernel) {
     free(kernel);
 }
 
-static void ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
-                           void *scratch, struct stream *stream) {
+static enum status ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                                  void *scratch, struct stream *stream) {
     (void)stream;
     const struct op_call *call = &((struct ref_kernel *)kernel)->call;
     op_def(call->op)->run(call, in, out, scratch);
+    return STATUS_OK;
 }
 
 const struct backend backend_ref = {

@@ -76,14 +76,13 @@ static int sharers_of(const struct exec *exec, int micro) {
 }
 
 /* On one device the passes that share statistics stand one behind the other (the verifier saw to
- * it): the last one runs them all. True where it was the last. */
-static bool join_lockstep(struct exec *exec, const struct instr *instr,
-                          const struct pass_config *config) {
+ * it): the last one runs them all. *last tells that it was the last. */
+static enum status join_lockstep(struct exec *exec, const struct instr *instr,
+                                 const struct pass_config *config, bool *last) {
     exec->lockstep[exec->lockstep_count++] =
         run_of(exec, instr, exec->slot[instr->slot].runnable, config);
-    if (exec->lockstep_count < sharers_of(exec, instr->micro)) return false;
-    pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count);
-    return true;
+    *last = exec->lockstep_count == sharers_of(exec, instr->micro);
+    return *last ? pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count) : STATUS_OK;
 }
 
 static bool in_lockstep(const struct exec *exec, const struct instr *instr) {
@@ -114,7 +113,9 @@ static enum status read_loss(struct exec *exec, const struct instr *instr) {
 
 static enum status forward_lockstep(struct exec *exec, const struct instr *instr,
                                     const struct pass_config *pass) {
-    if (!join_lockstep(exec, instr, pass)) return STATUS_OK;
+    bool last;
+    TRY(join_lockstep(exec, instr, pass, &last));
+    if (!last) return STATUS_OK;
     int count = exec->lockstep_count;
     exec->lockstep_count = 0;
     for (int i = 0; i < count; i++) TRY(read_loss(exec, exec->lockstep[i].instr));
@@ -135,11 +136,12 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
+    bool done;
     if (in_lockstep(exec, instr)) {
-        if (join_lockstep(exec, instr, &pass)) exec->lockstep_count = 0;
+        TRY(join_lockstep(exec, instr, &pass, &done));
+        if (done) exec->lockstep_count = 0;
         return STATUS_OK;
     }
-    bool done;
     return run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done);
 }
 

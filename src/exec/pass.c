@@ -26,8 +26,8 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
-static void run_node(struct exec *exec, const struct graph *graph, const struct node *node,
-                     void **address, const struct pass_config *config) {
+static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
+                            void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     float *target[OP_MAX_OUT] = {0};
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
@@ -38,12 +38,13 @@ static void run_node(struct exec *exec, const struct graph *graph, const struct 
         target[i] = exec->store->grad[config->grad] + exec->store->use_begin[value->use];
         if (config->fresh) out[i] = target[i];
     }
-    if (node->kernel) kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    if (node->kernel) TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
     for (int i = 0; i < node->out_count; i++) {
         if (!target[i] || config->fresh) continue;
         const struct layout *layout = graph->values[node->out[i]].layout;
         store_add(target[i], out[i], (int64_t)(layout->bytes / sizeof(float)));
     }
+    return STATUS_OK;
 }
 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
@@ -143,7 +144,7 @@ static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ende
     for (; run->node < run->end; run->node++) {
         if (!in_pass(node_of(run), config)) continue;
         if (shares_here(run)) return begin_exchange(exec, run);
-        run_node(exec, graph, node_of(run), address, config);
+        TRY(run_node(exec, graph, node_of(run), address, config));
         exec_progress(exec);
         TRY(exec->comm_status);
         *ended =
@@ -167,18 +168,21 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
 
 /* --- replicas of one device that share statistics --- */
 
-/* Up to the next node that shares; false where there is none. Graphs of other sizes may have other
- * nodes between (reorders), but share the same things in the same order. */
-static bool run_to_exchange(struct exec *exec, struct pass_run *run) {
+/* Up to the next node that shares, which is counted where there is one. Graphs of other sizes may
+ * have other nodes between (reorders), but share the same things in the same order. */
+static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int *sharing) {
     const struct graph *graph = run->runnable->plan->graph;
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
         const struct node *node = node_of(run);
         if (!in_pass(node, &run->config)) continue;
-        if (op_def(node->op)->flags & OP_EXCHANGE) return true;
-        run_node(exec, graph, node, address, &run->config);
+        if (op_def(node->op)->flags & OP_EXCHANGE) {
+            ++*sharing;
+            break;
+        }
+        TRY(run_node(exec, graph, node, address, &run->config));
     }
-    return false;
+    return STATUS_OK;
 }
 
 /* What an exchange does between ranks; replicas without samples give zeros. */
@@ -196,15 +200,16 @@ static void share(struct pass_run *runs, int count) {
     for (int i = 0; i < count; i++) runs[i].node++;
 }
 
-void pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
+enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
     int sharing = count;
     for (int i = 0; i < count; i++) pass_begin(&runs[i]);
     while (sharing > 0) {
         sharing = 0;
-        for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &runs[i]);
+        for (int i = 0; i < count; i++) TRY(run_to_exchange(exec, &runs[i], &sharing));
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
         if (sharing) share(runs, count);
     }
+    return STATUS_OK;
 }
 
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
