@@ -29,38 +29,33 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
 static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
                             void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
-    float *target[OP_MAX_OUT] = {0};
+    int use[OP_MAX_OUT];
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
         out[i] = address[node->out[i]];
-        if (value->use < 0 || config->grad < 0) continue;
-        target[i] = exec->store->grad[config->grad] + exec->store->use_begin[value->use];
-        if (config->fresh) out[i] = target[i];
+        use[i] = config->grad < 0 ? -1 : value->use;
+        if (use[i] >= 0 && config->fresh)
+            out[i] = store_use_gradient(exec->store, config->grad, use[i]).data;
     }
     if (node->kernel) TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
     for (int i = 0; i < node->out_count; i++) {
-        if (!target[i] || config->fresh) continue;
-        const struct layout *layout = graph->values[node->out[i]].layout;
-        store_add(target[i], out[i], (int64_t)(layout->bytes / sizeof(float)));
+        if (use[i] >= 0 && !config->fresh)
+            TRY(store_collect(exec->store, config->grad, use[i], out[i], false));
     }
     return STATUS_OK;
 }
 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
  * these wait in the slot until W names the buffer they go to. */
-static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
-                                    const struct pass_config *config) {
+static enum status collect_from_input_half(struct exec *exec, const struct graph *graph,
+                                           void **address, const struct pass_config *config) {
     for (int u = 0; u < graph->use_count; u++) {
         int value = graph->uses[u].gradient;
         if (graph->nodes[graph->values[value].producer].half != OP_HALF_I) continue;
-        float *target = exec->store->grad[config->grad] + exec->store->use_begin[u];
-        size_t bytes = graph->values[value].layout->bytes;
-        if (config->fresh)
-            memcpy(target, address[value], bytes);
-        else
-            store_add(target, address[value], (int64_t)(bytes / sizeof(float)));
+        TRY(store_collect(exec->store, config->grad, u, address[value], config->fresh));
     }
+    return STATUS_OK;
 }
 
 /* The nodes of a pass: [*begin, *end). */
@@ -160,10 +155,9 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
     if (run->exchanging) return STATUS_OK;
     TRY(run_nodes(exec, run, &ended));
     if (exec->awaiting || ended) return STATUS_OK;
-    if (run->config.pass == PASS_WEIGHT_HALF)
-        collect_from_input_half(exec, run->runnable->plan->graph,
-                                run->runnable->slot[run->slot].address, &run->config);
-    return STATUS_OK;
+    if (run->config.pass != PASS_WEIGHT_HALF) return STATUS_OK;
+    return collect_from_input_half(exec, run->runnable->plan->graph,
+                                   run->runnable->slot[run->slot].address, &run->config);
 }
 
 /* --- replicas of one device that share statistics --- */

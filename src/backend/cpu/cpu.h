@@ -131,6 +131,18 @@ enum status cpu_probe_isa(char *text, size_t bytes);
 /* Local. True when oneDNN will use AVX-512. */
 bool cpu_has_avx512(void);
 
+/* The rows array_* of the table, for f32 on the team. */
+enum status cpu_array_fill(struct device *device, const struct elements *to, float value,
+                           struct stream *stream);
+enum status cpu_array_add(struct device *device, const struct elements *into,
+                          const struct elements *from, struct stream *stream);
+enum status cpu_array_squares(struct device *device, const struct elements *of, double *sums,
+                              struct stream *stream);
+enum status cpu_array_check(struct device *device, const struct elements *of, int32_t *bad,
+                            struct stream *stream);
+enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
+                             struct stream *stream);
+
 /* Local. Dropout of `count` elements of one sample, the same ones in each of `tensors` tensors;
  * y[i] may be x[i]. */
 void cpu_drop(uint64_t key, float probability, int64_t count, int tensors, const float *const x[],
