@@ -259,7 +259,7 @@ Test(exec_store, gathered_parameters_live_in_communicator_memory) {
     struct gatherer rank[RANKS];
     cr_assert_eq(store_init(whole, config.graph, 1), STATUS_OK);
     for (int step = 0; step < STEPS; step++) update(whole, step);
-    cr_assert_eq(comm_open_threads(RANKS, 2 * store_heap_bytes(all), comm), STATUS_OK);
+    cr_assert_eq(comm_open_threads(RANKS, 2 * store_heap_bytes(all), 0, comm), STATUS_OK);
     for (int r = 0; r < RANKS; r++) {
         rank[r] = (struct gatherer){.run = run, .comm = comm[r], .whole = whole};
         cr_assert_eq(pthread_create(&rank[r].thread, NULL, gather, &rank[r]), 0);

@@ -55,7 +55,7 @@ static struct team team_run(const char *line) {
         cr_assert_eq(job_open(&team.options, &seat, &member->job), STATUS_OK);
     }
     cr_assert_eq(
-        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), team.comms),
+        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), 0, team.comms),
         STATUS_OK);
     for (int r = 0; r < team.ranks; r++) {
         team.members[r].comm = team.comms[r];
