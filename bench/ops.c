@@ -90,7 +90,7 @@ static void release(struct bench *bench) {
     free(bench->data);
 }
 
-static void run_step(struct bench *bench, int repeat) {
+static enum status run_step(struct bench *bench, int repeat) {
     for (int i = 0; i < bench->graph->node_count; i++) {
         struct node *node = &bench->graph->nodes[i];
         if (!node->kernel) continue;
@@ -98,9 +98,10 @@ static void run_step(struct bench *bench, int repeat) {
         for (int j = 0; j < node->in_count; j++) in[j] = bench->data[node->in[j]];
         for (int j = 0; j < node->out_count; j++) out[j] = bench->data[node->out[j]];
         int64_t start = clock_ns();
-        kernel_run(node->kernel, in, out, bench->scratch, NULL);
+        TRY(kernel_run(node->kernel, in, out, bench->scratch, NULL));
         bench->time[i][repeat] = (double)(clock_ns() - start);
     }
+    return STATUS_OK;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -204,7 +205,8 @@ static enum status bench_model(struct device *device, const char *name, int64_t 
     enum status status = build(&bench, name, batch);
     if (status == STATUS_OK) status = prepare(&bench);
     if (status == STATUS_OK) {
-        for (int i = 0; i < repeats; i++) run_step(&bench, i);
+        for (int i = 0; i < repeats; i++)
+            if (run_step(&bench, i) != STATUS_OK) return 1;
         report(&bench, name);
         release(&bench);
     }

@@ -55,7 +55,7 @@ static void body(struct trial *trial, struct comm *comm) {
 
 static int run_ours(enum trial_mode mode, int size) {
     struct trial trial = {
-        .mode = mode, .size = size, .heap_bytes = bytes, .body = body, .killed = -1};
+        .mode = mode, .size = size, .heap_bytes = bytes, .alike = true, .body = body, .killed = -1};
     const char *failure = trial_run(&trial);
     if (failure) fprintf(stderr, "bench-comm: %s\n", failure);
     return failure != NULL;

@@ -86,8 +86,9 @@ static enum status reorder(struct device *device, const struct layout *from,
     enum status status = STATUS_OK;
     if (bytes) TRY_GOTO(backend->memory_new(device, bytes, "a copy's scratch", &scratch), done);
     CHECK(kernel->in[0] == from && kernel->out[0] == to, "reorder between other layouts");
-    kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL);
-    backend->stream_wait(NULL);
+    TRY_GOTO(kernel_run(kernel, (void *[]){(void *)source}, (void *[]){target}, scratch, NULL),
+             done);
+    TRY_GOTO(backend->stream_wait(NULL), done);
 done:
     if (scratch) backend->memory_free(device, scratch, bytes);
     kernel_free(&kernel);
@@ -99,13 +100,10 @@ enum status layout_to_plain(struct device *device, const struct layout *layout, 
     const struct backend *backend = device->backend;
     const struct layout *plain = backend->plain(device, &layout->type);
     void *between = NULL;
-    if (layout->plain) {
-        backend->copy_out(device, host, from, layout->bytes);
-        return STATUS_OK;
-    }
+    if (layout->plain) return backend->copy_out(device, host, from, layout->bytes);
     TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
     enum status status = reorder(device, layout, plain, from, between);
-    if (status == STATUS_OK) backend->copy_out(device, host, between, plain->bytes);
+    if (status == STATUS_OK) status = backend->copy_out(device, host, between, plain->bytes);
     backend->memory_free(device, between, plain->bytes);
     return status;
 }
@@ -115,13 +113,10 @@ enum status layout_from_plain(struct device *device, const struct layout *layout
     const struct backend *backend = device->backend;
     const struct layout *plain = backend->plain(device, &layout->type);
     void *between = NULL;
-    if (layout->plain) {
-        backend->copy_in(device, to, host, layout->bytes);
-        return STATUS_OK;
-    }
+    if (layout->plain) return backend->copy_in(device, to, host, layout->bytes);
     TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
-    backend->copy_in(device, between, host, plain->bytes);
-    enum status status = reorder(device, plain, layout, between, to);
+    enum status status = backend->copy_in(device, between, host, plain->bytes);
+    if (status == STATUS_OK) status = reorder(device, plain, layout, between, to);
     backend->memory_free(device, between, plain->bytes);
     return status;
 }

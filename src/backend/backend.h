@@ -13,8 +13,12 @@
 
 #include "base/status.h"
 #include "op/op.h"
+#include "optim/optim.h"
 
 struct backend;
+
+/* Elements whose squares are summed as one: see array_squares. */
+enum { NORM_BLOCK = 1024 };
 
 /* An open device: one per rank (thread), not shared between threads. Backends extend it by
  * embedding. */
@@ -79,21 +83,49 @@ struct backend {
                                  const struct layout *const in[], struct kernel **out);
     void (*kernel_free)(struct kernel *kernel);
     /* Local, asynchronous on the stream (NULL: the default one). `scratch` has the kernel's
-     * scratch_bytes. */
-    void (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[], void *scratch,
-                       struct stream *stream);
+     * scratch_bytes. A failure, already logged, may be that of an earlier kernel of the stream. */
+    enum status (*kernel_run)(struct kernel *kernel, void *const in[], void *const out[],
+                              void *scratch, struct stream *stream);
 
     /* Local, blocking. Device memory (64-byte aligned, zeroed) and copies between it and the host.
      */
     enum status (*memory_new)(struct device *device, size_t bytes, const char *what, void **out);
     void (*memory_free)(struct device *device, void *memory, size_t bytes);
-    void (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
-    void (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
+    enum status (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
+    enum status (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
 
-    /* Local. Streams and events; blocking only in *_wait on the host. */
+    /* Local, asynchronous on the stream. Arithmetic on arrays of device memory, of f32, bf16 or f16
+     * (computed in f32, rounded once). Bits depend neither on the team nor on how an array is cut
+     * (for squares: at multiples of NORM_BLOCK). What is told of an array is written to device
+     * memory.
+     *
+     *     copy     bytes from one place of the device to another
+     *     fill     every element is `value`
+     *     add      into += from, of one type and count
+     *     squares  sums[b]: of the squares of block b (NORM_BLOCK elements, the last one fewer) in
+     *              f64, in an order fixed by the element's place in the block; not finite when any
+     *              element is not
+     *     check    *bad becomes 1 where an element is not finite, and is left alone else
+     *     update   one fused pass of an optimizer; *bad as above, of the parameters afterwards: one
+     *              that no gradient depends on is seen here alone */
+    enum status (*array_copy)(struct device *device, void *to, const void *from, size_t bytes,
+                              struct stream *stream);
+    enum status (*array_fill)(struct device *device, const struct elements *to, float value,
+                              struct stream *stream);
+    enum status (*array_add)(struct device *device, const struct elements *into,
+                             const struct elements *from, struct stream *stream);
+    enum status (*array_squares)(struct device *device, const struct elements *of, double *sums,
+                                 struct stream *stream);
+    enum status (*array_check)(struct device *device, const struct elements *of, int32_t *bad,
+                               struct stream *stream);
+    enum status (*array_update)(struct device *device, const struct optim_update *update,
+                                int32_t *bad, struct stream *stream);
+
+    /* Local. Streams and events; blocking only in *_wait on the host, which tells whether the work
+     * of the stream was done. */
     enum status (*stream_new)(struct device *device, struct stream **out);
     void (*stream_free)(struct device *device, struct stream *stream);
-    void (*stream_wait)(struct stream *stream);
+    enum status (*stream_wait)(struct stream *stream);
     enum status (*event_new)(struct device *device, struct event **out);
     void (*event_free)(struct device *device, struct event *event);
     void (*event_record)(struct event *event, struct stream *stream);
@@ -112,9 +144,9 @@ void device_close(struct device **device);
 enum status kernel_create(struct device *device, const struct op_call *call,
                           const struct layout *const in[], struct kernel **out);
 void kernel_free(struct kernel **kernel);
-static inline void kernel_run(struct kernel *kernel, void *const in[], void *const out[],
-                              void *scratch, struct stream *stream) {
-    kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
+static inline enum status kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                                     void *scratch, struct stream *stream) {
+    return kernel->device->backend->kernel_run(kernel, in, out, scratch, stream);
 }
 
 /* Local, blocking. Copies one tensor between host memory in plain order and device memory in

@@ -19,9 +19,10 @@ void host_memory_free(struct device *device, void *memory, size_t bytes) {
     region_free(&region);
 }
 
-void host_copy(struct device *device, void *to, const void *from, size_t bytes) {
+enum status host_copy(struct device *device, void *to, const void *from, size_t bytes) {
     (void)device;
     memcpy(to, from, bytes);
+    return STATUS_OK;
 }
 
 enum status host_stream_new(struct device *device, struct stream **out) {
@@ -34,8 +35,9 @@ void host_stream_free(struct device *device, struct stream *stream) {
     (void)device, (void)stream;
 }
 
-void host_stream_wait(struct stream *stream) {
+enum status host_stream_wait(struct stream *stream) {
     (void)stream;
+    return STATUS_OK;
 }
 
 enum status host_event_new(struct device *device, struct event **out) {

@@ -1,6 +1,6 @@
-/* What backends whose kernels run on this machine's processors share: memory, copies, and streams
- * and events that are nothing, because work is done when a call returns. Slots of struct backend;
- * their contracts are there. */
+/* What backends whose kernels run on this machine's processors share: memory, copies, arithmetic on
+ * arrays, and streams and events that are nothing, because work is done when a call returns. Slots
+ * of struct backend; their contracts are there. */
 #ifndef BACKEND_HOST_H
 #define BACKEND_HOST_H
 
@@ -8,12 +8,36 @@
 
 enum status host_memory_new(struct device *device, size_t bytes, const char *what, void **out);
 void host_memory_free(struct device *device, void *memory, size_t bytes);
-void host_copy(struct device *device, void *to, const void *from, size_t bytes);
+enum status host_copy(struct device *device, void *to, const void *from, size_t bytes);
+
+/* On one thread, the definition. */
+enum status host_array_copy(struct device *device, void *to, const void *from, size_t bytes,
+                            struct stream *stream);
+enum status host_array_fill(struct device *device, const struct elements *to, float value,
+                            struct stream *stream);
+enum status host_array_add(struct device *device, const struct elements *into,
+                           const struct elements *from, struct stream *stream);
+enum status host_array_squares(struct device *device, const struct elements *of, double *sums,
+                               struct stream *stream);
+enum status host_array_check(struct device *device, const struct elements *of, int32_t *bad,
+                             struct stream *stream);
+enum status host_array_update(struct device *device, const struct optim_update *update,
+                              int32_t *bad, struct stream *stream);
+
+/* Its parts, for those who spread them over a team: the sum of squares of a whole block; whether
+ * all are finite; an update of chunk `chunk` of a span, and whether its parameters are finite
+ * afterwards; whether the arrays of an update fit. */
+enum { HOST_CHUNK = 16384 };
+double host_block_squares(const float *values);
+bool host_all_finite(const float *values, int64_t count);
+bool host_update_chunk(const struct optim_update *update, const struct optim_span *span,
+                       int64_t chunk);
+void host_check_update(const struct optim_update *update);
 
 /* Handles are NULL. */
 enum status host_stream_new(struct device *device, struct stream **out);
 void host_stream_free(struct device *device, struct stream *stream);
-void host_stream_wait(struct stream *stream);
+enum status host_stream_wait(struct stream *stream);
 enum status host_event_new(struct device *device, struct event **out);
 void host_event_free(struct device *device, struct event *event);
 void host_event_record(struct event *event, struct stream *stream);

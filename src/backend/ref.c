@@ -104,11 +104,12 @@ static void ref_kernel_free(struct kernel *kernel) {
     free(kernel);
 }
 
-static void ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
-                           void *scratch, struct stream *stream) {
+static enum status ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                                  void *scratch, struct stream *stream) {
     (void)stream;
     const struct op_call *call = &((struct ref_kernel *)kernel)->call;
     op_def(call->op)->run(call, in, out, scratch);
+    return STATUS_OK;
 }
 
 const struct backend backend_ref = {
@@ -128,6 +129,12 @@ const struct backend backend_ref = {
     .memory_free = host_memory_free,
     .copy_in = host_copy,
     .copy_out = host_copy,
+    .array_copy = host_array_copy,
+    .array_fill = host_array_fill,
+    .array_add = host_array_add,
+    .array_squares = host_array_squares,
+    .array_check = host_array_check,
+    .array_update = host_array_update,
     .stream_new = host_stream_new,
     .stream_free = host_stream_free,
     .stream_wait = host_stream_wait,

@@ -105,16 +105,13 @@ int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
 }
 
 static int find_param(const struct stretto_run *run, const char *name) {
-    const struct store *store = exec_store(run->exec);
-    for (int p = 0; p < store->param_count; p++) {
-        if (strcmp(store->params[p].name, name) == 0) return p;
-    }
-    return -1;
+    return store_find_param(exec_store(run->exec)->layout, name);
 }
 
 int64_t stretto_param_count(const struct stretto_run *run, const char *name) {
     int param = find_param(run, name);
-    return param < 0 ? -1 : shape_count(&exec_store(run->exec)->params[param].type.shape);
+    const struct store_layout *layout = exec_store(run->exec)->layout;
+    return param < 0 ? -1 : shape_count(&layout->params[param].type.shape);
 }
 
 static enum status check_param(const struct stretto_run *run, const char *name, int64_t count,
@@ -132,7 +129,8 @@ int stretto_param_get(const struct stretto_run *run, const char *name, float *va
     int param;
     const struct store *store = exec_store(run->exec);
     enum status status = check_param(run, name, count, &param);
-    if (status == STATUS_OK) status = store_get(store, param, store->param, values);
+    if (status == STATUS_OK)
+        status = store_get(store, store_array(store->layout, ARRAY_PARAM, 0), param, values);
     return status_exit_code(status);
 }
 
@@ -141,7 +139,8 @@ int stretto_param_set(struct stretto_run *run, const char *name, const float *va
     int param;
     struct store *store = exec_store(run->exec);
     enum status status = check_param(run, name, count, &param);
-    if (status == STATUS_OK) status = store_put(store, param, store->param, values);
+    if (status == STATUS_OK)
+        status = store_put(store, store_array(store->layout, ARRAY_PARAM, 0), param, values);
     return status_exit_code(status);
 }
 

@@ -42,7 +42,9 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->batch = config->batch;
     summary->params = graph_param_elements(session->job.plan->micro[0].graph);
     summary->reduced_bytes_per_step =
-        config->ranks == 1 ? 0 : exec_store(session->exec)->param_elements * (int64_t)sizeof(float);
+        config->ranks == 1
+            ? 0
+            : exec_store(session->exec)->layout->param_elements * (int64_t)sizeof(float);
 }
 
 /* Replicas meet once a step. */
@@ -132,7 +134,7 @@ enum status result_fill(struct session *session, int exit_code) {
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
     summary->param_hash.known = summary->buffer_hash.known = true;
-    summary->buffer_hash.value = store_buffer_hash(exec_store(session->exec));
+    TRY(store_buffer_hash(exec_store(session->exec), &summary->buffer_hash.value));
     summary->exit = exit_code;
     return STATUS_OK;
 }

@@ -28,7 +28,13 @@ static void report_place(const struct watch *watch, int64_t step, const char *te
 
 /* The last parameter: behind it there is no ReLU that would hide it. */
 static void spoil(struct store *store) {
-    store->param[store->params[store->param_count - 1].begin] = NAN;
+    int params = store_array(store->layout, ARRAY_PARAM, 0), last = store->layout->param_count - 1;
+    float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
+    if (store_get(store, params, last, plain) == STATUS_OK) {
+        plain[0] = NAN;
+        store_put(store, params, last, plain);
+    }
+    free(plain);
 }
 
 /* What this rank does from now on, for whoever asks. */

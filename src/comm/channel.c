@@ -21,19 +21,20 @@ enum status comm_channel_misfit(struct comm_channel *channel) {
                     channel_text(channel, text));
 }
 
-/* The buffers come from the top of the receiver's heap; every rank keeps the books of all. */
+/* The buffers lie behind the receiver's heap; every rank keeps the books of all. */
 static enum status place(struct comm *comm, struct comm_channel *channel) {
     char text[COMM_TEXT_BYTES], all[TEXT_BYTES], left[TEXT_BYTES];
-    size_t free_bytes = comm->heap_bytes - comm->heap_used - comm->channel_used[channel->to];
+    const struct comm_sizes *sizes = &comm->sizes[channel->to];
+    size_t free_bytes = sizes->channels - comm->channel_used[channel->to];
     channel->room = ring_bytes(channel->bytes, channel->slots);
-    if (channel->bytes > comm->heap_bytes / (size_t)channel->slots || channel->room > free_bytes)
+    if (channel->bytes > sizes->channels / (size_t)channel->slots || channel->room > free_bytes)
         return fail(STATUS_MEMORY,
-                    "out of memory: %s does not fit into the shared heap of rank %d\n"
+                    "out of memory: %s does not fit into what rank %d has for channels\n"
                     "%s of its %s are left",
                     channel_text(channel, text), channel->to, text_size((int64_t)free_bytes, left),
-                    text_size((int64_t)comm->heap_bytes, all));
+                    text_size((int64_t)sizes->channels, all));
+    channel->offset = sizes->heap + comm->channel_used[channel->to];
     comm->channel_used[channel->to] += channel->room;
-    channel->offset = comm->heap_bytes - comm->channel_used[channel->to];
     return STATUS_OK;
 }
 

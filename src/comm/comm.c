@@ -1,10 +1,10 @@
 /* The communicator's front: the registry, and the wrappers that check every call before a table
- * sees it. Groups, the bookkeeping of the symmetric heap and requests live here, so that a table
+ * sees it. Groups, the bookkeeping of heap and channels and requests live here, so that a table
  * only moves bytes; waits are in wait.c.
  *
- * The heap is handed out from both ends: what all ranks ask for alike from the bottom, the buffers
- * of channels from the top of the receiver alone. Every rank keeps the books of all ranks, so a
- * heap that is too small is refused on all of them by the same call. */
+ * A rank's heap is handed out to that rank alone. The buffers of channels lie behind it; every rank
+ * keeps the books of all ranks' channels, so one that does not fit is refused on all of them by the
+ * same call. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -104,6 +104,7 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
                     config->rank, config->size);
     struct comm_config rounded = *config;
     rounded.heap_bytes = comm_heap_bytes(config->heap_bytes);
+    rounded.channel_bytes = comm_heap_bytes(config->channel_bytes);
     TRY(table->open(&rounded, &comm));
     enum status status = comm_begin(comm, &rounded);
     if (status == STATUS_OK && table->moves && comm->size > 1 && comm->threads)
@@ -227,34 +228,32 @@ void comm_slice(const struct comm_group *group, int64_t count, int place, int64_
 
 /* --- the heap ------------------------------------------------------------------------------ */
 
-static size_t most_channels(const struct comm *comm) {
-    size_t most = 0;
-    for (int rank = 0; rank < comm->size; rank++)
-        if (comm->channel_used[rank] > most) most = comm->channel_used[rank];
-    return most;
+static size_t heap_bytes(const struct comm *comm) {
+    return comm->sizes[comm->rank].heap;
 }
 
-static enum status fail_full(const struct comm *comm, size_t bytes, size_t used, const char *what) {
+static enum status fail_full(const struct comm *comm, size_t bytes, const char *what) {
     char wanted[TEXT_BYTES], have[TEXT_BYTES], all[TEXT_BYTES];
     return fail(STATUS_MEMORY,
-                "out of memory: %s for %s do not fit into the shared heap of a rank\n"
+                "out of memory: %s for %s do not fit into the shared heap of rank %d\n"
                 "%s of its %s are in use",
-                text_size((int64_t)bytes, wanted), what, text_size((int64_t)used, have),
-                text_size((int64_t)comm->heap_bytes, all));
+                text_size((int64_t)bytes, wanted), what, comm->rank,
+                text_size((int64_t)comm->heap_used, have),
+                text_size((int64_t)heap_bytes(comm), all));
 }
 
 /* The size, rounded up, when it fits beside what is used. */
-static bool fits(const struct comm *comm, size_t bytes, size_t used, size_t *rounded) {
-    if (bytes > comm->heap_bytes) return false;
+static bool fits(const struct comm *comm, size_t bytes, size_t *rounded) {
+    if (bytes > heap_bytes(comm)) return false;
     *rounded = (bytes + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
-    return used + *rounded <= comm->heap_bytes;
+    return comm->heap_used + *rounded <= heap_bytes(comm);
 }
 
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out) {
-    size_t rounded, used = comm->heap_used + most_channels(comm);
+    size_t rounded;
     MOVER_GUARD(comm);
     TRY(comm_check(comm));
-    if (!fits(comm, bytes, used, &rounded)) return fail_full(comm, bytes, used, what);
+    if (!fits(comm, bytes, &rounded)) return fail_full(comm, bytes, what);
     *out = comm->heap + comm->heap_used;
     comm->heap_used += rounded;
     return STATUS_OK;
@@ -266,7 +265,7 @@ static size_t request_bytes(const struct comm_request *request) {
     return (size_t)request->count * dtype_bytes(kinds[request->kind].dtype);
 }
 
-/* Data of collectives is at the same place of every member's heap. */
+/* Data of collectives is in the heap; where, is told to the others. */
 static enum status find_offset(struct comm_request *request) {
     const struct comm *comm = request->group->comm;
     uintptr_t heap = (uintptr_t)comm->heap, data = (uintptr_t)request->data;

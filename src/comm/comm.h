@@ -6,9 +6,10 @@
  * Which one is used never changes a bit of the result: sums follow the fixed tree over the group's
  * members.
  *
- * Memory that others read or write comes from comm_alloc: a heap that is symmetric, that is, every
- * rank of the job asks for the same sizes in the same order. Groups are declared likewise: every
- * rank declares every group, in the same order, members or not.
+ * Memory that others read or write comes from comm_alloc, out of a heap of each rank's own: sizes
+ * and order may differ from rank to rank, and an operation tells its members where the data of each
+ * lies. Groups and channels are declared alike: every rank declares each one, in the same order,
+ * members or not.
  *
  * Collectives are asynchronous: a call posts the operation and returns a request; comm_progress
  * moves all posted ones on without waiting (the executor calls it between pieces of work);
@@ -45,7 +46,8 @@ struct comm_config {
     int rank, size;
     const struct comm_link *link; /* outlives the communicator; may be NULL for self */
     int epoch;             /* tells communicators opened one after the other on one link apart */
-    size_t heap_bytes;     /* of comm_alloc in all, and of the channels this rank receives from */
+    size_t heap_bytes;     /* of comm_alloc in all; may differ between ranks */
+    size_t channel_bytes;  /* of all channels this rank receives from; likewise */
     const char *host;      /* ranks with equal hosts share memory */
     const char *interface; /* network to bind to, NULL: any that fits */
     bool any_order;        /* of sums: a library's own all-reduce will do; alike on all ranks */
@@ -59,9 +61,9 @@ struct comm_request; /* a posted operation; owned by the communicator, gone afte
  * closes it. */
 enum status comm_open(const char *name, const struct comm_config *config, struct comm **out);
 /* Local. All ranks of one process at once, for ranks as threads: fills out[size]; each thread then
- * uses (and closes) its own. The first failure of a rank can be told to the others with comm_abort.
- */
-enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out);
+ * uses (and closes) its own. The sizes are the most that any rank needs: what is not touched costs
+ * nothing. The first failure of a rank can be told to the others with comm_abort. */
+enum status comm_open_threads(int size, size_t heap_bytes, size_t channel_bytes, struct comm **out);
 /* Local. Whom the waits of a rank that is a thread tell whom they wait for: only lost and waiting
  * of `link` are used, either may be NULL. It outlives the communicator. */
 void comm_set_link(struct comm *comm, const struct comm_link *link);
@@ -78,9 +80,9 @@ void comm_close(struct comm **comm);
  * `rank` were lost; says nothing, since whoever calls it has said why. */
 void comm_abort(struct comm *comm, int rank);
 
-/* Local. Memory that a communicator takes besides its heap, a rank, for the group of all ranks;
- * each further group of n members takes at most that of n ranks. Sent channels take what the
- * receiver's end takes of its heap. 0 for a name this build does not have. */
+/* Local. Memory that a communicator takes besides its heap and its channels, a rank, for the group
+ * of all ranks; each further group of n members takes at most that of n ranks. Sent channels take
+ * what the receiver's end takes of its channel_bytes. 0 for a name this build does not have. */
 size_t comm_overhead_bytes(const char *name, int size);
 /* Local, reads a file. Memory of other ranks' processes that is resident in this one because it
  * shares it: a measured size less this is the rank's own. */
@@ -104,12 +106,11 @@ int comm_group_count(const struct comm_group *group);
 /* This rank's place in the group, -1 when it is no member. */
 int comm_group_place(const struct comm_group *group);
 
-/* Collective over the job in the same way, not blocking. 64-byte aligned, zeroed; lives until the
- * close. STATUS_MEMORY when the heap is used up. */
+/* Local. 64-byte aligned, zeroed; lives until the close. STATUS_MEMORY when the heap is used up. */
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out);
 
 /* Collective over the group, not blocking: all return at once with a request. Data must lie in
- * comm_alloc memory, at the same place of the heap on every member, and stay untouched by the
+ * comm_alloc memory, wherever that is on each member, and stay untouched by the
  * caller until the request is done; operations of one group on overlapping data may follow one
  * another without a wait. Sums of floats follow the fixed tree over members: level by level
  * neighbours 2i and 2i+1 are added, an odd last one is carried up.
@@ -165,10 +166,12 @@ int comm_blamed(const struct comm *comm);
 
 /* Channels: messages of one size to one peer, in order, with buffers owned by the receiver and
  * credits, so that a sender runs ahead by at most `slots` messages. Both ends declare a channel
- * with the same kind and sizes; only the order inside one channel matters. */
+ * with the same kind and sizes; only the order inside one channel matters. Declaring is collective
+ * over the job, not blocking; STATUS_MEMORY on all ranks when the receiver's channel_bytes do not
+ * hold it. */
 struct comm_channel;
 enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
-                             struct comm_channel **out); /* collective over the job, not blocking */
+                             struct comm_channel **out);
 /* Not blocking: *sent is false when no credit is left. The data may be reused at once after a send.
  */
 enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent);

@@ -75,7 +75,8 @@ static enum status join(const struct comm_config *config, const int *host, struc
     inner.size = count;
     inner.link = &link;
     struct shm_team *team;
-    enum status status = shm_team_new(count, config->heap_bytes, &team);
+    struct comm_sizes sizes = {config->heap_bytes, config->channel_bytes};
+    enum status status = shm_team_new(count, &sizes, &team);
     if (status == STATUS_OK) {
         atomic_store(&team->users, 1);
         status = shm_join(&inner, team);
@@ -95,7 +96,7 @@ static enum status open_on(struct p2p_line *line, const struct comm_config *conf
     find_hosts(all, config->size, host);
     enum status status = join(config, host, &team);
     if (status == STATUS_OK) {
-        status = p2p_new(&comm_hosts, config, line, host, team, out);
+        status = p2p_new(&comm_hosts, config, line, all, host, team, out);
         if (status != STATUS_OK) shm_team_leave(team);
     }
     free(host);

@@ -95,10 +95,10 @@ static enum status check_greeting(const struct p2p_greeting *mine, const struct 
                     "rank %d and rank %d speak differently (%llu and %llu)\n"
                     "they must be of one build",
                     own, rank, (unsigned long long)mine->layout, (unsigned long long)other->layout);
-    if (mine->heap_bytes != other->heap_bytes)
-        return fail(STATUS_BUG, "rank %d has a shared heap of %llu bytes, rank %d one of %llu", own,
-                    (unsigned long long)mine->heap_bytes, rank,
-                    (unsigned long long)other->heap_bytes);
+    if (mine->any_order != other->any_order)
+        return fail(STATUS_BUG, "rank %d adds in %s order, rank %d in %s order", own,
+                    mine->any_order ? "any" : "the fixed", rank,
+                    other->any_order ? "any" : "the fixed");
     return STATUS_OK;
 }
 
@@ -125,7 +125,9 @@ static enum status greet(struct p2p_line *line, const struct comm_config *config
 
 enum status p2p_greet(struct p2p_line *line, const struct comm_config *config,
                       struct p2p_round *out) {
-    *out = (struct p2p_round){.mine = {config->heap_bytes, sizeof(struct p2p_letter), ""}};
+    *out = (struct p2p_round){.mine = {.sizes = {config->heap_bytes, config->channel_bytes},
+                                       .layout = sizeof(struct p2p_letter),
+                                       .any_order = config->any_order}};
     snprintf(out->mine.host, P2P_HOST_BYTES, "%s", config->host ? config->host : "localhost");
     out->all = MEM_ARRAY(struct p2p_greeting, line->size);
     out->sent = MEM_ARRAY(struct p2p_transfer, line->size);
@@ -157,19 +159,21 @@ static void find_heaps(struct p2p *p2p, const struct comm_config *config) {
 }
 
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
-                    struct p2p_line *line, const int *host, struct shm_team *team,
-                    struct comm **out) {
+                    struct p2p_line *line, const struct p2p_greeting *all, const int *host,
+                    struct shm_team *team, struct comm **out) {
     struct region region = {0};
-    if (!team) TRY(region_map(config->heap_bytes, "the heap of the communicator", &region));
+    size_t bytes = config->heap_bytes + config->channel_bytes;
+    if (!team) TRY(region_map(bytes, "the heap of the communicator", &region));
     struct p2p *p2p = MEM_NEW(struct p2p);
     p2p->comm.ops = ops;
-    p2p->comm.heap_bytes = config->heap_bytes;
     p2p->comm.spins = config->size <= machine_cores("").usable ? SPINS : 0;
     p2p->line = line;
     p2p->team = team;
     p2p->region = region;
     p2p->host = p2p_own(p2p, (size_t)config->size, sizeof(int));
     p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
+    p2p->comm.sizes = p2p->sizes = p2p_own(p2p, (size_t)config->size, sizeof *p2p->sizes);
+    for (int rank = 0; rank < config->size; rank++) p2p->sizes[rank] = all[rank].sizes;
     p2p->channel_count = 1;
     p2p->any_order = config->any_order;
     p2p->comm.threads = !line->one_thread;
@@ -186,7 +190,7 @@ enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line
     struct p2p_round round;
     TRY(line_ops->open(config, &line));
     enum status status = p2p_greet(line, config, &round);
-    if (status == STATUS_OK) status = p2p_new(ops, config, line, NULL, NULL, out);
+    if (status == STATUS_OK) status = p2p_new(ops, config, line, round.all, NULL, NULL, out);
     if (status != STATUS_OK) line->ops->close(line, false);
     p2p_round_free(&round);
     return status;

@@ -35,10 +35,11 @@ static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p
 struct p2p {
     struct comm comm;
     struct p2p_line *line;
-    struct region region;  /* the heap, unless it is shared */
-    struct shm_team *team; /* hosts: whose areas are the heaps of this host's ranks */
-    int *host;             /* of each rank: the lowest rank of its host */
-    char **heap;           /* of each rank whose memory is seen here, else NULL */
+    struct region region;     /* the heap, unless it is shared */
+    struct shm_team *team;    /* hosts: whose areas are the heaps of this host's ranks */
+    int *host;                /* of each rank: the lowest rank of its host */
+    char **heap;              /* of each rank whose memory is seen here, else NULL */
+    struct comm_sizes *sizes; /* of each rank */
     _Atomic int aborted;
     bool any_order; /* sums of all ranks may be the line's own */
     uint64_t moves; /* of the line, when a sleep was prepared */
@@ -52,7 +53,8 @@ static inline struct p2p *p2p_of(const struct comm *comm) {
     return (struct p2p *)comm;
 }
 
-/* What a member says an operation is; all must say the same. Small data follows it at once. */
+/* What a member says an operation is: all must say the same, but for the offset of its data. Small
+ * data follows it at once. */
 struct p2p_print {
     uint64_t sequence, offset;
     int64_t count;
@@ -109,7 +111,7 @@ struct p2p_group {
     struct p2p_transfer sum;                            /* of a sum of the line's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */
     bool finish_told;
-    float **leaf; /* heaps of the members, NULL where not seen */
+    float **leaf; /* of each member: its data of the operation under way, NULL where not seen */
 };
 
 static inline struct p2p_group *p2p_group_of(const struct comm_group *group) {
@@ -120,11 +122,13 @@ static inline struct p2p_group *p2p_group_of(const struct comm_group *group) {
 
 /* Local. Memory of the communicator, zeroed. */
 void *p2p_own(struct p2p *p2p, size_t count, size_t bytes);
-/* Collective, blocking: tells all ranks of one's heap and host and learns theirs; refuses heaps
- * that differ. A round that failed is given back after the line is closed: messages may still come
- * into it. */
+/* Collective, blocking: tells all ranks of one's heap and host and learns theirs; refuses those
+ * that would add in another order. A round that failed is given back after the line is closed:
+ * messages may still come into it. */
 struct p2p_greeting {
-    uint64_t heap_bytes, layout; /* the layout: ranks of one build speak alike */
+    struct comm_sizes sizes;
+    uint64_t layout; /* ranks of one build speak alike */
+    uint64_t any_order;
     char host[P2P_HOST_BYTES];
 };
 struct p2p_round {
@@ -134,10 +138,11 @@ struct p2p_round {
 enum status p2p_greet(struct p2p_line *line, const struct comm_config *config,
                       struct p2p_round *out);
 void p2p_round_free(struct p2p_round *round);
-/* Local. A communicator on an open line, which it takes; `team` as in struct p2p, or NULL. */
+/* Local. A communicator on an open line, which it takes, of ranks that greeted so; `team` as in
+ * struct p2p, or NULL. */
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
-                    struct p2p_line *line, const int *host, struct shm_team *team,
-                    struct comm **out);
+                    struct p2p_line *line, const struct p2p_greeting *all, const int *host,
+                    struct shm_team *team, struct comm **out);
 /* The open of a communicator that is a line and nothing else. */
 enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line,
                      const struct comm_config *config, struct comm **out);
@@ -147,6 +152,8 @@ int64_t p2p_piece(int members);
  * it; rank -1: nobody. */
 enum status p2p_check_gone(struct p2p *p2p, int rank);
 
+/* p2p_group.c: where a member's data lies in its heap; all letters have come. */
+size_t p2p_offset(const struct comm_request *request, int member);
 /* p2p_plan.c; p2p_move.c: one operation's data, which is at rest between begin and work == true. */
 enum status p2p_group_new(struct comm_group *group);
 void p2p_move_begin(struct comm_request *request);

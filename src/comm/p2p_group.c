@@ -90,6 +90,10 @@ static const struct p2p_letter *letter_of(const struct comm_request *request, in
     return member == request->group->place ? &entry->mine : &entry->letter[member];
 }
 
+size_t p2p_offset(const struct comm_request *request, int member) {
+    return letter_of(request, member)->print.offset;
+}
+
 /* Also that this rank's own letters have left: their memory is used again. */
 static bool all_arrived(struct comm_request *request) {
     const struct p2p_entry *entry = entry_of(request);
@@ -102,16 +106,15 @@ static bool all_arrived(struct comm_request *request) {
 }
 
 static bool same(const struct p2p_print *a, const struct p2p_print *b) {
-    return a->sequence == b->sequence && a->offset == b->offset && a->count == b->count &&
-           a->group_hash == b->group_hash && a->kind == b->kind && a->root == b->root;
+    return a->sequence == b->sequence && a->count == b->count && a->group_hash == b->group_hash &&
+           a->kind == b->kind && a->root == b->root;
 }
 
 static const char *describe(const struct p2p_print *print, char text[COMM_TEXT_BYTES]) {
     bool bytes = print->kind == COMM_BROADCAST || print->kind == COMM_EXCHANGE;
-    snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s at heap offset %llu, root %d, members %08x",
+    snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s, root %d, members %08x",
              print->kind < COMM_KIND_COUNT ? comm_kind_name(print->kind) : "nothing known",
-             (long long)print->count, bytes ? "bytes" : "f32", (unsigned long long)print->offset,
-             print->root, print->group_hash);
+             (long long)print->count, bytes ? "bytes" : "f32", print->root, print->group_hash);
     return text;
 }
 

@@ -88,7 +88,7 @@ static bool all_sent(const struct p2p_job *job) {
 /* Copies a piece of this rank to its neighbours. */
 static void spread(const struct comm_request *request, struct piece piece) {
     const struct p2p_group *state = p2p_group_of(request->group);
-    size_t size = element(request), at = request->offset + (size_t)piece.at * size;
+    size_t size = element(request), at = (size_t)piece.at * size;
     const char *from = (const char *)state->leaf[request->group->place] + at;
     for (int i = 0; i < state->local_count; i++)
         if (state->local[i] != request->group->place)
@@ -122,7 +122,7 @@ static void sum_block(const struct sum *sum, int begin, int end, int64_t count,
     int half = 1;
     if ((*node)->begin == begin && (*node)->end == end) {
         const struct p2p_node *own = (*node)++;
-        int64_t at = sum->piece.at + sum->in + (int64_t)(sum->request->offset / sizeof(float));
+        int64_t at = sum->piece.at + sum->in;
         if (state->leaf[begin]) {
             tree_sum(state->leaf + begin, end - begin, at, count, out);
         } else {
@@ -161,8 +161,7 @@ static const float *make_parts(const struct comm_request *request, const struct 
     for (int i = 0; i < state->node_count; i++) {
         const struct p2p_node *node = &state->node[i];
         if (node->host != state->host[request->group->place]) continue;
-        tree_sum(state->leaf + node->begin, node->end - node->begin,
-                 piece.at + (int64_t)(request->offset / sizeof(float)), piece.count,
+        tree_sum(state->leaf + node->begin, node->end - node->begin, piece.at, piece.count,
                  out + node->number * piece.count);
     }
     return out;
@@ -298,10 +297,21 @@ static bool is_of_line(const struct comm_request *request) {
            request->group->index == 0 && !p2p->team;
 }
 
+/* Members told where their data lies. */
+static void find_leaves(const struct comm_request *request) {
+    const struct comm_group *group = request->group;
+    struct p2p_group *state = p2p_group_of(group);
+    for (int m = 0; m < group->count; m++) {
+        char *heap = p2p_of(group->comm)->heap[group->rank[m]];
+        state->leaf[m] = heap ? (float *)(heap + p2p_offset(request, m)) : NULL;
+    }
+}
+
 void p2p_move_begin(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     struct p2p_line *line = p2p_of(request->group->comm)->line;
     state->finish_told = false;
+    find_leaves(request);
     if (is_of_line(request))
         line->ops->sum(line, (float *)request->data, request->count, &state->sum);
     else if (request->kind == COMM_BROADCAST)

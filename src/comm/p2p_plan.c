@@ -137,7 +137,6 @@ static void plan_hosts(struct comm_group *group) {
     state->node = arena_new(arena, count * sizeof *state->node);
     for (int m = 0; m < group->count; m++) {
         state->host[m] = p2p->host[group->rank[m]];
-        state->leaf[m] = (float *)p2p->heap[group->rank[m]];
         if (state->host[m] == p2p->host[p2p->comm.rank]) state->local[state->local_count++] = m;
     }
     find_nodes(state, 0, group->count);

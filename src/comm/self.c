@@ -11,6 +11,7 @@
 struct self {
     struct comm comm;
     struct region heap;
+    struct comm_sizes sizes;
     _Atomic int aborted;
 };
 
@@ -19,11 +20,12 @@ static enum status self_open(const struct comm_config *config, struct comm **out
     if (config->size != 1)
         return fail(STATUS_USAGE, "the communicator self is for one rank, not for %d",
                     config->size);
-    TRY(region_map(config->heap_bytes, "the shared heap", &heap));
+    TRY(region_map(config->heap_bytes + config->channel_bytes, "the shared heap", &heap));
     struct self *self = MEM_NEW(struct self);
     self->comm.ops = &comm_self;
     self->comm.heap = heap.base;
-    self->comm.heap_bytes = config->heap_bytes;
+    self->sizes = (struct comm_sizes){config->heap_bytes, config->channel_bytes};
+    self->comm.sizes = &self->sizes;
     self->heap = heap;
     atomic_init(&self->aborted, -1);
     *out = &self->comm;

@@ -22,19 +22,29 @@ enum { SPINS = 1000 };
 
 /* --- areas --------------------------------------------------------------------------------- */
 
-enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out) {
-    char text[TEXT_BYTES];
+size_t shm_area_bytes(const struct shm_team *team, int rank) {
+    return sizeof(struct shm_area) + team->sizes[rank].heap + team->sizes[rank].channels;
+}
+
+bool shm_sizes_fit(const struct comm_sizes *sizes) {
     size_t area_bytes;
-    if (__builtin_add_overflow(sizeof(struct shm_area), heap_bytes, &area_bytes) ||
-        area_bytes > PTRDIFF_MAX)
+    return !__builtin_add_overflow(sizes->heap, sizes->channels, &area_bytes) &&
+           !__builtin_add_overflow(area_bytes, sizeof(struct shm_area), &area_bytes) &&
+           area_bytes <= PTRDIFF_MAX;
+}
+
+enum status shm_team_new(int size, const struct comm_sizes *sizes, struct shm_team **out) {
+    char text[TEXT_BYTES];
+    if (!shm_sizes_fit(sizes))
         return fail(STATUS_MEMORY, "out of memory: a shared heap of %s is too large",
-                    text_size((int64_t)(heap_bytes / 2), text));
+                    text_size((int64_t)(sizes->heap / 2 + sizes->channels / 2), text));
     size_t bytes = sizeof(struct shm_team) + (size_t)size * sizeof(struct shm_area *);
     struct shm_team *team = mem_new(bytes);
     atomic_init(&team->users, size);
     atomic_init(&team->aborted, -1);
     team->size = size;
-    team->area_bytes = area_bytes;
+    team->sizes = MEM_ARRAY(struct comm_sizes, size);
+    for (int rank = 0; rank < size; rank++) team->sizes[rank] = *sizes;
     *out = team;
     return STATUS_OK;
 }
@@ -42,7 +52,8 @@ enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out) {
 void shm_team_leave(struct shm_team *team) {
     if (atomic_fetch_sub(&team->users, 1) > 1) return;
     for (int rank = 0; rank < team->size; rank++)
-        if (team->area[rank]) munmap(team->area[rank], team->area_bytes);
+        if (team->area[rank]) munmap(team->area[rank], shm_area_bytes(team, rank));
+    free(team->sizes);
     free(team);
 }
 
@@ -50,27 +61,28 @@ size_t shm_team_foreign(const struct shm_team *team, const char *own) {
     size_t sum = 0;
     for (int rank = 0; rank < team->size && !team->threads; rank++)
         if (team->area[rank]->heap != own)
-            sum += mem_resident_in(team->area[rank], team->area_bytes);
+            sum += mem_resident_in(team->area[rank], shm_area_bytes(team, rank));
     return sum;
 }
 
-struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes) {
+struct comm *shm_handle_new(struct shm_team *team, int rank) {
     struct shm *shm = MEM_NEW(struct shm);
     shm->comm.ops = &comm_shm;
     shm->comm.heap = team->area[rank]->heap;
-    shm->comm.heap_bytes = heap_bytes;
+    shm->comm.sizes = team->sizes;
     shm->comm.spins = team->size <= machine_cores("").usable ? SPINS : 0;
     shm->team = team;
     return &shm->comm;
 }
 
 static enum status shm_open_processes(const struct comm_config *config, struct comm **out) {
+    struct comm_sizes sizes = {config->heap_bytes, config->channel_bytes};
     struct shm_team *team;
-    TRY(shm_team_new(config->size, config->heap_bytes, &team));
+    TRY(shm_team_new(config->size, &sizes, &team));
     atomic_store(&team->users, 1);
     enum status status = shm_join(config, team);
     if (status == STATUS_OK)
-        *out = shm_handle_new(team, config->rank, config->heap_bytes);
+        *out = shm_handle_new(team, config->rank);
     else
         shm_team_leave(team);
     return status;
@@ -91,34 +103,36 @@ static void shm_close(struct comm *comm) {
 static enum status map_plain_areas(struct shm_team *team) {
     char text[TEXT_BYTES];
     for (int rank = 0; rank < team->size; rank++) {
-        struct shm_area *area = mmap(NULL, team->area_bytes, PROT_READ | PROT_WRITE,
+        size_t bytes = shm_area_bytes(team, rank);
+        struct shm_area *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (area == MAP_FAILED)
             return fail(STATUS_MEMORY,
                         "out of memory: %s for the shared heap of rank %d were refused by the "
                         "system",
-                        text_size((int64_t)team->area_bytes, text), rank);
+                        text_size((int64_t)bytes, text), rank);
         team->area[rank] = area;
-        madvise(area->heap, team->area_bytes - sizeof *area, MADV_HUGEPAGE); /* may not be */
+        madvise(area->heap, bytes - sizeof *area, MADV_HUGEPAGE); /* may not be */
     }
     return STATUS_OK;
 }
 
-static enum status open_handles(struct shm_team *team, size_t heap_bytes, struct comm **handle) {
+static enum status open_handles(struct shm_team *team, struct comm **handle) {
     enum status status = STATUS_OK;
     for (int rank = 0; rank < team->size; rank++) {
-        struct comm_config config = {.rank = rank, .size = team->size, .heap_bytes = heap_bytes};
-        handle[rank] = shm_handle_new(team, rank, heap_bytes);
+        struct comm_config config = {.rank = rank, .size = team->size};
+        handle[rank] = shm_handle_new(team, rank);
         if (status == STATUS_OK) status = comm_begin(handle[rank], &config);
     }
     return status;
 }
 
-enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out) {
+enum status comm_open_threads(int size, size_t heap_bytes, size_t channel_bytes,
+                              struct comm **out) {
+    struct comm_sizes sizes = {comm_heap_bytes(heap_bytes), comm_heap_bytes(channel_bytes)};
     struct shm_team *team;
     CHECK(size >= 1, "%d ranks", size);
-    heap_bytes = comm_heap_bytes(heap_bytes);
-    TRY(shm_team_new(size, heap_bytes, &team));
+    TRY(shm_team_new(size, &sizes, &team));
     team->threads = true;
     enum status status = map_plain_areas(team);
     if (status != STATUS_OK) {
@@ -127,7 +141,7 @@ enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out) {
         return status;
     }
     struct comm **handle = MEM_ARRAY(struct comm *, size);
-    status = open_handles(team, heap_bytes, handle);
+    status = open_handles(team, handle);
     for (int rank = 0; rank < size && status != STATUS_OK; rank++) comm_close(&handle[rank]);
     if (status == STATUS_OK) memcpy(out, handle, (size_t)size * sizeof(struct comm *));
     free(handle);

@@ -1,8 +1,9 @@
 /* Ranks on one machine: how the memory they share is laid out. Private to comm/shm*.c.
  *
- * Every rank has one area: a memfd that its peers map, or, for ranks as threads, plain memory. All
- * areas have the same layout, so an address in a peer's heap is its heap plus one's own offset. The
- * area is sparse: what is not touched costs nothing. */
+ * Every rank has one area: a memfd that its peers map, or, for ranks as threads, plain memory.
+ * Areas begin alike, but heaps and channels behind them may differ in size: a member of an
+ * operation tells the others at which offset of its heap its data lies. The area is sparse: what is
+ * not touched costs nothing. */
 #ifndef COMM_SHM_H
 #define COMM_SHM_H
 
@@ -10,7 +11,7 @@
 
 enum { SHM_GROUPS = 4096, SHM_IN_FLIGHT = 32, SHM_LINE = 64, SHM_PAGE = 4096 };
 
-/* What a member says an operation is; all must say the same. */
+/* What a member says an operation is: all must say the same, but for the offset of its data. */
 struct shm_print {
     uint64_t sequence, offset;
     int64_t count;
@@ -39,15 +40,15 @@ struct shm_block {
 struct shm_area {
     _Alignas(SHM_LINE) _Atomic uint32_t asleep; /* the futex of a rank */
     _Alignas(SHM_PAGE) struct shm_block block[SHM_GROUPS];
-    char heap[];
+    char heap[]; /* channels behind it */
 };
 
 /* The areas as one process sees them; shared by the handles of all ranks of the process. */
 struct shm_team {
     _Atomic int users, aborted;
     int size;
-    bool threads; /* all ranks are of this process */
-    size_t area_bytes;
+    bool threads;             /* all ranks are of this process */
+    struct comm_sizes *sizes; /* of each rank */
     struct shm_area *area[];
 };
 
@@ -60,15 +61,18 @@ static inline struct shm *shm_of(const struct comm *comm) {
     return (struct shm *)comm;
 }
 
-/* Local. A team without areas; its areas are unmapped with its last user. STATUS_MEMORY when such
- * an area cannot be. */
-enum status shm_team_new(int size, size_t heap_bytes, struct shm_team **out);
+/* Local. A team without areas, all of one size until it is known better; its areas are unmapped
+ * with its last user. STATUS_MEMORY when such an area cannot be. */
+enum status shm_team_new(int size, const struct comm_sizes *sizes, struct shm_team **out);
 void shm_team_leave(struct shm_team *team);
 /* Local, reads a file. Resident bytes of all areas but one's own (whose heap is `own`); 0 where the
  * team is of one process. */
 size_t shm_team_foreign(const struct shm_team *team, const char *own);
 /* Local. One rank's handle on a team. */
-struct comm *shm_handle_new(struct shm_team *team, int rank, size_t heap_bytes);
+struct comm *shm_handle_new(struct shm_team *team, int rank);
+/* Local. Bytes of a rank's area; whether such sizes can be at all. */
+bool shm_sizes_fit(const struct comm_sizes *sizes);
+size_t shm_area_bytes(const struct shm_team *team, int rank);
 
 /* Collective over the job, blocking: makes this rank's area and maps those of its peers. */
 enum status shm_join(const struct comm_config *config, struct shm_team *team);

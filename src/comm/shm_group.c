@@ -27,7 +27,8 @@ enum { TEAM_CHUNKS = 8 };
 struct state {
     uint64_t everyone;           /* sequence up to which all members have retired, at least */
     struct comm_request *unseen; /* the first one not shown to the others yet */
-    float **heap;                /* of each member */
+    char **heap;                 /* of each member */
+    float **data;                /* of each member: its data of the operation being worked on */
     struct shm_block *block[];   /* of each member */
 };
 
@@ -43,11 +44,12 @@ enum status shm_group_new(struct comm_group *group) {
                     SHM_GROUPS);
     struct state *state =
         arena_new(&group->comm->arena, sizeof *state + count * sizeof(struct shm_block *));
-    state->heap = arena_new(&group->comm->arena, count * sizeof(float *));
+    state->heap = arena_new(&group->comm->arena, count * sizeof(char *));
+    state->data = arena_new(&group->comm->arena, count * sizeof(float *));
     for (int m = 0; m < group->count; m++) {
         struct shm_area *area = team->area[group->rank[m]];
         state->block[m] = &area->block[group->index];
-        state->heap[m] = (float *)area->heap;
+        state->heap[m] = area->heap;
     }
     group->state = state;
     return STATUS_OK;
@@ -107,15 +109,15 @@ enum status shm_group_post(struct comm_group *group) {
 /* --- agreement ----------------------------------------------------------------------------- */
 
 static bool same(const struct shm_print *a, const struct shm_print *b) {
-    return a->sequence == b->sequence && a->offset == b->offset && a->count == b->count &&
-           a->group_hash == b->group_hash && a->kind == b->kind && a->root == b->root;
+    return a->sequence == b->sequence && a->count == b->count && a->group_hash == b->group_hash &&
+           a->kind == b->kind && a->root == b->root;
 }
 
 static void describe(const struct shm_print *print, char text[COMM_TEXT_BYTES]) {
     bool bytes = print->kind == COMM_BROADCAST || print->kind == COMM_EXCHANGE;
-    snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s at heap offset %llu, root %d, members %08x",
+    snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s, root %d, members %08x",
              comm_kind_name(print->kind), (long long)print->count, bytes ? "bytes" : "f32",
-             (unsigned long long)print->offset, print->root, print->group_hash);
+             print->root, print->group_hash);
 }
 
 static enum status fail_mismatch(const struct comm_request *request, int member) {
@@ -185,13 +187,12 @@ static struct cut cut_of(const struct comm_request *request) {
     return cut;
 }
 
-/* Copies bytes at one place of member `from` to all others. */
-static void spread(const struct comm_group *group, int from, size_t offset, size_t bytes) {
+/* Copies bytes of the data of member `from` to all others. */
+static void spread(const struct comm_group *group, int from, size_t at, size_t bytes) {
     const struct state *state = state_of(group);
     for (int m = 0; m < group->count; m++)
         if (m != from)
-            memcpy((char *)state->heap[m] + offset, (const char *)state->heap[from] + offset,
-                   bytes);
+            memcpy((char *)state->data[m] + at, (const char *)state->data[from] + at, bytes);
 }
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -208,9 +209,9 @@ static void do_slice_chunk(const struct comm_request *request, const struct cut 
     comm_slice(group, request->count, place, &begin, &count);
     count = smaller(cut->chunk, count - at);
     if (count <= 0) return;
-    at += begin + (int64_t)(request->offset / sizeof(float));
+    at += begin;
     if (request->kind == COMM_REDUCE_SCATTER)
-        tree_sum(state->heap, group->count, at, count, state->heap[place] + at);
+        tree_sum(state->data, group->count, at, count, state->data[place] + at);
     else
         spread(group, place, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
 }
@@ -219,10 +220,9 @@ static void do_chunk(const struct comm_request *request, const struct cut *cut, 
     const struct comm_group *group = request->group;
     int64_t at = number * cut->chunk, count = smaller(cut->chunk, request->count - at);
     if (request->kind == COMM_ALL_REDUCE)
-        tree_sum_all(state_of(group)->heap, group->count,
-                     at + (int64_t)(request->offset / sizeof(float)), count);
+        tree_sum_all(state_of(group)->data, group->count, at, count);
     else if (request->kind == COMM_BROADCAST)
-        spread(group, request->root, request->offset + (size_t)at, (size_t)count);
+        spread(group, request->root, (size_t)at, (size_t)count);
     else
         do_slice_chunk(request, cut, number);
 }
@@ -274,6 +274,12 @@ static void claim_chunks(const struct comm_request *request, const struct cut *c
         wake_members(group);
 }
 
+/* Where a member said that its data lies. */
+static size_t offset_of(const struct comm_request *request, int member) {
+    const struct shm_block *block = state_of(request->group)->block[member];
+    return block->print[request->sequence % SHM_IN_FLIGHT].offset;
+}
+
 static void do_work(struct comm_request *request) {
     struct comm_group *group = request->group;
     struct shm_block *mine = state_of(group)->block[group->place];
@@ -281,6 +287,8 @@ static void do_work(struct comm_request *request) {
     request->worked = true;
     request->pieces = cut.total;
     if (cut.total == 0) return;
+    for (int m = 0; m < group->count; m++)
+        state_of(group)->data[m] = (float *)(state_of(group)->heap[m] + offset_of(request, m));
     atomic_store_explicit(&mine->working, request->sequence, memory_order_relaxed);
     if (cut.total >= TEAM_CHUNKS && omp_get_max_threads() > 1 && !omp_in_parallel()) {
 #pragma omp parallel
@@ -293,11 +301,17 @@ static void do_work(struct comm_request *request) {
 
 /* --- progress ------------------------------------------------------------------------------ */
 
+/* Whoever works reads and writes the data of all members: those of any of them may overlap. All
+ * have posted both. */
 static bool overlap(const struct comm_request *a, const struct comm_request *b) {
     size_t size_a = (size_t)a->count * (a->kind == COMM_BROADCAST ? 1 : sizeof(float));
     size_t size_b = (size_t)b->count * (b->kind == COMM_BROADCAST ? 1 : sizeof(float));
     if (a->kind == COMM_EXCHANGE || b->kind == COMM_EXCHANGE) return false;
-    return a->offset < b->offset + size_b && b->offset < a->offset + size_a;
+    for (int m = 0; m < a->group->count; m++) {
+        size_t at_a = offset_of(a, m), at_b = offset_of(b, m);
+        if (at_a < at_b + size_b && at_b < at_a + size_a) return true;
+    }
+    return false;
 }
 
 /* Whether an earlier operation of the group that is not finished has to do with the same memory. */

@@ -34,7 +34,8 @@ enum { SPARE_FILES = 8 }; /* memory, listener, who connects and what it brings *
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 struct card {
-    uint64_t area_bytes, layout, token;
+    struct comm_sizes sizes;
+    uint64_t layout, token;
     char name[NAME_BYTES], host[HOST_BYTES];
 };
 
@@ -62,8 +63,8 @@ static enum status card_publish(const struct join *join) {
     const struct comm_link *link = join->config->link;
     char key[64];
     card_key(join, join->config->rank, key);
-    char *text = mem_format("%llu %llu %016llx %s %s", (unsigned long long)join->mine.area_bytes,
-                            (unsigned long long)join->mine.layout,
+    char *text = mem_format("%zu %zu %llu %016llx %s %s", join->mine.sizes.heap,
+                            join->mine.sizes.channels, (unsigned long long)join->mine.layout,
                             (unsigned long long)join->mine.token, join->mine.name, join->mine.host);
     enum status status = link->put(link->context, key, text, strlen(text));
     free(text);
@@ -71,12 +72,13 @@ static enum status card_publish(const struct join *join) {
 }
 
 static bool card_parse(const char *text, struct card *out) {
-    unsigned long long area, layout, token;
+    unsigned long long layout, token;
+    struct comm_sizes *sizes = &out->sizes;
     int used = 0;
-    if (sscanf(text, "%llu %llu %llx %47s %n", &area, &layout, &token, out->name, &used) != 4 ||
-        !used || strlen(text + used) >= HOST_BYTES)
+    if (sscanf(text, "%zu %zu %llu %llx %47s %n", &sizes->heap, &sizes->channels, &layout, &token,
+               out->name, &used) != 5 ||
+        !used || strlen(text + used) >= HOST_BYTES || !shm_sizes_fit(sizes))
         return false;
-    out->area_bytes = area;
     out->layout = layout;
     out->token = token;
     memcpy(out->host, text + used, strlen(text + used) + 1);
@@ -112,10 +114,6 @@ static enum status card_check(const struct join *join, int rank) {
                     "rank 0 and rank %d share memory in different ways (%llu and %llu)\n"
                     "they must be of one build",
                     rank, (unsigned long long)first->layout, (unsigned long long)other->layout);
-    if (first->area_bytes != other->area_bytes)
-        return fail(STATUS_BUG, "rank 0 has a shared heap of %llu bytes, rank %d one of %llu",
-                    (unsigned long long)(first->area_bytes - sizeof(struct shm_area)), rank,
-                    (unsigned long long)(other->area_bytes - sizeof(struct shm_area)));
     return STATUS_OK;
 }
 
@@ -125,6 +123,7 @@ static enum status read_cards(struct join *join) {
             join->card[rank] = join->mine;
         else
             TRY(card_get(join, rank, &join->card[rank]));
+        join->team->sizes[rank] = join->card[rank].sizes;
     }
     for (int rank = 1; rank < join->config->size; rank++) TRY(card_check(join, rank));
     return STATUS_OK;
@@ -134,13 +133,15 @@ static enum status read_cards(struct join *join) {
 
 static enum status map_area(struct join *join, int memory, int rank) {
     char text[TEXT_BYTES];
-    void *area = mmap(NULL, join->team->area_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    size_t bytes = shm_area_bytes(join->team, rank);
+    void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (area == MAP_FAILED)
         return fail(STATUS_MEMORY,
                     "out of memory: %s for the shared heap of rank %d were refused: %s",
-                    text_size((int64_t)join->team->area_bytes, text), rank, strerror(errno));
+                    text_size((int64_t)bytes, text), rank, strerror(errno));
     join->team->area[rank] = area;
-    madvise(join->team->area[rank]->heap, join->config->heap_bytes, MADV_HUGEPAGE); /* may not be */
+    madvise(join->team->area[rank]->heap, bytes - sizeof(struct shm_area),
+            MADV_HUGEPAGE); /* may not be */
     return STATUS_OK;
 }
 
@@ -152,10 +153,11 @@ static enum status fail_area(size_t bytes, int error) {
 
 /* Sealed, so that no peer can shrink it under another one's feet. */
 static enum status make_area(struct join *join) {
+    size_t bytes = shm_area_bytes(join->team, join->config->rank);
     join->memory = memfd_create("stretto-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (join->memory < 0 || ftruncate(join->memory, (off_t)join->team->area_bytes) != 0 ||
+    if (join->memory < 0 || ftruncate(join->memory, (off_t)bytes) != 0 ||
         fcntl(join->memory, F_ADD_SEALS, SEALS) != 0)
-        return fail_area(join->team->area_bytes, errno);
+        return fail_area(bytes, errno);
     return map_area(join, join->memory, join->config->rank);
 }
 
@@ -163,10 +165,11 @@ static enum status make_area(struct join *join) {
 static enum status map_peer(struct join *join, int memory, int rank) {
     struct stat is;
     enum status status;
-    if (fstat(memory, &is) != 0 || (uint64_t)is.st_size != join->team->area_bytes ||
+    size_t bytes = shm_area_bytes(join->team, rank);
+    if (fstat(memory, &is) != 0 || (uint64_t)is.st_size != bytes ||
         (fcntl(memory, F_GET_SEALS) & SEALS) != SEALS)
         status = fail(STATUS_BUG, "rank %d sent a descriptor that is no shared heap of %zu bytes",
-                      rank, join->team->area_bytes);
+                      rank, bytes);
     else
         status = map_area(join, memory, rank);
     close(memory);
@@ -346,7 +349,8 @@ enum status shm_join(const struct comm_config *config, struct shm_team *team) {
     struct join join = {.config = config, .team = team, .memory = -1, .listener = -1};
     CHECK(config->link || config->size == 1, "shm for processes needs a link");
     join.since_ns = clock_ns();
-    join.mine = (struct card){.area_bytes = team->area_bytes, .layout = sizeof(struct shm_area)};
+    join.mine =
+        (struct card){.sizes = team->sizes[config->rank], .layout = sizeof(struct shm_area)};
     snprintf(join.mine.host, HOST_BYTES, "%s", config->host ? config->host : "localhost");
     join.card = MEM_ARRAY(struct card, config->size);
     join.socket = MEM_ARRAY(int, config->size);

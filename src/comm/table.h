@@ -19,20 +19,25 @@ enum comm_kind {
     COMM_KIND_COUNT
 };
 
+/* What a rank set aside: its heap, and behind it the channels it receives from. */
+struct comm_sizes {
+    size_t heap, channels;
+};
+
 struct comm {
     const struct comm_ops *ops;
     int rank, size;
-    const struct comm_link *link; /* NULL: none */
-    char *heap;                   /* set by the table's open */
-    size_t heap_bytes;
+    const struct comm_link *link;   /* NULL: none */
+    char *heap;                     /* set by the table's open */
+    const struct comm_sizes *sizes; /* of each rank, likewise */
     enum status failed; /* sticky: what every later call returns, without saying it again */
     bool threads;       /* the table may be used by several threads, one after the other */
     int spins; /* most turns of a wait before it yields; the table's open knows the cores */
     struct arena arena; /* lives until the close; the table may use it too */
     /* The rest is comm.c's, and wait.c's. */
     int spins_now;
-    size_t heap_used;     /* from the bottom: comm_alloc, alike on all ranks */
-    size_t *channel_used; /* from the top, for each rank: the buffers it receives in */
+    size_t heap_used;     /* of this rank's, by comm_alloc */
+    size_t *channel_used; /* of each rank's, known to all: every channel is declared by all */
     struct comm_group **group;
     size_t group_count, group_capacity;
     struct comm_group **active; /* those with requests on their way */
@@ -82,7 +87,7 @@ struct comm_channel {
     struct comm *comm;
     struct comm_channel *next;
     int from, to, kind, slots;
-    size_t bytes, offset; /* of one message; of the buffers in the receiver's heap */
+    size_t bytes, offset; /* of one message; of the buffers, from the receiver's heap on */
     size_t room;          /* of the buffers, rounded up */
     uint32_t hash;        /* of all that both ends must agree on */
     bool agreed;
@@ -92,7 +97,7 @@ struct comm_channel {
 
 struct comm_ops {
     const char *name;
-    /* Collective over the job, blocking. Sets ops, heap, heap_bytes and spins; comm.c the rest. */
+    /* Collective over the job, blocking. Sets ops, heap, sizes and spins; comm.c the rest. */
     enum status (*open)(const struct comm_config *config, struct comm **out);
     void (*close)(struct comm *comm); /* frees it */
     /* Memory a rank needs besides its heap, for one group of so many members; NULL: none. */

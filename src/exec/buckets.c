@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "exec/store.h"
+#include "exec/store_layout.h"
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
 
@@ -41,7 +41,7 @@ static void sort_by_time(struct bucket_list *list, const struct graph *graph) {
 
 struct bucket_list buckets_of(const struct graph *graph) {
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, graph->param_count + 1)};
-    int64_t end = (int64_t)store_size(graph).param_elements, most = most_elements(end);
+    int64_t end = store_param_elements(graph), most = most_elements(end);
     struct bucket *open = NULL;
     for (int p = graph->param_count - 1; p >= 0; p--) {
         int64_t elements = store_param_span(graph, p);

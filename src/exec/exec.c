@@ -67,12 +67,14 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
     void **address = runnable->slot[slot].address;
     char *own = exec->arena + (size_t)slot * exec->plan->slot_bytes,
          *shared = exec->arena + (size_t)exec->plan->slots * exec->plan->slot_bytes;
+    int params = store_array(exec->store->layout, ARRAY_PARAM, 0),
+        buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM)
-            address[v] = exec->store->param + exec->store->params[root->index].begin;
+            address[v] = store_tensor(exec->store, params, root->index).data;
         else if (root->kind == VALUE_BUFFER)
-            address[v] = exec->store->buffer + exec->store->buffers[root->index].begin;
+            address[v] = store_tensor(exec->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
     }
@@ -162,12 +164,8 @@ static enum status set_up(struct exec *exec) {
     if (plan->config.sync_bn && plan->config.ranks == 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
-    const bool decay[] = {[PARAM_WEIGHT] = true,
-                          [PARAM_BIAS] = config->decay_bias,
-                          [PARAM_NORM] = config->decay_norm};
     const struct backend *backend = plan->device->backend;
-    TRY(store_new(plan->micro[0].graph, plan->device, exec->comm, plan->grads, config->optimizer,
-                  decay, &exec->store));
+    TRY(store_new(plan->store, plan->device, exec->comm, &exec->store));
     TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
     TRY(backend->memory_new(plan->device, plan->bill.activations, "activations",
                             (void **)&exec->arena));
@@ -371,35 +369,45 @@ static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
 
 /* Running statistics of rank 0 to all, through a gradient buffer, which is the memory others can
  * reach. */
-static enum status broadcast_buffers(struct exec *exec) {
+static enum status broadcast_buffers(struct exec *exec, const struct elements *buffers) {
     struct comm_group *world = comm_world(exec->comm);
-    struct store *store = exec->store;
-    size_t room = (size_t)store->gradient_elements * sizeof(float);
-    char *staging = (char *)store->grad[0];
-    for (size_t done = 0; done < store->buffer_bytes; done += room) {
-        size_t left = store->buffer_bytes - done, piece = left < room ? left : room;
+    struct device *device = exec->plan->device;
+    const struct backend *backend = device->backend;
+    const struct store *store = exec->store;
+    const struct elements *staging = &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+    size_t bytes = elements_bytes(buffers), room = elements_bytes(staging);
+    for (size_t done = 0; done < bytes; done += room) {
+        size_t left = bytes - done, piece = left < room ? left : room;
+        char *data = (char *)buffers->data + done;
         struct comm_request *request;
-        if (comm_rank(exec->comm) == 0) memcpy(staging, store->buffer + done, piece);
-        TRY(comm_broadcast(world, 0, staging, piece, &request));
+        if (comm_rank(exec->comm) == 0)
+            TRY(backend->array_copy(device, staging->data, data, piece, NULL));
+        TRY(comm_broadcast(world, 0, staging->data, piece, &request));
         TRY(comm_wait(&request));
-        if (comm_rank(exec->comm) != 0) memcpy(store->buffer + done, staging, piece);
+        if (comm_rank(exec->comm) != 0)
+            TRY(backend->array_copy(device, data, staging->data, piece, NULL));
         TRY(comm_barrier(world)); /* the staging is free again */
     }
     /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    memset(staging, 0, store->buffer_bytes < room ? store->buffer_bytes : room);
+    size_t used = (bytes < room ? bytes : room) / dtype_bytes(staging->dtype);
+    struct elements dirty = elements_part(staging, 0, (int64_t)used);
+    TRY(backend->array_fill(device, &dirty, 0, NULL));
     return comm_barrier(world);
 }
 
 /* What is evaluated is what is saved: replica 0's running statistics. Each rank has its own back
  * afterwards. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
-    struct store *store = exec->store;
-    if (comm_size(exec->comm) == 1 || store->buffer_bytes == 0) return evaluate_share(exec, out);
-    char *own = mem_new(store->buffer_bytes);
-    memcpy(own, store->buffer, store->buffer_bytes);
-    enum status status = broadcast_buffers(exec);
+    const struct store *store = exec->store;
+    const struct elements *buffers = &store->held[store_array(store->layout, ARRAY_BUFFER, 0)];
+    struct device *device = exec->plan->device;
+    size_t bytes = elements_bytes(buffers);
+    if (comm_size(exec->comm) == 1 || bytes == 0) return evaluate_share(exec, out);
+    char *own = mem_new(bytes);
+    enum status status = device->backend->copy_out(device, own, buffers->data, bytes);
+    if (status == STATUS_OK) status = broadcast_buffers(exec, buffers);
     if (status == STATUS_OK) status = evaluate_share(exec, out);
-    memcpy(store->buffer, own, store->buffer_bytes);
+    enum status back = device->backend->copy_in(device, buffers->data, own, bytes);
     free(own);
-    return status;
+    return status == STATUS_OK ? back : status;
 }

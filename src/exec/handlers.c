@@ -76,14 +76,13 @@ static int sharers_of(const struct exec *exec, int micro) {
 }
 
 /* On one device the passes that share statistics stand one behind the other (the verifier saw to
- * it): the last one runs them all. True where it was the last. */
-static bool join_lockstep(struct exec *exec, const struct instr *instr,
-                          const struct pass_config *config) {
+ * it): the last one runs them all. *last tells that it was the last. */
+static enum status join_lockstep(struct exec *exec, const struct instr *instr,
+                                 const struct pass_config *config, bool *last) {
     exec->lockstep[exec->lockstep_count++] =
         run_of(exec, instr, exec->slot[instr->slot].runnable, config);
-    if (exec->lockstep_count < sharers_of(exec, instr->micro)) return false;
-    pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count);
-    return true;
+    *last = exec->lockstep_count == sharers_of(exec, instr->micro);
+    return *last ? pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count) : STATUS_OK;
 }
 
 static bool in_lockstep(const struct exec *exec, const struct instr *instr) {
@@ -114,7 +113,9 @@ static enum status read_loss(struct exec *exec, const struct instr *instr) {
 
 static enum status forward_lockstep(struct exec *exec, const struct instr *instr,
                                     const struct pass_config *pass) {
-    if (!join_lockstep(exec, instr, pass)) return STATUS_OK;
+    bool last;
+    TRY(join_lockstep(exec, instr, pass, &last));
+    if (!last) return STATUS_OK;
     int count = exec->lockstep_count;
     exec->lockstep_count = 0;
     for (int i = 0; i < count; i++) TRY(read_loss(exec, exec->lockstep[i].instr));
@@ -139,11 +140,12 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
+    bool done;
     if (in_lockstep(exec, instr)) {
-        if (join_lockstep(exec, instr, &pass)) exec->lockstep_count = 0;
+        TRY(join_lockstep(exec, instr, &pass, &done));
+        if (done) exec->lockstep_count = 0;
         return STATUS_OK;
     }
-    bool done;
     return run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done);
 }
 
@@ -178,28 +180,26 @@ static enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
 /* --- gradients --- */
 
 static enum status run_ZERO(struct exec *exec, const struct instr *instr) {
-    store_zero(exec->store, instr->grad);
-    return STATUS_OK;
+    return store_zero(exec->store, instr->grad);
 }
 
 static enum status run_TIE(struct exec *exec, const struct instr *instr) {
-    struct bucket all = {.first = 0, .count = exec->store->param_count};
+    struct bucket all = {.first = 0, .count = exec->store->layout->param_count};
     const struct bucket *bucket =
         instr->bucket == INSTR_ALL ? &all : &exec->plan->buckets.items[instr->bucket];
-    store_tie(exec->store, instr->grad, bucket->first, bucket->count);
-    return STATUS_OK;
+    return store_tie(exec->store, instr->grad, bucket->first, bucket->count);
 }
 
 static enum status run_SUM(struct exec *exec, const struct instr *instr) {
-    store_sum(exec->store, instr->grad, instr->other);
-    return STATUS_OK;
+    return store_sum(exec->store, instr->grad, instr->other);
 }
 
 static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
                                struct comm_request **out) {
     const struct bucket *bucket = &exec->plan->buckets.items[instr->bucket];
-    float *data = exec->store->grad[instr->grad] + bucket->begin;
-    return comm_all_reduce(exec->group[instr->group], data, bucket->elements, out);
+    int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
+    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
 static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
@@ -209,45 +209,64 @@ static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
 
 /* --- parameters of the first member to all --- */
 
+/* What is broadcast one after the other: every array but the gradients, then the step. */
 struct broadcast_array {
-    void *data;
+    char *data; /* NULL: behind the last */
     size_t bytes;
+    bool on_host;
 };
 
 static struct broadcast_array broadcast_array(struct exec *exec, int index) {
-    struct store *store = exec->store;
-    size_t bytes = (size_t)store->param_elements * sizeof(float);
-    int states = store->optimizer->state_count;
-    if (index == 0) return (struct broadcast_array){store->param, bytes};
-    if (index <= states) return (struct broadcast_array){store->state[index - 1], bytes};
-    if (index == states + 1) return (struct broadcast_array){store->buffer, store->buffer_bytes};
-    if (index == states + 2)
-        return (struct broadcast_array){&exec->first_step, sizeof exec->first_step};
-    return (struct broadcast_array){0};
+    const struct store *store = exec->store;
+    int count = store->layout->array_count;
+    if (index == count)
+        return (struct broadcast_array){(char *)&exec->first_step, sizeof exec->first_step, true};
+    if (index > count) return (struct broadcast_array){0};
+    return (struct broadcast_array){.data = store->held[index].data,
+                                    .bytes = elements_bytes(&store->held[index])};
+}
+
+static bool is_broadcast(const struct exec *exec, int index) {
+    const struct store_layout *layout = exec->store->layout;
+    return index >= layout->array_count || layout->arrays[index].kind != ARRAY_GRAD;
 }
 
 /* Arrays go in pieces through a gradient buffer, which is the memory others can reach. */
-static size_t staging_bytes(const struct exec *exec) {
-    return (size_t)exec->store->gradient_elements * sizeof(float);
+static const struct elements *staging_of(const struct exec *exec) {
+    return &exec->store->held[store_array(exec->store->layout, ARRAY_GRAD, 0)];
+}
+
+static enum status give_piece(struct exec *exec, struct broadcast_array array) {
+    struct device *device = exec->plan->device;
+    const struct broadcast_run *run = &exec->broadcast;
+    void *staging = staging_of(exec)->data, *data = array.data + run->done;
+    return array.on_host ? device->backend->copy_in(device, staging, data, run->piece)
+                         : device->backend->array_copy(device, staging, data, run->piece, NULL);
+}
+
+static enum status take_piece(struct exec *exec, struct broadcast_array array) {
+    struct device *device = exec->plan->device;
+    const struct broadcast_run *run = &exec->broadcast;
+    void *staging = staging_of(exec)->data, *data = array.data + run->done;
+    return array.on_host ? device->backend->copy_out(device, data, staging, run->piece)
+                         : device->backend->array_copy(device, data, staging, run->piece, NULL);
 }
 
 static enum status post_broadcast(struct exec *exec, struct comm_group *group,
                                   struct broadcast_array array) {
     struct broadcast_run *run = &exec->broadcast;
-    size_t left = array.bytes - run->done, room = staging_bytes(exec);
-    char *staging = (char *)exec->store->grad[0];
+    size_t left = array.bytes - run->done, room = elements_bytes(staging_of(exec));
     run->piece = left < room ? left : room;
-    if (comm_group_place(group) == 0) memcpy(staging, (char *)array.data + run->done, run->piece);
+    if (comm_group_place(group) == 0) TRY(give_piece(exec, array));
     exec->awaiting = &exec->request;
-    return comm_broadcast(group, 0, staging, run->piece, &exec->request);
+    return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
 }
 
 /* The piece has come. Others may still read the staging: it is free again after a meeting. */
 static enum status take_broadcast(struct exec *exec, struct comm_group *group,
                                   struct broadcast_array array) {
     struct broadcast_run *run = &exec->broadcast;
-    char *staging = (char *)exec->store->grad[0];
-    if (comm_group_place(group) != 0) memcpy((char *)array.data + run->done, staging, run->piece);
+    if (comm_group_place(group) != 0) TRY(take_piece(exec, array));
     run->done += run->piece;
     run->releasing = true;
     exec->awaiting = &exec->request;
@@ -255,11 +274,19 @@ static enum status take_broadcast(struct exec *exec, struct comm_group *group,
 }
 
 static enum status end_broadcast(struct exec *exec) {
+    struct device *device = exec->plan->device;
     /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    memset(exec->store->grad[0], 0, staging_bytes(exec));
+    TRY(device->backend->array_fill(device, staging_of(exec), 0, NULL));
     exec->broadcast = (struct broadcast_run){0};
     if (exec->first_step != exec->step) exec_seek(exec, exec->first_step);
     return STATUS_OK;
+}
+
+static void next_array(struct exec *exec) {
+    struct broadcast_run *run = &exec->broadcast;
+    run->done = 0;
+    do run->array++;
+    while (!is_broadcast(exec, run->array));
 }
 
 /* Called again after each meeting. */
@@ -275,8 +302,7 @@ static enum status run_BCAST(struct exec *exec, const struct instr *instr) {
     run->releasing = false;
     struct broadcast_array array = broadcast_array(exec, run->array);
     if (array.data && run->done == array.bytes) {
-        run->array++;
-        run->done = 0;
+        next_array(exec);
         array = broadcast_array(exec, run->array);
     }
     if (!array.data) return end_broadcast(exec);
@@ -315,7 +341,8 @@ static enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
 static enum status run_NORM(struct exec *exec, const struct instr *instr) {
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
-    double squares = optim_sum_squares(exec->store->grad[instr->grad], exec->store->param_elements);
+    double squares;
+    TRY(store_squares(exec->store, instr->grad, &squares));
     exec->grad_norm = sqrt(squares);
     return isfinite(squares) ? STATUS_OK
                              : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
@@ -329,14 +356,13 @@ static float clip_scale(double limit, double norm) {
 
 static enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
-    struct store *store = exec->store;
+    bool finite;
     exec->lr = lr_at(&config->lr, exec->step);
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
                               .lr = (float)exec->lr,
                               .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
-    bool finite = optim_apply(store->optimizer, &step, store->spans, store->param_count,
-                              store->param, store->grad[instr->grad], store->state);
+    TRY(store_update(exec->store, &step, instr->grad, &finite));
     return finite ? STATUS_OK : numeric_failure_of_update(exec);
 }
 

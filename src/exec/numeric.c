@@ -14,11 +14,19 @@ struct hunt {
     int node; /* found, or -1 */
 };
 
-static bool all_finite(const float *values, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i])) return false;
-    }
-    return true;
+/* A device that fails here has said so itself, and finds nothing. */
+static bool is_bad(const struct store *store, struct elements elements) {
+    bool finite;
+    return store_all_finite(store, &elements, &finite) == STATUS_OK && !finite;
+}
+
+/* The elements of a value in its slot, or, of a gradient, in buffer 0. */
+static struct elements elements_of(const struct store *store, const struct value *value,
+                                   void *address) {
+    int64_t count = (int64_t)(value->layout->bytes / dtype_bytes(value->type.dtype));
+    if (value->use < 0) return (struct elements){value->type.dtype, address, count};
+    struct elements all = store_use_gradient(store, 0, value->use);
+    return elements_part(&all, 0, count);
 }
 
 static bool node_is_bad(void *context, const struct runnable *runnable, int slot, int n) {
@@ -29,9 +37,8 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
         const struct value *value = &graph->values[node->out[i]];
         if (value->type.dtype != DTYPE_F32 || !value->layout) continue;
         const struct store *store = hunt->exec->store;
-        const void *data = value->use >= 0 ? store->grad[0] + store->use_begin[value->use]
-                                           : runnable->slot[slot].address[node->out[i]];
-        if (all_finite(data, value->layout->bytes / sizeof(float))) continue;
+        void *address = runnable->slot[slot].address[node->out[i]];
+        if (!is_bad(store, elements_of(store, value, address))) continue;
         hunt->graph = graph;
         hunt->node = n;
         return true;
@@ -41,10 +48,10 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
 
 static const char *bad_param(const struct exec *exec, int *value) {
     const struct store *store = exec->store;
-    for (int p = 0; p < store->param_count; p++) {
-        const struct store_item *item = &store->params[p];
+    int params = store_array(store->layout, ARRAY_PARAM, 0);
+    for (int p = 0; p < store->layout->param_count; p++) {
         *value = exec->plan->micro[0].graph->params[p].value;
-        if (!all_finite(store->param + item->begin, (size_t)item->count)) return item->name;
+        if (is_bad(store, store_tensor(store, params, p))) return store->layout->params[p].name;
     }
     return NULL;
 }

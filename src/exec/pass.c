@@ -26,41 +26,38 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
-static void run_node(struct exec *exec, const struct graph *graph, const struct node *node,
-                     void **address, const struct pass_config *config) {
+static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
+                            void **address, const struct pass_config *config) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
-    float *target[OP_MAX_OUT] = {0};
+    int use[OP_MAX_OUT];
     for (int i = 0; i < node->in_count; i++) in[i] = address[node->in[i]];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
         out[i] = address[node->out[i]];
-        if (value->use < 0 || config->grad < 0) continue;
-        target[i] = exec->store->grad[config->grad] + exec->store->use_begin[value->use];
-        if (config->fresh) out[i] = target[i];
+        use[i] = config->grad < 0 ? -1 : value->use;
+        if (use[i] >= 0 && config->fresh)
+            out[i] = store_use_gradient(exec->store, config->grad, use[i]).data;
     }
-    if (node->kernel) kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    if (node->kernel) TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
     for (int i = 0; i < node->out_count; i++) {
-        if (!target[i] || config->fresh) continue;
-        const struct layout *layout = graph->values[node->out[i]].layout;
-        store_add(target[i], out[i], (int64_t)(layout->bytes / sizeof(float)));
+        if (use[i] >= 0 && !config->fresh)
+            TRY(store_collect(exec->store, config->grad, use[i], out[i], false));
     }
+    return STATUS_OK;
 }
 
 /* Operations of the I half may make weight gradients too (batch norm): when the halves run apart,
  * these wait in the slot until W names the buffer they go to. */
-static void collect_from_input_half(struct exec *exec, const struct graph *graph, void **address,
-                                    const struct pass_config *config, struct node_range range) {
+static enum status collect_from_input_half(struct exec *exec, const struct graph *graph,
+                                           void **address, const struct pass_config *config,
+                                           struct node_range range) {
     for (int u = 0; u < graph->use_count; u++) {
         int value = graph->uses[u].gradient, producer = graph->values[value].producer;
         if (producer < range.begin || producer >= range.end) continue;
         if (graph->nodes[producer].half != OP_HALF_I) continue;
-        float *target = exec->store->grad[config->grad] + exec->store->use_begin[u];
-        size_t bytes = graph->values[value].layout->bytes;
-        if (config->fresh)
-            memcpy(target, address[value], bytes);
-        else
-            store_add(target, address[value], (int64_t)(bytes / sizeof(float)));
+        TRY(store_collect(exec->store, config->grad, u, address[value], config->fresh));
     }
+    return STATUS_OK;
 }
 
 static struct node_range range_of(const struct micro_plan *plan, const struct pass_config *config) {
@@ -170,7 +167,7 @@ static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ende
     for (; run->node < run->end; run->node++) {
         if (!in_pass(node_of(run), config)) continue;
         if (shares_here(run)) return begin_exchange(exec, run);
-        run_node(exec, graph, node_of(run), address, config);
+        TRY(run_node(exec, graph, node_of(run), address, config));
         exec_progress(exec);
         TRY(exec->comm_status);
         *ended =
@@ -186,27 +183,29 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run) {
     if (run->exchanging) return STATUS_OK;
     TRY(run_nodes(exec, run, &ended));
     if (exec->awaiting || ended) return STATUS_OK;
-    if (run->config.pass == PASS_WEIGHT_HALF)
-        collect_from_input_half(exec, run->runnable->plan->graph,
-                                run->runnable->slot[run->slot].address, &run->config,
-                                range_of(run->runnable->plan, &run->config));
-    return STATUS_OK;
+    if (run->config.pass != PASS_WEIGHT_HALF) return STATUS_OK;
+    return collect_from_input_half(exec, run->runnable->plan->graph,
+                                   run->runnable->slot[run->slot].address, &run->config,
+                                   range_of(run->runnable->plan, &run->config));
 }
 
 /* --- replicas of one device that share statistics --- */
 
-/* Up to the next node that shares; false where there is none. Graphs of other sizes may have other
- * nodes between (reorders), but share the same things in the same order. */
-static bool run_to_exchange(struct exec *exec, struct pass_run *run) {
+/* Up to the next node that shares, which is counted where there is one. Graphs of other sizes may
+ * have other nodes between (reorders), but share the same things in the same order. */
+static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int *sharing) {
     const struct graph *graph = run->runnable->plan->graph;
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
         const struct node *node = node_of(run);
         if (!in_pass(node, &run->config)) continue;
-        if (op_def(node->op)->flags & OP_EXCHANGE) return true;
-        run_node(exec, graph, node, address, &run->config);
+        if (op_def(node->op)->flags & OP_EXCHANGE) {
+            ++*sharing;
+            break;
+        }
+        TRY(run_node(exec, graph, node, address, &run->config));
     }
-    return false;
+    return STATUS_OK;
 }
 
 /* What an exchange does between ranks; replicas without samples give zeros. */
@@ -224,15 +223,16 @@ static void share(struct pass_run *runs, int count) {
     for (int i = 0; i < count; i++) runs[i].node++;
 }
 
-void pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
+enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count) {
     int sharing = count;
     for (int i = 0; i < count; i++) pass_begin(&runs[i]);
     while (sharing > 0) {
         sharing = 0;
-        for (int i = 0; i < count; i++) sharing += run_to_exchange(exec, &runs[i]);
+        for (int i = 0; i < count; i++) TRY(run_to_exchange(exec, &runs[i], &sharing));
         CHECK(sharing == 0 || sharing == count, "%d of %d replicas share", sharing, count);
         if (sharing) share(runs, count);
     }
+    return STATUS_OK;
 }
 
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "data/sampler.h"
-#include "exec/store.h"
 #include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
@@ -340,14 +339,25 @@ static size_t staging_bytes(const struct plan *plan) {
     return largest > later ? largest - later : 0;
 }
 
+/* Other ranks read and write gradients. */
+static void plan_store(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    plan->store =
+        store_layout_new(&(struct store_config){.graph = plan->micro[0].graph,
+                                                .optimizer = config->optimizer,
+                                                .grads = plan->grads,
+                                                .decay = {[PARAM_WEIGHT] = true,
+                                                          [PARAM_BIAS] = config->decay_bias,
+                                                          [PARAM_NORM] = config->decay_norm},
+                                                .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
+}
+
 static void plan_bill(struct plan *plan) {
-    const struct graph *graph = plan->micro[0].graph;
     struct memory_bill *bill = &plan->bill;
-    struct store_size size = store_size(graph);
-    bill->params = size.param_elements * sizeof(float);
-    bill->gradients = size.gradient_elements * sizeof(float) * (size_t)plan->grads;
-    bill->state = bill->params * (size_t)plan->config.optimizer->state_count;
-    bill->buffers = size.buffer_bytes;
+    bill->params = store_kind_bytes(plan->store, ARRAY_PARAM);
+    bill->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
+    bill->state = store_kind_bytes(plan->store, ARRAY_STATE);
+    bill->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     for (int i = 0; i < plan->micro_count; i++)
         bill->scratch = larger(bill->scratch, graph_scratch_bytes(plan->micro[i].graph));
     bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
@@ -375,6 +385,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_other_graphs(plan), failed);
     TRY_GOTO(cut_micros(plan), failed);
     plan_activations(plan);
+    plan_store(plan);
     plan_bill(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -396,14 +407,13 @@ void plan_free(struct plan **plan) {
     device_close(&(*plan)->device);
     free((*plan)->last_samples);
     free((*plan)->buckets.items);
+    store_layout_free(&(*plan)->store);
     free(*plan);
     *plan = NULL;
 }
 
 size_t plan_heap_bytes(const struct plan *plan) {
-    size_t array =
-        (store_size(plan->micro[0].graph).gradient_elements * sizeof(float) + 63) / 64 * 64;
-    return array * (size_t)plan->grads;
+    return store_heap_bytes(plan->store);
 }
 
 size_t plan_bytes(const struct plan *plan) {

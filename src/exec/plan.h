@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "exec/buckets.h"
 #include "exec/config.h"
+#include "exec/store_layout.h"
 #include "graph/memory.h"
 #include "graph/range.h"
 #include "program/program.h"
@@ -41,6 +42,7 @@ struct plan {
     struct program *program, *last_program;  /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                   /* per micro-batch of the short last step */
     struct bucket_list buckets;              /* of the gradients */
+    struct store_layout *store;              /* parameters, gradients, optimizer state */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch;

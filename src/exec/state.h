@@ -142,13 +142,13 @@ void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
                  const struct micro_batch *samples);
 
 /* Local. Points a pass at its first node; runs it up to its end or to the next exchange, which it
- * posts: exec->awaiting tells which. exec->comm_status tells of a failure of operations that are
- * moved on between nodes. */
+ * posts: exec->awaiting tells which. Fails where a kernel does, or where operations do that are
+ * moved on between nodes (exec->comm_status). */
 void pass_begin(struct pass_run *run);
 enum status pass_go_on(struct exec *exec, struct pass_run *run);
 /* Local. Runs passes of one device that share statistics in lockstep: each up to where they share,
  * then all share, and so on. */
-void pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count);
+enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count);
 
 /* Local. Adds the losses and counts of the forward pass in a slot. */
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,

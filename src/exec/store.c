@@ -4,99 +4,79 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clones.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "model/model.h"
 
-int64_t store_param_span(const struct graph *graph, int param) {
-    int64_t elements =
-        (int64_t)(graph->values[graph->params[param].value].layout->bytes / sizeof(float));
-    return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
+/* Blocks whose sums are made at once, before they are added in order. */
+enum { SUMS = 256 };
+
+struct store_told {
+    double sums[SUMS];
+    int32_t bad;
+};
+
+static const struct backend *backend_of(const struct store *store) {
+    return store->device->backend;
 }
 
-struct store_size store_size(const struct graph *graph) {
-    struct store_size size = {0};
-    for (int p = 0; p < graph->param_count; p++) {
-        size_t span = (size_t)store_param_span(graph, p);
-        size.param_elements += span;
-        size.gradient_elements += span * (size_t)graph->params[p].use_count;
+/* --- memory --- */
+
+static enum status take_array(struct store *store, int array) {
+    static const char *const names[ARRAY_KIND_COUNT] = {"parameters", "gradients",
+                                                        "optimizer state", "buffers"};
+    const struct array_layout *layout = &store->layout->arrays[array];
+    struct elements *held = &store->held[array];
+    *held = (struct elements){layout->dtype, NULL, layout->held};
+    size_t bytes = elements_bytes(held);
+    if (layout->memory == MEMORY_COMM)
+        return comm_alloc(store->comm, bytes, names[layout->kind], &held->data);
+    return backend_of(store)->memory_new(store->device, bytes, names[layout->kind], &held->data);
+}
+
+/* What of each parameter lies in a slice, counted from its begin. */
+static int clip_spans(const struct store_layout *layout, const struct slice *slice,
+                      struct optim_span *out) {
+    int count = 0;
+    for (int p = 0; p < layout->param_count; p++) {
+        const struct store_item *item = &layout->params[p];
+        int64_t begin = item->begin - slice->begin, end = begin + item->count;
+        if (begin < 0) begin = 0;
+        if (end > slice->count) end = slice->count;
+        if (begin < end) out[count++] = (struct optim_span){begin, end - begin, item->decay};
     }
-    for (int b = 0; b < graph->buffer_count; b++)
-        size.buffer_bytes += (graph->values[graph->buffers[b].value].layout->bytes + 63) / 64 * 64;
-    return size;
+    return count;
 }
 
-static void describe_params(struct store *store, const struct graph *graph, const bool decay[3]) {
-    int64_t begin = 0, tail = (int64_t)store_size(graph).param_elements;
-    for (int p = 0; p < graph->param_count; p++) {
-        const struct param *param = &graph->params[p];
-        const struct value *value = &graph->values[param->value];
-        int64_t span = store_param_span(graph, p);
-        store->params[p] =
-            (struct store_item){param->name, value->type, value->layout, begin, span};
-        store->spans[p] = (struct optim_span){begin, span, decay[param->class]};
-        for (int u = 0; u < param->use_count; u++) {
-            int use = param->first_use + u;
-            store->use_begin[use] = u == 0 ? begin : tail;
-            store->use_param[use] = p;
-            store->use_rank[use] = u;
-            if (u > 0) tail += span;
-        }
-        begin += span;
+static void make_spans(struct store *store) {
+    const struct store_layout *layout = store->layout;
+    int at = 0, owned = layout->owned_count;
+    /* Between two slices at most one parameter is cut. */
+    store->spans = MEM_ARRAY(struct optim_span, layout->param_count + owned);
+    store->span_first = MEM_ARRAY(int, owned + 1);
+    for (int i = 0; i < owned; i++) {
+        store->span_first[i] = at;
+        at += clip_spans(layout, &layout->owned[i], store->spans + at);
     }
-    store->param_elements = begin;
-    store->gradient_elements = tail;
+    store->span_first[owned] = at;
 }
 
-static void describe_buffers(struct store *store, const struct graph *graph) {
-    int64_t begin = 0;
-    for (int b = 0; b < graph->buffer_count; b++) {
-        const struct value *value = &graph->values[graph->buffers[b].value];
-        int64_t bytes = (int64_t)value->layout->bytes;
-        store->buffers[b] =
-            (struct store_item){graph->buffers[b].name, value->type, value->layout, begin, bytes};
-        begin += (bytes + 63) / 64 * 64;
-    }
-    store->buffer_bytes = (size_t)begin;
+static enum status take_memory(struct store *store) {
+    for (int i = 0; i < store->layout->array_count; i++) TRY(take_array(store, i));
+    return backend_of(store)->memory_new(store->device, sizeof *store->told, "sums of arrays",
+                                         (void **)&store->told);
 }
 
-static enum status take_memory(struct store *store, int grads) {
-    const struct backend *backend = store->device->backend;
-    size_t param_bytes = (size_t)store->param_elements * sizeof(float);
-    size_t grad_bytes = (size_t)store->gradient_elements * sizeof(float);
-    TRY(backend->memory_new(store->device, param_bytes, "parameters", (void **)&store->param));
-    for (int i = 0; i < grads; i++) {
-        TRY(comm_alloc(store->comm, grad_bytes, "gradients", (void **)&store->grad[i]));
-        store->grad_count = i + 1;
-    }
-    for (int i = 0; i < store->optimizer->state_count; i++)
-        TRY(backend->memory_new(store->device, param_bytes, "optimizer state",
-                                (void **)&store->state[i]));
-    return backend->memory_new(store->device, store->buffer_bytes, "buffers",
-                               (void **)&store->buffer);
-}
-
-enum status store_new(const struct graph *graph, struct device *device, struct comm *comm,
-                      int grads, const struct optim_rule *optimizer, const bool decay[3],
+enum status store_new(const struct store_layout *layout, struct device *device, struct comm *comm,
                       struct store **out) {
     struct store *store = MEM_NEW(struct store);
-    *store = (struct store){.device = device,
+    *store = (struct store){.layout = layout,
+                            .device = device,
                             .comm = comm,
-                            .optimizer = optimizer,
-                            .param_count = graph->param_count,
-                            .buffer_count = graph->buffer_count,
-                            .use_count = graph->use_count,
-                            .params = MEM_ARRAY(struct store_item, graph->param_count),
-                            .buffers = MEM_ARRAY(struct store_item, graph->buffer_count),
-                            .use_begin = MEM_ARRAY(int64_t, graph->use_count),
-                            .use_param = MEM_ARRAY(int, graph->use_count),
-                            .use_rank = MEM_ARRAY(int, graph->use_count),
-                            .grad = MEM_ARRAY(float *, grads),
-                            .spans = MEM_ARRAY(struct optim_span, graph->param_count)};
-    describe_params(store, graph, decay);
-    describe_buffers(store, graph);
-    enum status status = take_memory(store, grads);
+                            .held = MEM_ARRAY(struct elements, layout->array_count)};
+    make_spans(store);
+    enum status status = take_memory(store);
     if (status == STATUS_OK)
         *out = store;
     else
@@ -107,123 +87,237 @@ enum status store_new(const struct graph *graph, struct device *device, struct c
 void store_free(struct store **pointer) {
     struct store *store = *pointer;
     if (!store) return;
-    const struct backend *backend = store->device->backend;
-    size_t param_bytes = (size_t)store->param_elements * sizeof(float);
-    if (store->param) backend->memory_free(store->device, store->param, param_bytes);
-    for (int i = 0; i < OPTIM_MAX_STATES; i++) {
-        if (store->state[i]) backend->memory_free(store->device, store->state[i], param_bytes);
+    const struct backend *backend = backend_of(store);
+    for (int i = 0; i < store->layout->array_count; i++) {
+        bool own = store->layout->arrays[i].memory == MEMORY_DEVICE;
+        if (own && store->held[i].data)
+            backend->memory_free(store->device, store->held[i].data,
+                                 elements_bytes(&store->held[i]));
     }
-    if (store->buffer) backend->memory_free(store->device, store->buffer, store->buffer_bytes);
-    free(store->params);
-    free(store->buffers);
-    free(store->use_begin);
-    free(store->use_param);
-    free(store->use_rank);
-    free(store->grad);
+    if (store->told) backend->memory_free(store->device, store->told, sizeof *store->told);
+    free(store->held);
     free(store->spans);
+    free(store->span_first);
     free(store);
     *pointer = NULL;
 }
 
-enum status store_init(struct store *store, const struct graph *graph, uint64_t seed) {
-    enum status status = STATUS_OK;
-    for (int p = 0; p < store->param_count && status == STATUS_OK; p++) {
-        float *plain = MEM_ARRAY(float, shape_count(&store->params[p].type.shape));
-        model_init_param(graph, p, seed, plain);
-        status = store_put(store, p, store->param, plain);
-        free(plain);
-    }
-    for (int b = 0; b < store->buffer_count; b++) {
-        const struct store_item *item = &store->buffers[b];
-        float start = graph->buffers[b].start;
-        float *plain = mem_new((size_t)item->count);
-        int64_t count = item->type.dtype == DTYPE_F32 ? shape_count(&item->type.shape)
-                                                      : 0; /* counters start at 0 */
-        for (int64_t i = 0; i < count; i++) plain[i] = start;
-        store_put_buffer(store, b, plain);
-        free(plain);
-    }
+/* --- elements and tensors --- */
+
+struct elements store_elements(const struct store *store, int array, int64_t begin, int64_t count) {
+    int64_t place = store_place(store->layout, array, begin, count);
+    CHECK(place >= 0, "this rank does not hold elements %lld to %lld of array %d", (long long)begin,
+          (long long)(begin + count), array);
+    return elements_part(&store->held[array], place, count);
+}
+
+static const struct store_item *item_of(const struct store *store, int array, int item) {
+    int count;
+    const struct store_item *items = store_items(store->layout, array, &count);
+    CHECK(item >= 0 && item < count, "tensor %d of %d", item, count);
+    return &items[item];
+}
+
+struct elements store_tensor(const struct store *store, int array, int item) {
+    const struct store_item *of = item_of(store, array, item);
+    return store_elements(store, array, of->begin, of->count);
+}
+
+struct elements store_use_gradient(const struct store *store, int grad, int use) {
+    const struct store_use *of = &store->layout->uses[use];
+    return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), of->begin,
+                          store->layout->params[of->param].count);
+}
+
+enum status store_get(const struct store *store, int array, int item, void *plain) {
+    const struct store_item *of = item_of(store, array, item);
+    struct elements elements = store_tensor(store, array, item);
+    return layout_to_plain(store->device, of->layout, elements.data, plain);
+}
+
+enum status store_put(struct store *store, int array, int item, const void *plain) {
+    const struct store_item *of = item_of(store, array, item);
+    struct elements elements = store_tensor(store, array, item);
+    return layout_from_plain(store->device, of->layout, plain, elements.data);
+}
+
+static enum status init_param(struct store *store, const struct graph *graph, int param,
+                              uint64_t seed) {
+    float *plain = MEM_ARRAY(float, shape_count(&store->layout->params[param].type.shape));
+    model_init_param(graph, param, seed, plain);
+    enum status status = store_put(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain);
+    free(plain);
     return status;
 }
 
-enum status store_get(const struct store *store, int param, const float *array, void *plain) {
-    const struct store_item *item = &store->params[param];
-    return layout_to_plain(store->device, item->layout, array + item->begin, plain);
+static enum status init_buffer(struct store *store, const struct graph *graph, int buffer) {
+    const struct tensor_type *type = &store->layout->buffers[buffer].type;
+    float *plain = mem_new(tensor_type_bytes(type));
+    int64_t count =
+        type->dtype == DTYPE_F32 ? shape_count(&type->shape) : 0; /* counters start at 0 */
+    for (int64_t i = 0; i < count; i++) plain[i] = graph->buffers[buffer].start;
+    enum status status =
+        store_put(store, store_array(store->layout, ARRAY_BUFFER, 0), buffer, plain);
+    free(plain);
+    return status;
 }
 
-enum status store_put(struct store *store, int param, float *array, const void *plain) {
-    const struct store_item *item = &store->params[param];
-    return layout_from_plain(store->device, item->layout, plain, array + item->begin);
+enum status store_init(struct store *store, const struct graph *graph, uint64_t seed) {
+    for (int p = 0; p < store->layout->param_count; p++) TRY(init_param(store, graph, p, seed));
+    for (int b = 0; b < store->layout->buffer_count; b++) TRY(init_buffer(store, graph, b));
+    return STATUS_OK;
 }
 
-void store_get_buffer(const struct store *store, int buffer, void *plain) {
-    const struct store_item *item = &store->buffers[buffer];
-    store->device->backend->copy_out(store->device, plain, store->buffer + item->begin,
-                                     (size_t)item->count);
+/* --- hashes --- */
+
+static enum status hash_item(const struct store *store, int array, int item, uint64_t *hash) {
+    const struct store_item *of = item_of(store, array, item);
+    size_t bytes = tensor_type_bytes(&of->type);
+    void *plain = mem_new(bytes);
+    enum status status = store_get(store, array, item, plain);
+    *hash = hash64(hash64(*hash, of->name, strlen(of->name)), plain, bytes);
+    free(plain);
+    return status;
 }
 
-void store_put_buffer(struct store *store, int buffer, const void *plain) {
-    const struct store_item *item = &store->buffers[buffer];
-    store->device->backend->copy_in(store->device, store->buffer + item->begin, plain,
-                                    (size_t)item->count);
-}
-
-enum status store_param_hash(const struct store *store, uint64_t *out) {
+static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
+    int count, array = store_array(store->layout, kind, 0);
     uint64_t hash = HASH64_START;
-    for (int p = 0; p < store->param_count; p++) {
-        const struct store_item *item = &store->params[p];
-        size_t bytes = tensor_type_bytes(&item->type);
-        void *plain = mem_new(bytes);
-        enum status status = store_get(store, p, store->param, plain);
-        hash = hash64(hash64(hash, item->name, strlen(item->name)), plain, bytes);
-        free(plain);
-        TRY(status);
-    }
+    store_items(store->layout, array, &count);
+    for (int i = 0; i < count; i++) TRY(hash_item(store, array, i, &hash));
     *out = hash;
     return STATUS_OK;
 }
 
-uint64_t store_buffer_hash(const struct store *store) {
-    uint64_t hash = HASH64_START;
-    for (int b = 0; b < store->buffer_count; b++) {
-        const struct store_item *item = &store->buffers[b];
-        void *plain = mem_new((size_t)item->count);
-        store_get_buffer(store, b, plain);
-        hash = hash64(hash64(hash, item->name, strlen(item->name)), plain, (size_t)item->count);
-        free(plain);
+enum status store_param_hash(const struct store *store, uint64_t *out) {
+    return hash_array(store, ARRAY_PARAM, out);
+}
+
+enum status store_buffer_hash(const struct store *store, uint64_t *out) {
+    return hash_array(store, ARRAY_BUFFER, out);
+}
+
+/* --- arithmetic --- */
+
+static enum status add(struct store *store, const struct elements *into,
+                       const struct elements *from) {
+    return backend_of(store)->array_add(store->device, into, from, NULL);
+}
+
+/* Further uses were folded into the first by TIE: the tails are spent. */
+enum status store_sum(struct store *store, int into, int from) {
+    const struct store_layout *layout = store->layout;
+    int a = store_array(layout, ARRAY_GRAD, into), b = store_array(layout, ARRAY_GRAD, from);
+    const struct array_layout *array = &layout->arrays[a];
+    for (int i = 0; i < array->slice_count; i++) {
+        struct slice slice = array->slices[i];
+        if (slice.begin + slice.count > layout->param_elements)
+            slice.count = layout->param_elements - slice.begin;
+        struct elements to = store_elements(store, a, slice.begin, slice.count),
+                        of = store_elements(store, b, slice.begin, slice.count);
+        TRY(add(store, &to, &of));
     }
-    return hash;
+    return STATUS_OK;
 }
 
-VECTOR_CLONES
-static void add_span(float *restrict into, const float *restrict from, int64_t count) {
-    for (int64_t i = 0; i < count; i++) into[i] += from[i];
-}
-
-void store_add(float *into, const float *from, int64_t count) {
-    enum { CHUNK = 16384 };
-#pragma omp parallel for schedule(static) if (count > 4 * CHUNK)
-    for (int64_t begin = 0; begin < count; begin += CHUNK)
-        add_span(into + begin, from + begin, count - begin < CHUNK ? count - begin : CHUNK);
-}
-
-void store_sum(struct store *store, int into, int from) {
-    /* Further uses were folded into the first by TIE: the tails are spent. */
-    store_add(store->grad[into], store->grad[from], store->param_elements);
-}
-
-void store_tie(struct store *store, int grad, int first_param, int count) {
-    for (int u = 0; u < store->use_count; u++) {
-        int param = store->use_param[u];
-        if (store->use_rank[u] == 0 || param < first_param || param >= first_param + count)
+enum status store_tie(struct store *store, int grad, int first_param, int count) {
+    int array = store_array(store->layout, ARRAY_GRAD, grad);
+    for (int u = 0; u < store->layout->use_count; u++) {
+        const struct store_use *use = &store->layout->uses[u];
+        if (use->number == 0 || use->param < first_param || use->param >= first_param + count)
             continue;
-        const struct store_item *item = &store->params[param];
-        store_add(store->grad[grad] + item->begin, store->grad[grad] + store->use_begin[u],
-                  item->count);
+        struct elements into = store_tensor(store, array, use->param),
+                        from = store_use_gradient(store, grad, u);
+        TRY(add(store, &into, &from));
     }
+    return STATUS_OK;
 }
 
-void store_zero(struct store *store, int grad) {
-    float *values = store->grad[grad];
-    for (int64_t i = 0; i < store->gradient_elements; i++) values[i] = -0.0f;
+enum status store_zero(struct store *store, int grad) {
+    int array = store_array(store->layout, ARRAY_GRAD, grad);
+    return backend_of(store)->array_fill(store->device, &store->held[array], -0.0f, NULL);
+}
+
+enum status store_collect(struct store *store, int grad, int use, const void *made, bool first) {
+    const struct store_item *param = &store->layout->params[store->layout->uses[use].param];
+    struct elements all = store_use_gradient(store, grad, use),
+                    to = elements_part(&all, 0,
+                                       (int64_t)(param->layout->bytes / dtype_bytes(all.dtype))),
+                    from = {to.dtype, (void *)(uintptr_t)made, to.count};
+    if (!first) return add(store, &to, &from);
+    return backend_of(store)->array_copy(store->device, to.data, made, elements_bytes(&to), NULL);
+}
+
+/* The sums of some blocks, added to *total one after the other. */
+static enum status add_squares(struct store *store, const struct elements *blocks, double *total) {
+    double sums[SUMS];
+    int64_t count = (blocks->count + NORM_BLOCK - 1) / NORM_BLOCK;
+    TRY(backend_of(store)->array_squares(store->device, blocks, store->told->sums, NULL));
+    TRY(backend_of(store)->copy_out(store->device, sums, store->told->sums,
+                                    (size_t)count * sizeof(double)));
+    for (int64_t b = 0; b < count; b++) *total += sums[b];
+    return STATUS_OK;
+}
+
+enum status store_squares(struct store *store, int grad, double *out) {
+    const struct store_layout *layout = store->layout;
+    const int64_t most = (int64_t)SUMS * NORM_BLOCK;
+    int array = store_array(layout, ARRAY_GRAD, grad);
+    double total = 0;
+    for (int i = 0; i < layout->owned_count; i++) {
+        const struct slice *slice = &layout->owned[i];
+        struct elements all = store_elements(store, array, slice->begin, slice->count);
+        for (int64_t at = 0; at < all.count; at += most) {
+            int64_t count = all.count - at < most ? all.count - at : most;
+            struct elements blocks = elements_part(&all, at, count);
+            TRY(add_squares(store, &blocks, &total));
+        }
+    }
+    *out = total;
+    return STATUS_OK;
+}
+
+static enum status forget_bad(const struct store *store) {
+    int32_t none = 0;
+    return backend_of(store)->copy_in(store->device, &store->told->bad, &none, sizeof none);
+}
+
+static enum status read_bad(const struct store *store, bool *finite) {
+    int32_t bad;
+    TRY(backend_of(store)->copy_out(store->device, &bad, &store->told->bad, sizeof bad));
+    *finite = !bad;
+    return STATUS_OK;
+}
+
+static enum status update_slice(struct store *store, const struct optim_step *step, int grad,
+                                int index) {
+    const struct store_layout *layout = store->layout;
+    const struct slice *slice = &layout->owned[index];
+    int first = store->span_first[index], state = layout->first[ARRAY_STATE];
+    struct optim_update update = {
+        .rule = layout->optimizer,
+        .step = step,
+        .spans = store->spans + first,
+        .span_count = store->span_first[index + 1] - first,
+        .param =
+            store_elements(store, store_array(layout, ARRAY_PARAM, 0), slice->begin, slice->count),
+        .gradient = store_elements(store, store_array(layout, ARRAY_GRAD, grad), slice->begin,
+                                   slice->count)};
+    for (int i = 0; i < layout->optimizer->state_count; i++)
+        update.state[i] = store_elements(store, state + i, slice->begin, slice->count);
+    return backend_of(store)->array_update(store->device, &update, &store->told->bad, NULL);
+}
+
+enum status store_update(struct store *store, const struct optim_step *step, int grad,
+                         bool *finite) {
+    TRY(forget_bad(store));
+    for (int i = 0; i < store->layout->owned_count; i++) TRY(update_slice(store, step, grad, i));
+    return read_bad(store, finite);
+}
+
+enum status store_all_finite(const struct store *store, const struct elements *elements,
+                             bool *finite) {
+    TRY(forget_bad(store));
+    TRY(backend_of(store)->array_check(store->device, elements, &store->told->bad, NULL));
+    return read_bad(store, finite);
 }

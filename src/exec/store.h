@@ -1,78 +1,65 @@
-/* The store: parameters, their gradients, optimizer state and buffers of a rank.
+/* The store: parameters, their gradients, optimizer state and buffers of a rank, as the arrays of a
+ * store_layout in memory.
  *
- * Parameters lie in one flat array of floats in the layouts the graph chose, each padded to a
- * multiple of NORM_BLOCK elements; gradients and optimizer state are arrays of the same shape, so
- * an update is one pass. A gradient array has a tail for the further uses of shared parameters.
- * Padding is and stays zero. What leaves the store (files, hashes) is plain. */
+ * An array is named by its number (store_array), a tensor in it by that and the number of the
+ * parameter or buffer. Its elements are in the layouts the graph chose; what leaves the store
+ * (files, hashes) is plain. Arithmetic is the device's: nobody else reads or writes the elements.
+ */
 #ifndef EXEC_STORE_H
 #define EXEC_STORE_H
 
-#include "backend/backend.h"
 #include "comm/comm.h"
-#include "graph/graph.h"
-#include "optim/optim.h"
-
-struct store_item {
-    const char *name;
-    struct tensor_type type;
-    const struct layout *layout;
-    int64_t begin, count; /* parameters: elements of the arrays; buffers: bytes, from the start of
-                             the buffers */
-};
+#include "exec/store_layout.h"
 
 struct store {
+    const struct store_layout *layout;
     struct device *device;
-    struct comm *comm; /* owns the gradient arrays: other ranks read and write them */
-    const struct optim_rule *optimizer;
-    int param_count, buffer_count, use_count, grad_count;
-    struct store_item *params, *buffers;
-    int64_t *use_begin; /* per use of the graph: where its gradient starts in a gradient array */
-    int *use_param, *use_rank; /* its parameter, and which use of it (0: the first) */
-    int64_t param_elements, gradient_elements;
-    float *param, **grad, *state[OPTIM_MAX_STATES];
-    char *buffer;
-    size_t buffer_bytes;
+    struct comm *comm;     /* owns arrays that others read and write */
+    struct elements *held; /* per array: the elements of its slices */
     struct optim_span *spans;
+    int *span_first;         /* per owned slice: its spans; one more at the end */
+    struct store_told *told; /* device memory: what it tells of an array */
 };
 
-struct store_size {
-    size_t param_elements, gradient_elements, buffer_bytes;
-};
-
-/* Local. Elements a parameter of a lowered graph takes in the arrays, padding included. */
-int64_t store_param_span(const struct graph *graph, int param);
-/* Local. What a store for this lowered training graph will take. */
-struct store_size store_size(const struct graph *graph);
-
-/* Local. Memory for `grads` gradient arrays and the optimizer's state, all zero. The caller owns
- * it; graph and device must outlive it. Weight decay reaches a class of parameters where
- * decay[class]. */
-enum status store_new(const struct graph *graph, struct device *device, struct comm *comm,
-                      int grads, const struct optim_rule *optimizer, const bool decay[3],
+/* Local. Takes the memory of all arrays, all zero. The caller owns the store; layout, device and
+ * communicator must outlive it. store_free accepts NULL and clears the pointer. */
+enum status store_new(const struct store_layout *layout, struct device *device, struct comm *comm,
                       struct store **out);
 void store_free(struct store **store);
 
-/* Local. Initial values, keyed by seed, name and element. */
+/* Local, blocking. Initial values, keyed by seed, name and element, wherever they are held. */
 enum status store_init(struct store *store, const struct graph *graph, uint64_t seed);
 
-/* Local, blocking. One tensor between an array of the store and plain host memory. `array` is
- * store->param, a state, or a gradient array; buffers have calls of their own. */
-enum status store_get(const struct store *store, int param, const float *array, void *plain);
-enum status store_put(struct store *store, int param, float *array, const void *plain);
-void store_get_buffer(const struct store *store, int buffer, void *plain);
-void store_put_buffer(struct store *store, int buffer, const void *plain);
+/* Local. Where elements lie in memory; they must be held, in one slice. Of a whole array; of a
+ * parameter or buffer in it; of the gradient of a use. */
+struct elements store_elements(const struct store *store, int array, int64_t begin, int64_t count);
+struct elements store_tensor(const struct store *store, int array, int item);
+struct elements store_use_gradient(const struct store *store, int grad, int use);
+
+/* Local, blocking. One tensor between an array and plain host memory. */
+enum status store_get(const struct store *store, int array, int item, void *plain);
+enum status store_put(struct store *store, int array, int item, const void *plain);
 
 /* Local, blocking. Content hashes over plain bytes and names, in order. */
 enum status store_param_hash(const struct store *store, uint64_t *out);
-uint64_t store_buffer_hash(const struct store *store);
+enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
-/* Local. Gradient arithmetic: a += b over everything; further uses into the first, in graph order.
- */
-void store_sum(struct store *store, int into, int from);
-void store_tie(struct store *store, int grad, int first_param, int count);
-/* Local. Fills a gradient array with -0, the neutral element of addition to the last bit. */
-void store_zero(struct store *store, int grad);
-/* Local. Adds `count` floats on the team. */
-void store_add(float *into, const float *from, int64_t count);
+/* Local, asynchronous on the device. Gradient arithmetic, by gradient buffer: a += b; the gradients
+ * of further uses of `count` parameters into those of the first, in graph order; all of it -0, the
+ * neutral element of addition to the last bit; what a kernel made into the gradient of a use, added
+ * or (first) copied. */
+enum status store_sum(struct store *store, int into, int from);
+enum status store_tie(struct store *store, int grad, int first_param, int count);
+enum status store_zero(struct store *store, int grad);
+enum status store_collect(struct store *store, int grad, int use, const void *made, bool first);
+
+/* Local, blocking. Over the slices this rank owns: the sum of squares, block by block in f64; the
+ * optimizer's update, and whether all parameters are finite afterwards. */
+enum status store_squares(struct store *store, int grad, double *out);
+enum status store_update(struct store *store, const struct optim_step *step, int grad,
+                         bool *finite);
+/* Local, blocking. Whether elements of this device are finite. */
+enum status store_all_finite(const struct store *store, const struct elements *elements,
+                             bool *finite);
 
 #endif

@@ -8,10 +8,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* A tensor of the file: parameter `param` in an array of the store, or a buffer. */
+/* A tensor of the file: which one in which array of the store. */
 struct tensor_place {
-    float *array; /* NULL: a buffer */
-    int index;
+    int array, item;
 };
 
 struct listing {
@@ -22,37 +21,34 @@ struct listing {
     size_t count;
 };
 
-static void list_add(struct listing *list, const char *name, const struct store_item *item,
-                     float *array, int index) {
-    list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
-                                                    .dtype = item->type.dtype,
-                                                    .shape = item->type.shape};
-    list->places[list->count++] = (struct tensor_place){array, index};
-}
-
-static void list_state(struct listing *list, int state) {
-    struct store *store = list->store;
-    for (int p = 0; p < store->param_count; p++) {
-        char *name =
-            mem_format("%s.%s", store->params[p].name, store->optimizer->state_names[state]);
-        list_add(list, name, &store->params[p], store->state[state], p);
+/* All tensors of an array; `suffix` (may be NULL) is what is added to their names. */
+static void list_array(struct listing *list, enum array_kind kind, int index, const char *suffix) {
+    const struct store_layout *layout = list->store->layout;
+    int count, array = store_array(layout, kind, index);
+    const struct store_item *items = store_items(layout, array, &count);
+    for (int i = 0; i < count; i++) {
+        char *name = mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
+        list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
+                                                        .dtype = items[i].type.dtype,
+                                                        .shape = items[i].type.shape};
+        list->places[list->count++] = (struct tensor_place){array, i};
         free(name);
     }
 }
 
 static struct listing list_new(struct store *store, enum tensor_part part) {
-    size_t most = (size_t)(store->param_count * OPTIM_MAX_STATES + store->buffer_count + 1);
+    const struct store_layout *layout = store->layout;
+    size_t most = (size_t)(layout->param_count * OPTIM_MAX_STATES + layout->buffer_count + 1);
     struct listing list = {.store = store,
                            .items = MEM_ARRAY(struct tensor_item, most),
                            .places = MEM_ARRAY(struct tensor_place, most)};
     if (part == PART_OPTIMIZER) {
-        for (int s = 0; s < store->optimizer->state_count; s++) list_state(&list, s);
+        for (int s = 0; s < layout->optimizer->state_count; s++)
+            list_array(&list, ARRAY_STATE, s, layout->optimizer->state_names[s]);
         return list;
     }
-    for (int p = 0; p < store->param_count; p++)
-        list_add(&list, store->params[p].name, &store->params[p], store->param, p);
-    for (int b = 0; b < store->buffer_count; b++)
-        list_add(&list, store->buffers[b].name, &store->buffers[b], NULL, b);
+    list_array(&list, ARRAY_PARAM, 0, NULL);
+    list_array(&list, ARRAY_BUFFER, 0, NULL);
     return list;
 }
 
@@ -71,11 +67,7 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     size_t bytes = item_bytes(&list->items[index]);
     void *plain = mem_new(bytes);
     const struct tensor_place *place = &list->places[index];
-    enum status status = STATUS_OK;
-    if (place->array)
-        status = store_get(list->store, place->index, place->array, plain);
-    else
-        store_get_buffer(list->store, place->index, plain);
+    enum status status = store_get(list->store, place->array, place->item, plain);
     if (status == STATUS_OK) status = safetensors_emit(sink, plain, bytes);
     free(plain);
     return status;
@@ -110,9 +102,7 @@ static enum status take_item(struct listing *list, size_t item, const struct saf
     void *plain = mem_new(bytes);
     const struct tensor_place *place = &list->places[item];
     enum status status = safetensors_read(file, entry, plain, bytes);
-    if (status == STATUS_OK && place->array)
-        status = store_put(list->store, place->index, place->array, plain);
-    if (status == STATUS_OK && !place->array) store_put_buffer(list->store, place->index, plain);
+    if (status == STATUS_OK) status = store_put(list->store, place->array, place->item, plain);
     free(plain);
     return status;
 }

@@ -121,18 +121,19 @@ static enum status convert(const struct loading *loading, const struct store_ite
 
 /* Parameters first, then buffers. */
 static int tensor_count(const struct store *store) {
-    return store->param_count + store->buffer_count;
+    return store->layout->param_count + store->layout->buffer_count;
 }
 
 static const struct store_item *tensor_at(const struct store *store, int index) {
-    bool param = index < store->param_count;
-    return param ? &store->params[index] : &store->buffers[index - store->param_count];
+    const struct store_layout *layout = store->layout;
+    int params = layout->param_count;
+    return index < params ? &layout->params[index] : &layout->buffers[index - params];
 }
 
 static enum status put(struct store *store, int index, const void *plain) {
-    if (index < store->param_count) return store_put(store, index, store->param, plain);
-    store_put_buffer(store, index - store->param_count, plain);
-    return STATUS_OK;
+    int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
+    return store_put(store, store_array(store->layout, (enum array_kind)array, 0),
+                     index < params ? index : index - params, plain);
 }
 
 static enum status take(struct loading *loading, int index, size_t at, bool checking) {

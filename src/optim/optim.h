@@ -2,14 +2,18 @@
  *
  * Parameters, gradients and state are arrays of the same shape (see exec/store.h), cut into spans
  * that share a weight decay. Every update is elementwise, so any split of the arrays over threads
- * or ranks gives the same bits. Formulas are torch's. */
+ * or ranks gives the same bits. Formulas are torch's. A rule is the definition, on the host;
+ * devices run it, or kernels of their own that do the same, by the row array_update of
+ * backend/backend.h. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OPTIM_MAX_STATES = 2, OPTIM_MAX_CHUNK = 16384 };
+#include "tensor/tensor.h"
+
+enum { OPTIM_MAX_STATES = 2 };
 
 /* What the user chose. */
 struct optim_config {
@@ -43,17 +47,14 @@ struct optim_rule {
 const struct optim_rule *optim_find(const char *name);
 const struct optim_rule *const *optim_all(int *count);
 
-/* Local. One fused pass over all spans on the OpenMP team. False when a parameter is not finite
- * afterwards: one that no gradient depends on (a unit whose bias is -infinity, an embedding that no
- * sample uses) is seen here alone. */
-bool optim_apply(const struct optim_rule *rule, const struct optim_step *step,
-                 const struct optim_span *spans, int span_count, float *param,
-                 const float *gradient, float *const state[]);
-
-/* Local. Sum of squares in f64 over fixed blocks of NORM_BLOCK elements, added in order; not finite
- * when any element is not. `count` is a multiple of the block. */
-enum { NORM_BLOCK = 1024 };
-double optim_sum_squares(const float *values, int64_t count);
+/* All that one pass over parameters needs: what to do, to which elements of which arrays. */
+struct optim_update {
+    const struct optim_rule *rule;
+    const struct optim_step *step;
+    const struct optim_span *spans; /* of the arrays below */
+    int span_count;
+    struct elements param, gradient, state[OPTIM_MAX_STATES]; /* f32, equally long */
+};
 
 /* Learning rate over the run. */
 enum lr_policy { LR_CONST, LR_STEP, LR_COSINE, LR_LINEAR };

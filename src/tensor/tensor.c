@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+
 static const struct {
     const char *name, *safetensors;
     size_t bytes;
@@ -40,6 +42,17 @@ size_t tensor_type_bytes(const struct tensor_type *type) {
 
 bool tensor_type_equal(const struct tensor_type *a, const struct tensor_type *b) {
     return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape);
+}
+
+struct elements elements_part(const struct elements *all, int64_t begin, int64_t count) {
+    CHECK(begin >= 0 && count >= 0 && begin <= all->count - count, "elements %lld to %lld of %lld",
+          (long long)begin, (long long)(begin + count), (long long)all->count);
+    char *data = all->data;
+    return (struct elements){all->dtype, data + (size_t)begin * dtype_bytes(all->dtype), count};
+}
+
+size_t elements_bytes(const struct elements *elements) {
+    return (size_t)elements->count * dtype_bytes(elements->dtype);
 }
 
 int64_t shape_count(const struct shape *shape) {

@@ -47,6 +47,16 @@ struct tensor_type {
 size_t tensor_type_bytes(const struct tensor_type *type);
 bool tensor_type_equal(const struct tensor_type *a, const struct tensor_type *b);
 
+/* A run of elements in memory, wherever that is. */
+struct elements {
+    enum dtype dtype;
+    void *data;
+    int64_t count;
+};
+/* Local. `count` of them from element `begin` on, which must be there. */
+struct elements elements_part(const struct elements *all, int64_t begin, int64_t count);
+size_t elements_bytes(const struct elements *elements);
+
 /* Local. Elements; equality; product of dimensions [from, to). */
 int64_t shape_count(const struct shape *shape);
 bool shape_equal(const struct shape *a, const struct shape *b);

@@ -150,7 +150,8 @@ int main(int argc, char **argv) {
     struct comm_config config = {.rank = from_environment(ranks),
                                  .size = from_environment(sizes),
                                  .link = &link,
-                                 .heap_bytes = COUNT * sizeof(float) + 65536,
+                                 .heap_bytes = COUNT * sizeof(float),
+                                 .channel_bytes = 65536,
                                  .host = host};
     snprintf(host, sizeof host, "host-%d", config.rank / 2);
     if (strcmp(argv[1], "shm") == 0) config.host = "one";

@@ -208,8 +208,8 @@ static void cpu_kernel_free(struct kernel *kernel) {
     free(kernel);
 }
 
-static void run_primitive(const struct cpu_kernel *kernel, const struct cpu_step *step,
-                          void *const in[], void *const out[], void *scratch) {
+static enum status run_primitive(const struct cpu_kernel *kernel, const struct cpu_step *step,
+                                 void *const in[], void *const out[], void *scratch) {
     for (int i = 0; i < step->count; i++) {
         const struct cpu_bind *bind = &step->bind[i];
         char *base = bind->place == CPU_IN    ? in[bind->index]
@@ -221,25 +221,32 @@ static void run_primitive(const struct cpu_kernel *kernel, const struct cpu_step
     }
     dnnl_stream_t stream = cpu_device_of(kernel)->stream;
     dnnl_status_t status = dnnl_primitive_execute(step->primitive, stream, step->count, step->exec);
-    CHECK(status == dnnl_success, "%s: oneDNN status %d", kernel->name, (int)status);
+    if (status == dnnl_success) return STATUS_OK;
+    return fail(status == dnnl_out_of_memory ? STATUS_MEMORY : STATUS_BUG,
+                "%s of %s: oneDNN status %d", kernel->name, op_def(kernel->call.op)->name,
+                (int)status);
 }
 
-void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                   void *scratch) {
-    run_primitive(kernel, &kernel->step[0], in, out, scratch);
+enum status cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    return run_primitive(kernel, &kernel->step[0], in, out, scratch);
 }
 
-static void cpu_kernel_run(struct kernel *base, void *const in[], void *const out[], void *scratch,
-                           struct stream *stream) {
+static enum status run_step(const struct cpu_kernel *kernel, const struct cpu_step *step,
+                            void *const in[], void *const out[], void *scratch) {
+    if (step->outer) return step->outer(kernel, in, out, scratch);
+    if (!step->loop) return run_primitive(kernel, step, in, out, scratch);
+    step->loop(kernel, in, out, scratch);
+    return STATUS_OK;
+}
+
+static enum status cpu_kernel_run(struct kernel *base, void *const in[], void *const out[],
+                                  void *scratch, struct stream *stream) {
     (void)stream;
-    struct cpu_kernel *kernel = (struct cpu_kernel *)base;
-    for (int i = kernel->inner; i < kernel->step_count; i++) {
-        struct cpu_step *step = &kernel->step[i];
-        if (step->loop)
-            step->loop(kernel, in, out, scratch);
-        else
-            run_primitive(kernel, step, in, out, scratch);
-    }
+    const struct cpu_kernel *kernel = (const struct cpu_kernel *)base;
+    for (int i = kernel->inner; i < kernel->step_count; i++)
+        TRY(run_step(kernel, &kernel->step[i], in, out, scratch));
+    return STATUS_OK;
 }
 
 /* --- cost --- */
@@ -286,6 +293,12 @@ const struct backend backend_cpu = {
     .memory_free = host_memory_free,
     .copy_in = host_copy,
     .copy_out = host_copy,
+    .array_copy = host_array_copy,
+    .array_fill = cpu_array_fill,
+    .array_add = cpu_array_add,
+    .array_squares = cpu_array_squares,
+    .array_check = cpu_array_check,
+    .array_update = cpu_array_update,
     .stream_new = host_stream_new,
     .stream_free = host_stream_free,
     .stream_wait = host_stream_wait,

@@ -40,9 +40,13 @@ enum { CPU_MAX_ARGUMENTS = 6, CPU_MAX_STEPS = 8, CPU_NAME_BYTES = 64 };
 struct cpu_kernel;
 typedef void cpu_loop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                       void *scratch);
+/* One that runs the kernel's inner primitive, and so can fail. */
+typedef enum status cpu_outer_loop(const struct cpu_kernel *kernel, void *const in[],
+                                   void *const out[], void *scratch);
 
 struct cpu_step {
     cpu_loop *loop;             /* or: */
+    cpu_outer_loop *outer;      /* or: */
     dnnl_primitive_t primitive; /* owned, with the memory objects of exec */
     int count;
     struct cpu_bind bind[CPU_MAX_ARGUMENTS];
@@ -104,6 +108,7 @@ struct cpu_device *cpu_device_of(const struct cpu_kernel *kernel);
 void cpu_name(struct cpu_kernel *kernel, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void cpu_step_loop(struct cpu_kernel *kernel, cpu_loop *loop);
+void cpu_step_outer(struct cpu_kernel *kernel, cpu_outer_loop *loop);
 enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t pd, int count,
                                const struct cpu_bind *bind);
 /* Local. Describe and add in one go; the scratchpad is bound by itself. */
@@ -114,8 +119,8 @@ enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int
 void cpu_step_relu(struct cpu_kernel *kernel);
 /* Local. Runs the primitive that is step 0 of a kernel with `inner`, from inside one of its loops.
  */
-void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                   void *scratch);
+enum status cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch);
 /* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. */
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
 
@@ -125,6 +130,18 @@ size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
 enum status cpu_probe_isa(char *text, size_t bytes);
 /* Local. True when oneDNN will use AVX-512. */
 bool cpu_has_avx512(void);
+
+/* The rows array_* of the table, for f32 on the team. */
+enum status cpu_array_fill(struct device *device, const struct elements *to, float value,
+                           struct stream *stream);
+enum status cpu_array_add(struct device *device, const struct elements *into,
+                          const struct elements *from, struct stream *stream);
+enum status cpu_array_squares(struct device *device, const struct elements *of, double *sums,
+                              struct stream *stream);
+enum status cpu_array_check(struct device *device, const struct elements *of, int32_t *bad,
+                            struct stream *stream);
+enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
+                             struct stream *stream);
 
 /* Local. Dropout of `count` elements of one sample, the same ones in each of `tensors` tensors;
  * y[i] may be x[i]. */

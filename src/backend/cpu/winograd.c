@@ -275,8 +275,8 @@ static struct winograd winograd_of(const struct cpu_kernel *kernel, float *scrat
     return w;
 }
 
-static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                         void *scratch) {
+static enum status run_winograd(const struct cpu_kernel *kernel, void *const in[],
+                                void *const out[], void *scratch) {
     struct winograd w = winograd_of(kernel, scratch);
     bool turned = kernel->call.op == OP_CONV2D_BWD_DATA,
          relu = kernel->call.attrs.activation == ACTIVATION_RELU;
@@ -290,15 +290,16 @@ static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void
         float *target = (float *)out[0] + n * w.to.pixels * w.to.channels;
 #pragma omp parallel for schedule(static)
         for (int64_t t = 0; t < w.tiles; t++) window_to_points(&w, source, t);
-        cpu_run_inner(kernel, in, out, scratch);
+        TRY(cpu_run_inner(kernel, in, out, scratch));
 #pragma omp parallel for schedule(static)
         for (int64_t t = 0; t < w.tiles; t++)
             points_to_output(&w, target, bias, !turned && relu, t);
     }
+    return STATUS_OK;
 }
 
-static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[],
-                                void *const out[], void *scratch) {
+static enum status run_winograd_weight(const struct cpu_kernel *kernel, void *const in[],
+                                       void *const out[], void *scratch) {
     struct winograd w = winograd_of(kernel, scratch);
     int64_t C = w.from.channels, O = w.to.channels;
     memset(w.u, 0, (size_t)weight_floats(&w) * sizeof(float));
@@ -310,10 +311,11 @@ static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[
             window_to_points(&w, x, t);
             output_to_points(&w, dy, t);
         }
-        cpu_run_inner(kernel, in, out, scratch);
+        TRY(cpu_run_inner(kernel, in, out, scratch));
     }
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < C; c++) weight_row_bwd(w.u, C, O, c, out[0]);
+    return STATUS_OK;
 }
 
 /* 36 matrices [rows, columns], or their transposes as they are stored. */
@@ -386,6 +388,6 @@ enum status cpu_winograd(struct cpu_kernel *kernel, const struct layout *const i
     TRY(create_product(kernel, &w));
     cpu_name(kernel, "winograd:%s", cpu_has_avx512() ? "16" : "8");
     kernel->inner = true;
-    cpu_step_loop(kernel, weight ? run_winograd_weight : run_winograd);
+    cpu_step_outer(kernel, weight ? run_winograd_weight : run_winograd);
     return STATUS_OK;
 }

@@ -55,7 +55,7 @@ static struct result run(struct device *device, struct op_call call) {
     for (int i = 0; i < call.in_count; i++)
         in[i] = to_layout(device, kernel->in[i], 7 + (uint64_t)i);
     for (int i = 0; i < call.out_count; i++) out[i] = aligned_bytes(kernel->out[i]->bytes);
-    kernel_run(kernel, in, out, scratch, NULL);
+    cr_assert_eq(kernel_run(kernel, in, out, scratch, NULL), STATUS_OK);
     struct result result = {.out = {0}};
     snprintf(result.name, sizeof result.name, "%s", kernel->name);
     for (int i = 0; i < call.out_count; i++) {
@@ -232,6 +232,36 @@ Test(backend_cpu, winograd_only_where_it_pays) {
         struct result result = run(device, calls[i]);
         cr_expect(!strstr(result.name, "wino"), "call %zu: %s", i, result.name);
         result_free(&result);
+    }
+    device_close(&device);
+}
+
+/* oneDNN refuses a primitive without its arguments: alone, and inside a loop of ours. */
+Test(backend_cpu, a_primitive_that_fails_is_reported) {
+    const char *const ways[] = {"off", "own"};
+    struct device *device = open_cpu(1);
+    for (int i = 0; i < 2; i++) {
+        char why[256], said[512] = "";
+        const struct layout *none[OP_MAX_IN] = {0};
+        struct op_call call = convolution(4, 64, 12, 1);
+        struct kernel *kernel = NULL;
+        void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
+        setenv("STRETTO_CPU_WINOGRAD", ways[i], 1);
+        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
+        for (int k = 0; k < call.in_count; k++) in[k] = to_layout(device, kernel->in[k], 7);
+        out[0] = aligned_bytes(kernel->out[0]->bytes);
+        void *scratch = aligned_bytes(kernel->scratch_bytes);
+        cr_expect_eq(((struct cpu_kernel *)kernel)->inner, i == 1, "%s", kernel->name);
+        ((struct cpu_kernel *)kernel)->step[0].exec[0].arg = 0;
+        log_capture(said, sizeof said);
+        cr_expect_eq(kernel_run(kernel, in, out, scratch, NULL), STATUS_BUG);
+        log_capture(NULL, 0);
+        cr_expect(strstr(said, kernel->name) && strstr(said, "conv2d"), "%s", said);
+        kernel_free(&kernel);
+        for (int k = 0; k < call.in_count; k++) free(in[k]);
+        free(out[0]);
+        free(scratch);
     }
     device_close(&device);
 }

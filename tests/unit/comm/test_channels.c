@@ -1,5 +1,5 @@
 /* Channels on every communicator: order, credits, blocking, both directions at once, sizes that are
- * no multiple of anything; and that a full heap is refused on all ranks. */
+ * no multiple of anything; and that what does not fit is refused: a channel on all ranks. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -122,24 +122,28 @@ Test(comm_channels, credits_are_counted) {
 
 /* --- the heap ------------------------------------------------------------------------------ */
 
-/* Buffers of channels are the receiver's alone, but every rank refuses what one cannot hold. */
+/* Buffers of channels are the receiver's alone, but every rank refuses what one cannot hold. What a
+ * rank takes of its heap concerns nobody else. */
 static void full_body(struct trial *trial, struct comm *comm) {
     struct comm_channel *channel, *none = NULL;
     void *data = NULL, *more = NULL;
     int last = trial->size - 1;
-    NEED(comm_alloc(comm, 40000, "most of it", &data) == STATUS_OK);
-    NEED(comm_channel_new(comm, 0, last, 0, 1000, 10, &channel) == STATUS_OK);
-    NEED(comm_channel_new(comm, 0, last, 1, 1000, 20, &none) == STATUS_MEMORY && !none);
+    size_t own = comm_rank(comm) == last ? 45000 : 50000;
+    NEED(comm_alloc(comm, own, "most of it", &data) == STATUS_OK);
+    NEED(comm_channel_new(comm, 0, last, 0, 1000, 40, &channel) == STATUS_OK);
+    NEED(comm_channel_new(comm, 0, last, 1, 1000, 30, &none) == STATUS_MEMORY && !none);
     NEED(comm_channel_new(comm, 0, last, 1, SIZE_MAX / 2, 20, &none) == STATUS_MEMORY && !none);
     NEED(comm_alloc(comm, 20000, "the rest", &more) == STATUS_MEMORY && !more);
     NEED(comm_alloc(comm, SIZE_MAX, "everything", &more) == STATUS_MEMORY && !more);
     NEED(comm_alloc(comm, 1000, "a little", &more) == STATUS_OK);
     for (int i = 0; i < 1000; i++) NEED(((char *)more)[i] == 0);
-    if (last > 0) NEED(comm_channel_new(comm, last, 0, 2, 10000, 1, &channel) == STATUS_OK);
+    memset(data, 255, own);
+    if (last > 0) NEED(comm_channel_new(comm, last, 0, 2, 50000, 1, &channel) == STATUS_OK);
+    if (last > 0) NEED(comm_channel_new(comm, 0, last, 3, 10000, 1, &channel) == STATUS_OK);
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
 }
 
-Test(comm_channels, a_full_heap_is_refused_everywhere) {
+Test(comm_channels, what_does_not_fit_is_refused) {
     char text[4096];
     log_capture(text, sizeof text);
     run(TRIAL_SELF, 1, full_body, 60000);
@@ -153,7 +157,8 @@ Test(comm_channels, an_impossible_heap_is_refused) {
     struct comm *comm[2] = {NULL};
     struct comm_config config = {.rank = 0, .size = 1, .heap_bytes = (size_t)1 << 60};
     log_capture(text, sizeof text);
-    cr_expect(comm_open_threads(2, (size_t)1 << 60, comm) == STATUS_MEMORY && !comm[0]);
+    cr_expect(comm_open_threads(2, (size_t)1 << 60, 0, comm) == STATUS_MEMORY && !comm[0]);
+    cr_expect(comm_open_threads(2, 0, (size_t)1 << 60, comm) == STATUS_MEMORY && !comm[0]);
     cr_expect(strstr(text, "out of memory"), "%s", text);
     cr_expect(comm_open("shm", &config, comm) == STATUS_MEMORY && !comm[0]);
     cr_expect(comm_open("self", &config, comm) == STATUS_MEMORY && !comm[0]);

@@ -13,10 +13,8 @@ static const int64_t sizes[] = {0, 1, 1023, 1024, 1025, 100000};
 enum { SIZE_COUNT = sizeof sizes / sizeof *sizes, MOST = 100000 };
 static const int rank_counts[] = {1, 2, 3, 4, 5, 8};
 
-/* The fixed tree of the values of the given ranks at an index. */
-static float tree_value(const int *rank, int count, int64_t index) {
-    float level[TRIAL_MOST];
-    for (int i = 0; i < count; i++) level[i] = trial_value(rank[i], index);
+/* The fixed tree of some values, which it uses up. */
+static float tree(float *level, int count) {
     while (count > 1) {
         int next = 0;
         for (int i = 0; i < count; i += 2)
@@ -24,6 +22,13 @@ static float tree_value(const int *rank, int count, int64_t index) {
         count = next;
     }
     return level[0];
+}
+
+/* That of the values of the given ranks at an index. */
+static float tree_value(const int *rank, int count, int64_t index) {
+    float level[TRIAL_MOST];
+    for (int i = 0; i < count; i++) level[i] = trial_value(rank[i], index);
+    return tree(level, count);
 }
 
 static bool same_bits(float a, float b) {
@@ -253,4 +258,49 @@ static void slices_body(struct trial *trial, struct comm *comm) {
 
 Test(comm_collectives, slices_are_whole_blocks_and_cover_all) {
     run_everywhere(slices_body, 0);
+}
+
+/* --- data that lies differently on each rank ---------------------------------------------------
+ */
+
+enum { APART = 100000, APART_ROUNDS = 40 };
+
+/* On the last rank both operations are on the same memory: the second adds to what the first made,
+ * also where all others could begin with it before. */
+static void apart_body(struct trial *trial, struct comm *comm) {
+    int rank = comm_rank(comm), last = trial->size - 1;
+    float *data[2], first[TRIAL_MOST], second[TRIAL_MOST];
+    NEED(comm_alloc(comm, APART * sizeof(float), "data", (void **)&data[0]) == STATUS_OK);
+    NEED(comm_alloc(comm, APART * sizeof(float), "data", (void **)&data[1]) == STATUS_OK);
+    if (rank == last) data[1] = data[0];
+    for (int round = 0; round < APART_ROUNDS; round++) {
+        struct comm_request *request[2];
+        for (int i = 0; i < 2; i++) fill(data[i], rank + i * (rank != last), APART);
+        NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
+        for (int i = 0; i < 2; i++)
+            NEED(comm_all_reduce(comm_world(comm), data[i], APART, &request[i]) == STATUS_OK);
+        for (int i = 0; i < 2; i++) NEED(comm_wait(&request[i]) == STATUS_OK);
+        for (int64_t k = 0; k < APART; k++) {
+            for (int r = 0; r < trial->size; r++) first[r] = trial_value(r, k);
+            float sum = tree(first, trial->size);
+            for (int r = 0; r < trial->size; r++)
+                second[r] = r == last ? sum : trial_value(r + 1, k);
+            NEED(same_bits(data[1][k], tree(second, trial->size)));
+            if (rank != last) NEED(same_bits(data[0][k], sum));
+        }
+        NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
+    }
+}
+
+Test(comm_collectives, data_may_lie_anywhere_on_each_rank, .timeout = 120) {
+    for (int mode = TRIAL_THREADS; mode < TRIAL_MODE_COUNT; mode++) {
+        struct trial trial = {.mode = (enum trial_mode)mode,
+                              .size = 4,
+                              .heap_bytes = 2 * APART * sizeof(float),
+                              .body = apart_body,
+                              .killed = -1};
+        if (!trial_mode_there(trial.mode)) continue;
+        const char *failure = trial_run(&trial);
+        cr_assert(!failure, "%s", failure);
+    }
 }

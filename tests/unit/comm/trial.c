@@ -104,8 +104,15 @@ struct comm_link trial_link(struct trial_board *board) {
 
 /* --- starting ------------------------------------------------------------------------------ */
 
+static size_t skew(const struct trial *trial, int rank) {
+    return trial->alike ? 0 : (size_t)rank * 4096;
+}
+
 static void run_one(struct trial *trial, struct comm *comm) {
+    void *own;
     omp_set_num_threads(trial->threads ? trial->threads : 1);
+    if (comm_alloc(comm, skew(trial, comm_rank(comm)), "pages of its own", &own) != STATUS_OK)
+        abort();
     trial->body(trial, comm);
     if (atomic_load(&trial->board->failures)) comm_abort(comm, 0);
     comm_close(&comm);
@@ -122,7 +129,8 @@ static void run_opened(struct trial *trial, int rank) {
     struct comm_config config = {.rank = rank,
                                  .size = trial->size,
                                  .link = &link,
-                                 .heap_bytes = trial->heap_bytes,
+                                 .heap_bytes = trial->heap_bytes + skew(trial, rank),
+                                 .channel_bytes = trial->heap_bytes,
                                  .host = host_of(trial->mode, rank)};
     const char *name = communicator[trial->mode];
     struct comm *comm = NULL;
@@ -148,7 +156,8 @@ static void *thread_main(void *argument) {
 static void run_threads(struct trial *trial) {
     struct thread thread[TRIAL_MOST];
     struct comm *comm[TRIAL_MOST] = {NULL};
-    if (comm_open_threads(trial->size, trial->heap_bytes, comm) != STATUS_OK) {
+    size_t heap_bytes = trial->heap_bytes + skew(trial, trial->size - 1);
+    if (comm_open_threads(trial->size, heap_bytes, trial->heap_bytes, comm) != STATUS_OK) {
         trial_fail(trial, 0, __FILE__, __LINE__, "comm_open_threads");
         return;
     }

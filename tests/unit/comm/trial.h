@@ -1,5 +1,7 @@
 /* Ranks for tests of the data plane: a function run by every rank of a small job, as the lone rank
  * of `self`, as threads, or as processes that find one another over a link in a shared mapping.
+ * Ranks have heaps of different sizes, and rank r has taken r pages of its own before it begins:
+ * nothing lies at the same place on two ranks.
  *
  * A rank's function must not use Criterion's assertions (it may be in another thread or process):
  * it says NEED(condition), and the first failure of any rank is reported by trial_run. */
@@ -56,8 +58,9 @@ struct trial {
     struct trial_board *board;
     enum trial_mode mode;
     int size;
-    int threads; /* of a rank; 0: one */
-    size_t heap_bytes;
+    int threads;       /* of a rank; 0: one */
+    size_t heap_bytes; /* that the body finds, at least; and for channels */
+    bool alike;        /* heaps are equal, and empty */
     void *argument;
     void (*body)(struct trial *trial, struct comm *comm);
     void (*after)(

@@ -61,22 +61,23 @@ struct step_result kit_steps(struct kit_run *run, int64_t steps) {
 }
 
 uint64_t kit_hash(const struct kit_run *run) {
-    uint64_t hash;
-    cr_assert_eq(store_param_hash(exec_store(run->exec), &hash), STATUS_OK);
-    return hash ^ store_buffer_hash(exec_store(run->exec));
+    uint64_t params, buffers;
+    cr_assert_eq(store_param_hash(exec_store(run->exec), &params), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(exec_store(run->exec), &buffers), STATUS_OK);
+    return params ^ buffers;
 }
 
 static int find(const struct store *store, const char *name) {
-    for (int p = 0; p < store->param_count; p++)
-        if (strcmp(store->params[p].name, name) == 0) return p;
-    cr_assert_fail("no parameter %s", name);
-    return -1;
+    int param = store_find_param(store->layout, name);
+    cr_assert_geq(param, 0, "no parameter %s", name);
+    return param;
 }
 
 static float *plain_of(const struct store *store, int param, int64_t *count) {
-    *count = shape_count(&store->params[param].type.shape);
+    *count = shape_count(&store->layout->params[param].type.shape);
     float *plain = MEM_ARRAY(float, *count);
-    cr_assert_eq(store_get(store, param, store->param, plain), STATUS_OK);
+    cr_assert_eq(store_get(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain),
+                 STATUS_OK);
     return plain;
 }
 
@@ -91,15 +92,16 @@ void kit_set_param(struct kit_run *run, const char *name, int64_t at, float valu
     int64_t count;
     float *plain = plain_of(store, param, &count);
     plain[at] = value;
-    cr_assert_eq(store_put(store, param, store->param, plain), STATUS_OK);
+    cr_assert_eq(store_put(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain),
+                 STATUS_OK);
     free(plain);
 }
 
 double kit_distance(const struct kit_run *a, const struct kit_run *b) {
     const struct store *sa = exec_store(a->exec), *sb = exec_store(b->exec);
     double most = 0;
-    cr_assert_eq(sa->param_count, sb->param_count);
-    for (int p = 0; p < sa->param_count; p++) {
+    cr_assert_eq(sa->layout->param_count, sb->layout->param_count);
+    for (int p = 0; p < sa->layout->param_count; p++) {
         int64_t count, other;
         float *x = plain_of(sa, p, &count), *y = plain_of(sb, p, &other);
         cr_assert_eq(count, other);

@@ -63,7 +63,7 @@ static struct team team_run(const char *line) {
         cr_assert_eq(job_open(&team.options, &seat, &member->job), STATUS_OK);
     }
     cr_assert_eq(
-        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), team.comms),
+        comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), 0, team.comms),
         STATUS_OK);
     for (int r = 0; r < team.ranks; r++) {
         team.members[r].comm = team.comms[r];
@@ -84,20 +84,22 @@ static void team_free(struct team *team) {
 
 static uint64_t hash_of(const struct team *team, int rank) {
     const struct store *store = exec_store(team->members[rank].exec);
-    uint64_t hash;
+    uint64_t params, buffers;
     cr_assert_eq(team->members[rank].status, STATUS_OK);
-    cr_assert_eq(store_param_hash(store, &hash), STATUS_OK);
-    return hash ^ store_buffer_hash(store);
+    cr_assert_eq(store_param_hash(store, &params), STATUS_OK);
+    cr_assert_eq(store_buffer_hash(store, &buffers), STATUS_OK);
+    return params ^ buffers;
 }
 
 /* The largest difference between the parameters, or the running statistics, of two stores. */
 static double params_apart(const struct store *a, const struct store *b) {
     double most = 0;
-    for (int p = 0; p < a->param_count; p++) {
-        int64_t count = shape_count(&a->params[p].type.shape);
+    int params = store_array(a->layout, ARRAY_PARAM, 0);
+    for (int p = 0; p < a->layout->param_count; p++) {
+        int64_t count = shape_count(&a->layout->params[p].type.shape);
         float *x = MEM_ARRAY(float, count), *y = MEM_ARRAY(float, count);
-        cr_assert_eq(store_get(a, p, a->param, x), STATUS_OK);
-        cr_assert_eq(store_get(b, p, b->param, y), STATUS_OK);
+        cr_assert_eq(store_get(a, params, p, x), STATUS_OK);
+        cr_assert_eq(store_get(b, params, p, y), STATUS_OK);
         for (int64_t i = 0; i < count; i++) most = fmax(most, fabs((double)x[i] - y[i]));
         free(x);
         free(y);
@@ -107,13 +109,14 @@ static double params_apart(const struct store *a, const struct store *b) {
 
 static double buffers_apart(const struct store *a, const struct store *b) {
     double most = 0;
-    cr_assert_gt(a->buffer_count, 0);
-    for (int i = 0; i < a->buffer_count; i++) {
-        const struct store_item *item = &a->buffers[i];
+    int buffers = store_array(a->layout, ARRAY_BUFFER, 0);
+    cr_assert_gt(a->layout->buffer_count, 0);
+    for (int i = 0; i < a->layout->buffer_count; i++) {
+        const struct store_item *item = &a->layout->buffers[i];
         size_t bytes = tensor_type_bytes(&item->type);
         float *x = mem_new(bytes), *y = mem_new(bytes);
-        store_get_buffer(a, i, x);
-        store_get_buffer(b, i, y);
+        cr_assert_eq(store_get(a, buffers, i, x), STATUS_OK);
+        cr_assert_eq(store_get(b, buffers, i, y), STATUS_OK);
         if (item->type.dtype == DTYPE_I64) cr_expect_eq(memcmp(x, y, bytes), 0, "%s", item->name);
         for (size_t k = 0; item->type.dtype == DTYPE_F32 && k < bytes / sizeof(float); k++)
             most = fmax(most, fabs((double)x[k] - y[k]) / (1 + fabs((double)x[k])));

@@ -231,14 +231,19 @@ struct by_hand {
 };
 
 static void layer(const struct store *store, int param, const float *x, bool relu, float *y) {
-    const struct store_item *weight = &store->params[param], *bias = &store->params[param + 1];
-    int64_t rows = weight->type.shape.dim[0], columns = weight->type.shape.dim[1];
+    const struct shape *shape = &store->layout->params[param].type.shape;
+    int64_t rows = shape->dim[0], columns = shape->dim[1];
+    int params = store_array(store->layout, ARRAY_PARAM, 0);
+    float *weight = MEM_ARRAY(float, rows *columns), *bias = MEM_ARRAY(float, rows);
+    cr_assert_eq(store_get(store, params, param, weight), STATUS_OK);
+    cr_assert_eq(store_get(store, params, param + 1, bias), STATUS_OK);
     for (int64_t r = 0; r < rows; r++) {
-        double sum = store->param[bias->begin + r];
-        for (int64_t c = 0; c < columns; c++)
-            sum += (double)store->param[weight->begin + r * columns + c] * x[c];
+        double sum = bias[r];
+        for (int64_t c = 0; c < columns; c++) sum += (double)weight[r * columns + c] * x[c];
         y[r] = relu && sum < 0 ? 0 : (float)sum;
     }
+    free(weight);
+    free(bias);
 }
 
 /* The perceptron's gradient of the last bias: the mean over the step's samples of p - onehot. */
@@ -272,7 +277,9 @@ static void check_bias(void *context, const struct instr *instr, int64_t step, i
     double want[10];
     expected_bias_gradient(hand->exec, want, &hand->samples);
     const struct store *store = hand->exec->store;
-    const float *got = store->grad[instr->grad] + store->params[5].begin;
+    float got[10];
+    int gradients = store_array(store->layout, ARRAY_GRAD, instr->grad);
+    cr_assert_eq(store_get(store, gradients, 5, got), STATUS_OK);
     for (int k = 0; k < 10; k++)
         cr_expect_float_eq(got[k], want[k], 1e-6, "%d samples, class %d: %g, by hand %g",
                            (int)hand->samples, k, got[k], want[k]);
@@ -307,6 +314,21 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
     }
 }
 
+/* The norm of what lies between the parameters of two runs. */
+static double moved(const struct kit_run *from, const struct kit_run *to) {
+    const struct store_layout *layout = exec_store(from->exec)->layout;
+    double squares = 0;
+    for (int p = 0; p < layout->param_count; p++) {
+        int64_t count;
+        float *a = kit_param(from, layout->params[p].name, &count),
+              *b = kit_param(to, layout->params[p].name, &count);
+        for (int64_t i = 0; i < count; i++) squares += pow((double)b[i] - a[i], 2);
+        free(a);
+        free(b);
+    }
+    return sqrt(squares);
+}
+
 Test(exec_training, clipping_scales_to_the_limit) {
     const char *common = MLP "--steps 3 --momentum 0 --weight-decay 0 --warmup 0 --lr-policy const "
                              "--lr 0.5";
@@ -317,11 +339,7 @@ Test(exec_training, clipping_scales_to_the_limit) {
     kit_steps(loose, 1);
     cr_expect_eq(a.grad_norm, b.grad_norm, "the norm is told before clipping");
     cr_expect_gt(a.grad_norm, 0.01);
-    double moved = 0;
-    const struct store *from = exec_store(start->exec), *to = exec_store(clipped->exec);
-    for (int64_t i = 0; i < from->param_elements; i++)
-        moved += pow((double)to->param[i] - from->param[i], 2);
-    cr_expect_float_eq(sqrt(moved), 0.5 * 0.01, 1e-5);
+    cr_expect_float_eq(moved(start, clipped), 0.5 * 0.01, 1e-5);
     cr_expect_eq(kit_hash(loose), kit_hash(free_run));
     kit_close(&start);
     kit_close(&free_run);
@@ -342,7 +360,8 @@ static void watch_buffers(void *context, const struct instr *instr, int64_t step
     struct tracked *tracked = context;
     (void)step, (void)begin, (void)end;
     if (instr->op != INSTR_F) return;
-    uint64_t now = store_buffer_hash(tracked->exec->store);
+    uint64_t now;
+    cr_assert_eq(store_buffer_hash(tracked->exec->store, &now), STATUS_OK);
     tracked->moved[instr->micro] += now != tracked->hash;
     tracked->hash = now;
     tracked->seen++;
@@ -354,17 +373,19 @@ Test(exec_training, running_statistics_are_replica_0s) {
     struct kit_run *run = kit_open_watched(&observer, BN "--steps 2 --batch 16 --deal 2x2");
     const struct store *store = exec_store(run->exec);
     tracked.exec = run->exec;
-    tracked.hash = store_buffer_hash(store);
+    cr_assert_eq(store_buffer_hash(store, &tracked.hash), STATUS_OK);
     kit_steps(run, -1);
     cr_expect_eq(tracked.seen, 8);
     cr_expect(tracked.moved[0] == 2 && tracked.moved[1] == 2 && tracked.moved[2] == 0 &&
               tracked.moved[3] == 0);
     int counters = 0;
-    for (int b = 0; b < store->buffer_count; b++) {
-        if (!strstr(store->buffers[b].name, "num_batches_tracked")) continue;
+    int buffers = store_array(store->layout, ARRAY_BUFFER, 0);
+    for (int b = 0; b < store->layout->buffer_count; b++) {
+        const char *name = store->layout->buffers[b].name;
+        if (!strstr(name, "num_batches_tracked")) continue;
         int64_t count;
-        store_get_buffer(store, b, &count);
-        cr_expect_eq(count, 4, "%s: %d", store->buffers[b].name, (int)count);
+        cr_assert_eq(store_get(store, buffers, b, &count), STATUS_OK);
+        cr_expect_eq(count, 4, "%s: %d", name, (int)count);
         counters++;
     }
     cr_expect_gt(counters, 5);

@@ -84,7 +84,8 @@ static void run_node(struct run_graph *run, const struct node *node) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     for (int i = 0; i < node->in_count; i++) in[i] = memory_of(run, node->in[i]);
     for (int i = 0; i < node->out_count; i++) out[i] = memory_of(run, node->out[i]);
-    if (node->kernel) kernel_run(node->kernel, in, out, run->scratch, NULL);
+    if (node->kernel)
+        CHECK(kernel_run(node->kernel, in, out, run->scratch, NULL) == STATUS_OK, "%s", node->name);
 }
 
 void run_graph_run(struct run_graph *run) {

@@ -106,22 +106,26 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
 }
 
 static void check_gradients(struct golden_check *check, const struct store *store) {
-    for (int i = 0; i < store->param_count; i++) {
-        int64_t count = shape_count(&store->params[i].type.shape);
+    int gradients = store_array(store->layout, ARRAY_GRAD, 0);
+    for (int i = 0; i < store->layout->param_count; i++) {
+        const struct store_item *item = &store->layout->params[i];
+        int64_t count = shape_count(&item->type.shape);
         float *plain = MEM_ARRAY(float, count);
-        cr_assert_eq(store_get(store, i, store->grad[0], plain), STATUS_OK);
-        golden_check_gradient(check, store->params[i].name, plain, count);
+        cr_assert_eq(store_get(store, gradients, i, plain), STATUS_OK);
+        golden_check_gradient(check, item->name, plain, count);
         free(plain);
     }
 }
 
 static void check_buffers(struct golden_check *check, const struct store *store) {
-    for (int i = 0; i < store->buffer_count; i++) {
-        if (store->buffers[i].type.dtype != DTYPE_F32) continue;
-        int64_t count = shape_count(&store->buffers[i].type.shape);
+    int buffers = store_array(store->layout, ARRAY_BUFFER, 0);
+    for (int i = 0; i < store->layout->buffer_count; i++) {
+        const struct store_item *item = &store->layout->buffers[i];
+        if (item->type.dtype != DTYPE_F32) continue;
+        int64_t count = shape_count(&item->type.shape);
         float *plain = MEM_ARRAY(float, count);
-        store_get_buffer(store, i, plain);
-        golden_check_buffer(check, store->buffers[i].name, plain, count);
+        cr_assert_eq(store_get(store, buffers, i, plain), STATUS_OK);
+        golden_check_buffer(check, item->name, plain, count);
         free(plain);
     }
 }

@@ -91,7 +91,18 @@ static void update(struct trial *trial, int step) {
         .config = &config, .step = step, .lr = (float)config.lr, .gradient_scale = 1};
     struct optim_span span = {.count = trial->offset[trial->run.graph->param_count]};
     const struct optim_rule *rule = optim_find(model_find(trial->gold->model)->optimizer);
-    optim_apply(rule, &now, &span, 1, trial->weights, trial->gradients, trial->state);
+    struct device *device = trial->run.device;
+    int32_t bad = 0;
+    struct optim_update update = {.rule = rule,
+                                  .step = &now,
+                                  .spans = &span,
+                                  .span_count = 1,
+                                  .param = {DTYPE_F32, trial->weights, span.count},
+                                  .gradient = {DTYPE_F32, trial->gradients, span.count}};
+    for (int i = 0; i < rule->state_count; i++)
+        update.state[i] = (struct elements){DTYPE_F32, trial->state[i], span.count};
+    cr_assert_eq(device->backend->array_update(device, &update, &bad, NULL), STATUS_OK);
+    cr_assert_eq(bad, 0);
     set_weights(trial);
 }
 

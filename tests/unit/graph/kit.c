@@ -124,7 +124,8 @@ static void run_node(struct runner *run, const struct node *node, bool keep) {
     void *in[OP_MAX_IN], *out[OP_MAX_OUT];
     for (int i = 0; i < node->in_count; i++) in[i] = run->address[node->in[i]];
     for (int i = 0; i < node->out_count; i++) out[i] = run->address[node->out[i]];
-    if (node->kernel) kernel_run(node->kernel, in, out, run->scratch, NULL);
+    if (node->kernel)
+        cr_assert_eq(kernel_run(node->kernel, in, out, run->scratch, NULL), STATUS_OK);
     for (int i = 0; keep && i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
         if (value->use >= 0) memcpy(run->gradient[value->use], out[i], value->layout->bytes);

@@ -131,13 +131,13 @@ static void reorder(const struct kernel *kernel, const void *from, void *to) {
     free(plain);
 }
 
-static void twist_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
-                             void *scratch, struct stream *stream) {
+static enum status twist_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
+                                    void *scratch, struct stream *stream) {
     struct twist_kernel *self = (struct twist_kernel *)kernel;
     (void)scratch, (void)stream;
     if (!self->inner) {
         reorder(kernel, in[0], out[0]);
-        return;
+        return STATUS_OK;
     }
     void *a[OP_MAX_IN], *b[OP_MAX_OUT], *own = mem_new(self->inner->scratch_bytes + 1);
     for (int i = 0; i < self->call.in_count; i++) {
@@ -146,7 +146,7 @@ static void twist_kernel_run(struct kernel *kernel, void *const in[], void *cons
         if (!direct) to_plain(kernel->in[i], in[i], a[i]);
     }
     for (int i = 0; i < self->call.out_count; i++) b[i] = mem_new(kernel->out[i]->bytes + 1);
-    kernel_run(self->inner, a, b, own, NULL);
+    enum status status = kernel_run(self->inner, a, b, own, NULL);
     for (int i = 0; i < self->call.out_count; i++) {
         from_plain(kernel->out[i], b[i], out[i]);
         free(b[i]);
@@ -154,6 +154,7 @@ static void twist_kernel_run(struct kernel *kernel, void *const in[], void *cons
     for (int i = 0; i < self->call.in_count; i++)
         if (a[i] != in[i]) free(a[i]);
     free(own);
+    return status;
 }
 
 struct device *twist_open(void) {

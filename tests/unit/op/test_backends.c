@@ -214,8 +214,8 @@ static void run_kernel(const struct bench *bench, const struct slab *in, const s
     for (int i = 0; i < bench->call->call.in_count; i++) inputs[i] = in[i].memory;
     for (int i = 0; i < bench->call->call.out_count; i++) outputs[i] = out[i].memory;
     if (bytes) scratch = device_bytes(device, bytes, 0xFF);
-    kernel_run(bench->kernel, inputs, outputs, scratch, NULL);
-    device->backend->stream_wait(NULL);
+    cr_assert(kernel_run(bench->kernel, inputs, outputs, scratch, NULL) == STATUS_OK);
+    cr_assert(device->backend->stream_wait(NULL) == STATUS_OK);
     if (bytes) device->backend->memory_free(device, scratch, bytes);
 }
 

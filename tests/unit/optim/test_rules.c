@@ -2,12 +2,11 @@
  * clipping. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/mem.h"
-#include "optim/optim.h"
 
 enum { COUNT = 6, STEPS = 5 };
 
@@ -60,13 +59,41 @@ static void arrays_free(struct arrays *a) {
     free(a->state[1]);
 }
 
-static void train(const struct optim_rule *rule, const struct optim_config *config,
-                  struct arrays *a, const struct optim_span *spans, int span_count, float scale) {
+static struct elements floats(float *data, int64_t count) {
+    return (struct elements){DTYPE_F32, data, count};
+}
+
+/* On `device`, whose memory is the host's. */
+static bool apply(struct device *device, const struct optim_rule *rule,
+                  const struct optim_step *step, const struct optim_span *spans, int span_count,
+                  struct arrays *a) {
+    struct optim_update update = {
+        .rule = rule,
+        .step = step,
+        .spans = spans,
+        .span_count = span_count,
+        .param = floats(a->param, a->count),
+        .gradient = floats(a->gradient, a->count),
+        .state = {floats(a->state[0], a->count), floats(a->state[1], a->count)}};
+    int32_t bad = 0;
+    cr_assert_eq(device->backend->array_update(device, &update, &bad, NULL), STATUS_OK);
+    return !bad;
+}
+
+static struct device *open_device(const char *name, int threads) {
+    struct device *device = NULL;
+    cr_assert_eq(device_open(name, 0, threads, &device), STATUS_OK);
+    return device;
+}
+
+static void train(struct device *device, const struct optim_rule *rule,
+                  const struct optim_config *config, struct arrays *a,
+                  const struct optim_span *spans, int span_count, float scale) {
     for (int step = 0; step < STEPS; step++) {
         for (int64_t i = 0; i < a->count; i++) a->gradient[i] = slope(i, step) / scale;
         struct optim_step view = {
             .config = config, .step = step, .lr = (float)config->lr, .gradient_scale = scale};
-        optim_apply(rule, &view, spans, span_count, a->param, a->gradient, a->state);
+        cr_expect(apply(device, rule, &view, spans, span_count, a));
     }
 }
 
@@ -76,30 +103,29 @@ static void near(const char *name, const char *what, const float *got, const dou
                            "%s: %s[%d] is %.9g, PyTorch's %.9g", name, what, i, got[i], want[i]);
 }
 
-Test(optim_rules, values_of_pytorch) {
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        const struct optim_rule *rule = optim_find(rows[r].rule);
-        struct arrays a = arrays_new(COUNT);
-        struct optim_span span = {0, COUNT, true};
-        train(rule, &rows[r].config, &a, &span, 1, 1);
-        near(rows[r].name, "param", a.param, rows[r].param);
-        for (int s = 0; s < rule->state_count; s++) {
-            /* Without momentum torch keeps no buffer; ours then holds the last gradient. */
-            bool kept = strcmp(rows[r].rule, "sgd") != 0 || rows[r].config.momentum > 0;
-            if (kept) near(rows[r].name, rule->state_names[s], a.state[s], rows[r].state[s]);
-        }
-        arrays_free(&a);
+static void check_row(struct device *device, size_t row, float scale) {
+    const struct optim_rule *rule = optim_find(rows[row].rule);
+    struct arrays a = arrays_new(COUNT);
+    struct optim_span span = {0, COUNT, true};
+    train(device, rule, &rows[row].config, &a, &span, 1, scale);
+    near(rows[row].name, "param", a.param, rows[row].param);
+    for (int s = 0; s < rule->state_count; s++) {
+        /* Without momentum torch keeps no buffer; ours then holds the last gradient. */
+        bool kept = strcmp(rows[row].rule, "sgd") != 0 || rows[row].config.momentum > 0;
+        if (kept) near(rows[row].name, rule->state_names[s], a.state[s], rows[row].state[s]);
     }
+    arrays_free(&a);
 }
 
 /* Clipping multiplies gradients on the way: halves times two are the same. */
-Test(optim_rules, the_gradient_scale_is_applied_first) {
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        struct arrays a = arrays_new(COUNT);
-        struct optim_span span = {0, COUNT, true};
-        train(optim_find(rows[r].rule), &rows[r].config, &a, &span, 1, 2);
-        near(rows[r].name, "param", a.param, rows[r].param);
-        arrays_free(&a);
+Test(optim_rules, values_of_pytorch) {
+    for (int i = 0; backend_all()[i]; i++) {
+        struct device *device = open_device(backend_all()[i]->name, 1);
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            check_row(device, r, 1);
+            check_row(device, r, 2);
+        }
+        device_close(&device);
     }
 }
 
@@ -110,12 +136,13 @@ Test(optim_rules, weight_decay_reaches_its_spans_only) {
     plain.weight_decay = 0;
     const struct optim_span mixed[] = {{0, 4, true}, {4, 4, false}}, whole = {0, 8, true};
     int count;
+    struct device *device = open_device("cpu", 2);
     const struct optim_rule *const *all = optim_all(&count);
     for (int r = 0; r < count; r++) {
         struct arrays a = arrays_new(8), with = arrays_new(8), without = arrays_new(8);
-        train(all[r], &decayed, &a, mixed, 2, 1);
-        train(all[r], &decayed, &with, &whole, 1, 1);
-        train(all[r], &plain, &without, &whole, 1, 1);
+        train(device, all[r], &decayed, &a, mixed, 2, 1);
+        train(device, all[r], &decayed, &with, &whole, 1, 1);
+        train(device, all[r], &plain, &without, &whole, 1, 1);
         cr_expect_arr_eq(a.param, with.param, 4 * sizeof(float));
         cr_expect_arr_eq(a.param + 4, without.param + 4, 4 * sizeof(float));
         cr_expect(memcmp(with.param, without.param, 8 * sizeof(float)) != 0);
@@ -123,11 +150,12 @@ Test(optim_rules, weight_decay_reaches_its_spans_only) {
         arrays_free(&with);
         arrays_free(&without);
     }
+    device_close(&device);
 }
 
-/* Elementwise: neither the team nor the cut into spans shows in the bits. */
+/* Elementwise: neither the device, nor the team, nor the cut into spans shows in the bits. */
 Test(optim_rules, any_split_gives_the_same_bits) {
-    enum { MANY = 3 * OPTIM_MAX_CHUNK + 1000 };
+    enum { MANY = 3 * 16384 + 1000 };
     const struct optim_config config = {.lr = 0.1,
                                         .momentum = 0.9,
                                         .weight_decay = 0.01,
@@ -141,10 +169,12 @@ Test(optim_rules, any_split_gives_the_same_bits) {
     const struct optim_rule *const *all = optim_all(&count);
     for (int r = 0; r < count; r++) {
         struct arrays a = arrays_new(MANY), b = arrays_new(MANY);
-        omp_set_num_threads(1);
-        train(all[r], &config, &a, &one, 1, 1);
-        omp_set_num_threads(3);
-        train(all[r], &config, &b, three, 3, 1);
+        struct device *ref = open_device("ref", 1);
+        train(ref, all[r], &config, &a, &one, 1, 1);
+        device_close(&ref);
+        struct device *team = open_device("cpu", 3);
+        train(team, all[r], &config, &b, three, 3, 1);
+        device_close(&team);
         cr_expect_arr_eq(a.param, b.param, MANY * sizeof(float), "%s", all[r]->name);
         cr_expect_arr_eq(a.state[0], b.state[0], MANY * sizeof(float));
         arrays_free(&a);
@@ -161,14 +191,42 @@ Test(optim_rules, zeros_stay_zero) {
                                         .beta2 = 0.99,
                                         .epsilon = 1e-8};
     int count;
+    struct device *device = open_device("ref", 1);
     const struct optim_rule *const *all = optim_all(&count);
     for (int r = 0; r < count; r++) {
-        float param[4] = {0}, gradient[4] = {0}, m[4] = {0}, v[4] = {0}, zero[4] = {0};
+        float zero[4] = {0};
+        struct arrays a = arrays_new(4);
         struct optim_span span = {0, 4, true};
         struct optim_step step = {.config = &config, .lr = 0.1f, .gradient_scale = 1};
-        optim_apply(all[r], &step, &span, 1, param, gradient, (float *[]){m, v});
-        cr_expect_arr_eq(param, zero, sizeof zero);
-        cr_expect_arr_eq(m, zero, sizeof zero);
+        memset(a.param, 0, sizeof zero);
+        cr_expect(apply(device, all[r], &step, &span, 1, &a));
+        cr_expect_arr_eq(a.param, zero, sizeof zero);
+        cr_expect_arr_eq(a.state[0], zero, sizeof zero);
+        arrays_free(&a);
+    }
+    device_close(&device);
+}
+
+/* Whoever updates a parameter tells when it is no longer finite, wherever it lies. */
+Test(optim_rules, a_parameter_that_is_not_finite_is_told) {
+    enum { MANY = 2 * 16384 + 5 };
+    const struct optim_config config = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
+    const struct optim_step step = {.config = &config, .lr = 0.1f, .gradient_scale = 1};
+    const struct optim_span spans[] = {{0, 100, true}, {100, MANY - 100, false}};
+    const int64_t places[] = {0, 99, 100, 16384, MANY - 1};
+    for (int i = 0; backend_all()[i]; i++) {
+        struct device *device = open_device(backend_all()[i]->name, 2);
+        struct arrays a = arrays_new(MANY);
+        cr_expect(apply(device, optim_find("adam"), &step, spans, 2, &a));
+        for (int p = 0; p < 5; p++) {
+            float kept = a.param[places[p]];
+            a.param[places[p]] = p % 2 ? -INFINITY : NAN;
+            cr_expect(!apply(device, optim_find("adam"), &step, spans, 2, &a), "%s at %d",
+                      device->backend->name, (int)places[p]);
+            a.param[places[p]] = kept;
+        }
+        arrays_free(&a);
+        device_close(&device);
     }
 }
 
@@ -177,55 +235,4 @@ Test(optim_rules, names) {
     cr_expect_null(optim_find("adamax"));
     cr_expect_str_eq(optim_find("sgd")->state_names[0], "momentum_buffer");
     cr_expect_str_eq(optim_find("adam")->state_names[1], "exp_avg_sq");
-}
-
-/* --- sum of squares --- */
-
-static float *numbers(int64_t count) {
-    float *values = MEM_ARRAY(float, count);
-    for (int64_t i = 0; i < count; i++) values[i] = sinf((float)i) * (1 + (float)(i % 97));
-    return values;
-}
-
-Test(optim_squares, the_team_does_not_show_in_the_bits) {
-    enum { MANY = 700 * NORM_BLOCK };
-    float *values = numbers(MANY);
-    omp_set_num_threads(1);
-    double one = optim_sum_squares(values, MANY);
-    for (int threads = 2; threads <= 5; threads++) {
-        omp_set_num_threads(threads);
-        double many = optim_sum_squares(values, MANY);
-        cr_expect_arr_eq(&one, &many, sizeof one, "%d threads: %.17g, one: %.17g", threads, many,
-                         one);
-    }
-    /* By definition: f64 sums of blocks of 1,024 elements, added in order. */
-    double by_blocks = 0, plain = 0;
-    for (int64_t b = 0; b < MANY; b += NORM_BLOCK)
-        by_blocks += optim_sum_squares(values + b, NORM_BLOCK);
-    for (int64_t i = 0; i < MANY; i++) plain += (double)values[i] * values[i];
-    cr_expect_arr_eq(&one, &by_blocks, sizeof one);
-    cr_expect_float_eq(one, plain, 1e-9 * plain);
-    free(values);
-}
-
-Test(optim_squares, nothing_infinite_hides) {
-    enum { MANY = 300 * NORM_BLOCK };
-    float *values = numbers(MANY);
-    const int64_t places[] = {0, 1023, 1024, 256 * NORM_BLOCK - 1, 256 * NORM_BLOCK, MANY - 1};
-    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
-    cr_expect(isfinite(optim_sum_squares(values, MANY)));
-    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
-        for (int k = 0; k < 4; k++) {
-            float kept = values[places[p]];
-            values[places[p]] = bad[k];
-            cr_expect(!isfinite(optim_sum_squares(values, MANY)), "%g at %d", bad[k],
-                      (int)places[p]);
-            values[places[p]] = kept;
-        }
-    }
-    /* The largest floats do not overflow: squares are f64. */
-    for (int64_t i = 0; i < MANY; i++) values[i] = 3e38f;
-    cr_expect(isfinite(optim_sum_squares(values, MANY)));
-    cr_expect_eq(optim_sum_squares(values, 0), 0);
-    free(values);
 }

@@ -1,27 +1,9 @@
-/* SGD, Adam and AdamW with torch's formulas, each a loop the compiler can turn into vectors. */
+/* Adam and AdamW by torch's formulas; they differ in where the decay goes. */
 #include <math.h>
 
 #include "base/clones.h"
 #include "optim/optim.h"
 
-/* g += wd*p; buf = mu*buf + g (zero before the first step); nesterov: g += mu*buf, else g = buf; p
- * -= lr*g. */
-VECTOR_CLONES
-static void sgd_update(const struct optim_step *step, float decay, float *restrict param,
-                       const float *restrict gradient, float *const state[], int64_t count) {
-    float mu = (float)step->config->momentum, lr = step->lr, scale = step->gradient_scale;
-    float *restrict buffer = state[0];
-    bool nesterov = step->config->nesterov;
-    float direct = nesterov ? 1 : 0, through = nesterov ? mu : 1;
-    for (int64_t i = 0; i < count; i++) {
-        float g = gradient[i] * scale + decay * param[i];
-        float b = mu * buffer[i] + g;
-        buffer[i] = b;
-        param[i] -= lr * (direct * g + through * b);
-    }
-}
-
-/* Shared by Adam and AdamW: they differ in where the decay goes. */
 VECTOR_CLONES
 static void adam_core(const struct optim_step *step, float l2, float shrink, float *restrict param,
                       const float *restrict gradient, float *restrict m, float *restrict v,
@@ -51,11 +33,6 @@ static void adamw_update(const struct optim_step *step, float decay, float *para
     adam_core(step, 0, 1 - step->lr * decay, param, gradient, state[0], state[1], count);
 }
 
-const struct optim_rule optim_sgd = {.name = "sgd",
-                                     .help = "stochastic gradient descent with momentum",
-                                     .state_count = 1,
-                                     .state_names = {"momentum_buffer"},
-                                     .update = sgd_update};
 const struct optim_rule optim_adam = {.name = "adam",
                                       .help = "Adam; weight decay as L2 in the gradient",
                                       .state_count = 2,

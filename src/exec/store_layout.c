@@ -1,0 +1,205 @@
+/* See store_layout.h. */
+#include "exec/store_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { HEAP_ALIGN = 64, BUFFER_ALIGN = 64 };
+
+int64_t store_param_span(const struct graph *graph, int param) {
+    const struct layout *layout = graph->values[graph->params[param].value].layout;
+    int64_t elements = (int64_t)(layout->bytes / dtype_bytes(layout->type.dtype));
+    return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
+}
+
+int64_t store_param_elements(const struct graph *graph) {
+    int64_t elements = 0;
+    for (int p = 0; p < graph->param_count; p++) elements += store_param_span(graph, p);
+    return elements;
+}
+
+/* --- what lies where --- */
+
+static void describe_uses(struct store_layout *layout, const struct param *param, int index,
+                          int64_t *tail) {
+    const struct store_item *item = &layout->params[index];
+    for (int u = 0; u < param->use_count; u++) {
+        layout->uses[param->first_use + u] =
+            (struct store_use){index, u, u == 0 ? item->begin : *tail};
+        if (u > 0) *tail += item->count;
+    }
+}
+
+static void describe_params(struct store_layout *layout, const struct store_config *config) {
+    const struct graph *graph = config->graph;
+    int64_t begin = 0, tail = store_param_elements(graph);
+    for (int p = 0; p < graph->param_count; p++) {
+        const struct param *param = &graph->params[p];
+        const struct value *value = &graph->values[param->value];
+        CHECK(value->type.dtype == DTYPE_F32, "parameter %s is %s", param->name,
+              dtype_name(value->type.dtype));
+        layout->params[p] = (struct store_item){.name = param->name,
+                                                .type = value->type,
+                                                .layout = value->layout,
+                                                .begin = begin,
+                                                .count = store_param_span(graph, p),
+                                                .decay = config->decay[param->class]};
+        describe_uses(layout, param, p, &tail);
+        begin += layout->params[p].count;
+    }
+    layout->param_elements = begin;
+    layout->gradient_elements = tail;
+}
+
+static void describe_buffers(struct store_layout *layout, const struct graph *graph) {
+    for (int b = 0; b < graph->buffer_count; b++) {
+        const struct value *value = &graph->values[graph->buffers[b].value];
+        layout->buffers[b] = (struct store_item){.name = graph->buffers[b].name,
+                                                 .type = value->type,
+                                                 .layout = value->layout,
+                                                 .begin = layout->buffer_bytes,
+                                                 .count = (int64_t)value->layout->bytes};
+        layout->buffer_bytes +=
+            (layout->buffers[b].count + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+    }
+}
+
+static void take_owned(struct store_layout *layout, const struct store_config *config) {
+    struct slice all = {0, layout->param_elements};
+    const struct slice *owned = config->owned ? config->owned : &all;
+    layout->owned_count = config->owned ? config->owned_count : 1;
+    layout->owned = MEM_ARRAY(struct slice, layout->owned_count + 1);
+    for (int i = 0; i < layout->owned_count; i++) {
+        int64_t before = i ? owned[i - 1].begin + owned[i - 1].count : 0;
+        CHECK(owned[i].begin >= before && owned[i].count >= 0 && owned[i].begin % NORM_BLOCK == 0 &&
+                  owned[i].count % NORM_BLOCK == 0 &&
+                  owned[i].begin + owned[i].count <= layout->param_elements,
+              "slice %d is elements %lld to %lld of %lld", i, (long long)owned[i].begin,
+              (long long)(owned[i].begin + owned[i].count), (long long)layout->param_elements);
+        layout->owned[i] = owned[i];
+    }
+}
+
+/* --- arrays --- */
+
+static int kind_count(const struct store_config *config, enum array_kind kind) {
+    return kind == ARRAY_GRAD    ? config->grads
+           : kind == ARRAY_STATE ? config->optimizer->state_count
+                                 : 1;
+}
+
+static int64_t whole_of(const struct store_layout *layout, enum array_kind kind) {
+    return kind == ARRAY_GRAD     ? layout->gradient_elements
+           : kind == ARRAY_BUFFER ? layout->buffer_bytes
+                                  : layout->param_elements;
+}
+
+static void add_array(struct store_layout *layout, const struct store_config *config,
+                      enum array_kind kind, int index) {
+    bool sliced = config->array[kind].sliced;
+    CHECK(!sliced || kind != ARRAY_BUFFER, "buffers are not sliced");
+    struct array_layout *array = &layout->arrays[layout->array_count++];
+    *array = (struct array_layout){.kind = kind,
+                                   .index = index,
+                                   .dtype = kind == ARRAY_BUFFER ? DTYPE_U8 : DTYPE_F32,
+                                   .memory = config->array[kind].memory,
+                                   .whole = {0, whole_of(layout, kind)}};
+    array->slices = sliced ? layout->owned : &array->whole;
+    array->slice_count = sliced ? layout->owned_count : 1;
+    for (int i = 0; i < array->slice_count; i++) array->held += array->slices[i].count;
+}
+
+static void describe_arrays(struct store_layout *layout, const struct store_config *config) {
+    int count = 0;
+    for (int k = 0; k < ARRAY_KIND_COUNT; k++) count += kind_count(config, (enum array_kind)k);
+    layout->arrays = MEM_ARRAY(struct array_layout, count);
+    for (int k = 0; k < ARRAY_KIND_COUNT; k++) {
+        layout->first[k] = layout->array_count;
+        for (int i = 0; i < kind_count(config, (enum array_kind)k); i++)
+            add_array(layout, config, (enum array_kind)k, i);
+    }
+}
+
+struct store_layout *store_layout_new(const struct store_config *config) {
+    const struct graph *graph = config->graph;
+    struct store_layout *layout = MEM_NEW(struct store_layout);
+    *layout = (struct store_layout){.optimizer = config->optimizer,
+                                    .params = MEM_ARRAY(struct store_item, graph->param_count),
+                                    .buffers = MEM_ARRAY(struct store_item, graph->buffer_count),
+                                    .uses = MEM_ARRAY(struct store_use, graph->use_count),
+                                    .param_count = graph->param_count,
+                                    .buffer_count = graph->buffer_count,
+                                    .use_count = graph->use_count};
+    describe_params(layout, config);
+    describe_buffers(layout, graph);
+    take_owned(layout, config);
+    describe_arrays(layout, config);
+    return layout;
+}
+
+void store_layout_free(struct store_layout **layout) {
+    if (!*layout) return;
+    free((*layout)->params);
+    free((*layout)->buffers);
+    free((*layout)->uses);
+    free((*layout)->owned);
+    free((*layout)->arrays);
+    free(*layout);
+    *layout = NULL;
+}
+
+/* --- questions --- */
+
+int store_array(const struct store_layout *layout, enum array_kind kind, int index) {
+    int array = layout->first[kind] + index;
+    CHECK(index >= 0 && array < layout->array_count && layout->arrays[array].kind == kind,
+          "array %d of kind %d", index, (int)kind);
+    return array;
+}
+
+int store_find_param(const struct store_layout *layout, const char *name) {
+    for (int p = 0; p < layout->param_count; p++) {
+        if (strcmp(layout->params[p].name, name) == 0) return p;
+    }
+    return -1;
+}
+
+const struct store_item *store_items(const struct store_layout *layout, int array, int *count) {
+    bool buffers = layout->arrays[array].kind == ARRAY_BUFFER;
+    *count = buffers ? layout->buffer_count : layout->param_count;
+    return buffers ? layout->buffers : layout->params;
+}
+
+int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count) {
+    const struct array_layout *of = &layout->arrays[array];
+    int64_t before = 0;
+    for (int i = 0; i < of->slice_count; i++) {
+        const struct slice *slice = &of->slices[i];
+        if (begin >= slice->begin && begin + count <= slice->begin + slice->count)
+            return before + begin - slice->begin;
+        before += slice->count;
+    }
+    return -1;
+}
+
+static size_t held_bytes(const struct array_layout *array) {
+    return (size_t)array->held * dtype_bytes(array->dtype);
+}
+
+size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind) {
+    size_t bytes = 0;
+    for (int i = 0; i < layout->array_count; i++)
+        if (layout->arrays[i].kind == kind) bytes += held_bytes(&layout->arrays[i]);
+    return bytes;
+}
+
+size_t store_heap_bytes(const struct store_layout *layout) {
+    size_t bytes = 0;
+    for (int i = 0; i < layout->array_count; i++)
+        if (layout->arrays[i].memory == MEMORY_COMM)
+            bytes += (held_bytes(&layout->arrays[i]) + HEAP_ALIGN - 1) / HEAP_ALIGN * HEAP_ALIGN;
+    return bytes;
+}

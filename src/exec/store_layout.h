@@ -1,0 +1,103 @@
+/* The layout of a store: which arrays a rank has, of which type, which elements of each it holds
+ * and in whose memory. Known and priced before any memory exists; the store (store.h) fills it.
+ *
+ * Parameters follow one another in one range of elements, each padded to a multiple of NORM_BLOCK;
+ * gradients and optimizer state are arrays over the same range, so an update is one pass. A
+ * gradient array has a tail behind it for the further uses of shared parameters. Padding is and
+ * stays zero. A rank owns some slices of the range: it adds up their squares and updates them. An
+ * array holds all elements, or only those that are owned. */
+#ifndef EXEC_STORE_LAYOUT_H
+#define EXEC_STORE_LAYOUT_H
+
+#include "graph/graph.h"
+
+enum array_kind {
+    ARRAY_PARAM,
+    ARRAY_GRAD,   /* one for each gradient buffer of the program */
+    ARRAY_STATE,  /* one for each of the optimizer's */
+    ARRAY_BUFFER, /* running statistics, of several types: an array of bytes */
+    ARRAY_KIND_COUNT
+};
+
+/* The device's own, or the communicator's: what other ranks read or write. */
+enum array_memory { MEMORY_DEVICE, MEMORY_COMM };
+
+/* Elements [begin, begin + count) of the range. */
+struct slice {
+    int64_t begin, count;
+};
+
+struct array_layout {
+    enum array_kind kind;
+    int index; /* of the gradient buffer or the state */
+    enum dtype dtype;
+    enum array_memory memory;
+    const struct slice *slices; /* that are held, ascending, one behind the other in memory */
+    int slice_count;
+    int64_t held; /* elements of all of them */
+    struct slice whole;
+};
+
+/* A parameter or a buffer: elements [begin, begin + count) of its arrays. */
+struct store_item {
+    const char *name;
+    struct tensor_type type;
+    const struct layout *layout;
+    int64_t begin, count;
+    bool decay; /* of a parameter: weight decay reaches it */
+};
+
+/* One use of a parameter: where its gradient lies in a gradient array. */
+struct store_use {
+    int param, number; /* 0: the first use, in the parameter's own place */
+    int64_t begin;
+};
+
+struct store_layout {
+    const struct optim_rule *optimizer;
+    struct store_item *params, *buffers;
+    struct store_use *uses;
+    int param_count, buffer_count, use_count;
+    int64_t param_elements, gradient_elements, buffer_bytes; /* whole arrays */
+    struct slice *owned;
+    int owned_count;
+    struct array_layout *arrays; /* by kind and index */
+    int array_count, first[ARRAY_KIND_COUNT];
+};
+
+struct store_config {
+    const struct graph *graph; /* lowered, for training; outlives the layout */
+    const struct optim_rule *optimizer;
+    int grads;                 /* gradient buffers */
+    bool decay[3];             /* per class of parameters: weight decay reaches it */
+    const struct slice *owned; /* ascending, of whole blocks of NORM_BLOCK; NULL: everything */
+    int owned_count;
+    struct {
+        enum array_memory memory;
+        bool sliced; /* holds what is owned, no more */
+    } array[ARRAY_KIND_COUNT];
+};
+
+/* Local. Elements that a parameter of a lowered graph takes in the range, padding included; all of
+ * them together. */
+int64_t store_param_span(const struct graph *graph, int param);
+int64_t store_param_elements(const struct graph *graph);
+
+/* Local. The caller owns the layout; store_layout_free accepts NULL and clears the pointer. */
+struct store_layout *store_layout_new(const struct store_config *config);
+void store_layout_free(struct store_layout **layout);
+
+/* Local. The number of an array; a parameter by its name, -1: there is none. */
+int store_array(const struct store_layout *layout, enum array_kind kind, int index);
+int store_find_param(const struct store_layout *layout, const char *name);
+/* Local. The items that lie in an array, and how many. */
+const struct store_item *store_items(const struct store_layout *layout, int array, int *count);
+/* Local. Where elements of an array lie among those that are held; -1: not all of them are, or not
+ * in one slice. */
+int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count);
+
+/* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
+size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind);
+size_t store_heap_bytes(const struct store_layout *layout);
+
+#endif
