@@ -53,9 +53,9 @@ struct comm_config {
     bool any_order;        /* of sums: a library's own all-reduce will do; alike on all ranks */
 };
 
-struct comm;         /* one rank's handle */
-struct comm_group;   /* declared members; owned by the communicator */
-struct comm_request; /* a posted operation; owned by the communicator, gone after comm_wait */
+struct comm;         /* one rank's handle; it owns groups and requests */
+struct comm_group;   /* declared members */
+struct comm_request; /* a posted operation, gone after comm_wait */
 
 /* Collective over the job, blocking. By name ("self", "shm", "mpi", "ucx", "hosts"); the caller
  * closes it. */
@@ -72,9 +72,8 @@ void comm_set_link(struct comm *comm, const struct comm_link *link);
  * there is somebody (of `config` rank, size and interface count); the bytes, within limit_s. */
 bool comm_carrier_there(const struct comm_config *config);
 enum status comm_carry(const struct comm_config *config, void *data, size_t bytes, double limit_s);
-/* Local. Whether this build has a communicator of that name. */
+/* Local. Whether this build has a communicator of that name. Close accepts NULL and clears it. */
 bool comm_exists(const char *name);
-/* Local. Accepts NULL and clears the pointer. */
 void comm_close(struct comm **comm);
 /* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if
  * `rank` were lost; says nothing, since whoever calls it has said why. */
@@ -100,10 +99,9 @@ int64_t comm_hidden_ns(struct comm *comm);
 /* Collective over the job (same calls in the same order on every rank), not blocking. Members in
  * the order of the tree. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
-/* The group of all ranks. */
+/* The group of all ranks; members of a group; this rank's place in it, -1 when it is no member. */
 struct comm_group *comm_world(struct comm *comm);
 int comm_group_count(const struct comm_group *group);
-/* This rank's place in the group, -1 when it is no member. */
 int comm_group_place(const struct comm_group *group);
 
 /* Local. 64-byte aligned, zeroed; lives until the close. STATUS_MEMORY when the heap is used up. */
