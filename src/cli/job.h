@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
-#include "exec/plan.h"
+#include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
 struct job_seat {

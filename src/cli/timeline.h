@@ -3,7 +3,7 @@
 #ifndef CLI_TIMELINE_H
 #define CLI_TIMELINE_H
 
-#include "exec/plan.h"
+#include "plan/plan.h"
 #include "record/trace.h"
 
 /* COMPUTE is the rank's own thread: instructions, posts (of the queue COMM) and waits. COMM has

@@ -7,7 +7,7 @@
 #define EXEC_EXEC_H
 
 #include "comm/comm.h"
-#include "exec/plan.h"
+#include "plan/plan.h"
 #include "exec/store.h"
 
 /* What is told to whoever watches; callbacks run on the executor's thread and must not block for

@@ -9,7 +9,7 @@
 #define EXEC_STORE_H
 
 #include "comm/comm.h"
-#include "exec/store_layout.h"
+#include "plan/store_layout.h"
 
 struct store {
     const struct store_layout *layout;

@@ -1,5 +1,5 @@
 /* See store_layout.h. */
-#include "exec/store_layout.h"
+#include "plan/store_layout.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,14 +7,14 @@
  * the arenas: each slot has one, as large as the largest of them needs, since micro-batches of
  * several sizes may be under way; and where that is smaller, transient values have one that all
  * slots share (graph/memory.h). Evaluation runs between steps, when all of it is free. */
-#ifndef EXEC_PLAN_H
-#define EXEC_PLAN_H
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
 
 #include "base/file.h"
 #include "data/loader.h"
-#include "exec/buckets.h"
-#include "exec/config.h"
-#include "exec/store_layout.h"
+#include "plan/buckets.h"
+#include "plan/config.h"
+#include "plan/store_layout.h"
 #include "graph/memory.h"
 #include "graph/range.h"
 #include "program/program.h"

@@ -1,5 +1,5 @@
 /* Planning: see plan.h. The order of work is the order of design.md part 3. */
-#include "exec/plan.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Buckets: the pieces of a gradient buffer that are reduced one by one, in the order backward makes
  * them whole. */
-#ifndef EXEC_BUCKETS_H
-#define EXEC_BUCKETS_H
+#ifndef PLAN_BUCKETS_H
+#define PLAN_BUCKETS_H
 
 #include "graph/range.h"
 

@@ -6,8 +6,8 @@
  * gradient array has a tail behind it for the further uses of shared parameters. Padding is and
  * stays zero. A rank owns some slices of the range: it adds up their squares and updates them. An
  * array holds all elements, or only those that are owned. */
-#ifndef EXEC_STORE_LAYOUT_H
-#define EXEC_STORE_LAYOUT_H
+#ifndef PLAN_STORE_LAYOUT_H
+#define PLAN_STORE_LAYOUT_H
 
 #include "graph/graph.h"
 

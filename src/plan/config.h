@@ -1,7 +1,7 @@
 /* Everything a run is told, resolved: no defaults left open. Filled by the command line
  * (cli/resolve.c) or by a caller of the library; read by plan and executor. */
-#ifndef EXEC_CONFIG_H
-#define EXEC_CONFIG_H
+#ifndef PLAN_CONFIG_H
+#define PLAN_CONFIG_H
 
 #include "data/dataset.h"
 #include "model/model.h"

@@ -1,10 +1,10 @@
 /* See buckets.h. Small buckets start early and hide more; large ones cost fewer messages: the
  * limits are torch's order of magnitude, scaled to the model. */
-#include "exec/buckets.h"
+#include "plan/buckets.h"
 
 #include <stdlib.h>
 
-#include "exec/store_layout.h"
+#include "plan/store_layout.h"
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
 
