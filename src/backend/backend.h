@@ -25,6 +25,7 @@ enum { NORM_BLOCK = 1024 };
 struct device {
     const struct backend *backend;
     int index, threads;
+    bool dry; /* its kernels are only described: layouts, scratch and names; they cannot run */
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned

@@ -76,7 +76,8 @@ static void print_model(const struct job *job, FILE *out) {
         (long long)graph_param_elements(graph), graph->param_count, graph->block + 1);
     row(out, "data", "%s, %lld to train on, %lld to test on, %lld steps an epoch",
         plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
-        (long long)plan->config.dataset->count[SPLIT_TEST], (long long)plan->steps_per_epoch);
+        (long long)plan->config.dataset->count[SPLIT_TEST],
+        (long long)plan->config.steps_per_epoch);
     row(out, "device", "%s", device);
 }
 
@@ -131,8 +132,8 @@ static void print_training(const struct job *job, FILE *out) {
     if (config->clip > 0) snprintf(clip, sizeof clip, "%g", config->clip);
     row(out, "training", "%s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %s",
         config->optimizer->name, config->optim.lr, job->options.lr_policy,
-        (long long)config->lr.warmup_steps, (long long)config->lr.total_steps,
-        config->optim.weight_decay, clip);
+        (long long)config->lr.warmup_steps, (long long)config->steps, config->optim.weight_decay,
+        clip);
 }
 
 static void print_program(const struct job *job, FILE *out) {
@@ -176,7 +177,7 @@ static void print_work(const struct job *job, FILE *out) {
         graph->forward_count, graph->node_count - graph->forward_count, reorders);
     row(out, "time", "%.3f GFLOP a step%s, about %s by the backend's estimate",
         plan_step_flops(plan) * 1e-9, plan->config.ranks > 1 ? " and rank" : "",
-        text_duration(job_step_ns(job) * 1e-9, step));
+        text_duration(plan_step_ns(job->plan) * 1e-9, step));
 }
 
 void explain_print(const struct job *job, FILE *out) {
@@ -239,11 +240,11 @@ void explain_print_json(const struct job *job, FILE *out) {
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
         config->ranks, "params", (json_int_t)graph_param_elements(plan->micro[0].graph), "batch",
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
-        config->micro_batches, "sync_bn", config->sync_bn, "steps",
-        (json_int_t)config->lr.total_steps, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
-        "instructions", program_list(plan->program, 0, LIST_BODY)->count, "slots", plan->slots,
-        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
-        job_step_ns(job) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
+        config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
+        "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
+        program_list(plan->program, 0, LIST_BODY)->count, "slots", plan->slots, "gradient_buffers",
+        plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
+        plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", bill);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));

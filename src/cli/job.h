@@ -22,12 +22,10 @@ struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct run_config config;
-    struct plan *plan;
-    char *data_spec;
-    bool threads;    /* the ranks share this process */
-    int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
-    bool to_start;   /* as in the seat */
+    struct plan *plan; /* with the configuration of the run */
+    bool threads;      /* the ranks share this process */
+    int local_ranks;   /* ranks of this host, as far as known; may be set once more is known */
+    bool to_start;     /* as in the seat */
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes; /* of the bill: what ranks as processes of a machine share */
@@ -52,15 +50,9 @@ size_t job_machine_bytes(const struct job *job, size_t rank_bytes);
  * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
 enum status job_check_memory(const struct job *job);
 
-/* Local. Predicted time of a step, by the backend's own estimate; ns. */
-double job_step_ns(const struct job *job);
-
 /* Local. After how long a wait for another rank is explained (contract 4): the larger of
  * --stall-after and three times what the awaited should take, an evaluation or else a step at most.
  */
 double job_wait_limit_s(const struct job *job, bool evaluating);
-
-/* Local. A period in steps; 0 for never. */
-int64_t job_period_steps(const struct job *job, struct option_period period);
 
 #endif

@@ -41,7 +41,7 @@ static void bill_library(struct job *job) {
     if (backend->overhead) run = backend->overhead(job->plan->device);
     size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
            code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
-    int ranks = job->config.ranks;
+    int ranks = job->plan->config.ranks;
     if (ranks > 1 && !job->threads) own += CONTROL_DATA_BYTES, code += CONTROL_CODE_BYTES;
     if (!job->threads) {
         job->code_bytes = code;
@@ -53,9 +53,9 @@ static void bill_library(struct job *job) {
 
 void job_bill(struct job *job, const struct job_seat *seat) {
     struct memory_bill *bill = &job->plan->bill;
-    struct trace_config trace = watch_trace_config(job, job->config.rank);
+    struct trace_config trace = watch_trace_config(job, job->plan->config.rank);
     bill->trace = trace_bytes(&trace);
-    if (job->threads) bill->staging /= (size_t)job->config.ranks; /* one of them writes */
+    if (job->threads) bill->staging /= (size_t)job->plan->config.ranks; /* one of them writes */
     if (seat->library_bytes)
         bill->library = seat->library_bytes;
     else
@@ -76,10 +76,10 @@ static size_t counted(const struct job *job, size_t rank_bytes) {
 
 /* The smallest division of the micro-batch that fits, or 0. */
 static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
-    int64_t per_replica = job->config.batch / job->config.replicas;
-    for (int64_t count = job->config.micro_batches + 1; count <= per_replica; count++) {
+    int64_t per_replica = job->plan->config.batch / job->plan->config.replicas;
+    for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
-        struct run_config config = job->config;
+        struct run_config config = job->plan->config;
         struct plan *plan;
         config.micro_batches = (int)count;
         if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
@@ -94,7 +94,7 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
 
 /* Who needs it: "the run", "a rank", or "8 ranks of this machine". */
 static const char *who_needs(const struct job *job, bool given, char text[TEXT_BYTES]) {
-    if (job->config.ranks == 1) return "the run";
+    if (job->plan->config.ranks == 1) return "the run";
     if (given || job->local_ranks == 1) return "a rank";
     snprintf(text, TEXT_BYTES, "the %d ranks of this machine", job->local_ranks);
     return text;

@@ -74,15 +74,15 @@ void stretto_close(struct stretto_run **run) {
 int stretto_plan(const struct stretto_run *run, struct stretto_plan *out) {
     const struct plan *plan = run->job.plan;
     *out = (struct stretto_plan){.params = graph_param_elements(plan->micro[0].graph),
-                                 .steps = plan->config.lr.total_steps,
-                                 .steps_per_epoch = plan->steps_per_epoch,
+                                 .steps = plan->config.steps,
+                                 .steps_per_epoch = plan->config.steps_per_epoch,
                                  .batch = plan->config.batch,
                                  .predicted_peak_bytes = plan_bytes(plan)};
     return 0;
 }
 
 int stretto_step(struct stretto_run *run, struct stretto_step *out) {
-    if (exec_next_step(run->exec) >= run->job.plan->config.lr.total_steps) return STRETTO_END;
+    if (exec_next_step(run->exec) >= run->job.plan->config.steps) return STRETTO_END;
     struct step_result result;
     enum status status = exec_step(run->exec, &result);
     if (status != STATUS_OK) return status_exit_code(status);

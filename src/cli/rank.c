@@ -154,7 +154,7 @@ static void say_crowded(const struct rank *rank) {
     struct cores_share share;
     cores_of_rank(rank->launch, rank->place, &share);
     int here = rank->here, cores = share.pool > 0 ? share.pool : share.usable,
-        threads = job->config.threads;
+        threads = job->plan->config.threads;
     share.ranks = here;
     if (option_is_set(rank->options, OPTION_threads) || here <= job->local_ranks ||
         here * threads <= cores)

@@ -57,13 +57,13 @@ static void measure_run(struct session *session, struct summary *summary) {
     const struct train_result *result = &session->result;
     struct history_times times = history_total(session->history);
     summary->steps = result->steps;
-    summary->epochs = (double)result->steps / (double)session->job.plan->steps_per_epoch;
+    summary->epochs = (double)result->steps / (double)session->job.plan->config.steps_per_epoch;
     if (result->evaluated) {
         summary->eval_loss = result->eval.loss;
         summary->acc1 = result->eval.acc1;
         summary->acc5 = result->eval.acc5;
     }
-    summary->predicted_step_ms.p50 = job_step_ns(&session->job) * 1e-6;
+    summary->predicted_step_ms.p50 = plan_step_ns(session->job.plan) * 1e-6;
     summary->wall_s = times.wall_s;
     summary->user_s = times.user_s;
     summary->sys_s = times.sys_s;

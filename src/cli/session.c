@@ -15,6 +15,7 @@
 #include "cli/folder.h"
 #include "cli/session.h"
 #include "exec/stop.h"
+#include "plan/resolve.h"
 #include "stretto.h"
 
 static bool first_rank(const struct session *session) {
@@ -68,8 +69,7 @@ void session_facts(struct session *session) {
     const struct lr_config *lr = &plan->config.lr;
     add_fact(session, FACT_TOLD, "lr-step",
              mem_format("%lld", (long long)(lr->policy == LR_STEP ? lr->step_size : 0)));
-    add_fact(session, FACT_TOLD, "steps",
-             mem_format("%lld", (long long)plan->config.lr.total_steps));
+    add_fact(session, FACT_TOLD, "steps", mem_format("%lld", (long long)plan->config.steps));
     add_fact(session, FACT_RAN_ON, "threads", mem_format("%d", plan->config.threads));
     add_fact(session, FACT_RAN_ON, "version", mem_format("%s", stretto_version()));
     add_fact(session, FACT_RAN_ON, "compiler", mem_format("%s", __VERSION__));
@@ -147,7 +147,7 @@ static bool has_results(struct session *session, int64_t step, int64_t total) {
 
 /* Rank 0 looks, and says where the run goes on. */
 static bool look_done(struct session *session, int64_t step) {
-    int64_t total = session->job.plan->config.lr.total_steps;
+    int64_t total = session->job.plan->config.steps;
     bool done = has_results(session, step, total);
     if (done)
         log_note("nothing to do: %s is at step %lld of %lld, its results are there\n"
@@ -211,8 +211,8 @@ static enum status train(struct session *session, const struct checkpoint_config
     struct train_observer observer = watch_train_observer(&session->watch);
     bool limited = option_is_set(options, OPTION_time_limit_s);
     struct train_config config = {
-        .eval_every = job_period_steps(job, options->eval_every),
-        .save_every = job_period_steps(job, options->save_every),
+        .eval_every = resolve_period(&job->plan->config, options->eval_every),
+        .save_every = resolve_period(&job->plan->config, options->save_every),
         .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
         .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
         .checkpoint = *checkpoint,

@@ -91,7 +91,7 @@ static bool line_due(const struct watch *watch, const struct step_result *result
     const struct plan *plan = watch->job->plan;
     int64_t done = result->step + 1;
     return watch->steps_seen == 1 || done % watch->log_every == 0 ||
-           done % plan->steps_per_epoch == 0 || done == plan->config.lr.total_steps;
+           done % plan->config.steps_per_epoch == 0 || done == plan->config.steps;
 }
 
 void watch_lacks(struct watch *watch, enum status status, const char *format, ...) {
@@ -141,7 +141,7 @@ static void on_step(void *context, const struct step_result *result) {
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
     struct watch *watch = context;
     if (!watch->metrics) return;
-    int64_t per_epoch = watch->job->plan->steps_per_epoch;
+    int64_t per_epoch = watch->job->plan->config.steps_per_epoch;
     struct metrics_row row =
         metrics_row_new(METRICS_EVAL, steps, (steps + per_epoch - 1) / per_epoch);
     row.loss = result->loss;
@@ -215,13 +215,13 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     if (status != STATUS_OK || !folder) return status;
     watch.loss_first = metrics_past(watch.metrics)->loss_first;
     watch.loss_last = metrics_past(watch.metrics)->loss_last;
-    watch.progress =
-        progress_open(&(struct progress_config){.first_step = first_step,
-                                                .total_steps = job->plan->config.lr.total_steps,
-                                                .steps_per_epoch = job->plan->steps_per_epoch,
-                                                .log_every = options->log_every,
-                                                .json = options->json,
-                                                .quiet = options->quiet});
+    watch.progress = progress_open(
+        &(struct progress_config){.first_step = first_step,
+                                  .total_steps = job->plan->config.steps,
+                                  .steps_per_epoch = job->plan->config.steps_per_epoch,
+                                  .log_every = options->log_every,
+                                  .json = options->json,
+                                  .quiet = options->quiet});
     *out = watch;
     return STATUS_OK;
 }

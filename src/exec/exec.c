@@ -114,7 +114,7 @@ static enum status make_runnables(struct exec *exec) {
 
 static enum status open_loaders(struct exec *exec) {
     struct loader_config config = exec->plan->train_loader;
-    config.end_step = exec->plan->config.lr.total_steps;
+    config.end_step = exec->plan->config.steps;
     if (config.end_step > 0) TRY(loader_open(exec->plan->config.dataset, &config, &exec->train));
     return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
 }
@@ -267,13 +267,13 @@ int64_t exec_next_step(const struct exec *exec) {
 void exec_seek(struct exec *exec, int64_t step) {
     exec->step = step;
     if (exec->train)
-        loader_seek(exec->train, step / exec->plan->steps_per_epoch,
-                    step % exec->plan->steps_per_epoch);
+        loader_seek(exec->train, step / exec->plan->config.steps_per_epoch,
+                    step % exec->plan->config.steps_per_epoch);
 }
 
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
     const struct plan *plan = exec->plan;
-    bool last = step % plan->steps_per_epoch == plan->steps_per_epoch - 1;
+    bool last = step % plan->config.steps_per_epoch == plan->config.steps_per_epoch - 1;
     return last && plan->last_program ? plan->last_program : plan->program;
 }
 
@@ -288,7 +288,7 @@ static int64_t idle_ns(const struct exec *exec) {
 
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
-    int64_t per_epoch = exec->plan->steps_per_epoch;
+    int64_t per_epoch = exec->plan->config.steps_per_epoch;
     *out = (struct step_result){.step = exec->step,
                                 .epoch = exec->step / per_epoch,
                                 .step_in_epoch = exec->step % per_epoch,

@@ -137,7 +137,7 @@ enum status train_all(struct exec *exec, const struct train_config *config,
                       .config = config,
                       .observer = observer,
                       .state = *state,
-                      .total = exec_plan(exec)->config.lr.total_steps};
+                      .total = exec_plan(exec)->config.steps};
     run.result.first_step = run.result.steps = state->step;
     bool best, finished = state->step >= run.total;
     enum status status = finished && config->eval_at_end ? evaluate(&run, &best) : STATUS_OK;

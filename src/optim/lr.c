@@ -1,24 +1,57 @@
-/* Learning-rate policies: pure functions of the step. */
+/* Learning-rate policies: pure functions of the step. A policy is a function here and a row in
+ * lr.def. */
 #include <math.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "optim/optim.h"
 
-static double after_warmup(const struct lr_config *config, int64_t step) {
+/* The part of the run behind the warm-up that is done, 0 to 1. */
+static double done_of(const struct lr_config *config, int64_t step) {
     double span = (double)(config->total_steps - config->warmup_steps);
-    double done = span > 0 ? (double)(step - config->warmup_steps) / span : 1;
-    switch (config->policy) {
-    case LR_CONST: return config->base;
-    case LR_STEP:
-        return config->base *
-               pow(config->gamma, (double)(step / (config->step_size > 0 ? config->step_size : 1)));
-    case LR_COSINE: return config->base * (1 + cos(M_PI * done)) / 2;
-    case LR_LINEAR: return config->base * (1 - done);
-    }
+    return span > 0 ? (double)(step - config->warmup_steps) / span : 1;
+}
+
+static double lr_const(const struct lr_config *config, int64_t step) {
+    (void)step;
     return config->base;
+}
+
+static double lr_step(const struct lr_config *config, int64_t step) {
+    int64_t size = config->step_size > 0 ? config->step_size : 1;
+    return config->base * pow(config->gamma, (double)(step / size));
+}
+
+static double lr_cosine(const struct lr_config *config, int64_t step) {
+    return config->base * (1 + cos(M_PI * done_of(config, step))) / 2;
+}
+
+static double lr_linear(const struct lr_config *config, int64_t step) {
+    return config->base * (1 - done_of(config, step));
+}
+
+static const struct {
+    const char *name;
+    double (*at)(const struct lr_config *config, int64_t step);
+} policies[LR_POLICY_COUNT] = {
+#define LR_POLICY(NAME, word) [LR_##NAME] = {#word, lr_##word},
+#include "optim/lr.def"
+#undef LR_POLICY
+};
+
+const char *lr_policy_name(enum lr_policy policy) {
+    return policies[policy].name;
+}
+
+enum lr_policy lr_policy_find(const char *name) {
+    int policy = 0;
+    while (policy < LR_POLICY_COUNT && strcmp(policies[policy].name, name) != 0) policy++;
+    CHECK(policy < LR_POLICY_COUNT, "no learning-rate policy is called %s", name);
+    return (enum lr_policy)policy;
 }
 
 double lr_at(const struct lr_config *config, int64_t step) {
     if (step < config->warmup_steps)
         return config->base * (double)(step + 1) / (double)config->warmup_steps;
-    return after_warmup(config, step);
+    return policies[config->policy].at(config, step);
 }

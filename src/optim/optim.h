@@ -57,7 +57,15 @@ struct optim_update {
 };
 
 /* Learning rate over the run. */
-enum lr_policy { LR_CONST, LR_STEP, LR_COSINE, LR_LINEAR };
+enum lr_policy {
+#define LR_POLICY(NAME, word) LR_##NAME,
+#include "optim/lr.def"
+#undef LR_POLICY
+    LR_POLICY_COUNT
+};
+/* Local. As --lr-policy spells it; the policy of a name that exists. */
+const char *lr_policy_name(enum lr_policy policy);
+enum lr_policy lr_policy_find(const char *name);
 struct lr_config {
     enum lr_policy policy;
     double base, gamma;

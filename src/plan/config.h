@@ -1,5 +1,5 @@
-/* Everything a run is told, resolved: no defaults left open. Filled by the command line
- * (cli/resolve.c) or by a caller of the library; read by plan and executor. */
+/* Everything a run is told, resolved: no defaults left open. Made by resolve.h, kept by the plan,
+ * read by plan, executor and simulator. */
 #ifndef PLAN_CONFIG_H
 #define PLAN_CONFIG_H
 
@@ -27,13 +27,16 @@ struct run_config {
     struct optim_config optim;
     bool decay_bias, decay_norm; /* whether weight decay reaches these classes */
     double clip;                 /* of the gradients' norm; 0: none */
-    struct lr_config lr;         /* total_steps is the run's length in steps */
+    struct lr_config lr;
+    int64_t steps; /* length of the run */
+    int64_t steps_per_epoch;
 
     const char *device;
     int threads;
     uint64_t seed;
     int workers;
     bool saves; /* this rank writes files: rank 0, or all */
+    bool dry;   /* nothing will run: kernels are described, not made */
 };
 
 #endif

@@ -170,7 +170,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
                               .replicas = config->replicas,
                               .micro_batches = config->micro_batches,
                               .drop_last = config->drop_last};
-    int64_t last = plan->steps_per_epoch - 1;
+    int64_t last = plan->config.steps_per_epoch - 1;
     if (sampler_step_samples(&sampler, last) == config->batch) return NULL;
     int64_t *samples = MEM_ARRAY(int64_t, total);
     for (int64_t g = 0; g < total; g++) samples[g] = sampler_micro_samples(&sampler, last, (int)g);
@@ -178,7 +178,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
 }
 
 /* The loaders' view of the run, and how the short last step of an epoch is dealt. */
-static enum status plan_samples(struct plan *plan) {
+static void plan_samples(struct plan *plan) {
     const struct run_config *config = &plan->config;
     bool alone = config->ranks == 1;
     plan->train_loader =
@@ -191,12 +191,6 @@ static enum status plan_samples(struct plan *plan) {
                                .seed = config->seed,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
-    plan->steps_per_epoch = loader_steps(config->dataset, &plan->train_loader);
-    if (plan->steps_per_epoch == 0)
-        return fail(STATUS_USAGE,
-                    "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
-                    "the short one out\n  a smaller --batch, or no --drop-last",
-                    (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
     int64_t test = config->dataset->count[SPLIT_TEST];
     int64_t share = (test + config->ranks - 1) / config->ranks;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
@@ -212,7 +206,6 @@ static enum status plan_samples(struct plan *plan) {
                                                .workers = 1,
                                                .depth = 2};
     plan->last_samples = last_step_samples(plan);
-    return STATUS_OK;
 }
 
 static enum status check_program(const struct plan *plan, const char *name) {
@@ -376,7 +369,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     enum status status;
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
-    TRY_GOTO(plan_samples(plan), failed);
+    plan->device->dry = config->dry;
+    plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
     plan->buckets = buckets_of(plan->micro[0].graph);
@@ -420,11 +414,4 @@ size_t plan_bytes(const struct plan *plan) {
     const struct memory_bill *bill = &plan->bill;
     return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
            bill->scratch + bill->loader + bill->staging + bill->library + bill->comm + bill->trace;
-}
-
-double plan_step_flops(const struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    const struct graph *graph = plan->micro[0].graph;
-    double micro = graph_cost(graph, PHASE_FORWARD).flops + graph_cost(graph, PHASE_BACKWARD).flops;
-    return micro * config->micro_batches * (config->ranks == 1 ? config->replicas : 1);
 }

@@ -46,7 +46,6 @@ struct plan {
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch;
-    int64_t steps_per_epoch;
     struct loader_config train_loader, eval_loader;
     struct memory_bill bill;
     int grads, slots;                /* the most any program of the run needs */
@@ -71,7 +70,10 @@ size_t plan_heap_bytes(const struct plan *plan);
  * the bill. */
 void plan_use_comm(struct plan *plan, const char *name);
 
-/* Local. Floating-point operations of one training step of this rank. */
+/* Local. Costs of this rank: floating-point operations of one training step; time of a step and of
+ * an evaluation by the backend's own estimate, ns. */
 double plan_step_flops(const struct plan *plan);
+double plan_step_ns(const struct plan *plan);
+double plan_evaluation_ns(const struct plan *plan);
 
 #endif

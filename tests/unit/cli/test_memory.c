@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "cli/job.h"
 #include "../exec/kit.h"
 #include "base/log.h"
 

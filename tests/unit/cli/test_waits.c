@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "cli/job.h"
 #include "../exec/kit.h"
 #include "base/machine.h"
 
@@ -17,7 +18,7 @@ static struct limits limits_of(int ranks, const char *line) {
     kit_options(line, &options);
     cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
     struct limits limits = {job_wait_limit_s(&job, false), job_wait_limit_s(&job, true),
-                            job_step_ns(&job) * 1e-9};
+                            plan_step_ns(job.plan) * 1e-9};
     job_close(&job);
     options_free(&options);
     return limits;

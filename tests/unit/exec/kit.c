@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
+#include "plan/resolve.h"
 
 void kit_options(const char *line, struct options *out) {
     char *copy = mem_text(line), *word[64], *state = NULL;
@@ -18,10 +20,43 @@ void kit_options(const char *line, struct options *out) {
     free(copy);
 }
 
+static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
+    struct resolve_place place = {.rank = rank,
+                                  .ranks = ranks,
+                                  .threads = 1,
+                                  .comm = ranks > 1 ? "shm" : NULL,
+                                  .saves = rank == 0};
+    const struct model *model;
+    struct run_config config;
+    struct bytes text = {0};
+    const char *path = option_is_set(&plan->options, OPTION_program) ? plan->options.program : NULL;
+    TRY(resolve_model(&plan->options, &model));
+    if (plan->owns_dataset) TRY(resolve_data(&plan->options, model, &plan->dataset));
+    TRY(resolve_run(&plan->options, model, plan->dataset, &place, &config));
+    if (path) TRY(file_read(path, 1 << 24, &text));
+    enum status status = plan_new(&config, path, path ? &text : NULL, &plan->plan);
+    bytes_free(&text);
+    return status;
+}
+
+enum status kit_plan(const struct options *options, int rank, int ranks, struct dataset *dataset,
+                     struct kit_plan *out) {
+    *out = (struct kit_plan){.options = *options, .dataset = dataset, .owns_dataset = !dataset};
+    enum status status = make_plan(out, rank, ranks);
+    if (status != STATUS_OK) kit_plan_free(out);
+    return status;
+}
+
+void kit_plan_free(struct kit_plan *plan) {
+    plan_free(&plan->plan);
+    if (plan->owns_dataset) dataset_free(&plan->dataset);
+    *plan = (struct kit_plan){0};
+}
+
 static struct kit_run *open_line(const struct exec_observer *observer, const char *line) {
     struct kit_run *run = MEM_NEW(struct kit_run);
     kit_options(line, &run->options);
-    cr_assert_eq(job_open(&run->options, NULL, &run->job), STATUS_OK);
+    cr_assert_eq(kit_plan(&run->options, 0, 1, NULL, &run->job), STATUS_OK);
     cr_assert_eq(exec_new(run->job.plan, NULL, observer, &run->exec), STATUS_OK);
     return run;
 }
@@ -46,7 +81,7 @@ struct kit_run *kit_open(const char *format, ...) {
 
 void kit_close(struct kit_run **run) {
     exec_free(&(*run)->exec);
-    job_close(&(*run)->job);
+    kit_plan_free(&(*run)->job);
     options_free(&(*run)->options);
     free(*run);
     *run = NULL;
@@ -54,7 +89,7 @@ void kit_close(struct kit_run **run) {
 
 struct step_result kit_steps(struct kit_run *run, int64_t steps) {
     struct step_result result = {0};
-    int64_t total = run->job.plan->config.lr.total_steps;
+    int64_t total = run->job.plan->config.steps;
     for (int64_t i = 0; i != steps && exec_next_step(run->exec) < total; i++)
         cr_assert_eq(exec_step(run->exec, &result), STATUS_OK);
     return result;

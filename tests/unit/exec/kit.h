@@ -3,17 +3,29 @@
 #ifndef TESTS_EXEC_KIT_H
 #define TESTS_EXEC_KIT_H
 
-#include "cli/job.h"
+#include "base/option.h"
 #include "exec/checkpoint.h"
 #include "exec/exec.h"
+#include "plan/plan.h"
 
 /* The options of a line of `stretto train`; asserts that they parse. The caller frees them. */
 void kit_options(const char *line, struct options *out);
 
+/* The plan of a rank from options, and its data set, which ranks of one process share. */
+struct kit_plan {
+    struct options options; /* resolved; texts are those of the options given */
+    struct dataset *dataset;
+    bool owns_dataset;
+    struct plan *plan;
+};
+enum status kit_plan(const struct options *options, int rank, int ranks, struct dataset *dataset,
+                     struct kit_plan *out);
+void kit_plan_free(struct kit_plan *plan);
+
 /* Opened with the options of `stretto train`; kit_open asserts that it works. */
 struct kit_run {
     struct options options;
-    struct job job;
+    struct kit_plan job;
     struct exec *exec;
 };
 struct kit_run *kit_open(const char *line, ...) __attribute__((format(printf, 1, 2)));

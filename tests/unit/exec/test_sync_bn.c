@@ -15,7 +15,7 @@ struct member {
     const struct options *options;
     int rank, ranks;
     struct comm *comm;
-    struct job job;
+    struct kit_plan job;
     struct exec *exec;
     enum status status;
     pthread_t thread;
@@ -34,7 +34,7 @@ static void *member_main(void *argument) {
     struct exec_observer observer = {.context = member, .waited = count_exchanges};
     member->status = exec_new(member->job.plan, member->comm, &observer, &member->exec);
     if (member->status == STATUS_OK) member->status = exec_start(member->exec);
-    int64_t total = member->job.plan->config.lr.total_steps;
+    int64_t total = member->job.plan->config.steps;
     while (member->status == STATUS_OK && exec_next_step(member->exec) < total)
         member->status = exec_step(member->exec, &result);
     if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
@@ -57,10 +57,10 @@ static struct team team_run(const char *line) {
     team.comms = MEM_ARRAY(struct comm *, team.ranks);
     for (int r = 0; r < team.ranks; r++) {
         struct member *member = &team.members[r];
-        struct job_seat seat = {
-            .rank = r, .ranks = team.ranks, .dataset = team.members[0].job.dataset};
         *member = (struct member){.options = &team.options, .rank = r, .ranks = team.ranks};
-        cr_assert_eq(job_open(&team.options, &seat, &member->job), STATUS_OK);
+        cr_assert_eq(
+            kit_plan(&team.options, r, team.ranks, team.members[0].job.dataset, &member->job),
+            STATUS_OK);
     }
     cr_assert_eq(
         comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), 0, team.comms),
@@ -76,7 +76,7 @@ static struct team team_run(const char *line) {
 static void team_free(struct team *team) {
     for (int r = 0; r < team->ranks; r++) exec_free(&team->members[r].exec);
     for (int r = 0; r < team->ranks; r++) comm_close(&team->comms[r]);
-    for (int r = team->ranks - 1; r >= 0; r--) job_close(&team->members[r].job);
+    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
     options_free(&team->options);
     free(team->members);
     free(team->comms);
@@ -218,13 +218,13 @@ Test(exec_sync_bn, long_vectors_go_in_pieces) {
 
 static enum status try_open(const char *line, int ranks, char log[512]) {
     struct options options;
-    struct job job;
+    struct kit_plan job;
     kit_options(line, &options);
     memset(log, 0, 512);
     log_capture(log, 512);
-    enum status status = job_open(&options, &(struct job_seat){.rank = 0, .ranks = ranks}, &job);
+    enum status status = kit_plan(&options, 0, ranks, NULL, &job);
     log_capture(NULL, 0);
-    if (status == STATUS_OK) job_close(&job);
+    if (status == STATUS_OK) kit_plan_free(&job);
     options_free(&options);
     return status;
 }

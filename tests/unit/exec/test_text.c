@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "cli/job.h"
+#include "kit.h"
 #include "exec/exec.h"
 
 enum { HELD_OUT = 64, LOOKS = 6, STEPS_BETWEEN = 20 };
@@ -60,16 +60,15 @@ Test(exec_text, the_loss_on_held_out_rows_falls_at_every_look) {
     char *words[] = {"--model", "bert-tiny", "--data", "wiki",      "--batch",
                      "4",       "--steps",   "120",    "--threads", "1"};
     struct options options;
-    struct job job;
+    struct kit_plan job;
     struct exec *exec = NULL;
     cr_assert_eq(options_parse(COMMAND_TRAIN, sizeof words / sizeof words[0], words, &options),
                  STATUS_OK);
-    cr_assert_eq(job_open(&options, &(struct job_seat){.ranks = 1, .dataset = dataset}, &job),
-                 STATUS_OK);
+    cr_assert_eq(kit_plan(&options, 0, 1, dataset, &job), STATUS_OK);
     cr_assert_eq(exec_new(job.plan, NULL, NULL, &exec), STATUS_OK);
     check_falls(exec);
     exec_free(&exec);
-    job_close(&job);
+    kit_plan_free(&job);
     options_free(&options);
     dataset_free(&dataset);
 }

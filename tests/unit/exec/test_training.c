@@ -209,13 +209,13 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
     struct plan *plan = NULL;
     struct bytes bytes = {(unsigned char *)text, strlen(text)};
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "p.txt") && strstr(said, "2 replica(s) x 2"), "%s", said);
     kit_close(&run);
     run = kit_open(MLP "--deal 2x2 --sum tree");
     log_capture(said, sizeof said);
-    cr_expect_eq(plan_new(&run->job.config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "--sum replica"), "%s", said);
     kit_close(&run);
@@ -299,7 +299,7 @@ Test(exec_training, the_short_last_step_has_the_gradient_of_its_samples) {
             "--device ref --threads 1 --batch 16 --epochs 2 --deal %s",
             deals[d]);
         hand.exec = run->exec;
-        cr_assert_eq(run->job.plan->steps_per_epoch, 3);
+        cr_assert_eq(run->job.plan->config.steps_per_epoch, 3);
         for (int step = 0; step < 6; step++) {
             struct step_result result = kit_steps(run, 1);
             int64_t want = step % 3 < 2 ? 16 : (strcmp(deals[d], "4x1") ? 6 : 8); /* padded to R */

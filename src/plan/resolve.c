@@ -1,0 +1,262 @@
+/* See resolve.h. */
+#include "plan/resolve.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "data/loader.h"
+#include "plan/strategy.h"
+
+/* A run that is being decided. */
+struct resolve {
+    struct options *options;
+    const struct resolve_place *place;
+    struct run_config *config;
+};
+
+enum status resolve_model(const struct options *options, const struct model **out) {
+    const char *name = options->model;
+    int count;
+    const struct model *all = model_all(&count);
+    *out = model_find(name);
+    if (*out) return STATUS_OK;
+    const char **names = MEM_ARRAY(const char *, count);
+    for (int i = 0; i < count; i++) names[i] = all[i].name;
+    const char *near = text_nearest(name, names, count);
+    char quoted[TEXT_QUOTED_BYTES], list[512] = "";
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
+    }
+    free(names);
+    return fail(STATUS_USAGE, "--model %s: no such model%s%s%s\n  there are: %s",
+                text_quoted(name, quoted), near ? "; did you mean " : "", near ? near : "",
+                near ? "?" : "", list);
+}
+
+/* Synthetic data follow the model: a model of tokens gets tokens. */
+static char *data_spec_for(const struct model *model, const char *spec) {
+    bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
+    if (!synthetic || model->input != MODEL_MASKED_TOKENS || strstr(spec, "kind="))
+        return mem_text(spec);
+    const char *rest = spec[9] == ':' ? spec + 10 : "";
+    return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
+}
+
+/* Options about images, patches or tokens that this model would never look at. As in
+ * base/option_check.c a file may hold them, for several models; on the command line they are a
+ * mistake. */
+static enum status check_meant(const struct options *options, const struct model *model) {
+    bool images = model->input == MODEL_IMAGES;
+    const struct {
+        enum option_id id;
+        bool acts;
+        const char *with;
+    } rows[] = {
+        {OPTION_image_size, images, "models of images"},
+        {OPTION_classes, images, "models of images"},
+        {OPTION_patch, images && model->heads > 0, "vision transformers: vit-micro, vit-tiny ..."},
+        {OPTION_seq, !images, "models of tokens: bert-tiny"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].acts || options->source[rows[i].id] != OPTION_FROM_COMMAND_LINE) continue;
+        return fail(STATUS_USAGE, "--%s has no effect with --model %s\n  it acts with %s",
+                    option_rows[rows[i].id].name, model->name, rows[i].with);
+    }
+    return STATUS_OK;
+}
+
+enum status resolve_data(const struct options *options, const struct model *model,
+                         struct dataset **out) {
+    struct dataset_config config = {
+        .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
+        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
+    TRY(check_meant(options, model));
+    char *spec = data_spec_for(model, options->data);
+    enum status status = dataset_open(spec, &config, out);
+    free(spec);
+    return status;
+}
+
+static enum status check_data(const struct resolve *resolve) {
+    const struct run_config *config = resolve->config;
+    bool images = dataset_field(config->dataset, "image") >= 0;
+    if (images == (config->model->input == MODEL_IMAGES)) return STATUS_OK;
+    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s",
+                config->model->name, images ? "tokens" : "images", resolve->options->data,
+                images ? "images" : "tokens", images ? "wiki:DIR or synthetic" : "digits");
+}
+
+static enum status resolve_shape(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    const struct dataset *data = resolve->config->dataset;
+    struct model_config *shape = &resolve->config->shape;
+    if (!option_is_set(options, OPTION_classes))
+        options->classes = data->classes, option_resolve(options, OPTION_classes);
+    if (options->classes < data->classes)
+        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes",
+                    (long long)options->classes, options->data, (long long)data->classes);
+    *shape = (struct model_config){
+        .classes = options->classes,
+        .vocabulary = data->vocab,
+        .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
+        .smoothing = (float)options->label_smoothing};
+    int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
+    if (image >= 0) {
+        const struct shape *pixels = &data->field[image].shape;
+        shape->channels = pixels->dim[0], shape->height = pixels->dim[1],
+        shape->width = pixels->dim[2];
+    }
+    if (ids >= 0) {
+        shape->sequence = data->field[ids].shape.dim[0];
+        shape->predictions = data->field[dataset_field(data, "masked_positions")].shape.dim[0];
+    }
+    return STATUS_OK;
+}
+
+/* The family's defaults hold for the family's optimizer; another one has its own. */
+static void resolve_optimizer(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    const struct model *model = resolve->config->model;
+    if (!option_is_set(options, OPTION_optimizer))
+        options->optimizer = (char *)model->optimizer, option_resolve(options, OPTION_optimizer);
+    bool own = strcmp(options->optimizer, model->optimizer) == 0,
+         sgd = strcmp(options->optimizer, "sgd") == 0;
+    bool adamw = strcmp(options->optimizer, "adamw") == 0;
+    if (!option_is_set(options, OPTION_lr))
+        options->lr = own ? model->lr : sgd ? 0.1 : 1e-3, option_resolve(options, OPTION_lr);
+    if (!option_is_set(options, OPTION_weight_decay))
+        options->weight_decay = own     ? model->weight_decay
+                                : sgd   ? 1e-4
+                                : adamw ? 0.01
+                                        : 0,
+        option_resolve(options, OPTION_weight_decay);
+    if (!option_is_set(options, OPTION_clip))
+        options->clip = own ? model->clip : adamw ? 1 : 0, option_resolve(options, OPTION_clip);
+    struct run_config *config = resolve->config;
+    config->optimizer = optim_find(options->optimizer);
+    config->optim = (struct optim_config){.lr = options->lr,
+                                          .momentum = options->momentum,
+                                          .weight_decay = options->weight_decay,
+                                          .beta1 = options->beta1,
+                                          .beta2 = options->beta2,
+                                          .epsilon = options->eps,
+                                          .nesterov = options->nesterov};
+    config->clip = options->clip;
+    config->decay_bias = config->decay_norm = true;
+    for (int i = 0; i < options->no_decay.count; i++) {
+        if (strcmp(options->no_decay.item[i], "bias") == 0) config->decay_bias = false;
+        if (strcmp(options->no_decay.item[i], "norm") == 0) config->decay_norm = false;
+    }
+}
+
+static enum status resolve_strategy(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool several = config->ranks > 1;
+    if (!option_is_set(options, OPTION_strategy))
+        options->strategy = several ? "ddp" : "single", option_resolve(options, OPTION_strategy);
+    const struct strategy *strategy = strategy_find(options->strategy);
+    CHECK(strategy, "no strategy is called %s", options->strategy);
+    config->schedule = strategy->schedule;
+    config->sync = several ? strategy->sync : "none";
+    return STATUS_OK;
+}
+
+static enum status resolve_batch(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    TRY(options_solve_batch(options, config->ranks));
+    bool dealt = option_is_set(options, OPTION_deal);
+    config->batch = options->batch;
+    config->replicas = dealt ? (int)options->deal.replicas : config->ranks;
+    config->micro_batches = (int)(dealt ? options->deal.micro_batches : options->micro_batches);
+    config->sum = (enum sum_order)sum_order_find(options->sum);
+    config->drop_last = options->drop_last;
+    /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
+    config->sync_bn = options->sync_bn && config->replicas > 1;
+    return STATUS_OK;
+}
+
+static void resolve_machine(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    if (!option_is_set(options, OPTION_threads))
+        options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
+    config->threads = (int)options->threads;
+    config->device = options->device;
+    config->seed = (uint64_t)options->seed;
+    config->workers = (int)options->workers;
+    config->comm = resolve->place->comm;
+    config->saves = resolve->place->saves;
+    config->dry = resolve->place->dry;
+}
+
+int64_t resolve_period(const struct run_config *config, struct option_period period) {
+    return period.epochs > 0 ? period.epochs * config->steps_per_epoch : period.steps;
+}
+
+static enum status resolve_epoch(struct resolve *resolve) {
+    struct run_config *config = resolve->config;
+    struct loader_config loader = {.split = SPLIT_TRAIN,
+                                   .batch = config->batch,
+                                   .replicas = config->replicas,
+                                   .micro_batches = config->micro_batches,
+                                   .drop_last = config->drop_last};
+    config->steps_per_epoch = loader_steps(config->dataset, &loader);
+    if (config->steps_per_epoch > 0) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "an epoch has no whole step: %lld samples, batch %lld, and --drop-last leaves "
+                "the short one out\n  a smaller --batch, or no --drop-last",
+                (long long)config->dataset->count[SPLIT_TRAIN], (long long)config->batch);
+}
+
+static void resolve_length(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool by_steps = option_is_set(options, OPTION_steps),
+         by_epochs = option_is_set(options, OPTION_epochs);
+    config->steps = by_epochs ? options->epochs * config->steps_per_epoch : options->steps;
+    if (by_steps && options->steps < config->steps) config->steps = options->steps;
+}
+
+static void resolve_rate(struct resolve *resolve) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    int64_t warmup = options->warmup.fraction > 0
+                         ? (int64_t)llround(options->warmup.fraction * (double)config->steps)
+                         : options->warmup.steps;
+    int64_t step_size = option_is_set(options, OPTION_lr_step)
+                            ? resolve_period(config, options->lr_step)
+                            : config->steps / 3;
+    config->lr = (struct lr_config){.policy = lr_policy_find(options->lr_policy),
+                                    .base = options->lr,
+                                    .gamma = options->lr_gamma,
+                                    .warmup_steps = warmup,
+                                    .total_steps = config->steps,
+                                    .step_size = step_size};
+}
+
+enum status resolve_run(struct options *options, const struct model *model,
+                        const struct dataset *dataset, const struct resolve_place *place,
+                        struct run_config *out) {
+    struct run_config config = {
+        .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
+    struct resolve resolve = {options, place, &config};
+    TRY(check_data(&resolve));
+    TRY(resolve_shape(&resolve));
+    resolve_optimizer(&resolve);
+    TRY(resolve_strategy(&resolve));
+    TRY(resolve_batch(&resolve));
+    resolve_machine(&resolve);
+    TRY(resolve_epoch(&resolve));
+    resolve_length(&resolve);
+    resolve_rate(&resolve);
+    *out = config;
+    return STATUS_OK;
+}

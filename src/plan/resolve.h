@@ -1,0 +1,33 @@
+/* From options to the configuration of a run: what the user left open is decided here, and what
+ * does not fit together is refused. */
+#ifndef PLAN_RESOLVE_H
+#define PLAN_RESOLVE_H
+
+#include "base/option.h"
+#include "plan/config.h"
+
+/* What the options do not say: which rank of how many, and what its surroundings settled. */
+struct resolve_place {
+    int rank, ranks;
+    int threads;      /* of a rank, where the options leave it open */
+    const char *comm; /* how ranks will talk; NULL: one rank */
+    bool saves;       /* this rank writes files */
+    bool dry;         /* nothing will run: kernels are described, not made */
+};
+
+/* Local, blocking. The model that --model names; the data set that --data names, as this model
+ * reads it, which the caller frees. */
+enum status resolve_model(const struct options *options, const struct model **out);
+enum status resolve_data(const struct options *options, const struct model *model,
+                         struct dataset **out);
+
+/* Local. Everything else. Options that were left open are set to what was decided. The data set
+ * must outlive the configuration, and so must the texts of the options. */
+enum status resolve_run(struct options *options, const struct model *model,
+                        const struct dataset *dataset, const struct resolve_place *place,
+                        struct run_config *out);
+
+/* Local. A period in steps; 0 for never. */
+int64_t resolve_period(const struct run_config *config, struct option_period period);
+
+#endif
