@@ -135,8 +135,40 @@ enum status store_get(const struct store *store, int array, int item, void *plai
     return layout_to_plain(store->device, of->layout, elements.data, plain);
 }
 
+/* The part of a tensor that lies in a slice, from `all` of it. */
+static enum status copy_part(struct store *store, int array, const struct store_item *item,
+                             const struct slice *slice, const struct elements *all) {
+    int64_t begin = slice->begin > item->begin ? slice->begin : item->begin,
+            end = slice->begin + slice->count, last = item->begin + all->count;
+    if (end > last) end = last;
+    if (begin >= end) return STATUS_OK;
+    struct elements to = store_elements(store, array, begin, end - begin),
+                    from = elements_part(all, begin - item->begin, end - begin);
+    return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
+                                         NULL);
+}
+
+/* Where an element lies in a layout is known to the device alone: it makes the whole tensor first.
+ */
+static enum status put_parts(struct store *store, int array, const struct store_item *item,
+                             const void *plain) {
+    const struct backend *backend = backend_of(store);
+    const struct array_layout *of = &store->layout->arrays[array];
+    size_t bytes = item->layout->bytes;
+    struct elements all = {of->dtype, NULL, (int64_t)(bytes / dtype_bytes(of->dtype))};
+    TRY(backend->memory_new(store->device, bytes, "a whole tensor", &all.data));
+    enum status status = layout_from_plain(store->device, item->layout, plain, all.data);
+    for (int i = 0; i < of->slice_count && status == STATUS_OK; i++)
+        status = copy_part(store, array, item, &of->slices[i], &all);
+    if (status == STATUS_OK) status = backend->stream_wait(NULL);
+    backend->memory_free(store->device, all.data, bytes);
+    return status;
+}
+
 enum status store_put(struct store *store, int array, int item, const void *plain) {
     const struct store_item *of = item_of(store, array, item);
+    if (store_place(store->layout, array, of->begin, of->count) < 0)
+        return put_parts(store, array, of, plain);
     struct elements elements = store_tensor(store, array, item);
     return layout_from_plain(store->device, of->layout, plain, elements.data);
 }

@@ -36,7 +36,8 @@ struct elements store_elements(const struct store *store, int array, int64_t beg
 struct elements store_tensor(const struct store *store, int array, int item);
 struct elements store_use_gradient(const struct store *store, int grad, int use);
 
-/* Local, blocking. One tensor between an array and plain host memory. */
+/* Local, blocking. One tensor between an array and plain host memory: out of an array that holds
+ * all of it; into whatever of it is held. */
 enum status store_get(const struct store *store, int array, int item, void *plain);
 enum status store_put(struct store *store, int array, int item, const void *plain);
 

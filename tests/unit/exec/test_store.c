@@ -140,7 +140,7 @@ static void compare(const struct store *part, const struct store *whole, const c
     }
 }
 
-static void check_slices(struct kit_run *run, bool gradients, const char *what) {
+static void check_slices(struct kit_run *run, bool gradients, bool params, const char *what) {
     struct store_config config = config_of(run, 1);
     struct store_layout *all = store_layout_new(&config);
     struct comm *comm = lone_comm(4 * store_heap_bytes(all));
@@ -155,6 +155,7 @@ static void check_slices(struct kit_run *run, bool gradients, const char *what) 
         config.owned_count = deal_slices(all, rank, slices);
         config.array[ARRAY_STATE].sliced = true;
         config.array[ARRAY_GRAD].sliced = gradients;
+        config.array[ARRAY_PARAM].sliced = params;
         struct store_layout *layout = store_layout_new(&config);
         struct store *part = open_store(run, layout, comm);
         double own;
@@ -174,9 +175,10 @@ static void check_slices(struct kit_run *run, bool gradients, const char *what) 
 }
 
 Test(exec_store, owners_of_slices_do_what_one_rank_does) {
-    struct kit_run *run = kit_open("--model resnet8 --data digits --device ref --threads 1");
-    check_slices(run, false, "whole gradients");
-    check_slices(run, true, "sliced gradients");
+    struct kit_run *run = kit_open("--model resnet8 --data digits --device cpu --threads 1");
+    check_slices(run, false, false, "sliced state");
+    check_slices(run, true, false, "sliced state and gradients");
+    check_slices(run, true, true, "sliced state, gradients and parameters");
     kit_close(&run);
 }
 
