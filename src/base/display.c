@@ -14,17 +14,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 
 enum kind { KIND_FILE, KIND_OWN, KIND_SOCKET, KIND_SHARED };
 
 struct queue {
     int fd; /* where to write; not the standard one where it was opened anew */
     enum kind kind;
-    char *data;
+    char *data;              /* the reserve, or memory taken when that was too small */
     size_t begin, end, room; /* kept: data[begin, end) */
-    bool mid_line;           /* the last byte kept is not the end of a line */
-    bool skipping;           /* until the end of a line that was dropped */
+    char reserve[4096];
+    bool mid_line; /* the last byte kept is not the end of a line */
+    bool skipping; /* until the end of a line that was dropped */
     struct display_loss loss;
 };
 
@@ -72,25 +72,39 @@ static void pump(struct queue *queue) {
 
 /* ---- keeping, with the lock held ---- */
 
-static void append(struct queue *queue, const char *data, size_t bytes) {
+/* Where there is no memory for more, what a queue has from the start must do: the message that
+ * there is none comes this way too. */
+static bool make_room(struct queue *queue, size_t need) {
+    if (!queue->data) queue->data = queue->reserve, queue->room = sizeof queue->reserve;
+    if (need <= queue->room) return true;
+    bool own = queue->data != queue->reserve;
+    size_t room = need > 2 * queue->room ? need : 2 * queue->room;
+    char *data = realloc(own ? queue->data : NULL, room);
+    if (!data) return false;
+    if (!own) memcpy(data, queue->reserve, queue->end);
+    queue->data = data;
+    queue->room = room;
+    return true;
+}
+
+/* False when there is no memory for it. */
+static bool append(struct queue *queue, const char *data, size_t bytes) {
     size_t kept = queue->end - queue->begin;
     if (queue->begin) memmove(queue->data, queue->data + queue->begin, kept);
     queue->begin = 0;
     queue->end = kept;
-    queue->data = mem_grow(queue->data, &queue->room, queue->end + bytes, 1);
+    if (!make_room(queue, kept + bytes)) return false;
     memcpy(queue->data + queue->end, data, bytes);
     queue->end += bytes;
     queue->mid_line = data[bytes - 1] != '\n';
+    return true;
 }
 
 /* A piece of a line, with its end or not. What is dropped is dropped to the end of the line. */
 static void keep(struct queue *queue, const char *piece, size_t bytes) {
     bool ends = piece[bytes - 1] == '\n';
     bool fits = queue->end - queue->begin + bytes <= DISPLAY_BYTES;
-    if (!queue->skipping && fits) {
-        append(queue, piece, bytes);
-        return;
-    }
+    if (!queue->skipping && fits && append(queue, piece, bytes)) return;
     if (!queue->skipping) queue->loss.lines++;
     if (queue->mid_line) append(queue, "\n", 1);
     queue->skipping = !ends;

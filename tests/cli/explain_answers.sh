@@ -78,7 +78,7 @@ until [ -s busy/metrics.jsonl ]; do
 done
 both 2 'is being written by another run' --out busy --overwrite
 both 2 'is being written by another run' --out busy --resume
-kill -INT "$(cat pid)"
+kill -TERM "$(cat pid)"
 wait
 
 # What train takes, explain takes; a plan that is refused is shown all the same.
