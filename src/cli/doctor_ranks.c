@@ -6,10 +6,10 @@
 #include "base/machine.h"
 #include "cli/doctor.h"
 #include "launch/cores.h"
-#include "launch/door.h"
 #include "launch/lobby.h"
 #include "launch/network.h"
 #include "launch/place.h"
+#include "launch/rendezvous.h"
 #include "launch/slurm.h"
 
 static const struct launch_config nothing_said = {
@@ -45,23 +45,23 @@ void doctor_look_place(const struct check *check, struct finding *out) {
 void doctor_look_meeting(const struct check *check, struct finding *out) {
     (void)check;
     struct launch_place place;
-    struct launch_party party;
+    struct launch_peers peers;
     struct launch_lobby lobby;
     find_place(&place);
-    if (place.world > 1) launch_party_of(&nothing_said, &place, &party);
+    if (place.world > 1) launch_peers_of(&nothing_said, &place, &peers);
     if (place.world == 1)
         doctor_say(out, "in the launcher: stretto train -n N");
     else if (place.source == LAUNCH_LAUNCHER)
         doctor_say(out, "at the launcher");
-    else if (!party.job[0]) {
+    else if (!peers.job[0]) {
         doctor_say(out, "nowhere yet");
         doctor_judge(out, DOCTOR_WARN, "give --init tcp://host:port or file:///shared/path");
-    } else if (party.one_host)
-        doctor_say(out, "a private folder of this host, as job %s", party.job);
-    else if (launch_lobby_find(&nothing_said, &party, NULL, &lobby))
+    } else if (peers.one_host)
+        doctor_say(out, "a private folder of this host, as job %s", peers.job);
+    else if (launch_lobby_find(&nothing_said, &peers, NULL, &lobby))
         doctor_say(out, "%.200s", lobby.how);
     else {
-        doctor_say(out, "the file .stretto-%s in the working folder", party.job);
+        doctor_say(out, "the file .stretto-%s in the working folder", peers.job);
         doctor_judge(out, DOCTOR_OK, "%.120s; all nodes must see the same folder, else give --init",
                      lobby.how);
     }

@@ -19,14 +19,14 @@
 #include "control/control.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
-#include "launch/door.h"
 #include "launch/network.h"
+#include "launch/rendezvous.h"
 
 struct rank {
     const struct options *options;
     const struct launch_config *launch;
     const struct launch_place *place;
-    struct launch_door door;
+    struct launch_rendezvous rendezvous;
     struct control_board board; /* the launcher's, or none */
     struct control_row own_row; /* where there is none */
     struct control *control;
@@ -94,11 +94,11 @@ static int launcher_of(const struct launch_place *place) {
 static enum status join(struct rank *rank) {
     struct control_fact facts[CHECKPOINT_MAX_FACTS + 1];
     char program[17];
-    struct control_config config = {.address = rank->door.address,
-                                    .secret = rank->door.secret,
+    struct control_config config = {.address = rank->rendezvous.address,
+                                    .secret = rank->rendezvous.secret,
                                     .rank = rank->place->rank,
                                     .world = rank->place->world,
-                                    .epoch = rank->door.epoch,
+                                    .epoch = rank->rendezvous.epoch,
                                     .host = rank->place->host,
                                     .row = row_of(rank),
                                     .facts = facts,
@@ -289,7 +289,8 @@ static enum status run(struct rank *rank, const struct job_seat *seat) {
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
     fault_strike(&rank->session.watch.fault, "JOIN", 0);
-    TRY(launch_door_of_rank(rank->launch, rank->place, rank->options->join_limit_s, &rank->door));
+    TRY(launch_rendezvous_of_rank(rank->launch, rank->place, rank->options->join_limit_s,
+                                  &rank->rendezvous));
     TRY(join(rank));
     TRY(check_neighbours(rank));
     TRY(share_folder(rank));
@@ -315,7 +316,7 @@ enum status rank_run(const struct options *options, const struct start *start) {
     session_free(&rank.session);
     comm_close(&rank.session.comm);
     control_leave(&rank.control);
-    launch_door_close(&rank.door);
+    launch_rendezvous_close(&rank.rendezvous);
     control_board_close(&rank.board);
     job_close(&rank.session.job);
     lock_give_back(&rank.session.lock);

@@ -1,5 +1,5 @@
-/* See start.h. Folder and door are tried before the folder is opened, so that a run that is refused
- * leaves no folder behind. */
+/* See start.h. Folder and rendezvous are checked before the folder is opened, so that a run that is
+ * refused leaves no folder behind. */
 #include "cli/start.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
-#include "launch/door.h"
 #include "launch/network.h"
+#include "launch/rendezvous.h"
 
 static enum status refuse_threads(const struct launch_place *place) {
     return fail(STATUS_USAGE,
@@ -71,19 +71,19 @@ static const char *program_file(const struct options *options) {
     return option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
 }
 
-/* Our launcher has opened the door for its ranks. */
-static enum status check_door(const struct start *start) {
+/* Ranks of our launcher need no check: it has opened the rendezvous for them. */
+static enum status check_rendezvous(const struct start *start) {
     struct launch_config config = start->launch;
-    struct launch_party party;
+    struct launch_peers peers;
     if (start->kind == START_LAUNCHER) {
-        launch_party_of_node(&start->layout, &party);
-        config.init = party.count > 1 ? start->layout.init : NULL;
+        launch_peers_of_node(&start->layout, &peers);
+        config.init = peers.count > 1 ? start->layout.init : NULL;
     } else if (start->kind == START_RANK && start->place.source != LAUNCH_LAUNCHER) {
-        launch_party_of(&config, &start->place, &party);
+        launch_peers_of(&config, &start->place, &peers);
     } else {
         return STATUS_OK;
     }
-    return launch_door_check(&config, &party);
+    return launch_rendezvous_check(&config, &peers);
 }
 
 /* Who opens the run's folder; other nodes only write beside it, other ranks not at all. */
@@ -104,7 +104,7 @@ enum status start_check(const struct start *start, const struct job *job) {
     TRY(job_check_memory(job));
     if (program && file_exists(program)) return explain_save_program(job->plan, program);
     TRY(check_weights(start, &job->options));
-    TRY(check_door(start));
+    TRY(check_rendezvous(start));
     return check_folder(start, &job->options);
 }
 

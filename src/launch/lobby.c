@@ -39,13 +39,13 @@ void launch_munge_socket(const struct launch_config *config, char path[CONTROL_S
 
 /* ---- is there one ---- */
 
-bool launch_lobby_find(const struct launch_config *config, const struct launch_party *party,
+bool launch_lobby_find(const struct launch_config *config, const struct launch_peers *peers,
                        const char *host, struct launch_lobby *out) {
     char socket[CONTROL_SEAL_PATH], why[CONTROL_SEAL_WHY];
     int port[CONTROL_LOBBY_PORTS];
-    if (!host) host = party->first;
+    if (!host) host = peers->first;
     *out = (struct launch_lobby){.host = ""};
-    if (!party->slurm || !party->job[0] || !*host || strlen(host) >= sizeof out->host) {
+    if (!peers->slurm || !peers->job[0] || !*host || strlen(host) >= sizeof out->host) {
         snprintf(out->how, sizeof out->how, "not a job of Slurm's with a known first node");
         return false;
     }
@@ -59,7 +59,7 @@ bool launch_lobby_find(const struct launch_config *config, const struct launch_p
                  host);
         return false;
     }
-    control_lobby_ports(party->job, port);
+    control_lobby_ports(peers->job, port);
     snprintf(out->host, sizeof out->host, "%s", host);
     snprintf(out->how, sizeof out->how,
              "at %.150s, port %d or the next free one; the key is sealed by MUNGE", host, port[0]);

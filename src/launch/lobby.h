@@ -4,8 +4,8 @@
 #define LAUNCH_LOBBY_H
 
 #include "control/lobby.h"
-#include "launch/door.h"
 #include "launch/network.h"
+#include "launch/rendezvous.h"
 
 struct launch_lobby {
     struct control_seal seal;
@@ -15,7 +15,7 @@ struct launch_lobby {
 
 /* `host` is that of --init, or NULL: the node of rank 0. Every rank of a job comes to the same
  * answer where its nodes are alike: MUNGE runs and the name has an address on all, or on none. */
-bool launch_lobby_find(const struct launch_config *config, const struct launch_party *party,
+bool launch_lobby_find(const struct launch_config *config, const struct launch_peers *peers,
                        const char *host, struct launch_lobby *out);
 /* Where rank 0 listens for those who look for it by that name: its own address of that name, or, as
  * a host may know itself by a loopback address, the network chosen. */

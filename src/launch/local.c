@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/child.h"
-#include "launch/door.h"
 #include "launch/layout.h"
 #include "launch/network.h"
 #include "launch/ranks.h"
+#include "launch/rendezvous.h"
 
 enum { GRACE_S = 30, KILL_S = 5 };
 
@@ -31,7 +31,7 @@ struct given_up {
 struct start {
     const struct launch_layout *layout;
     struct control_board board; /* what the ranks here are doing */
-    struct launch_door door;
+    struct launch_rendezvous rendezvous;
     pthread_mutex_t lock;
     struct given_up *given_up; /* newest first */
     int news;                  /* eventfd: there is one */
@@ -39,7 +39,7 @@ struct start {
 
 static void tell_ended(void *context, int rank, const char *why) {
     struct start *start = context;
-    if (start->door.server) control_server_rank_ended(start->door.server, rank, why);
+    if (start->rendezvous.server) control_server_rank_ended(start->rendezvous.server, rank, why);
 }
 
 static const char *ask_doing(void *context, int rank, char *text, size_t bytes) {
@@ -92,8 +92,8 @@ static bool take_given_up(void *context, int *rank, char *why, size_t bytes) {
 /* The server knows all ranks; a launcher without it knows its own. */
 static void report(void *context) {
     struct start *start = context;
-    if (start->door.server) {
-        control_server_print_all(start->door.server);
+    if (start->rendezvous.server) {
+        control_server_print_all(start->rendezvous.server);
         return;
     }
     for (int i = 0; i < start->layout->count; i++) {
@@ -118,7 +118,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .nodes = layout->nodes,
                                  .threads = config->threads,
                                  .attempt = attempt,
-                                 .address = start->door.address,
+                                 .address = start->rendezvous.address,
                                  .board = start->board.fd,
                                  .log_folder = config->log_folder,
                                  .append_logs = config->append_logs || again,
@@ -131,7 +131,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .cause = ask_cause,
                                  .news = start->news,
                                  .given_up = take_given_up};
-    TRY(control_secret_share(&start->door.secret, &ranks.secret));
+    TRY(control_secret_share(&start->rendezvous.secret, &ranks.secret));
     enum status status = ranks_run(&ranks, out);
     close(ranks.secret);
     return status;
@@ -141,17 +141,17 @@ static enum status open_and_run(const struct launch_local_config *config, int at
                                 struct start *start, struct ranks_outcome *out) {
     const struct launch_layout *layout = start->layout;
     struct launch_config where = *config->launch;
-    struct launch_party party;
-    launch_party_of_node(layout, &party);
-    party.epoch = (uint32_t)attempt;
-    party.board = &start->board;
-    party.board_first = layout->first_rank;
-    party.context = start;
-    party.given_up = note_given_up;
+    struct launch_peers peers;
+    launch_peers_of_node(layout, &peers);
+    peers.epoch = (uint32_t)attempt;
+    peers.board = &start->board;
+    peers.board_first = layout->first_rank;
+    peers.context = start;
+    peers.given_up = note_given_up;
     where.init = layout->nodes > 1 ? layout->init : NULL;
-    TRY(launch_door_open(&where, &party, config->join_limit_s, &start->door));
+    TRY(launch_rendezvous_open(&where, &peers, config->join_limit_s, &start->rendezvous));
     enum status status = run_ranks(config, attempt, start, out);
-    launch_door_close(&start->door);
+    launch_rendezvous_close(&start->rendezvous);
     return status;
 }
 

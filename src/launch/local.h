@@ -7,8 +7,8 @@
  *         .launch = &config, .argv = argv, .log_folder = out});
  *
  * Ranks are copies of this program with the arguments given; each finds its place with launch_place
- * and the job with launch_door_of_rank. On several nodes the same command runs on each, and their
- * launchers meet at --init. */
+ * and the job with launch_rendezvous_of_rank. On several nodes the same command runs on each, and
+ * their launchers meet at --init. */
 #ifndef LAUNCH_LOCAL_H
 #define LAUNCH_LOCAL_H
 

@@ -23,7 +23,7 @@
 #include "base/option.h"
 #include "base/process.h"
 #include "control/control.h"
-#include "launch/door.h"
+#include "launch/rendezvous.h"
 #include "launch/local.h"
 #include "launch/place.h"
 
@@ -142,14 +142,14 @@ static int act(struct control *control, const struct launch_place *place) {
 }
 
 static enum status join(const struct options *options, const struct launch_place *place,
-                        const struct launch_door *door, const struct control_board *board,
-                        struct control **out) {
+                        const struct launch_rendezvous *rendezvous,
+                        const struct control_board *board, struct control **out) {
     struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
-    struct control_config config = {.address = door->address,
-                                    .secret = door->secret,
+    struct control_config config = {.address = rendezvous->address,
+                                    .secret = rendezvous->secret,
                                     .rank = place->rank,
                                     .world = place->world,
-                                    .epoch = door->epoch,
+                                    .epoch = rendezvous->epoch,
                                     .host = place->host,
                                     .row = board->row ? &board->row[place->local_rank] : NULL,
                                     .facts = &fact,
@@ -160,21 +160,21 @@ static enum status join(const struct options *options, const struct launch_place
 
 static int be_rank(const struct options *options, const struct launch_config *config,
                    const struct launch_place *place) {
-    struct launch_door door = {.server = NULL};
+    struct launch_rendezvous rendezvous = {.server = NULL};
     struct control_board board;
     struct control *control = NULL;
     if (told("away", place->rank)) pause();
     enum status status = launch_board_of_rank(config, place, &board);
     if (status == STATUS_OK)
-        status = launch_door_of_rank(config, place, options->join_limit_s, &door);
-    if (status == STATUS_OK) status = join(options, place, &door, &board, &control);
+        status = launch_rendezvous_of_rank(config, place, options->join_limit_s, &rendezvous);
+    if (status == STATUS_OK) status = join(options, place, &rendezvous, &board, &control);
     signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
     signal(SIGINT, on_signal);
     signal(SIGHUP, on_signal);
     if (status == STATUS_OK) status = exchange(control, place);
     int code = status == STATUS_OK ? act(control, place) : status_exit_code(status);
     control_leave(&control);
-    launch_door_close(&door);
+    launch_rendezvous_close(&rendezvous);
     control_board_close(&board);
     return code;
 }

@@ -50,16 +50,16 @@ Test(launch_lobby, socket_of_the_daemon) {
 
 Test(launch_lobby, who_meets_there) {
     struct launch_place place = {.source = LAUNCH_SLURM, .rank = 1, .world = 4, .local_world = 1};
-    struct launch_party party;
+    struct launch_peers peers;
     struct launch_lobby lobby;
     given = "/nowhere/munge.socket";
-    launch_party_of(&config, &place, &party);
-    cr_assert(party.slurm && !party.one_host);
-    cr_assert_str_eq(party.first, "n08");
-    cr_assert(!launch_lobby_find(&config, &party, NULL, &lobby));
+    launch_peers_of(&config, &place, &peers);
+    cr_assert(peers.slurm && !peers.one_host);
+    cr_assert_str_eq(peers.first, "n08");
+    cr_assert(!launch_lobby_find(&config, &peers, NULL, &lobby));
     cr_expect(strstr(lobby.how, "no MUNGE"), "%s", lobby.how);
     place.source = LAUNCH_OPEN_MPI;
-    launch_party_of(&config, &place, &party);
-    cr_assert(!launch_lobby_find(&config, &party, "localhost", &lobby));
+    launch_peers_of(&config, &place, &peers);
+    cr_assert(!launch_lobby_find(&config, &peers, "localhost", &lobby));
     cr_expect(strstr(lobby.how, "not a job of Slurm's"), "%s", lobby.how);
 }
