@@ -6,7 +6,7 @@
 #include "base/machine.h"
 #include "cli/doctor.h"
 #include "launch/cores.h"
-#include "launch/lobby.h"
+#include "launch/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/place.h"
 #include "launch/rendezvous.h"
@@ -46,7 +46,7 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
     (void)check;
     struct launch_place place;
     struct launch_peers peers;
-    struct launch_lobby lobby;
+    struct launch_bootstrap bootstrap;
     find_place(&place);
     if (place.world > 1) launch_peers_of(&nothing_said, &place, &peers);
     if (place.world == 1)
@@ -58,12 +58,12 @@ void doctor_look_meeting(const struct check *check, struct finding *out) {
         doctor_judge(out, DOCTOR_WARN, "give --init tcp://host:port or file:///shared/path");
     } else if (peers.one_host)
         doctor_say(out, "a private folder of this host, as job %s", peers.job);
-    else if (launch_lobby_find(&nothing_said, &peers, NULL, &lobby))
-        doctor_say(out, "%.200s", lobby.how);
+    else if (launch_bootstrap_find(&nothing_said, &peers, NULL, &bootstrap))
+        doctor_say(out, "%.200s", bootstrap.how);
     else {
         doctor_say(out, "the file .stretto-%s in the working folder", peers.job);
         doctor_judge(out, DOCTOR_OK, "%.120s; all nodes must see the same folder, else give --init",
-                     lobby.how);
+                     bootstrap.how);
     }
 }
 

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "launch/init.h"
-#include "launch/lobby.h"
+#include "launch/munge_bootstrap.h"
 #include "launch/network.h"
 #include "launch/slurm.h"
 
@@ -184,13 +184,13 @@ static enum status rendezvous_in_private_folder(struct opening *opening, const c
     return status;
 }
 
-/* `bind`: where the server listens; "": on the network of the lobby, any free port. */
-static enum status host_lobby(struct opening *opening, const struct launch_lobby *lobby,
-                              struct control_lobby_config *config, const char *bind) {
+/* `bind`: where the server listens; "": the network of the bootstrap, any free port. */
+static enum status serve_munge(struct opening *opening, const struct launch_bootstrap *bootstrap,
+                               struct control_bootstrap_config *config, const char *bind) {
     struct network_address own;
     struct control_meeting_info info;
     char anywhere[CONTROL_ADDRESS_BYTES] = "";
-    TRY(launch_lobby_address(opening->config, lobby, &own));
+    TRY(launch_bootstrap_address(opening->config, bootstrap, &own));
     if (!*bind && opening->config->interface)
         TRY(listen_anywhere(opening, anywhere));
     else if (!*bind)
@@ -198,24 +198,24 @@ static enum status host_lobby(struct opening *opening, const struct launch_lobby
     TRY(start_server(opening, *bind ? bind : anywhere));
     give_info(opening, &info);
     config->address = own.text;
-    enum status status = control_lobby_host(config, &info, &opening->rendezvous.lobby);
+    enum status status = control_bootstrap_serve(config, &info, &opening->rendezvous.bootstrap);
     control_secret_wipe(&info.secret);
     if (status == STATUS_OK)
-        log_note("ranks meet at %s, port %d; the key is sealed by MUNGE", lobby->host,
-                 control_lobby_port(opening->rendezvous.lobby));
+        log_note("MUNGE bootstrap at %s, port %d; MUNGE encrypts the key", bootstrap->host,
+                 control_bootstrap_port(opening->rendezvous.bootstrap));
     return status;
 }
 
-static enum status meet_in_lobby(struct opening *opening, const struct launch_lobby *lobby,
-                                 const char *bind) {
+static enum status rendezvous_by_munge(struct opening *opening,
+                                       const struct launch_bootstrap *bootstrap, const char *bind) {
     struct control_meeting_info info;
-    struct control_lobby_config config = {.seal = lobby->seal,
-                                          .job = opening->peers->job,
-                                          .address = lobby->host,
-                                          .world = opening->peers->count,
-                                          .limit_s = opening->limit_s};
-    if (is_host(opening)) return host_lobby(opening, lobby, &config, bind);
-    TRY(control_lobby_guest(&config, &info));
+    struct control_bootstrap_config config = {.seal = bootstrap->seal,
+                                              .job = opening->peers->job,
+                                              .address = bootstrap->host,
+                                              .world = opening->peers->count,
+                                              .limit_s = opening->limit_s};
+    if (is_host(opening)) return serve_munge(opening, bootstrap, &config, bind);
+    TRY(control_bootstrap_fetch(&config, &info));
     take_info(opening, &info);
     control_secret_wipe(&info.secret);
     return STATUS_OK;
@@ -266,18 +266,19 @@ static enum status own_address(const struct opening *opening, struct network_add
 
 static enum status rendezvous_at_port(struct opening *opening) {
     struct network_address own = {.text = "127.0.0.1"};
-    struct launch_lobby lobby;
+    struct launch_bootstrap bootstrap;
     struct comm_config carrier;
     char bind[CONTROL_ADDRESS_BYTES], name[32];
     const struct init *init = &opening->init;
     bool open = needs_key(opening);
-    bool munge = open && launch_lobby_find(opening->config, opening->peers, init->host, &lobby);
+    bool munge =
+        open && launch_bootstrap_find(opening->config, opening->peers, init->host, &bootstrap);
     bool mpi = open && !munge && is_mpi(opening, &carrier);
     if (open && !munge && !mpi) return refuse_without_key(opening);
     TRY(own_address(opening, &own));
     tcp_text(is_host(opening) ? own.text : init->host, init->port, bind);
     snprintf(name, sizeof name, "port-%d", init->port);
-    if (munge) return meet_in_lobby(opening, &lobby, bind);
+    if (munge) return rendezvous_by_munge(opening, &bootstrap, bind);
     if (mpi) return rendezvous_by_mpi(opening, &carrier, bind);
     if (!opening->keyed && opening->peers->count > 1)
         return rendezvous_in_private_folder(opening, name, bind);
@@ -295,12 +296,12 @@ static enum status refuse_nowhere(const struct launch_peers *peers) {
 
 static enum status rendezvous_by_job(struct opening *opening) {
     const struct launch_peers *peers = opening->peers;
-    struct launch_lobby lobby;
+    struct launch_bootstrap bootstrap;
     struct comm_config carrier;
     char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
     if (peers->count == 1) return start_server(opening, "");
-    if (!peers->one_host && launch_lobby_find(opening->config, peers, NULL, &lobby))
-        return meet_in_lobby(opening, &lobby, "");
+    if (!peers->one_host && launch_bootstrap_find(opening->config, peers, NULL, &bootstrap))
+        return rendezvous_by_munge(opening, &bootstrap, "");
     if (!peers->one_host && is_mpi(opening, &carrier)) {
         if (is_host(opening)) TRY(listen_anywhere(opening, bind));
         return rendezvous_by_mpi(opening, &carrier, bind);
@@ -350,13 +351,14 @@ enum status launch_rendezvous_open(const struct launch_config *config,
 static enum status check_route(const struct opening *opening) {
     const struct launch_peers *peers = opening->peers;
     struct network_address own;
-    struct launch_lobby lobby;
+    struct launch_bootstrap bootstrap;
     if (opening->init.kind == INIT_FILE) return STATUS_OK;
     bool port = opening->init.kind == INIT_TCP;
     bool closed = port ? !needs_key(opening) : peers->count == 1 || peers->job[0];
     bool mpi = peers->mpi && (port || !peers->one_host);
     if (!closed && !mpi &&
-        !launch_lobby_find(opening->config, peers, port ? opening->init.host : NULL, &lobby))
+        !launch_bootstrap_find(opening->config, peers, port ? opening->init.host : NULL,
+                               &bootstrap))
         return port ? refuse_without_key(opening) : refuse_nowhere(peers);
     return port ? own_address(opening, &own) : STATUS_OK;
 }
@@ -375,7 +377,7 @@ void launch_rendezvous_close(struct launch_rendezvous *rendezvous) {
     free(rendezvous->far);
     rendezvous->far = NULL;
     control_server_stop(&rendezvous->server);
-    control_lobby_close(&rendezvous->lobby);
+    control_bootstrap_close(&rendezvous->bootstrap);
     control_meet_leave(&rendezvous->meeting);
     control_secret_wipe(&rendezvous->secret);
 }

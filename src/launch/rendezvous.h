@@ -3,13 +3,13 @@
  *
  * The peers of a rendezvous are the ranks, where another launcher started them, or the launchers of
  * several nodes. The first of them runs the server. The secret comes from --key or STRETTO_KEY;
- * from our launcher by an inherited descriptor; under srun on several hosts from a lobby
- * (control/lobby.h), sealed by MUNGE; from MPI, where mpirun or srun --mpi=pmix started the ranks;
- * from the rendezvous file, which only its owner may read. Without --init, ranks of srun, mpirun
- * and torchrun on one host use a file named after their job in a private folder. On several hosts,
- * those of srun use the lobby and those of mpirun use MPI; where there is neither, they use a file
- * in the working folder, which the nodes of a cluster share. tcp:// between hosts without a key, a
- * lobby or MPI is refused.
+ * from our launcher by an inherited descriptor; under srun on several hosts from the MUNGE
+ * bootstrap (control/munge_bootstrap.h); from MPI, where mpirun or srun --mpi=pmix started the
+ * ranks; from the rendezvous file, which only its owner may read. Without --init, ranks of srun,
+ * mpirun and torchrun on one host use a file named after their job in a private folder. On several
+ * hosts, those of srun use the bootstrap and those of mpirun use MPI; where there is neither, they
+ * use a file in the working folder, which the nodes of a cluster share. tcp:// between hosts
+ * without a key, MUNGE or MPI is refused.
  *
  * With --init file:// no peer knows where the others are: the server listens on this host alone
  * until one comes from another. */
@@ -21,7 +21,7 @@
 
 #include "base/status.h"
 #include "control/control.h"
-#include "control/lobby.h"
+#include "control/munge_bootstrap.h"
 #include "launch/layout.h"
 #include "launch/place.h"
 
@@ -49,10 +49,10 @@ struct launch_rendezvous {
     char address[CONTROL_ADDRESS_BYTES];
     struct control_secret secret;
     uint32_t epoch;
-    struct control_server *server;   /* NULL: another runs it */
-    struct control_meeting *meeting; /* or NULL */
-    struct launch_far *far;          /* how hosts elsewhere are let in; or NULL */
-    struct control_lobby *lobby;     /* or NULL */
+    struct control_server *server;       /* NULL: another runs it */
+    struct control_meeting *meeting;     /* or NULL */
+    struct launch_far *far;              /* how hosts elsewhere are let in; or NULL */
+    struct control_bootstrap *bootstrap; /* or NULL */
 };
 
 /* Collective over the peers, blocking until the one that runs the server is found, at most

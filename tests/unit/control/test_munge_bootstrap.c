@@ -1,6 +1,6 @@
-/* Lobbies: a guest finds its host past whoever else answers at the job's ports, believes nobody
- * else, and gets in past whoever crowds the host. The seal here is one of our own, so that its user
- * can be chosen; test_munge.c has the real one. */
+/* MUNGE bootstrap: a client finds its server although others reply at the job's ports, accepts no
+ * other reply, and is served among many other connections. The seal here is one of our own, so that
+ * its user can be chosen; test_munge.c has the real one. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "control/lobby.h"
+#include "control/munge_bootstrap.h"
 #include "control/record.h"
 
 static char job[32];
@@ -23,7 +23,7 @@ static void name_job(void) {
     snprintf(job, sizeof job, "job-%d", (int)getpid());
 }
 
-TestSuite(control_lobby, .init = name_job);
+TestSuite(control_bootstrap, .init = name_job);
 
 /* "USER TEXT in hexadecimal" */
 static char *sealed_by(const char *user, const char *data, size_t bytes) {
@@ -60,12 +60,12 @@ static bool open_as_me(const struct control_seal *seal, const char *text, char *
     return true;
 }
 
-static struct control_lobby_config a_config(double limit_s) {
-    return (struct control_lobby_config){.seal = {.close = close_as_me, .open = open_as_me},
-                                         .job = job,
-                                         .address = "127.0.0.1",
-                                         .world = 2,
-                                         .limit_s = limit_s};
+static struct control_bootstrap_config a_config(double limit_s) {
+    return (struct control_bootstrap_config){.seal = {.close = close_as_me, .open = open_as_me},
+                                             .job = job,
+                                             .address = "127.0.0.1",
+                                             .world = 2,
+                                             .limit_s = limit_s};
 }
 
 static struct control_meeting_info an_info(void) {
@@ -74,32 +74,32 @@ static struct control_meeting_info an_info(void) {
     return info;
 }
 
-static void guest_finds(const struct control_meeting_info *info) {
-    struct control_lobby_config config = a_config(20);
+static void client_finds(const struct control_meeting_info *info) {
+    struct control_bootstrap_config config = a_config(20);
     struct control_meeting_info got = {.address = ""};
-    cr_assert_eq(control_lobby_guest(&config, &got), STATUS_OK);
+    cr_assert_eq(control_bootstrap_fetch(&config, &got), STATUS_OK);
     cr_assert_str_eq(got.address, info->address);
     cr_assert_arr_eq(got.secret.bytes, info->secret.bytes, sizeof got.secret.bytes);
 }
 
-Test(control_lobby, host_and_guests) {
-    struct control_lobby *lobby = NULL;
+Test(control_bootstrap, server_and_clients) {
+    struct control_bootstrap *bootstrap = NULL;
     struct control_meeting_info info = an_info();
-    struct control_lobby_config config = a_config(60);
-    cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_OK);
-    for (int i = 0; i < 3; i++) guest_finds(&info);
-    control_lobby_close(&lobby);
-    cr_assert_null(lobby);
+    struct control_bootstrap_config config = a_config(60);
+    cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
+    for (int i = 0; i < 3; i++) client_finds(&info);
+    control_bootstrap_close(&bootstrap);
+    cr_assert_null(bootstrap);
 }
 
-Test(control_lobby, nobody_there) {
-    struct control_lobby_config config = a_config(0.2);
+Test(control_bootstrap, nobody_there) {
+    struct control_bootstrap_config config = a_config(0.2);
     struct control_meeting_info got;
     char text[1024];
     log_capture(text, sizeof text);
-    cr_assert_eq(control_lobby_guest(&config, &got), STATUS_PEER);
+    cr_assert_eq(control_bootstrap_fetch(&config, &got), STATUS_PEER);
     log_capture(NULL, 0);
-    cr_assert(strstr(text, "no host of this job answers at 127.0.0.1"), "%s", text);
+    cr_assert(strstr(text, "rank 0 of this job did not reply at 127.0.0.1"), "%s", text);
 }
 
 /* --- others at the job's ports --- */
@@ -160,69 +160,73 @@ static void *deceive(void *argument) {
 static const struct {
     const char *kind, *says;
 } lies[] = {
-    {"another user", "not closed by me"}, {"another job", "another job's"}, {"old", "an old one"},
-    {"torn", "cannot be read"},           {"garbage", "not closed by me"},  {"flood", "not closed"},
+    {"another user", "not closed by me"},
+    {"another job", "of another job"},
+    {"old", "an old reply"},
+    {"torn", "cannot be read"},
+    {"garbage", "not closed by me"},
+    {"flood", "not closed"},
 };
 
-/* The impostor has the first port, so the host takes the next; the guest asks at both. */
-Test(control_lobby, impostors_are_passed_over) {
-    int port[CONTROL_LOBBY_PORTS];
-    struct control_lobby *lobby = NULL;
+/* The impostor has the first port, so the host takes the next; the client asks at both. */
+Test(control_bootstrap, impostors_are_passed_over) {
+    int port[CONTROL_BOOTSTRAP_PORTS];
+    struct control_bootstrap *bootstrap = NULL;
     struct control_meeting_info info = an_info();
-    struct control_lobby_config config = a_config(60);
+    struct control_bootstrap_config config = a_config(60);
     char text[2048];
-    control_lobby_ports(job, port);
+    control_bootstrap_ports(job, port);
     struct impostor impostor = {.listener = listen_on(port[0]), .kind = lies[0].kind};
     pthread_create(&impostor.thread, NULL, deceive, &impostor);
-    cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_OK);
-    cr_expect_eq(control_lobby_port(lobby), port[1]);
+    cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
+    cr_expect_eq(control_bootstrap_port(bootstrap), port[1]);
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         impostor.kind = lies[i].kind;
         log_capture(text, sizeof text);
-        guest_finds(&info);
+        client_finds(&info);
         log_capture(NULL, 0);
         cr_expect(strstr(text, lies[i].says), "%s: %s", lies[i].kind, text);
     }
     shutdown(impostor.listener, SHUT_RDWR);
     pthread_join(impostor.thread, NULL);
     close(impostor.listener);
-    control_lobby_close(&lobby);
+    control_bootstrap_close(&bootstrap);
 }
 
-Test(control_lobby, impostor_alone_is_not_believed) {
-    int port[CONTROL_LOBBY_PORTS];
-    struct control_lobby_config config = a_config(0.3);
+Test(control_bootstrap, impostor_alone_is_not_believed) {
+    int port[CONTROL_BOOTSTRAP_PORTS];
+    struct control_bootstrap_config config = a_config(0.3);
     struct control_meeting_info got;
     char text[2048];
-    control_lobby_ports(job, port);
+    control_bootstrap_ports(job, port);
     struct impostor impostor = {.listener = listen_on(port[2]), .kind = "another user"};
     pthread_create(&impostor.thread, NULL, deceive, &impostor);
     log_capture(text, sizeof text);
-    cr_assert_eq(control_lobby_guest(&config, &got), STATUS_PEER);
+    cr_assert_eq(control_bootstrap_fetch(&config, &got), STATUS_PEER);
     log_capture(NULL, 0);
-    cr_expect(strstr(text, "answers, but is refused: not closed by me"), "%s", text);
+    cr_expect(strstr(text, "replies, but is refused: not closed by me"), "%s", text);
     shutdown(impostor.listener, SHUT_RDWR);
     pthread_join(impostor.thread, NULL);
     close(impostor.listener);
 }
 
-Test(control_lobby, no_free_port) {
-    int port[CONTROL_LOBBY_PORTS], taken[CONTROL_LOBBY_PORTS];
-    struct control_lobby *lobby = NULL;
+Test(control_bootstrap, no_free_port) {
+    int port[CONTROL_BOOTSTRAP_PORTS], taken[CONTROL_BOOTSTRAP_PORTS];
+    struct control_bootstrap *bootstrap = NULL;
     struct control_meeting_info info = an_info();
-    struct control_lobby_config config = a_config(60);
+    struct control_bootstrap_config config = a_config(60);
     char text[1024];
-    control_lobby_ports(job, port);
-    for (int i = 0; i < CONTROL_LOBBY_PORTS; i++) taken[i] = listen_on(port[i]);
+    control_bootstrap_ports(job, port);
+    for (int i = 0; i < CONTROL_BOOTSTRAP_PORTS; i++) taken[i] = listen_on(port[i]);
     log_capture(text, sizeof text);
-    cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_USAGE);
+    cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_USAGE);
     log_capture(NULL, 0);
-    cr_assert_null(lobby);
-    cr_expect(strstr(text, "can be had to meet at"), "%s", text);
-    for (int i = 0; i < CONTROL_LOBBY_PORTS; i++) close(taken[i]);
+    cr_assert_null(bootstrap);
+    cr_expect(strstr(text, "no free port for the MUNGE bootstrap"), "%s", text);
+    for (int i = 0; i < CONTROL_BOOTSTRAP_PORTS; i++) close(taken[i]);
 }
 
-/* --- a crowd at the host --- */
+/* --- many clients --- */
 
 static int connect_to(int port, const char *words) {
     struct sockaddr_in address = loopback(port);
@@ -232,38 +236,38 @@ static int connect_to(int port, const char *words) {
     return fd;
 }
 
-Test(control_lobby, crowd) {
-    enum { CROWD = 300 };
-    static const char *const words[] = {"", "stretto lobby 1 0123", "GET / HTTP/1.1\r\n\r\n"};
-    static int fd[CROWD];
-    int port[CONTROL_LOBBY_PORTS];
-    struct control_lobby *lobby = NULL;
+Test(control_bootstrap, many_clients) {
+    enum { CLIENTS = 300 };
+    static const char *const words[] = {"", "stretto munge 1 0123", "GET / HTTP/1.1\r\n\r\n"};
+    static int fd[CLIENTS];
+    int port[CONTROL_BOOTSTRAP_PORTS];
+    struct control_bootstrap *bootstrap = NULL;
     struct control_meeting_info info = an_info();
-    struct control_lobby_config config = a_config(60);
-    control_lobby_ports(job, port);
-    cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_OK);
-    for (int i = 0; i < CROWD; i++) fd[i] = connect_to(port[0], words[i % 3]);
-    guest_finds(&info);
+    struct control_bootstrap_config config = a_config(60);
+    control_bootstrap_ports(job, port);
+    cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
+    for (int i = 0; i < CLIENTS; i++) fd[i] = connect_to(port[0], words[i % 3]);
+    client_finds(&info);
     /* What is no question gets no answer. */
-    int bad = connect_to(port[0], "stretto lobby 1 0123456789ABCDEF0123456789abcdef\n");
+    int bad = connect_to(port[0], "stretto munge 1 0123456789ABCDEF0123456789abcdef\n");
     char byte;
     cr_expect_eq(recv(bad, &byte, 1, 0), 0);
     close(bad);
     /* The oldest were pushed out long before their time. */
     struct pollfd first = {.fd = fd[0], .events = POLLIN};
     cr_expect_eq(poll(&first, 1, 10000), 1);
-    for (int i = 0; i < CROWD; i++) close(fd[i]);
-    control_lobby_close(&lobby);
+    for (int i = 0; i < CLIENTS; i++) close(fd[i]);
+    control_bootstrap_close(&bootstrap);
 }
 
 /* A host closes by itself when its time is over: nobody can join any more. */
-Test(control_lobby, closes_by_itself) {
-    int port[CONTROL_LOBBY_PORTS];
-    struct control_lobby *lobby = NULL;
+Test(control_bootstrap, closes_by_itself) {
+    int port[CONTROL_BOOTSTRAP_PORTS];
+    struct control_bootstrap *bootstrap = NULL;
     struct control_meeting_info info = an_info();
-    struct control_lobby_config config = a_config(0.1);
-    control_lobby_ports(job, port);
-    cr_assert_eq(control_lobby_host(&config, &info, &lobby), STATUS_OK);
+    struct control_bootstrap_config config = a_config(0.1);
+    control_bootstrap_ports(job, port);
+    cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
     struct sockaddr_in address = loopback(port[0]);
     int answers = 0, tries = 0;
     do {
@@ -273,5 +277,5 @@ Test(control_lobby, closes_by_itself) {
         usleep(20000);
     } while (answers && tries++ < 2000);
     cr_assert(!answers);
-    control_lobby_close(&lobby);
+    control_bootstrap_close(&bootstrap);
 }

@@ -1,4 +1,4 @@
-/* Whether ranks of Slurm meet in a lobby, and which daemon of MUNGE they ask. */
+/* Which ranks use the MUNGE bootstrap, and the socket of MUNGE's daemon. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "launch/lobby.h"
+#include "launch/munge_bootstrap.h"
 
 static const char *conf, *given;
 
@@ -21,7 +21,7 @@ static const char *variable(const char *name) {
 static const struct launch_config config = {
     .rank = -1, .world = -1, .nodes = -1, .node_rank = -1, .variable = variable};
 
-Test(launch_lobby, socket_of_the_daemon) {
+Test(launch_bootstrap, socket_of_the_daemon) {
     static const struct {
         const char *text, *socket;
     } cases[] = {
@@ -48,18 +48,18 @@ Test(launch_lobby, socket_of_the_daemon) {
     unlink(path);
 }
 
-Test(launch_lobby, who_meets_there) {
+Test(launch_bootstrap, who_uses_it) {
     struct launch_place place = {.source = LAUNCH_SLURM, .rank = 1, .world = 4, .local_world = 1};
     struct launch_peers peers;
-    struct launch_lobby lobby;
+    struct launch_bootstrap bootstrap;
     given = "/nowhere/munge.socket";
     launch_peers_of(&config, &place, &peers);
     cr_assert(peers.slurm && !peers.one_host);
     cr_assert_str_eq(peers.first, "n08");
-    cr_assert(!launch_lobby_find(&config, &peers, NULL, &lobby));
-    cr_expect(strstr(lobby.how, "no MUNGE"), "%s", lobby.how);
+    cr_assert(!launch_bootstrap_find(&config, &peers, NULL, &bootstrap));
+    cr_expect(strstr(bootstrap.how, "no MUNGE"), "%s", bootstrap.how);
     place.source = LAUNCH_OPEN_MPI;
     launch_peers_of(&config, &place, &peers);
-    cr_assert(!launch_lobby_find(&config, &peers, "localhost", &lobby));
-    cr_expect(strstr(lobby.how, "not a job of Slurm's"), "%s", lobby.how);
+    cr_assert(!launch_bootstrap_find(&config, &peers, "localhost", &bootstrap));
+    cr_expect(strstr(bootstrap.how, "not a Slurm job"), "%s", bootstrap.how);
 }

@@ -1,5 +1,5 @@
-/* See lobby.h. */
-#include "launch/lobby.h"
+/* See munge_bootstrap.h. */
+#include "launch/munge_bootstrap.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,14 +39,14 @@ void launch_munge_socket(const struct launch_config *config, char path[CONTROL_S
 
 /* ---- is there one ---- */
 
-bool launch_lobby_find(const struct launch_config *config, const struct launch_peers *peers,
-                       const char *host, struct launch_lobby *out) {
+bool launch_bootstrap_find(const struct launch_config *config, const struct launch_peers *peers,
+                           const char *host, struct launch_bootstrap *out) {
     char socket[CONTROL_SEAL_PATH], why[CONTROL_SEAL_WHY];
-    int port[CONTROL_LOBBY_PORTS];
+    int port[CONTROL_BOOTSTRAP_PORTS];
     if (!host) host = peers->first;
-    *out = (struct launch_lobby){.host = ""};
+    *out = (struct launch_bootstrap){.host = ""};
     if (!peers->slurm || !peers->job[0] || !*host || strlen(host) >= sizeof out->host) {
-        snprintf(out->how, sizeof out->how, "not a job of Slurm's with a known first node");
+        snprintf(out->how, sizeof out->how, "not a Slurm job with a known first node");
         return false;
     }
     launch_munge_socket(config, socket);
@@ -59,18 +59,19 @@ bool launch_lobby_find(const struct launch_config *config, const struct launch_p
                  host);
         return false;
     }
-    control_lobby_ports(peers->job, port);
+    control_bootstrap_ports(peers->job, port);
     snprintf(out->host, sizeof out->host, "%s", host);
     snprintf(out->how, sizeof out->how,
-             "at %.150s, port %d or the next free one; the key is sealed by MUNGE", host, port[0]);
+             "at %.150s, port %d or the next free one; MUNGE encrypts the key", host, port[0]);
     return true;
 }
 
-enum status launch_lobby_address(const struct launch_config *config,
-                                 const struct launch_lobby *lobby, struct network_address *out) {
+enum status launch_bootstrap_address(const struct launch_config *config,
+                                     const struct launch_bootstrap *bootstrap,
+                                     struct network_address *out) {
     struct network_list list;
     char why[NETWORK_WHY_BYTES];
     TRY(network_list(&list));
-    TRY(network_choose(&list, NULL, lobby->host, out, why));
+    TRY(network_choose(&list, NULL, bootstrap->host, out, why));
     return out->loopback ? network_choose(&list, config->interface, NULL, out, why) : STATUS_OK;
 }

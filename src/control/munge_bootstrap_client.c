@@ -1,6 +1,6 @@
-/* The guest's side of the lobby: see lobby.h. Asks at each of the job's ports in turn until one
- * answers with a record that is ours; what else answers there is passed over, and named at the end.
- */
+/* The client of a MUNGE bootstrap: see munge_bootstrap.h. Sends a request to each of the job's ports
+ * in turn until one replies with a record of this job. Other replies are skipped, and named at the
+ * end. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -14,17 +14,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "control/lobby.h"
-#include "control/lobby_words.h"
+#include "control/munge_bootstrap.h"
+#include "control/munge_bootstrap_protocol.h"
 #include "control/record.h"
 
-enum { CONNECT_MS = 1000, ANSWER_MS = 2000, AGAIN_MS = 50 };
+enum { CONNECT_MS = 1000, REPLY_MS = 2000, AGAIN_MS = 50 };
 
 struct search {
-    const struct control_lobby_config *config;
-    struct control_record me; /* whose nonce is the number we ask with */
+    const struct control_bootstrap_config *config;
+    struct control_record me; /* its nonce is that of the request */
     int port;
-    char refused[CONTROL_SEAL_WHY]; /* of the last answer that was not ours; "": there was none */
+    char refused[CONTROL_SEAL_WHY]; /* why the last reply was refused; "": there was none */
     int refused_port;
 };
 
@@ -49,18 +49,19 @@ static int connect_to(const struct addrinfo *to) {
     return -1;
 }
 
-/* Says the number, and reads until the host closes; the bytes of the answer, a zero byte after. */
-static size_t ask(const struct search *search, int fd, char text[CONTROL_LOBBY_ANSWER_BYTES]) {
-    char question[CONTROL_LOBBY_ASK_BYTES + 1];
+/* Sends the nonce, and reads until the server closes; the bytes of the reply, a zero byte after. */
+static size_t ask(const struct search *search, int fd, char text[CONTROL_BOOTSTRAP_REPLY_BYTES]) {
+    char request[CONTROL_BOOTSTRAP_REQUEST_BYTES + 1];
     size_t used = 0;
-    int64_t until = clock_ns() + ANSWER_MS * 1000000LL;
-    snprintf(question, sizeof question, "%s%.*s\n", CONTROL_LOBBY_HELLO, CONTROL_LOBBY_NUMBER,
+    int64_t until = clock_ns() + REPLY_MS * 1000000LL;
+    snprintf(request, sizeof request, "%s%.*s\n", CONTROL_BOOTSTRAP_MAGIC, CONTROL_BOOTSTRAP_NONCE,
              search->me.nonce);
-    if (send(fd, question, CONTROL_LOBBY_ASK_BYTES, MSG_NOSIGNAL) != CONTROL_LOBBY_ASK_BYTES)
+    if (send(fd, request, CONTROL_BOOTSTRAP_REQUEST_BYTES, MSG_NOSIGNAL) !=
+        CONTROL_BOOTSTRAP_REQUEST_BYTES)
         return 0;
-    while (used < CONTROL_LOBBY_ANSWER_BYTES - 1 && clock_ns() < until) {
+    while (used < CONTROL_BOOTSTRAP_REPLY_BYTES - 1 && clock_ns() < until) {
         if (!ready(fd, POLLIN, (int)((until - clock_ns()) / 1000000) + 1)) break;
-        ssize_t got = recv(fd, text + used, CONTROL_LOBBY_ANSWER_BYTES - 1 - used, 0);
+        ssize_t got = recv(fd, text + used, CONTROL_BOOTSTRAP_REPLY_BYTES - 1 - used, 0);
         if (got <= 0) break;
         used += (size_t)got;
     }
@@ -73,12 +74,12 @@ static bool refuse(struct search *search, const char *why) {
     snprintf(search->refused, sizeof search->refused, "%s", why);
     search->refused_port = search->port;
     if (first)
-        log_warning("%s answers at port %d, but not as a host of this job: %s; looking on",
+        log_warning("%s replies at port %d, but not as rank 0 of this job: %s; still looking",
                     search->config->address, search->port, why);
     return false;
 }
 
-/* Whether the answer is a record of this job, made for this very question. */
+/* Whether the reply is a record of this job with the nonce of this request. */
 static bool take(struct search *search, const char *text, struct control_meeting_info *out) {
     const struct control_seal *seal = &search->config->seal;
     struct control_record record;
@@ -88,17 +89,17 @@ static bool take(struct search *search, const char *text, struct control_meeting
     enum control_record_state state = control_record_parse(inside, bytes, &record);
     explicit_bzero(inside, bytes);
     free(inside);
-    if (state != CONTROL_RECORD_GOOD) return refuse(search, "what is inside cannot be read");
+    if (state != CONTROL_RECORD_GOOD) return refuse(search, "the record inside cannot be read");
     if (strcmp(record.nonce, search->me.nonce) != 0)
-        return refuse(search, "an answer to somebody else's question, or an old one");
-    if (strcmp(record.job, search->me.job) != 0) return refuse(search, "another job's");
+        return refuse(search, "it answers another request, or is an old reply");
+    if (strcmp(record.job, search->me.job) != 0) return refuse(search, "it is of another job");
     *out = record.info;
     explicit_bzero(&record, sizeof record);
     return true;
 }
 
 static bool try_port(struct search *search, struct control_meeting_info *out) {
-    char text[CONTROL_LOBBY_ANSWER_BYTES];
+    char text[CONTROL_BOOTSTRAP_REPLY_BYTES];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
     char service[16];
     bool found = false;
@@ -119,25 +120,25 @@ static enum status nobody(const struct search *search) {
     text_duration(search->config->limit_s, limit);
     if (search->refused[0])
         return fail(STATUS_PEER,
-                    "no host of this job answers at %s within %s\n"
-                    "  port %d answers, but is refused: %s",
+                    "rank 0 of this job did not reply at %s within %s\n"
+                    "  port %d replies, but is refused: %s",
                     search->config->address, limit, search->refused_port, search->refused);
     return fail(STATUS_PEER,
-                "no host of this job answers at %s within %s\n"
+                "rank 0 of this job did not reply at %s within %s\n"
                 "  was rank 0 started there, and may ports 20000 to 29999 be reached?\n"
                 "  else give --key FILE and --init tcp://host:port, or --init file:///shared/path",
                 search->config->address, limit);
 }
 
-enum status control_lobby_guest(const struct control_lobby_config *config,
-                                struct control_meeting_info *out) {
+enum status control_bootstrap_fetch(const struct control_bootstrap_config *config,
+                                    struct control_meeting_info *out) {
     struct search search = {.config = config};
     const struct control_meeting_info nothing = {0};
-    int port[CONTROL_LOBBY_PORTS];
+    int port[CONTROL_BOOTSTRAP_PORTS];
     int64_t until = clock_ns() + (int64_t)(config->limit_s * 1e9);
-    control_lobby_ports(config->job, port);
+    control_bootstrap_ports(config->job, port);
     do {
-        for (int i = 0; i < CONTROL_LOBBY_PORTS; i++) {
+        for (int i = 0; i < CONTROL_BOOTSTRAP_PORTS; i++) {
             TRY(control_record_new(config->job, config->world, &nothing, &search.me));
             search.port = port[i];
             if (try_port(&search, out)) return STATUS_OK;
