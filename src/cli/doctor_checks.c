@@ -365,7 +365,7 @@ const struct check doctor_checks[] = {
     {"limits", "stack", look_limit, &stack_size},
     {"ranks", "rank", doctor_look_place, NULL},
     {"ranks", "cores a rank", doctor_look_rank_cores, NULL},
-    {"ranks", "ranks meet", doctor_look_meeting, NULL},
+    {"ranks", "rendezvous", doctor_look_rendezvous, NULL},
     {"ranks", "host name", doctor_look_host, NULL},
     {"ranks", "network", doctor_look_network, NULL},
     {"ranks", "Slurm", doctor_look_slurm, NULL},

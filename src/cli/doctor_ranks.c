@@ -42,7 +42,7 @@ void doctor_look_place(const struct check *check, struct finding *out) {
 }
 
 /* Where ranks that another launcher started would find one another. */
-void doctor_look_meeting(const struct check *check, struct finding *out) {
+void doctor_look_rendezvous(const struct check *check, struct finding *out) {
     (void)check;
     struct launch_place place;
     struct launch_peers peers;

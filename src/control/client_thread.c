@@ -118,7 +118,7 @@ static void take_reply(struct control *control) {
 
 /* A rank that starts again may come upon the server of the start before, which has the address and
  * the key of the next one and is about to go: HELLO is said once more to who listens then. */
-static void knock_again(struct control *control) {
+static void send_hello_again(struct control *control) {
     control->hello_sent = false;
     control->hello_ns = control->heard_ns + CONTROL_BEAT_MS * 200000LL;
     pthread_mutex_lock(&control->lock);
@@ -128,7 +128,7 @@ static void knock_again(struct control *control) {
 
 static void take_message(struct control *control) {
     if (control->in.epoch < control->epoch) {
-        if (!control->known) knock_again(control);
+        if (!control->known) send_hello_again(control);
         return;
     }
     if (control->in.epoch != control->epoch && control->in.type != CONTROL_REFUSE) return;
@@ -209,7 +209,7 @@ static void take_events(struct control *control, int64_t now) {
             note_connection(control, event, value);
         } else if (control->hello_sent) {
             take_messages(control, now); /* what it said before it went */
-            if (control->epoch > 0 && !control->known) knock_again(control);
+            if (control->epoch > 0 && !control->known) send_hello_again(control);
             if (!control->hello_sent) continue;
             lose_closed(control);
         }

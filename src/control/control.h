@@ -164,27 +164,29 @@ enum status control_secret_receive(int fd, struct control_secret *out);
  * `path`, others wait for it. Safe against stale files of dead jobs, two jobs on one path and torn
  * writes; removed by the last to leave. `job` tells runs apart where the launcher gives an id
  * (NULL: none). */
-struct control_meeting;
-struct control_meeting_info {
+struct control_rendezvous;
+struct control_rendezvous_info {
     char address[CONTROL_ADDRESS_BYTES];
     struct control_secret secret;
 };
 /* Blocking: at once, or some seconds where a record of another host must be seen to be dead.
  * STATUS_USAGE when another live job has the path. */
-enum status control_meet_host(const char *path, const char *job, int world,
-                              const struct control_meeting_info *info,
-                              struct control_meeting **out);
+enum status control_rendezvous_publish(const char *path, const char *job, int world,
+                                       const struct control_rendezvous_info *info,
+                                       struct control_rendezvous **out);
 /* Blocking until a live host's record is there, at most limit_s. Whether the world is the same is
  * the server's to say, to all. */
-enum status control_meet_guest(const char *path, const char *job, double limit_s,
-                               struct control_meeting_info *info, struct control_meeting **out);
+enum status control_rendezvous_wait(const char *path, const char *job, double limit_s,
+                                    struct control_rendezvous_info *info,
+                                    struct control_rendezvous **out);
 /* Local; of a host whose address is a socket without a file ("ipc://@"), which others of this host
- * alone can reach. From now on a guest on another host is a reason to call `open`, once, from a
- * thread of the meeting: it makes the server listen on a network, and the record then has that
+ * alone can reach. From now on a client on another host causes a call of `open`, once, from a
+ * thread of the rendezvous: it makes the server listen on a network, and the record then has that
  * address. NULL ends it, and blocks while it is being called: before the server stops. */
-void control_meet_far(struct control_meeting *meeting, void *context,
-                      enum status (*open)(void *context, char address[CONTROL_ADDRESS_BYTES]));
+void control_rendezvous_remote(struct control_rendezvous *rendezvous, void *context,
+                               enum status (*open)(void *context,
+                                                   char address[CONTROL_ADDRESS_BYTES]));
 /* Local. Accepts NULL. */
-void control_meet_leave(struct control_meeting **meeting);
+void control_rendezvous_leave(struct control_rendezvous **rendezvous);
 
 #endif

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "control/munge_bootstrap_protocol.h"
-#include "control/record.h"
+#include "control/rendezvous_record.h"
 #include "control/socket.h"
 
 enum {
@@ -43,7 +43,7 @@ struct client {
 
 struct control_bootstrap {
     struct control_seal seal;
-    struct control_record record; /* the reply, but for its nonce */
+    struct control_rendezvous_record record; /* the reply, but for its nonce */
     int listener, port, wake;
     bool running;
     int64_t until_ns;
@@ -74,11 +74,11 @@ static bool is_request(const struct client *client) {
 }
 
 static void reply(struct control_bootstrap *bootstrap, struct client *client) {
-    char text[CONTROL_RECORD_BYTES], *sealed = NULL;
+    char text[CONTROL_RENDEZVOUS_BYTES], *sealed = NULL;
     const char *nonce = client->text + sizeof CONTROL_BOOTSTRAP_MAGIC - 1;
     snprintf(bootstrap->record.nonce, sizeof bootstrap->record.nonce, "%.*s",
              CONTROL_BOOTSTRAP_NONCE, nonce);
-    size_t bytes = control_record_print(&bootstrap->record, text);
+    size_t bytes = control_rendezvous_record_print(&bootstrap->record, text);
     enum status status = bootstrap->seal.close(&bootstrap->seal, text, bytes, &sealed);
     explicit_bzero(text, sizeof text);
     if (status != STATUS_OK) return;
@@ -197,14 +197,15 @@ static enum status open_bootstrap(struct control_bootstrap *bootstrap,
 }
 
 enum status control_bootstrap_serve(const struct control_bootstrap_config *config,
-                                    const struct control_meeting_info *info,
+                                    const struct control_rendezvous_info *info,
                                     struct control_bootstrap **out) {
     struct control_bootstrap *bootstrap = MEM_NEW(struct control_bootstrap);
     bootstrap->seal = config->seal;
     bootstrap->listener = bootstrap->wake = -1;
     bootstrap->until_ns = clock_ns() + (int64_t)(config->limit_s * 1e9);
     for (int i = 0; i < SLOTS; i++) bootstrap->client[i].fd = -1;
-    enum status status = control_record_new(config->job, config->world, info, &bootstrap->record);
+    enum status status =
+        control_rendezvous_record_new(config->job, config->world, info, &bootstrap->record);
     if (status == STATUS_OK) status = open_bootstrap(bootstrap, config);
     if (status == STATUS_OK)
         *out = bootstrap;

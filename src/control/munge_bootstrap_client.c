@@ -1,6 +1,6 @@
-/* The client of a MUNGE bootstrap: see munge_bootstrap.h. Sends a request to each of the job's ports
- * in turn until one replies with a record of this job. Other replies are skipped, and named at the
- * end. */
+/* The client of a MUNGE bootstrap: see munge_bootstrap.h. Sends a request to each of the job's
+ * ports in turn until one replies with a record of this job. Other replies are skipped, and named
+ * at the end. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -16,13 +16,13 @@
 #include "base/text.h"
 #include "control/munge_bootstrap.h"
 #include "control/munge_bootstrap_protocol.h"
-#include "control/record.h"
+#include "control/rendezvous_record.h"
 
 enum { CONNECT_MS = 1000, REPLY_MS = 2000, AGAIN_MS = 50 };
 
 struct search {
     const struct control_bootstrap_config *config;
-    struct control_record me; /* its nonce is that of the request */
+    struct control_rendezvous_record me; /* its nonce is that of the request */
     int port;
     char refused[CONTROL_SEAL_WHY]; /* why the last reply was refused; "": there was none */
     int refused_port;
@@ -80,16 +80,16 @@ static bool refuse(struct search *search, const char *why) {
 }
 
 /* Whether the reply is a record of this job with the nonce of this request. */
-static bool take(struct search *search, const char *text, struct control_meeting_info *out) {
+static bool take(struct search *search, const char *text, struct control_rendezvous_info *out) {
     const struct control_seal *seal = &search->config->seal;
-    struct control_record record;
+    struct control_rendezvous_record record;
     char why[CONTROL_SEAL_WHY], *inside;
     size_t bytes;
     if (!seal->open(seal, text, &inside, &bytes, why)) return refuse(search, why);
-    enum control_record_state state = control_record_parse(inside, bytes, &record);
+    enum control_rendezvous_state state = control_rendezvous_record_parse(inside, bytes, &record);
     explicit_bzero(inside, bytes);
     free(inside);
-    if (state != CONTROL_RECORD_GOOD) return refuse(search, "the record inside cannot be read");
+    if (state != CONTROL_RENDEZVOUS_GOOD) return refuse(search, "the record inside cannot be read");
     if (strcmp(record.nonce, search->me.nonce) != 0)
         return refuse(search, "it answers another request, or is an old reply");
     if (strcmp(record.job, search->me.job) != 0) return refuse(search, "it is of another job");
@@ -98,7 +98,7 @@ static bool take(struct search *search, const char *text, struct control_meeting
     return true;
 }
 
-static bool try_port(struct search *search, struct control_meeting_info *out) {
+static bool try_port(struct search *search, struct control_rendezvous_info *out) {
     char text[CONTROL_BOOTSTRAP_REPLY_BYTES];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
     char service[16];
@@ -131,15 +131,15 @@ static enum status nobody(const struct search *search) {
 }
 
 enum status control_bootstrap_fetch(const struct control_bootstrap_config *config,
-                                    struct control_meeting_info *out) {
+                                    struct control_rendezvous_info *out) {
     struct search search = {.config = config};
-    const struct control_meeting_info nothing = {0};
+    const struct control_rendezvous_info nothing = {0};
     int port[CONTROL_BOOTSTRAP_PORTS];
     int64_t until = clock_ns() + (int64_t)(config->limit_s * 1e9);
     control_bootstrap_ports(config->job, port);
     do {
         for (int i = 0; i < CONTROL_BOOTSTRAP_PORTS; i++) {
-            TRY(control_record_new(config->job, config->world, &nothing, &search.me));
+            TRY(control_rendezvous_record_new(config->job, config->world, &nothing, &search.me));
             search.port = port[i];
             if (try_port(&search, out)) return STATUS_OK;
         }

@@ -88,13 +88,13 @@ static enum status start_server(struct opening *opening, const char *bind) {
 
 /* ---- ways to find the server ---- */
 
-static void give_info(const struct opening *opening, struct control_meeting_info *info) {
+static void give_info(const struct opening *opening, struct control_rendezvous_info *info) {
     info->secret = opening->rendezvous.secret;
     snprintf(info->address, sizeof info->address, "%s", opening->rendezvous.address);
 }
 
 /* A key that was given counts: where it is not the host's, that is said when joining. */
-static void take_info(struct opening *opening, const struct control_meeting_info *info) {
+static void take_info(struct opening *opening, const struct control_rendezvous_info *info) {
     if (!opening->keyed) opening->rendezvous.secret = info->secret;
     snprintf(opening->rendezvous.address, sizeof opening->rendezvous.address, "%s", info->address);
 }
@@ -106,29 +106,30 @@ static char *path_of_start(const struct opening *opening, const char *path) {
     return epoch ? mem_format("%s.%u", path, epoch) : mem_text(path);
 }
 
-/* Where the server listens once somebody comes from another host. */
-struct launch_far {
+/* Where the server listens once a rank comes from another host. */
+struct launch_remote {
     struct control_server *server;
     char bind[CONTROL_ADDRESS_BYTES];
 };
 
-static enum status open_far(void *context, char address[CONTROL_ADDRESS_BYTES]) {
-    struct launch_far *far = context;
-    return control_server_also(far->server, far->bind, address);
+static enum status open_remote(void *context, char address[CONTROL_ADDRESS_BYTES]) {
+    struct launch_remote *remote = context;
+    return control_server_also(remote->server, remote->bind, address);
 }
 
 static enum status rendezvous_at_path(struct opening *opening, const char *path, const char *bind) {
     const struct launch_peers *peers = opening->peers;
     const char *job = peers->job[0] ? peers->job : NULL;
-    struct control_meeting_info info;
+    struct control_rendezvous_info info;
     enum status status;
     if (is_host(opening)) {
         TRY(start_server(opening, bind));
         give_info(opening, &info);
-        status = control_meet_host(path, job, peers->count, &info, &opening->rendezvous.meeting);
+        status =
+            control_rendezvous_publish(path, job, peers->count, &info, &opening->rendezvous.file);
     } else {
         status =
-            control_meet_guest(path, job, opening->limit_s, &info, &opening->rendezvous.meeting);
+            control_rendezvous_wait(path, job, opening->limit_s, &info, &opening->rendezvous.file);
         if (status == STATUS_OK) take_info(opening, &info);
     }
     control_secret_wipe(&info.secret);
@@ -148,11 +149,11 @@ static enum status rendezvous_at_given_file(struct opening *opening) {
     if (is_host(opening)) TRY(listen_anywhere(opening, bind));
     TRY(rendezvous_at_file(opening, opening->init.path, ""));
     if (!*bind) return STATUS_OK;
-    struct launch_far *far = MEM_NEW(struct launch_far);
-    far->server = opening->rendezvous.server;
-    memcpy(far->bind, bind, sizeof far->bind);
-    opening->rendezvous.far = far;
-    control_meet_far(opening->rendezvous.meeting, far, open_far);
+    struct launch_remote *remote = MEM_NEW(struct launch_remote);
+    remote->server = opening->rendezvous.server;
+    memcpy(remote->bind, bind, sizeof remote->bind);
+    opening->rendezvous.remote = remote;
+    control_rendezvous_remote(opening->rendezvous.file, remote, open_remote);
     return STATUS_OK;
 }
 
@@ -188,7 +189,7 @@ static enum status rendezvous_in_private_folder(struct opening *opening, const c
 static enum status serve_munge(struct opening *opening, const struct launch_bootstrap *bootstrap,
                                struct control_bootstrap_config *config, const char *bind) {
     struct network_address own;
-    struct control_meeting_info info;
+    struct control_rendezvous_info info;
     char anywhere[CONTROL_ADDRESS_BYTES] = "";
     TRY(launch_bootstrap_address(opening->config, bootstrap, &own));
     if (!*bind && opening->config->interface)
@@ -208,7 +209,7 @@ static enum status serve_munge(struct opening *opening, const struct launch_boot
 
 static enum status rendezvous_by_munge(struct opening *opening,
                                        const struct launch_bootstrap *bootstrap, const char *bind) {
-    struct control_meeting_info info;
+    struct control_rendezvous_info info;
     struct control_bootstrap_config config = {.seal = bootstrap->seal,
                                               .job = opening->peers->job,
                                               .address = bootstrap->host,
@@ -230,7 +231,7 @@ static bool is_mpi(const struct opening *opening, struct comm_config *config) {
  * an empty address. */
 static enum status rendezvous_by_mpi(struct opening *opening, const struct comm_config *mpi,
                                      const char *bind) {
-    struct control_meeting_info info = {.address = ""};
+    struct control_rendezvous_info info = {.address = ""};
     enum status status = is_host(opening) ? start_server(opening, bind) : STATUS_OK;
     if (is_host(opening) && status == STATUS_OK) give_info(opening, &info);
     enum status carried = comm_carry(mpi, &info, sizeof info, opening->limit_s);
@@ -373,12 +374,12 @@ enum status launch_rendezvous_check(const struct launch_config *config,
 }
 
 void launch_rendezvous_close(struct launch_rendezvous *rendezvous) {
-    control_meet_far(rendezvous->meeting, NULL, NULL);
-    free(rendezvous->far);
-    rendezvous->far = NULL;
+    control_rendezvous_remote(rendezvous->file, NULL, NULL);
+    free(rendezvous->remote);
+    rendezvous->remote = NULL;
     control_server_stop(&rendezvous->server);
     control_bootstrap_close(&rendezvous->bootstrap);
-    control_meet_leave(&rendezvous->meeting);
+    control_rendezvous_leave(&rendezvous->file);
     control_secret_wipe(&rendezvous->secret);
 }
 

@@ -50,8 +50,8 @@ struct launch_rendezvous {
     struct control_secret secret;
     uint32_t epoch;
     struct control_server *server;       /* NULL: another runs it */
-    struct control_meeting *meeting;     /* or NULL */
-    struct launch_far *far;              /* how hosts elsewhere are let in; or NULL */
+    struct control_rendezvous *file;     /* or NULL */
+    struct launch_remote *remote;        /* how ranks on other hosts are let in; or NULL */
     struct control_bootstrap *bootstrap; /* or NULL */
 };
 

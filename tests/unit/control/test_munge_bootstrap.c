@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "control/munge_bootstrap.h"
-#include "control/record.h"
+#include "control/rendezvous_record.h"
 
 static char job[32];
 
@@ -68,15 +68,15 @@ static struct control_bootstrap_config a_config(double limit_s) {
                                              .limit_s = limit_s};
 }
 
-static struct control_meeting_info an_info(void) {
-    struct control_meeting_info info = {.address = "tcp://127.0.0.1:4242"};
+static struct control_rendezvous_info an_info(void) {
+    struct control_rendezvous_info info = {.address = "tcp://127.0.0.1:4242"};
     memset(info.secret.bytes, 0x5a, sizeof info.secret.bytes);
     return info;
 }
 
-static void client_finds(const struct control_meeting_info *info) {
+static void client_finds(const struct control_rendezvous_info *info) {
     struct control_bootstrap_config config = a_config(20);
-    struct control_meeting_info got = {.address = ""};
+    struct control_rendezvous_info got = {.address = ""};
     cr_assert_eq(control_bootstrap_fetch(&config, &got), STATUS_OK);
     cr_assert_str_eq(got.address, info->address);
     cr_assert_arr_eq(got.secret.bytes, info->secret.bytes, sizeof got.secret.bytes);
@@ -84,7 +84,7 @@ static void client_finds(const struct control_meeting_info *info) {
 
 Test(control_bootstrap, server_and_clients) {
     struct control_bootstrap *bootstrap = NULL;
-    struct control_meeting_info info = an_info();
+    struct control_rendezvous_info info = an_info();
     struct control_bootstrap_config config = a_config(60);
     cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
     for (int i = 0; i < 3; i++) client_finds(&info);
@@ -94,7 +94,7 @@ Test(control_bootstrap, server_and_clients) {
 
 Test(control_bootstrap, nobody_there) {
     struct control_bootstrap_config config = a_config(0.2);
-    struct control_meeting_info got;
+    struct control_rendezvous_info got;
     char text[1024];
     log_capture(text, sizeof text);
     cr_assert_eq(control_bootstrap_fetch(&config, &got), STATUS_PEER);
@@ -128,13 +128,13 @@ static int listen_on(int port) {
 /* What one who knows everything but how to close the seal as this user may say; and what this user
  * may have said before, or in another job. */
 static char *lie(const char *kind, const char *number) {
-    struct control_record record;
-    char text[CONTROL_RECORD_BYTES];
-    struct control_meeting_info info = {.address = "tcp://127.0.0.1:666"};
+    struct control_rendezvous_record record;
+    char text[CONTROL_RENDEZVOUS_BYTES];
+    struct control_rendezvous_info info = {.address = "tcp://127.0.0.1:666"};
     bool other_job = strcmp(kind, "another job") == 0, old = strcmp(kind, "old") == 0;
-    control_record_new(other_job ? "41.0" : job, 2, &info, &record);
+    control_rendezvous_record_new(other_job ? "41.0" : job, 2, &info, &record);
     if (!old) snprintf(record.nonce, sizeof record.nonce, "%.32s", number);
-    size_t bytes = control_record_print(&record, text);
+    size_t bytes = control_rendezvous_record_print(&record, text);
     if (strcmp(kind, "torn") == 0) bytes -= 3;
     return sealed_by(strcmp(kind, "another user") == 0 ? "him" : "me", text, bytes);
 }
@@ -172,7 +172,7 @@ static const struct {
 Test(control_bootstrap, impostors_are_passed_over) {
     int port[CONTROL_BOOTSTRAP_PORTS];
     struct control_bootstrap *bootstrap = NULL;
-    struct control_meeting_info info = an_info();
+    struct control_rendezvous_info info = an_info();
     struct control_bootstrap_config config = a_config(60);
     char text[2048];
     control_bootstrap_ports(job, port);
@@ -196,7 +196,7 @@ Test(control_bootstrap, impostors_are_passed_over) {
 Test(control_bootstrap, impostor_alone_is_not_believed) {
     int port[CONTROL_BOOTSTRAP_PORTS];
     struct control_bootstrap_config config = a_config(0.3);
-    struct control_meeting_info got;
+    struct control_rendezvous_info got;
     char text[2048];
     control_bootstrap_ports(job, port);
     struct impostor impostor = {.listener = listen_on(port[2]), .kind = "another user"};
@@ -213,7 +213,7 @@ Test(control_bootstrap, impostor_alone_is_not_believed) {
 Test(control_bootstrap, no_free_port) {
     int port[CONTROL_BOOTSTRAP_PORTS], taken[CONTROL_BOOTSTRAP_PORTS];
     struct control_bootstrap *bootstrap = NULL;
-    struct control_meeting_info info = an_info();
+    struct control_rendezvous_info info = an_info();
     struct control_bootstrap_config config = a_config(60);
     char text[1024];
     control_bootstrap_ports(job, port);
@@ -242,7 +242,7 @@ Test(control_bootstrap, many_clients) {
     static int fd[CLIENTS];
     int port[CONTROL_BOOTSTRAP_PORTS];
     struct control_bootstrap *bootstrap = NULL;
-    struct control_meeting_info info = an_info();
+    struct control_rendezvous_info info = an_info();
     struct control_bootstrap_config config = a_config(60);
     control_bootstrap_ports(job, port);
     cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);
@@ -264,7 +264,7 @@ Test(control_bootstrap, many_clients) {
 Test(control_bootstrap, closes_by_itself) {
     int port[CONTROL_BOOTSTRAP_PORTS];
     struct control_bootstrap *bootstrap = NULL;
-    struct control_meeting_info info = an_info();
+    struct control_rendezvous_info info = an_info();
     struct control_bootstrap_config config = a_config(0.1);
     control_bootstrap_ports(job, port);
     cr_assert_eq(control_bootstrap_serve(&config, &info, &bootstrap), STATUS_OK);

@@ -89,7 +89,7 @@ static const struct {
      1,
      0,
      1},
-    /* arrays: with a meeting place ranks, also through srun; without one a sweep */
+    /* arrays: with a rendezvous ranks, also through srun; without one a sweep */
     {{"SLURM_JOB_ID=7", "SLURM_ARRAY_TASK_ID=8", "SLURM_ARRAY_TASK_COUNT=4",
       "SLURM_ARRAY_TASK_MIN=4", "SLURM_ARRAY_TASK_MAX=10", "SLURM_ARRAY_TASK_STEP=2"},
      {0, 0, "file:///x"},

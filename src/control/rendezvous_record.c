@@ -1,6 +1,6 @@
-/* Printing and reading meeting records: see record.h. One "key value" a line in fixed order; the
- * last line is the CRC32C of all before it. */
-#include "control/record.h"
+/* Printing and reading rendezvous records: see rendezvous_record.h. One "key value" a line in fixed
+ * order; the last line is the CRC32C of all before it. */
+#include "control/rendezvous_record.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,13 +12,13 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-static const char first_line[] = "stretto meeting 2\n";
+static const char first_line[] = "stretto rendezvous 2\n";
 
-static void read_word(const char *path, char word[CONTROL_RECORD_WORD]) {
+static void read_word(const char *path, char word[CONTROL_RENDEZVOUS_WORD]) {
     FILE *file = fopen(path, "re");
-    snprintf(word, CONTROL_RECORD_WORD, "-");
+    snprintf(word, CONTROL_RENDEZVOUS_WORD, "-");
     if (!file) return;
-    if (fscanf(file, "%127s", word) != 1) snprintf(word, CONTROL_RECORD_WORD, "-");
+    if (fscanf(file, "%127s", word) != 1) snprintf(word, CONTROL_RENDEZVOUS_WORD, "-");
     fclose(file);
 }
 
@@ -31,13 +31,13 @@ static bool is_word(const char *text, size_t most) {
     return true;
 }
 
-static void read_link(const char *path, char word[CONTROL_RECORD_WORD]) {
-    ssize_t got = readlink(path, word, CONTROL_RECORD_WORD - 1);
+static void read_link(const char *path, char word[CONTROL_RENDEZVOUS_WORD]) {
+    ssize_t got = readlink(path, word, CONTROL_RENDEZVOUS_WORD - 1);
     word[got > 0 ? got : 0] = 0;
-    if (!is_word(word, CONTROL_RECORD_WORD)) snprintf(word, 2, "-");
+    if (!is_word(word, CONTROL_RENDEZVOUS_WORD)) snprintf(word, 2, "-");
 }
 
-static enum status set_nonce(char nonce[CONTROL_RECORD_WORD]) {
+static enum status set_nonce(char nonce[CONTROL_RENDEZVOUS_WORD]) {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return fail(STATUS_DATA, "the system gave no random bytes: %s", strerror(errno));
@@ -45,12 +45,13 @@ static enum status set_nonce(char nonce[CONTROL_RECORD_WORD]) {
     return STATUS_OK;
 }
 
-enum status control_record_new(const char *job, int world, const struct control_meeting_info *info,
-                               struct control_record *out) {
-    struct control_record record = {.pid = getpid(), .world = world, .info = *info};
-    if (job && !is_word(job, CONTROL_RECORD_WORD))
+enum status control_rendezvous_record_new(const char *job, int world,
+                                          const struct control_rendezvous_info *info,
+                                          struct control_rendezvous_record *out) {
+    struct control_rendezvous_record record = {.pid = getpid(), .world = world, .info = *info};
+    if (job && !is_word(job, CONTROL_RENDEZVOUS_WORD))
         return fail(STATUS_USAGE, "the job's id must be of 1 to %d printable characters, no blanks",
-                    CONTROL_RECORD_WORD - 1);
+                    CONTROL_RENDEZVOUS_WORD - 1);
     if (info->address[0] && !is_word(info->address, CONTROL_ADDRESS_BYTES))
         return fail(STATUS_USAGE, "the address to publish has blanks or control characters");
     snprintf(record.job, sizeof record.job, "%s", job ? job : "-");
@@ -64,18 +65,19 @@ enum status control_record_new(const char *job, int world, const struct control_
     return STATUS_OK;
 }
 
-size_t control_record_print(const struct control_record *record, char text[CONTROL_RECORD_BYTES]) {
+size_t control_rendezvous_record_print(const struct control_rendezvous_record *record,
+                                       char text[CONTROL_RENDEZVOUS_BYTES]) {
     char secret[2 * CONTROL_SECRET_BYTES + 1];
     control_secret_text(&record->info.secret, secret);
     int used =
-        snprintf(text, CONTROL_RECORD_BYTES,
+        snprintf(text, CONTROL_RENDEZVOUS_BYTES,
                  "%sjob %s\nworld %d\nnonce %s\nhost %s\nboot %s\nspace %s\nnet %s\n"
                  "pid %d\naddress %s\nsecret %s\n",
                  first_line, record->job, record->world, record->nonce, record->host, record->boot,
                  record->space, record->net, record->pid, record->info.address, secret);
     explicit_bzero(secret, sizeof secret);
     uint32_t crc = crc32c(0, text, (size_t)used);
-    used += snprintf(text + used, CONTROL_RECORD_BYTES - (size_t)used, "crc %08x\n", crc);
+    used += snprintf(text + used, CONTROL_RENDEZVOUS_BYTES - (size_t)used, "crc %08x\n", crc);
     return (size_t)used;
 }
 
@@ -104,7 +106,7 @@ static bool take_secret(const char **at, struct control_secret *secret) {
     char word[2 * CONTROL_SECRET_BYTES + 1];
     if (!take(at, "secret", word, sizeof word) || strlen(word) != sizeof word - 1) return false;
     if (strspn(word, "0123456789abcdef") != sizeof word - 1) return false;
-    enum status status = control_secret_parse("meeting", word, secret);
+    enum status status = control_secret_parse("rendezvous file", word, secret);
     explicit_bzero(word, sizeof word);
     return status == STATUS_OK;
 }
@@ -118,14 +120,15 @@ static bool whole(const char *text, size_t bytes) {
     return memcmp(text + bytes - CRC_LINE, line, CRC_LINE) == 0;
 }
 
-enum control_record_state control_record_parse(const char *text, size_t bytes,
-                                               struct control_record *out) {
-    struct control_record record = {0};
-    char copy[CONTROL_RECORD_BYTES];
+enum control_rendezvous_state
+control_rendezvous_record_parse(const char *text, size_t bytes,
+                                struct control_rendezvous_record *out) {
+    struct control_rendezvous_record record = {0};
+    char copy[CONTROL_RENDEZVOUS_BYTES];
     size_t head = strlen(first_line), compared = bytes < head ? bytes : head;
-    if (memcmp(text, first_line, compared) != 0) return CONTROL_RECORD_ALIEN;
+    if (memcmp(text, first_line, compared) != 0) return CONTROL_RENDEZVOUS_ALIEN;
     if (bytes >= sizeof copy || memchr(text, 0, bytes) || !whole(text, bytes))
-        return CONTROL_RECORD_TORN;
+        return CONTROL_RENDEZVOUS_TORN;
     memcpy(copy, text, bytes);
     copy[bytes] = 0;
     const char *at = copy + head;
@@ -141,19 +144,22 @@ enum control_record_state control_record_parse(const char *text, size_t bytes,
     explicit_bzero(copy, sizeof copy);
     if (good) *out = record;
     explicit_bzero(&record, sizeof record);
-    return good ? CONTROL_RECORD_GOOD : CONTROL_RECORD_TORN;
+    return good ? CONTROL_RENDEZVOUS_GOOD : CONTROL_RENDEZVOUS_TORN;
 }
 
-bool control_record_same_boot(const struct control_record *a, const struct control_record *b) {
+bool control_rendezvous_same_boot(const struct control_rendezvous_record *a,
+                                  const struct control_rendezvous_record *b) {
     return strcmp(a->boot, "-") != 0 && strcmp(a->boot, b->boot) == 0;
 }
 
-bool control_record_same_space(const struct control_record *a, const struct control_record *b) {
-    return control_record_same_boot(a, b) && strcmp(a->space, "-") != 0 &&
+bool control_rendezvous_same_space(const struct control_rendezvous_record *a,
+                                   const struct control_rendezvous_record *b) {
+    return control_rendezvous_same_boot(a, b) && strcmp(a->space, "-") != 0 &&
            strcmp(a->space, b->space) == 0;
 }
 
-bool control_record_same_host(const struct control_record *a, const struct control_record *b) {
-    return control_record_same_boot(a, b) && strcmp(a->net, "-") != 0 &&
+bool control_rendezvous_same_host(const struct control_rendezvous_record *a,
+                                  const struct control_rendezvous_record *b) {
+    return control_rendezvous_same_boot(a, b) && strcmp(a->net, "-") != 0 &&
            strcmp(a->net, b->net) == 0;
 }
