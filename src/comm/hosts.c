@@ -1,9 +1,9 @@
-/* Ranks on several hosts: shared memory inside a host, a line between hosts. The sums, the order
- * and the messages are the engine's (p2p.h); here only the memory is put together: ranks that name
- * the same host join into a team of areas, as shm does, and each rank's heap is in its area.
+/* Ranks on several hosts: shared memory inside a host, a transport between hosts. The sums, the
+ * order and the messages are the engine's (p2p.h); here only the memory is put together: ranks that
+ * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
  *
- * Small things (prints, letters, the end of an operation) go over the line between all ranks; lines
- * use shared memory of their own inside a host. */
+ * Small things (prints, letters, the end of an operation) go over the transport between all ranks;
+ * transports use shared memory of their own inside a host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,14 +88,14 @@ static enum status join(const struct comm_config *config, const int *host, struc
     return status;
 }
 
-static enum status open_on(struct p2p_line *line, const struct comm_config *config,
+static enum status open_on(struct p2p_transport *transport, const struct comm_config *config,
                            const struct p2p_greeting *all, struct comm **out) {
     int *host = MEM_ARRAY(int, config->size);
     struct shm_team *team;
     find_hosts(all, config->size, host);
     enum status status = join(config, host, &team);
     if (status == STATUS_OK) {
-        status = p2p_new(&comm_hosts, config, line, host, team, out);
+        status = p2p_new(&comm_hosts, config, transport, host, team, out);
         if (status != STATUS_OK) shm_team_leave(team);
     }
     free(host);
@@ -103,23 +103,23 @@ static enum status open_on(struct p2p_line *line, const struct comm_config *conf
 }
 
 static enum status hosts_open(const struct comm_config *config, struct comm **out) {
-    const struct p2p_line_ops *ops = p2p_line_best();
-    struct p2p_line *line;
+    const struct p2p_transport_ops *ops = p2p_transport_best();
+    struct p2p_transport *transport;
     struct p2p_round round;
     CHECK(config->link || config->size == 1, "hosts needs a link");
     if (!ops)
         return fail(STATUS_USAGE, "between hosts this build has MPI alone\n"
                                   "start the ranks with mpirun or srun --mpi=pmix");
-    TRY(ops->open(config, &line));
-    enum status status = p2p_greet(line, config, &round);
-    if (status == STATUS_OK) status = open_on(line, config, round.all, out);
-    if (status != STATUS_OK) ops->close(line, false);
+    TRY(ops->open(config, &transport));
+    enum status status = p2p_greet(transport, config, &round);
+    if (status == STATUS_OK) status = open_on(transport, config, round.all, out);
+    if (status != STATUS_OK) ops->close(transport, false);
     p2p_round_free(&round);
     return status;
 }
 
 static size_t overhead(int members) {
-    const struct p2p_line_ops *ops = p2p_line_best();
+    const struct p2p_transport_ops *ops = p2p_transport_best();
     return ops ? p2p_overhead_bytes(ops, members) : 0;
 }
 

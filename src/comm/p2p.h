@@ -1,5 +1,6 @@
 /* Collectives and channels over messages between two ranks: what the engine
- * keeps. Lines (line.h) move the messages. Private to comm/p2p*.c, the lines and hosts.c.
+ * keeps. Transports (transport.h) move the messages. Private to comm/p2p*.c, the transports and
+ * hosts.c.
  *
  * The engine knows hosts: members on one host see each other's heaps, and only one of them handles
  * a given slice towards the others. With ucx and mpi every rank is a host of its own; hosts.c puts
@@ -11,7 +12,7 @@
 #ifndef COMM_P2P_H
 #define COMM_P2P_H
 
-#include "comm/line.h"
+#include "comm/transport.h"
 
 /* --- what the engine keeps ------------------------------------------------------------------- */
 
@@ -34,14 +35,14 @@ static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p
 
 struct p2p {
     struct comm comm;
-    struct p2p_line *line;
+    struct p2p_transport *transport;
     struct region region;  /* the heap, unless it is shared */
     struct shm_team *team; /* hosts: whose areas are the heaps of this host's ranks */
     int *host;             /* of each rank: the lowest rank of its host */
     char **heap;           /* of each rank whose memory is seen here, else NULL */
     _Atomic int aborted;
-    bool any_order; /* sums of all ranks may be the line's own */
-    uint64_t moves; /* of the line, when a sleep was prepared */
+    bool any_order; /* sums of all ranks may be the transport's own */
+    uint64_t moves; /* of the transport, when a sleep was prepared */
     uint32_t channel_count;
     int64_t broken_ns; /* since when a rank that is waited for is known to be gone, 0: none is */
     void **owned;      /* buffers to free */
@@ -106,7 +107,7 @@ struct p2p_group {
     int own_nodes;           /* subtrees of this host */
     struct p2p_job owner, *handler, chain;
     int handler_count;
-    struct p2p_transfer sum;                            /* of a sum of the line's own */
+    struct p2p_transfer sum;                            /* of a sum of the transport's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */
     bool finish_told;
     float **leaf; /* heaps of the members, NULL where not seen */
@@ -121,8 +122,8 @@ static inline struct p2p_group *p2p_group_of(const struct comm_group *group) {
 /* Local. Memory of the communicator, zeroed. */
 void *p2p_own(struct p2p *p2p, size_t count, size_t bytes);
 /* Collective, blocking: tells all ranks of one's heap and host and learns theirs; refuses heaps
- * that differ. A round that failed is given back after the line is closed: messages may still come
- * into it. */
+ * that differ. A round that failed is given back after the transport is closed: messages may still
+ * come into it. */
 struct p2p_greeting {
     uint64_t heap_bytes, layout; /* the layout: ranks of one build speak alike */
     char host[P2P_HOST_BYTES];
@@ -131,17 +132,17 @@ struct p2p_round {
     struct p2p_greeting mine, *all;
     struct p2p_transfer *sent, *received;
 };
-enum status p2p_greet(struct p2p_line *line, const struct comm_config *config,
+enum status p2p_greet(struct p2p_transport *transport, const struct comm_config *config,
                       struct p2p_round *out);
 void p2p_round_free(struct p2p_round *round);
-/* Local. A communicator on an open line, which it takes; `team` as in struct p2p, or NULL. */
+/* Local. A communicator on an open transport, which it takes; `team` as in struct p2p, or NULL. */
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
-                    struct p2p_line *line, const int *host, struct shm_team *team,
+                    struct p2p_transport *transport, const int *host, struct shm_team *team,
                     struct comm **out);
-/* The open of a communicator that is a line and nothing else. */
-enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line,
+/* The open of a communicator that is a transport and nothing else. */
+enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport,
                      const struct comm_config *config, struct comm **out);
-size_t p2p_overhead_bytes(const struct p2p_line_ops *line, int members);
+size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members);
 int64_t p2p_piece(int members);
 /* Local. STATUS_PEER when the rank waited for has been gone for so long that no one else will say
  * it; rank -1: nobody. */

@@ -60,15 +60,16 @@ static size_t write_letter(const struct comm_request *request, struct p2p_letter
 
 static void launch(struct comm_request *request) {
     struct comm_group *group = request->group;
-    struct p2p_line *line = p2p_of(group->comm)->line;
+    struct p2p_transport *transport = p2p_of(group->comm)->transport;
     struct p2p_entry *entry = entry_of(request);
     uint32_t stream = p2p_group_stream(group, P2P_PRINT);
     size_t bytes = write_letter(request, &entry->mine);
     for (int i = 1; i < group->count; i++) {
         int m = (group->place + i) % group->count; /* not all to the first at once */
-        line->ops->receive(line, group->rank[m], stream, &entry->letter[m], sizeof entry->letter[m],
-                           &entry->received[m]);
-        line->ops->send(line, group->rank[m], stream, &entry->mine, bytes, &entry->sent[m]);
+        transport->ops->receive(transport, group->rank[m], stream, &entry->letter[m],
+                                sizeof entry->letter[m], &entry->received[m]);
+        transport->ops->send(transport, group->rank[m], stream, &entry->mine, bytes,
+                             &entry->sent[m]);
     }
 }
 
@@ -213,7 +214,7 @@ static int awaited(const struct comm_request *request) {
 
 enum status p2p_progress(struct comm_group *group) {
     struct p2p *p2p = p2p_of(group->comm);
-    p2p->line->ops->progress(p2p->line);
+    p2p->transport->ops->progress(p2p->transport);
     TRY(p2p_post(group));
     for (struct comm_request *r = group->first; r && r->launched; r = r->next) {
         if (!r->done) TRY(move_on(r));

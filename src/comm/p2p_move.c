@@ -55,16 +55,16 @@ static void set_range(const struct comm_request *request, struct p2p_job *job, i
 
 static void send(const struct comm_request *request, struct p2p_end *end, enum p2p_phase phase,
                  const void *data, int64_t count, int64_t number) {
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
-    line->ops->send(line, end->rank, p2p_group_stream(request->group, phase), data,
-                    (size_t)count * element(request), &end->out[number % P2P_WINDOW]);
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
+    transport->ops->send(transport, end->rank, p2p_group_stream(request->group, phase), data,
+                         (size_t)count * element(request), &end->out[number % P2P_WINDOW]);
 }
 
 static void receive(const struct comm_request *request, struct p2p_end *end, enum p2p_phase phase,
                     void *data, int64_t count, int64_t number) {
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
-    line->ops->receive(line, end->rank, p2p_group_stream(request->group, phase), data,
-                       (size_t)count * element(request), &end->in[number % P2P_WINDOW]);
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
+    transport->ops->receive(transport, end->rank, p2p_group_stream(request->group, phase), data,
+                            (size_t)count * element(request), &end->in[number % P2P_WINDOW]);
 }
 
 static bool all_out(const struct p2p_job *job, int64_t number) {
@@ -291,19 +291,20 @@ static void begin_slices(const struct comm_request *request) {
     }
 }
 
-/* In any order, all ranks, and none shares memory with another: then the line may add itself. */
-static bool is_of_line(const struct comm_request *request) {
+/* In any order, all ranks, and none shares memory with another: then the transport may add itself.
+ */
+static bool is_of_transport(const struct comm_request *request) {
     const struct p2p *p2p = p2p_of(request->group->comm);
-    return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->line->ops->sum &&
+    return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->transport->ops->sum &&
            request->group->index == 0 && !p2p->team;
 }
 
 void p2p_move_begin(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
     state->finish_told = false;
-    if (is_of_line(request))
-        line->ops->sum(line, (float *)request->data, request->count, &state->sum);
+    if (is_of_transport(request))
+        transport->ops->sum(transport, (float *)request->data, request->count, &state->sum);
     else if (request->kind == COMM_BROADCAST)
         begin_chain(request, &state->chain);
     else
@@ -314,15 +315,17 @@ void p2p_move_begin(struct comm_request *request) {
 static bool finish(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     struct p2p_group *state = p2p_group_of(group);
-    struct p2p_line *line = p2p_of(group->comm)->line;
+    struct p2p_transport *transport = p2p_of(group->comm)->transport;
     uint32_t stream = p2p_group_stream(group, P2P_FINISH);
     bool all = true;
     for (int i = 0; i < state->local_count; i++) {
         int m = state->local[i];
         if (m == group->place) continue;
         if (!state->finish_told) {
-            line->ops->receive(line, group->rank[m], stream, NULL, 0, &state->finish_received[m]);
-            line->ops->send(line, group->rank[m], stream, NULL, 0, &state->finish_sent[m]);
+            transport->ops->receive(transport, group->rank[m], stream, NULL, 0,
+                                    &state->finish_received[m]);
+            transport->ops->send(transport, group->rank[m], stream, NULL, 0,
+                                 &state->finish_sent[m]);
         }
         all = all && state->finish_received[m].done && state->finish_sent[m].done;
     }
@@ -333,7 +336,7 @@ static bool finish(const struct comm_request *request) {
 bool p2p_move_work(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     bool all = true;
-    if (is_of_line(request)) return state->sum.done;
+    if (is_of_transport(request)) return state->sum.done;
     if (request->kind == COMM_BROADCAST) {
         all = work_chain(request, &state->chain);
     } else {
@@ -355,7 +358,7 @@ static int job_awaits(const struct p2p_job *job) {
 int p2p_move_awaits(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     const struct p2p_group *state = p2p_group_of(group);
-    if (is_of_line(request)) return -1;
+    if (is_of_transport(request)) return -1;
     int rank = job_awaits(request->kind == COMM_BROADCAST ? &state->chain : &state->owner);
     for (int i = 0; i < state->handler_count && rank < 0 && request->kind != COMM_BROADCAST; i++)
         rank = job_awaits(&state->handler[i]);

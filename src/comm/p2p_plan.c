@@ -19,10 +19,11 @@ int64_t p2p_piece(int members) {
 
 /* Staging at its worst (every leaf a subtree of its own, each member handles as many slices as
  * there are members elsewhere), letters, and the library. */
-size_t p2p_overhead_bytes(const struct p2p_line_ops *line, int members) {
+size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members) {
     size_t others = (size_t)members - 1, window = P2P_WINDOW * sizeof(float);
     return 2 * others * window * (size_t)p2p_piece(members) +
-           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_letter) + line->overhead_bytes;
+           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_letter) +
+           transport->overhead_bytes;
 }
 
 /* --- subtrees -------------------------------------------------------------------------------- */
