@@ -39,7 +39,7 @@ static enum status place(struct comm *comm, struct comm_channel *channel) {
 
 enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
                              struct comm_channel **out) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(from >= 0 && from < comm->size && to >= 0 && to < comm->size && slots >= 1,
           "channel from %d to %d with %d slots", from, to, slots);
@@ -61,7 +61,7 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
 
 enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent) {
     struct comm *comm = channel->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(comm->rank == channel->from, "rank %d sends on a channel of rank %d", comm->rank,
           channel->from);
@@ -72,7 +72,7 @@ enum status comm_channel_try_send(struct comm_channel *channel, const void *data
 
 enum status comm_channel_try_receive(struct comm_channel *channel, void **data) {
     struct comm *comm = channel->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(comm->rank == channel->to, "rank %d receives on a channel of rank %d", comm->rank,
           channel->to);
@@ -80,7 +80,7 @@ enum status comm_channel_try_receive(struct comm_channel *channel, void **data) 
 }
 
 enum status comm_channel_release(struct comm_channel *channel) {
-    MOVER_GUARD(channel->comm);
+    PROGRESS_THREAD_GUARD(channel->comm);
     TRY(comm_check(channel->comm));
     CHECK(channel->comm->rank == channel->to, "rank %d releases on a channel of rank %d",
           channel->comm->rank, channel->to);

@@ -107,7 +107,7 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
     TRY(table->open(&rounded, &comm));
     enum status status = comm_begin(comm, &rounded);
     if (status == STATUS_OK && table->moves && comm->size > 1 && comm->threads)
-        status = mover_start(comm);
+        status = progress_thread_start(comm);
     if (status != STATUS_OK)
         comm_close(&comm);
     else
@@ -128,7 +128,7 @@ void comm_close(struct comm **comm) {
     struct comm *old = *comm;
     *comm = NULL;
     if (!old) return;
-    mover_stop(old);
+    progress_thread_stop(old);
     struct arena arena = old->arena;
     free(old->group);
     free(old->active);
@@ -141,7 +141,7 @@ void comm_abort(struct comm *comm, int rank) {
 }
 
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     comm->hooks = hooks ? *hooks : (struct comm_hooks){0};
 }
 
@@ -162,7 +162,7 @@ uint64_t comm_sent_bytes(const struct comm *comm) {
 }
 
 int64_t comm_hidden_ns(struct comm *comm) {
-    return mover_busy_ns(comm);
+    return progress_thread_busy_ns(comm);
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ static enum status check_members(const struct comm *comm, const int *ranks, int 
 
 enum status comm_group_new(struct comm *comm, const int *ranks, int count,
                            struct comm_group **out) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     TRY(check_members(comm, ranks, count));
     struct comm_group *group = arena_new(&comm->arena, sizeof *group);
@@ -252,7 +252,7 @@ static bool fits(const struct comm *comm, size_t bytes, size_t used, size_t *rou
 
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out) {
     size_t rounded, used = comm->heap_used + most_channels(comm);
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     if (!fits(comm, bytes, used, &rounded)) return fail_full(comm, bytes, used, what);
     *out = comm->heap + comm->heap_used;
@@ -343,7 +343,7 @@ static struct comm_request *enqueue(const struct comm_request *wanted) {
 static enum status start(struct comm_request wanted, struct comm_request **out) {
     struct comm_group *group = wanted.group;
     struct comm *comm = group->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(group->place >= 0, "rank %d is no member of group %d", comm->rank, group->index);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
@@ -355,7 +355,7 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     comm->sent_bytes += share_bytes(&wanted);
     struct comm_request *request = enqueue(&wanted);
     TRY(comm->failed = comm->ops->post(group));
-    mover_wake(comm);
+    progress_thread_wake(comm);
     *out = request;
     return STATUS_OK;
 }
@@ -408,7 +408,7 @@ enum status comm_barrier(struct comm_group *group) {
 }
 
 static bool exchanges_now(struct comm_group *group) {
-    MOVER_GUARD(group->comm);
+    PROGRESS_THREAD_GUARD(group->comm);
     const struct comm_request *request = group->first;
     while (request && (request->kind != COMM_EXCHANGE || request->done)) request = request->next;
     return request;

@@ -42,7 +42,7 @@ static void alone_body(struct trial *trial, struct comm *comm) {
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
 }
 
-Test(comm_mover, operations_end_without_their_rank) {
+Test(comm_progress_thread, operations_end_without_their_rank) {
     for (int mode = TRIAL_UCX; mode < TRIAL_MODE_COUNT; mode++) {
         struct trial trial = {.mode = (enum trial_mode)mode,
                               .size = 3,
@@ -61,7 +61,7 @@ static void none_body(struct trial *trial, struct comm *comm) {
     NEED(comm_hidden_ns(comm) == 0);
 }
 
-Test(comm_mover, shared_memory_has_none) {
+Test(comm_progress_thread, shared_memory_has_none) {
     struct trial trial = {
         .mode = TRIAL_PROCESSES, .size = 2, .heap_bytes = 4096, .body = none_body, .killed = -1};
     const char *failure = trial_run(&trial);
