@@ -2,8 +2,8 @@
  * order and the messages are the engine's (p2p.h); here only the memory is put together: ranks that
  * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
  *
- * Small things (prints, letters, the end of an operation) go over the transport between all ranks;
- * transports use shared memory of their own inside a host. */
+ * Small things (fingerprints, headers, the end of an operation) go over the transport between all
+ * ranks; transports use shared memory of their own inside a host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

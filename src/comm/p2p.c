@@ -125,7 +125,7 @@ static enum status greet(struct p2p_transport *transport, const struct comm_conf
 
 enum status p2p_greet(struct p2p_transport *transport, const struct comm_config *config,
                       struct p2p_round *out) {
-    *out = (struct p2p_round){.mine = {config->heap_bytes, sizeof(struct p2p_letter), ""}};
+    *out = (struct p2p_round){.mine = {config->heap_bytes, sizeof(struct p2p_header), ""}};
     snprintf(out->mine.host, P2P_HOST_BYTES, "%s", config->host ? config->host : "localhost");
     out->all = MEM_ARRAY(struct p2p_greeting, transport->size);
     out->sent = MEM_ARRAY(struct p2p_transfer, transport->size);

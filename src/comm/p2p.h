@@ -17,7 +17,7 @@
 /* --- what the engine keeps ------------------------------------------------------------------- */
 
 enum {
-    P2P_IN_FLIGHT = 4,      /* operations of a group whose prints are on their way */
+    P2P_IN_FLIGHT = 4,      /* operations of a group whose fingerprints are on their way */
     P2P_WINDOW = 4,         /* pieces of one slice under way between two ranks */
     P2P_PIECE_LEAST = 4096, /* floats of a piece; what is added and sent at a time */
     P2P_PIECE_MOST = 65536,
@@ -25,8 +25,8 @@ enum {
     P2P_HOST_BYTES = 256,
 };
 
-enum p2p_phase { P2P_PRINT, P2P_GIVE, P2P_RESULT, P2P_FINISH }; /* streams of a group */
-enum { P2P_DATA, P2P_CREDIT, P2P_DECLARED };                    /* streams of a channel */
+enum p2p_phase { P2P_HEADER, P2P_GIVE, P2P_RESULT, P2P_FINISH }; /* streams of a group */
+enum { P2P_DATA, P2P_CREDIT, P2P_DECLARED };                     /* streams of a channel */
 enum { P2P_GREETING = 1 }; /* a stream; those of groups are even, of channels odd and above 8 */
 
 static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p_phase phase) {
@@ -54,20 +54,20 @@ static inline struct p2p *p2p_of(const struct comm *comm) {
 }
 
 /* What a member says an operation is; all must say the same. Small data follows it at once. */
-struct p2p_print {
+struct p2p_fingerprint {
     uint64_t sequence, offset;
     int64_t count;
     uint32_t group_hash;
     uint16_t kind, root;
 };
 
-struct p2p_letter {
-    struct p2p_print print;
+struct p2p_header {
+    struct p2p_fingerprint fingerprint;
     _Alignas(16) char data[COMM_EXCHANGE_BYTES];
 };
 
 struct p2p_entry {
-    struct p2p_letter mine, *letter;      /* of each member */
+    struct p2p_header mine, *header;      /* of each member */
     struct p2p_transfer *sent, *received; /* of each member */
 };
 

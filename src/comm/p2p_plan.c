@@ -18,11 +18,11 @@ int64_t p2p_piece(int members) {
 }
 
 /* Staging at its worst (every leaf a subtree of its own, each member handles as many slices as
- * there are members elsewhere), letters, and the library. */
+ * there are members on other hosts), headers, and the library. */
 size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members) {
     size_t others = (size_t)members - 1, window = P2P_WINDOW * sizeof(float);
     return 2 * others * window * (size_t)p2p_piece(members) +
-           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_letter) +
+           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_header) +
            transport->overhead_bytes;
 }
 
@@ -114,12 +114,12 @@ static void plan_handlers(struct comm_group *group) {
     }
 }
 
-static void plan_letters(struct comm_group *group) {
+static void plan_headers(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     struct p2p *p2p = p2p_of(group->comm);
     size_t count = (size_t)group->count;
     for (int e = 0; e < P2P_IN_FLIGHT; e++) {
-        state->entry[e].letter = p2p_own(p2p, count, sizeof(struct p2p_letter));
+        state->entry[e].header = p2p_own(p2p, count, sizeof(struct p2p_header));
         state->entry[e].sent = p2p_own(p2p, count, sizeof(struct p2p_transfer));
         state->entry[e].received = p2p_own(p2p, count, sizeof(struct p2p_transfer));
     }
@@ -153,7 +153,7 @@ enum status p2p_group_new(struct comm_group *group) {
     state->piece = p2p_piece(group->count);
     plan_hosts(group);
     if (group->count == 1) return STATUS_OK;
-    plan_letters(group);
+    plan_headers(group);
     plan_owner(group);
     plan_handlers(group);
     state->chain.end = arena_new(&group->comm->arena, 2 * sizeof(struct p2p_end));

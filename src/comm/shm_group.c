@@ -87,9 +87,9 @@ static void show(struct comm_request *request) {
     struct shm_block *mine = state_of(group)->block[group->place];
     if (request->kind == COMM_EXCHANGE && request->count > 0)
         memcpy(mine->exchange[request->turn % 2], request->give, (size_t)request->count);
-    mine->print[request->sequence % SHM_IN_FLIGHT] =
-        (struct shm_print){request->sequence, request->offset,         request->count,
-                           group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
+    mine->fingerprint[request->sequence % SHM_IN_FLIGHT] = (struct shm_fingerprint){
+        request->sequence, request->offset,         request->count,
+        group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
     atomic_store(&mine->posted, request->sequence);
     if (all_posted(request)) wake_members(group);
 }
@@ -106,24 +106,25 @@ enum status shm_group_post(struct comm_group *group) {
 
 /* --- agreement ----------------------------------------------------------------------------- */
 
-static bool same(const struct shm_print *a, const struct shm_print *b) {
+static bool same(const struct shm_fingerprint *a, const struct shm_fingerprint *b) {
     return a->sequence == b->sequence && a->offset == b->offset && a->count == b->count &&
            a->group_hash == b->group_hash && a->kind == b->kind && a->root == b->root;
 }
 
-static void describe(const struct shm_print *print, char text[COMM_TEXT_BYTES]) {
-    bool bytes = print->kind == COMM_BROADCAST || print->kind == COMM_EXCHANGE;
+static void describe(const struct shm_fingerprint *fingerprint, char text[COMM_TEXT_BYTES]) {
+    bool bytes = fingerprint->kind == COMM_BROADCAST || fingerprint->kind == COMM_EXCHANGE;
     snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s at heap offset %llu, root %d, members %08x",
-             comm_kind_name(print->kind), (long long)print->count, bytes ? "bytes" : "f32",
-             (unsigned long long)print->offset, print->root, print->group_hash);
+             comm_kind_name(fingerprint->kind), (long long)fingerprint->count,
+             bytes ? "bytes" : "f32", (unsigned long long)fingerprint->offset, fingerprint->root,
+             fingerprint->group_hash);
 }
 
 static enum status fail_mismatch(const struct comm_request *request, int member) {
     const struct comm_group *group = request->group;
     uint64_t entry = request->sequence % SHM_IN_FLIGHT;
     char first[COMM_TEXT_BYTES], other[COMM_TEXT_BYTES];
-    describe(&state_of(group)->block[0]->print[entry], first);
-    describe(&state_of(group)->block[member]->print[entry], other);
+    describe(&state_of(group)->block[0]->fingerprint[entry], first);
+    describe(&state_of(group)->block[member]->fingerprint[entry], other);
     return fail(STATUS_BUG,
                 "ranks disagree about operation %llu of group %d\nrank %d: %s\nrank %d: %s",
                 (unsigned long long)request->sequence, group->index, group->rank[0], first,
@@ -131,12 +132,12 @@ static enum status fail_mismatch(const struct comm_request *request, int member)
 }
 
 /* Every member compares all with member 0, so all come to the same verdict. */
-static enum status check_prints(struct comm_request *request) {
+static enum status check_fingerprints(struct comm_request *request) {
     const struct state *state = state_of(request->group);
     uint64_t entry = request->sequence % SHM_IN_FLIGHT;
     if (request->checked) return STATUS_OK;
     for (int m = 1; m < request->group->count; m++)
-        if (!same(&state->block[0]->print[entry], &state->block[m]->print[entry]))
+        if (!same(&state->block[0]->fingerprint[entry], &state->block[m]->fingerprint[entry]))
             return fail_mismatch(request, m);
     request->checked = true;
     return STATUS_OK;
@@ -334,7 +335,7 @@ enum status shm_group_progress(struct comm_group *group) {
     if (state_of(group)->unseen) shm_group_post(group);
     for (struct comm_request *r = group->first; r != state_of(group)->unseen; r = r->next) {
         if (!all_posted(r)) break;
-        TRY(check_prints(r));
+        TRY(check_fingerprints(r));
         if (!r->worked && is_held_up(r)) break;
         if (!r->worked) do_work(r);
         in_order = in_order && is_finished(r);
