@@ -27,8 +27,8 @@ struct rank {
     const struct launch_config *launch;
     const struct launch_place *place;
     struct launch_rendezvous rendezvous;
-    struct control_board board; /* the launcher's, or none */
-    struct control_row own_row; /* where there is none */
+    struct control_status_table status_table; /* the launcher's, or none */
+    struct control_row own_row;               /* where there is none */
     struct control *control;
     int here;    /* how many ranks are on this machine, once they have met */
     bool agreed; /* all ranks fail for one reason: none must be told */
@@ -79,7 +79,8 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
 }
 
 static struct control_row *row_of(struct rank *rank) {
-    return rank->board.row ? &rank->board.row[rank->place->local_rank] : &rank->own_row;
+    return rank->status_table.row ? &rank->status_table.row[rank->place->local_rank]
+                                  : &rank->own_row;
 }
 
 static void print_places(void *control) {
@@ -283,7 +284,7 @@ static void give_up(struct rank *rank, enum status status) {
 }
 
 static enum status run(struct rank *rank, const struct job_seat *seat) {
-    TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
+    TRY(launch_status_table_of_rank(rank->launch, rank->place, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
@@ -317,7 +318,7 @@ enum status rank_run(const struct options *options, const struct start *start) {
     comm_close(&rank.session.comm);
     control_leave(&rank.control);
     launch_rendezvous_close(&rank.rendezvous);
-    control_board_close(&rank.board);
+    control_status_table_close(&rank.status_table);
     job_close(&rank.session.job);
     lock_give_back(&rank.session.lock);
     free(rank.session.folder);

@@ -5,7 +5,7 @@
 
 #include "cli/fault.h"
 #include "cli/job.h"
-#include "control/board.h"
+#include "control/status_table.h"
 #include "exec/train.h"
 #include "record/history.h"
 #include "record/metrics.h"

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "control/board.h"
+#include "control/status_table.h"
 
 enum {
     CONTROL_SECRET_BYTES = 32,
@@ -54,9 +54,9 @@ struct control_server_config {
     double join_limit_s;   /* ranks that have not come by then are named, the job fails; 0: 60 */
     double silent_limit_s; /* a rank unheard of for so long is lost; 0: 15 */
     double leave_limit_s;  /* how long the stop waits for ranks that have not left; 0: 5 */
-    const struct control_board
-        *board; /* of ranks from board_first on; outlives the server; or NULL */
-    int board_first;
+    const struct control_status_table
+        *status_table; /* of ranks from status_table_first on; outlives the server; or NULL */
+    int status_table_first;
     /* Called from the server's thread, once for each rank; may be NULL. Must not stop the server.
      */
     void *context;
@@ -82,7 +82,7 @@ void control_server_rank_ended(struct control_server *server, int rank, const ch
 enum status control_server_also(struct control_server *server, const char *bind,
                                 char address[CONTROL_ADDRESS_BYTES]);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
- * obituary: exact where the board has the rank, else as of its last beat; returns `text`. */
+ * obituary: exact where the status table has the rank, else as of its last beat; returns `text`. */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
 
 /* Local, any thread. A line for every rank, where it is (SIGUSR1 to the launcher). */
@@ -97,7 +97,7 @@ struct control_config {
     int rank, world;
     uint32_t epoch; /* the server's; one of an earlier start is waited out */
     const char *host;
-    struct control_row *row; /* of the launcher's board, outlives the client; NULL: none */
+    struct control_row *row; /* of the launcher's status table, outlives the client; NULL: none */
     const struct control_fact *facts;
     int fact_count;
     double join_limit_s; /* 0: 60 */

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "control/board.h"
+#include "control/status_table.h"
 
 /* Of one waiter; zeroed at first. */
 struct control_patience {

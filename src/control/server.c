@@ -107,14 +107,14 @@ static bool all_gone(const struct control_server *server, double waited_s) {
 
 /* --- where ranks are --- */
 
-/* With the lock held. Where the board has the rank, its row says what it does now. */
-static bool look_at_board(struct control_server *server, int rank) {
-    const struct control_board *board = server->config.board;
+/* With the lock held. Where the status table has the rank, its row says what it does now. */
+static bool look_at_status_table(struct control_server *server, int rank) {
+    const struct control_status_table *status_table = server->config.status_table;
     struct control_member *member = &server->member[rank];
     struct control_doing now;
-    int index = rank - server->config.board_first;
-    if (!board || index < 0 || index >= board->count) return false;
-    control_row_get(&board->row[index], &now);
+    int index = rank - server->config.status_table_first;
+    if (!status_table || index < 0 || index >= status_table->count) return false;
+    control_row_get(&status_table->row[index], &now);
     if (!now.text[0]) return false;
     member->doing = now;
     member->doing_ns = clock_ns() - now.since_ns;
@@ -124,7 +124,7 @@ static bool look_at_board(struct control_server *server, int rank) {
 void control_server_where(struct control_server *server, int rank, struct control_where *out) {
     struct control_member *member = &server->member[rank];
     pthread_mutex_lock(&server->lock);
-    bool exact = look_at_board(server, rank);
+    bool exact = look_at_status_table(server, rank);
     pthread_mutex_unlock(&server->lock);
     int64_t silent = member->heard_ns ? server->now_ns - member->heard_ns : 0;
     int64_t doing = member->doing_ns + (exact ? 0 : server->now_ns - member->beat_ns);
@@ -331,7 +331,7 @@ const char *control_server_doing(struct control_server *server, int rank, char *
                                  size_t bytes) {
     CHECK(rank >= 0 && rank < server->config.world, "rank %d of %d", rank, server->config.world);
     pthread_mutex_lock(&server->lock);
-    bool exact = look_at_board(server, rank);
+    bool exact = look_at_status_table(server, rank);
     const struct control_member *member = &server->member[rank];
     if (member->state == CONTROL_ABSENT && !exact)
         snprintf(text, bytes, "not joined yet");

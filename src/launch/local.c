@@ -30,7 +30,7 @@ struct given_up {
 /* One start of all ranks. */
 struct start {
     const struct launch_layout *layout;
-    struct control_board board; /* what the ranks here are doing */
+    struct control_status_table status_table; /* what the ranks here are doing */
     struct launch_rendezvous rendezvous;
     pthread_mutex_t lock;
     struct given_up *given_up; /* newest first */
@@ -45,13 +45,13 @@ static void tell_ended(void *context, int rank, const char *why) {
 static const char *ask_doing(void *context, int rank, char *text, size_t bytes) {
     struct start *start = context;
     struct control_doing doing;
-    control_row_get(&start->board.row[rank - start->layout->first_rank], &doing);
+    control_row_get(&start->status_table.row[rank - start->layout->first_rank], &doing);
     return control_doing_text(&doing, text, bytes);
 }
 
 static int ask_cause(void *context, int rank) {
     struct start *start = context;
-    int blamed = control_row_blamed(&start->board.row[rank - start->layout->first_rank]);
+    int blamed = control_row_blamed(&start->status_table.row[rank - start->layout->first_rank]);
     if (blamed == CONTROL_NOBODY) return rank;
     return blamed >= 0 && blamed < start->layout->world ? blamed : RANKS_ANOTHER;
 }
@@ -119,7 +119,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .threads = config->threads,
                                  .attempt = attempt,
                                  .address = start->rendezvous.address,
-                                 .board = start->board.fd,
+                                 .status_table = start->status_table.fd,
                                  .log_folder = config->log_folder,
                                  .append_logs = config->append_logs || again,
                                  .grace_s = config->grace_s > 0 ? config->grace_s : GRACE_S,
@@ -144,8 +144,8 @@ static enum status open_and_run(const struct launch_local_config *config, int at
     struct launch_peers peers;
     launch_peers_of_node(layout, &peers);
     peers.epoch = (uint32_t)attempt;
-    peers.board = &start->board;
-    peers.board_first = layout->first_rank;
+    peers.status_table = &start->status_table;
+    peers.status_table_first = layout->first_rank;
     peers.context = start;
     peers.given_up = note_given_up;
     where.init = layout->nodes > 1 ? layout->init : NULL;
@@ -155,8 +155,8 @@ static enum status open_and_run(const struct launch_local_config *config, int at
     return status;
 }
 
-/* A start has a server, a secret, a board and an epoch of its own: what is left of an earlier one
- * cannot disturb it. */
+/* A start has a server, a secret, a status table and an epoch of its own: what is left of an
+ * earlier one cannot disturb it. */
 static enum status run_once(const struct launch_local_config *config,
                             const struct launch_layout *layout, int attempt,
                             struct ranks_outcome *out) {
@@ -165,9 +165,9 @@ static enum status run_once(const struct launch_local_config *config,
     int rank;
     start.news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (start.news < 0) return child_fail_limit("a descriptor for news of the ranks", errno);
-    enum status status = control_board_new(layout->count, &start.board);
+    enum status status = control_status_table_new(layout->count, &start.status_table);
     if (status == STATUS_OK) status = open_and_run(config, attempt, &start, out);
-    control_board_close(&start.board);
+    control_status_table_close(&start.status_table);
     while (take_given_up(&start, &rank, why, sizeof why)) continue; /* came too late */
     close(start.news);
     return status;

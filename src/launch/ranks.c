@@ -348,7 +348,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                        .passive = share->crowded,
                                        .address = config->address,
                                        .secret = config->secret,
-                                       .board = config->board};
+                                       .status_table = config->status_table};
     char **envp = environment_new(&place);
     bool pinned = share->pinned && machine_mask(&cores);
     if (pinned) ranks_slice(&cores, index, config->count, &slice);
@@ -357,7 +357,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                  .envp = envp,
                                  .output = pipes.out,
                                  .error = pipes.error,
-                                 .keep = {config->secret, config->board},
+                                 .keep = {config->secret, config->status_table},
                                  .cores = pinned ? &slice : NULL,
                                  .mask = &ranks->before};
     enum status status = child_start(&child, &ranks->child[index]);

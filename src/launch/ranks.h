@@ -27,7 +27,7 @@ struct ranks_config {
     int threads;                        /* of OpenMP a rank; 0: cores / count */
     int attempt;                        /* 0, then counts restarts */
     const char *address;                /* of the control plane, or NULL */
-    int secret, board;                  /* descriptors the ranks inherit, -1: none */
+    int secret, status_table;           /* descriptors the ranks inherit, -1: none */
     const char *log_folder;             /* NULL: no logs */
     bool append_logs;
     double grace_s, kill_s; /* from a failure to SIGTERM; from there to SIGKILL */

@@ -74,8 +74,8 @@ static enum status start_server(struct opening *opening, const char *bind) {
                                            .epoch = opening->peers->epoch,
                                            .join_limit_s = opening->limit_s,
                                            .leave_limit_s = LEAVE_LIMIT_S,
-                                           .board = opening->peers->board,
-                                           .board_first = opening->peers->board_first,
+                                           .status_table = opening->peers->status_table,
+                                           .status_table_first = opening->peers->status_table_first,
                                            .context = opening->peers->context,
                                            .given_up = opening->peers->given_up};
     enum status status = control_server_start(&server, &opening->rendezvous.server);
@@ -468,10 +468,11 @@ enum status launch_rendezvous_of_rank(const struct launch_config *config,
     return launch_rendezvous_open(config, &peers, limit_s, out);
 }
 
-enum status launch_board_of_rank(const struct launch_config *config,
-                                 const struct launch_place *place, struct control_board *out) {
+enum status launch_status_table_of_rank(const struct launch_config *config,
+                                        const struct launch_place *place,
+                                        struct control_status_table *out) {
     int fd = -1;
-    *out = (struct control_board){.fd = -1};
+    *out = (struct control_status_table){.fd = -1};
     if (place->source == LAUNCH_LAUNCHER) TRY(launch_number(config, "STRETTO_BOARD_FD", &fd));
-    return fd < 0 ? STATUS_OK : control_board_open(fd, place->local_rank, out);
+    return fd < 0 ? STATUS_OK : control_status_table_open(fd, place->local_rank, out);
 }

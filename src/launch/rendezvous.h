@@ -29,17 +29,18 @@ enum { LAUNCH_JOB_BYTES = 128 };
 
 /* The processes of a rendezvous, as one of them sees them. */
 struct launch_peers {
-    int index, count;                  /* this process among the peers */
-    int host;                          /* the index of the one that runs the server */
-    int world;                         /* ranks of the job */
-    uint32_t epoch;                    /* counts restarts */
-    bool one_host;                     /* all of them are on this one */
-    char job[LAUNCH_JOB_BYTES];        /* the outer launcher's name for the job, "": none */
-    bool slurm;                        /* started by Slurm, whose hosts know its users */
-    bool mpi;                          /* started by who may also have started MPI */
-    char first[LAUNCH_HOST_BYTES];     /* srun: the node of rank 0, "": not known */
-    const struct control_board *board; /* of the ranks from board_first on; or NULL */
-    int board_first;
+    int index, count;              /* this process among the peers */
+    int host;                      /* the index of the one that runs the server */
+    int world;                     /* ranks of the job */
+    uint32_t epoch;                /* counts restarts */
+    bool one_host;                 /* all of them are on this one */
+    char job[LAUNCH_JOB_BYTES];    /* the outer launcher's name for the job, "": none */
+    bool slurm;                    /* started by Slurm, whose hosts know its users */
+    bool mpi;                      /* started by who may also have started MPI */
+    char first[LAUNCH_HOST_BYTES]; /* srun: the node of rank 0, "": not known */
+    const struct control_status_table
+        *status_table; /* of the ranks from status_table_first on; or NULL */
+    int status_table_first;
     /* From the server's thread, where it is here; may be NULL. See control_server_config. */
     void *context;
     void (*given_up)(void *context, int rank, const char *why);
@@ -71,10 +72,11 @@ enum status launch_rendezvous_check(const struct launch_config *config,
 enum status launch_rendezvous_of_rank(const struct launch_config *config,
                                       const struct launch_place *place, double limit_s,
                                       struct launch_rendezvous *out);
-/* Local. The board of the launcher that started this rank; an empty one where another did. The
- * caller closes. */
-enum status launch_board_of_rank(const struct launch_config *config,
-                                 const struct launch_place *place, struct control_board *out);
+/* Local. The status table of the launcher that started this rank; an empty one where another did.
+ * The caller closes. */
+enum status launch_status_table_of_rank(const struct launch_config *config,
+                                        const struct launch_place *place,
+                                        struct control_status_table *out);
 /* Local; blocking where the server waits for ranks to leave. Wipes the secret. */
 void launch_rendezvous_close(struct launch_rendezvous *rendezvous);
 

@@ -23,9 +23,9 @@
 #include "base/option.h"
 #include "base/process.h"
 #include "control/control.h"
-#include "launch/rendezvous.h"
 #include "launch/local.h"
 #include "launch/place.h"
+#include "launch/rendezvous.h"
 
 static volatile sig_atomic_t stopped_by;
 
@@ -143,7 +143,7 @@ static int act(struct control *control, const struct launch_place *place) {
 
 static enum status join(const struct options *options, const struct launch_place *place,
                         const struct launch_rendezvous *rendezvous,
-                        const struct control_board *board, struct control **out) {
+                        const struct control_status_table *status_table, struct control **out) {
     struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
     struct control_config config = {.address = rendezvous->address,
                                     .secret = rendezvous->secret,
@@ -151,7 +151,8 @@ static enum status join(const struct options *options, const struct launch_place
                                     .world = place->world,
                                     .epoch = rendezvous->epoch,
                                     .host = place->host,
-                                    .row = board->row ? &board->row[place->local_rank] : NULL,
+                                    .row = status_table->row ? &status_table->row[place->local_rank]
+                                                             : NULL,
                                     .facts = &fact,
                                     .fact_count = 1,
                                     .join_limit_s = options->join_limit_s};
@@ -161,13 +162,13 @@ static enum status join(const struct options *options, const struct launch_place
 static int be_rank(const struct options *options, const struct launch_config *config,
                    const struct launch_place *place) {
     struct launch_rendezvous rendezvous = {.server = NULL};
-    struct control_board board;
+    struct control_status_table status_table;
     struct control *control = NULL;
     if (told("away", place->rank)) pause();
-    enum status status = launch_board_of_rank(config, place, &board);
+    enum status status = launch_status_table_of_rank(config, place, &status_table);
     if (status == STATUS_OK)
         status = launch_rendezvous_of_rank(config, place, options->join_limit_s, &rendezvous);
-    if (status == STATUS_OK) status = join(options, place, &rendezvous, &board, &control);
+    if (status == STATUS_OK) status = join(options, place, &rendezvous, &status_table, &control);
     signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
     signal(SIGINT, on_signal);
     signal(SIGHUP, on_signal);
@@ -175,7 +176,7 @@ static int be_rank(const struct options *options, const struct launch_config *co
     int code = status == STATUS_OK ? act(control, place) : status_exit_code(status);
     control_leave(&control);
     launch_rendezvous_close(&rendezvous);
-    control_board_close(&board);
+    control_status_table_close(&status_table);
     return code;
 }
 

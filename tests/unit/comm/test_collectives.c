@@ -126,9 +126,9 @@ static void exchange_body(struct trial *trial, struct comm *comm) {
             for (size_t i = 0; i < size; i++)
                 NEED(all[(size_t)r * size + i] == (unsigned char)(r * 16 + turn % 16));
         /* Nobody passes a barrier before all have come to it. */
-        atomic_fetch_add(&trial->board->note[turn], 1);
+        atomic_fetch_add(&trial->shared->note[turn], 1);
         NEED(comm_barrier(world) == STATUS_OK);
-        NEED(atomic_load(&trial->board->note[turn]) == trial->size);
+        NEED(atomic_load(&trial->shared->note[turn]) == trial->size);
     }
     NEED(comm_agree(world, STATUS_OK) == STATUS_OK);
     enum status mine_status = comm_rank(comm) == trial->size / 2  ? STATUS_NUMERIC

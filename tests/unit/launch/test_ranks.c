@@ -68,7 +68,7 @@ static struct ranks_outcome run(struct ranks_config config, const char *script) 
     if (!config.nodes) config.nodes = 1;
     if (!config.log_folder) config.log_folder = folder;
     if (config.secret == 0) config.secret = -1;
-    config.board = -1;
+    config.status_table = -1;
     enum status status = ranks_run(&config, &outcome);
     fflush(NULL);
     for (int i = 0; i < 2; i++) dup2(saved[i], i + 1), close(saved[i]);

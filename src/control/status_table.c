@@ -1,5 +1,5 @@
-/* See board.h. */
-#include "control/board.h"
+/* See status_table.h. */
+#include "control/status_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,54 +14,57 @@
 #include "base/log.h"
 #include "control/agree.h"
 
-static enum status map_rows(struct control_board *board) {
-    size_t bytes = (size_t)board->count * sizeof *board->row;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
+static enum status map_rows(struct control_status_table *status_table) {
+    size_t bytes = (size_t)status_table->count * sizeof *status_table->row;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, status_table->fd, 0);
     if (memory == MAP_FAILED)
-        return fail(STATUS_MEMORY, "the board of the ranks cannot be mapped: %s", strerror(errno));
-    board->row = memory;
+        return fail(STATUS_MEMORY, "the status table of the ranks cannot be mapped: %s",
+                    strerror(errno));
+    status_table->row = memory;
     return STATUS_OK;
 }
 
 /* Sealed in size: no rank can cut it under the launcher's feet. */
-enum status control_board_new(int count, struct control_board *out) {
-    struct control_board board = {.count = count};
-    board.fd = memfd_create("stretto-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (board.fd < 0 || ftruncate(board.fd, (off_t)((size_t)count * sizeof *board.row)) != 0 ||
-        fcntl(board.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-        enum status status = limit_fail("shared memory for the board of the ranks", errno);
-        if (board.fd >= 0) close(board.fd);
+enum status control_status_table_new(int count, struct control_status_table *out) {
+    struct control_status_table status_table = {.count = count};
+    status_table.fd = memfd_create("stretto-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (status_table.fd < 0 ||
+        ftruncate(status_table.fd, (off_t)((size_t)count * sizeof *status_table.row)) != 0 ||
+        fcntl(status_table.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        enum status status = limit_fail("shared memory for the status table of the ranks", errno);
+        if (status_table.fd >= 0) close(status_table.fd);
         return status;
     }
-    enum status status = map_rows(&board);
+    enum status status = map_rows(&status_table);
     if (status == STATUS_OK)
-        *out = board;
+        *out = status_table;
     else
-        close(board.fd);
+        close(status_table.fd);
     return status;
 }
 
-enum status control_board_open(int fd, int index, struct control_board *out) {
-    struct control_board board = {.fd = fd};
+enum status control_status_table_open(int fd, int index, struct control_status_table *out) {
+    struct control_status_table status_table = {.fd = fd};
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || index < 0 ||
-        (off_t)((size_t)index + 1) > info.st_size / (off_t)sizeof *board.row)
+        (off_t)((size_t)index + 1) > info.st_size / (off_t)sizeof *status_table.row)
         return fail(STATUS_USAGE,
-                    "the launcher's board has no row %d\n"
+                    "the launcher's status table has no row %d\n"
                     "  STRETTO_BOARD_FD is for the launcher alone: unset it",
                     index);
-    board.count = (int)(info.st_size / (off_t)sizeof *board.row);
-    enum status status = map_rows(&board);
+    status_table.count = (int)(info.st_size / (off_t)sizeof *status_table.row);
+    enum status status = map_rows(&status_table);
     close(fd);
-    board.fd = -1;
-    if (status == STATUS_OK) *out = board;
+    status_table.fd = -1;
+    if (status == STATUS_OK) *out = status_table;
     return status;
 }
 
-void control_board_close(struct control_board *board) {
-    if (board->row) munmap(board->row, (size_t)board->count * sizeof *board->row);
-    if (board->row && board->fd >= 0) close(board->fd);
-    *board = (struct control_board){.fd = -1};
+void control_status_table_close(struct control_status_table *status_table) {
+    if (status_table->row)
+        munmap(status_table->row, (size_t)status_table->count * sizeof *status_table->row);
+    if (status_table->row && status_table->fd >= 0) close(status_table->fd);
+    *status_table = (struct control_status_table){.fd = -1};
 }
 
 void control_row_set(struct control_row *row, int64_t step, const char *text) {

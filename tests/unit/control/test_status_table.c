@@ -1,4 +1,4 @@
-/* The board: what ranks are doing, seen by their launcher. */
+/* The status table: what ranks are doing, seen by their launcher. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,35 +10,35 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "control/board.h"
+#include "control/status_table.h"
 
 static char said[1024];
 
-Test(control_board, outlives_the_rank) {
-    struct control_board board, theirs;
+Test(control_status_table, outlives_the_rank) {
+    struct control_status_table status_table, theirs;
     struct control_doing doing;
     char text[200];
-    cr_assert_eq(control_board_new(2, &board), STATUS_OK);
-    control_row_get(&board.row[1], &doing);
+    cr_assert_eq(control_status_table_new(2, &status_table), STATUS_OK);
+    control_row_get(&status_table.row[1], &doing);
     cr_assert_str_empty(control_doing_text(&doing, text, sizeof text), "never written");
     int64_t before = clock_ns();
     pid_t pid = fork();
     if (pid == 0) {
-        if (control_board_open(dup(board.fd), 1, &theirs) != STATUS_OK) _exit(1);
+        if (control_status_table_open(dup(status_table.fd), 1, &theirs) != STATUS_OK) _exit(1);
         control_row_set(&theirs.row[1], 12, "#17 r1 B s0 m5");
         raise(SIGKILL);
     }
     waitpid(pid, NULL, 0);
-    control_row_get(&board.row[1], &doing);
+    control_row_get(&status_table.row[1], &doing);
     cr_assert_str_eq(control_doing_text(&doing, text, sizeof text), "step 12 #17 r1 B s0 m5");
     cr_assert(doing.since_ns >= before && doing.since_ns <= clock_ns());
-    control_row_get(&board.row[0], &doing);
+    control_row_get(&status_table.row[0], &doing);
     cr_assert_str_empty(doing.text, "another's row");
-    control_board_close(&board);
-    cr_assert_null(board.row);
+    control_status_table_close(&status_table);
+    cr_assert_null(status_table.row);
 }
 
-Test(control_board, texts_are_cut_and_clean) {
+Test(control_status_table, texts_are_cut_and_clean) {
     struct control_row row = {0};
     struct control_doing doing;
     char text[300];
@@ -55,7 +55,7 @@ Test(control_board, texts_are_cut_and_clean) {
 }
 
 /* Killed while it wrote: what is there is read, and the next writer mends it. */
-Test(control_board, a_torn_row_is_read) {
+Test(control_status_table, a_torn_row_is_read) {
     struct control_row row = {0};
     struct control_doing doing;
     control_row_set(&row, 7, "F");
@@ -80,7 +80,7 @@ static void *write_on(void *argument) {
     return NULL;
 }
 
-Test(control_board, no_row_is_half_old) {
+Test(control_status_table, no_row_is_half_old) {
     struct control_row row = {0};
     struct control_doing doing = {0};
     pthread_t thread;
@@ -94,18 +94,19 @@ Test(control_board, no_row_is_half_old) {
     pthread_join(thread, NULL);
 }
 
-/* A descriptor that is no board, or one too small, and a rank that would cut the board. */
-Test(control_board, strangers_are_refused) {
-    struct control_board board, other;
+/* A descriptor that is no status table, or one too small, and a rank that would cut the
+ * status_table. */
+Test(control_status_table, strangers_are_refused) {
+    struct control_status_table status_table, other;
     int pipes[2];
-    cr_assert_eq(control_board_new(1, &board), STATUS_OK);
-    cr_assert_neq(ftruncate(board.fd, 0), 0, "sealed");
+    cr_assert_eq(control_status_table_new(1, &status_table), STATUS_OK);
+    cr_assert_neq(ftruncate(status_table.fd, 0), 0, "sealed");
     log_capture(said, sizeof said);
-    cr_assert_eq(control_board_open(dup(board.fd), 1, &other), STATUS_USAGE);
+    cr_assert_eq(control_status_table_open(dup(status_table.fd), 1, &other), STATUS_USAGE);
     cr_assert(strstr(said, "no row 1"), "%s", said);
     cr_assert_eq(pipe(pipes), 0);
-    cr_assert_eq(control_board_open(pipes[0], 0, &other), STATUS_USAGE);
-    cr_assert_eq(control_board_open(999, 0, &other), STATUS_USAGE);
+    cr_assert_eq(control_status_table_open(pipes[0], 0, &other), STATUS_USAGE);
+    cr_assert_eq(control_status_table_open(999, 0, &other), STATUS_USAGE);
     log_capture(NULL, 0);
-    control_board_close(&board);
+    control_status_table_close(&status_table);
 }
