@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/session.h"
-#include "control/sentence.h"
+#include "control/stall_message.h"
 #include "exec/stop.h"
 
 struct team {
@@ -30,7 +30,7 @@ struct thread_rank {
     const struct team *team;
     struct control_row row; /* what it is doing */
     struct comm_link link;  /* how its communicator tells whom it waits for */
-    struct control_patience patience;
+    struct control_stall stall;
 };
 
 /* --- where ranks are --- */
@@ -73,9 +73,9 @@ static void on_waiting(void *context, int peer, const char *what, int64_t since_
     char there[256];
     if (stop_take_report()) print_places((void *)rank->team);
     double limit_s = session_wait_limit_s(&rank->session);
-    if (!control_patience_ends(&rank->patience, since_ns, limit_s)) return;
+    if (!control_stall_due(&rank->stall, since_ns, limit_s)) return;
     place_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
-    control_sentence(rank->index, &rank->row, peer, what, since_ns, there);
+    control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
 }
 
 static void be_seen(struct thread_rank *rank) {

@@ -2,7 +2,7 @@
  *
  * A wait first turns a little without giving up the core (where every rank has one), then yields
  * some 50 times, then sleeps in pieces of a tenth of a second. After each piece it looks whether a
- * rank was lost and tells the link whom it waits for: no wait lasts for ever without a sentence. In
+ * rank was lost and tells the link whom it waits for: no wait lasts for ever without a message. In
  * all of them every posted operation goes on, so two ranks that wait for different things cannot
  * block one another. */
 #include <sched.h>

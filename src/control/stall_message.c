@@ -1,5 +1,5 @@
-/* See sentence.h. */
-#include "control/sentence.h"
+/* See stall_message.h. */
+#include "control/stall_message.h"
 
 #include <stdio.h>
 
@@ -11,18 +11,18 @@ static double waited_s(int64_t since_ns) {
     return (double)(clock_ns() - since_ns) * 1e-9;
 }
 
-bool control_patience_ends(struct control_patience *patience, int64_t since_ns, double limit_s) {
+bool control_stall_due(struct control_stall *stall, int64_t since_ns, double limit_s) {
     double waited = waited_s(since_ns);
     if (waited < limit_s) return false;
-    if (patience->since_ns != since_ns)
-        *patience = (struct control_patience){.since_ns = since_ns, .next_s = limit_s};
-    if (waited < patience->next_s) return false;
-    patience->next_s = 2 * waited;
+    if (stall->since_ns != since_ns)
+        *stall = (struct control_stall){.since_ns = since_ns, .next_s = limit_s};
+    if (waited < stall->next_s) return false;
+    stall->next_s = 2 * waited;
     return true;
 }
 
-void control_sentence(int rank, struct control_row *row, int peer, const char *what,
-                      int64_t since_ns, const char *there) {
+void control_stall_message(int rank, struct control_row *row, int peer, const char *what,
+                           int64_t since_ns, const char *there) {
     char whom[32] = "other ranks", waited[TEXT_BYTES], step[32] = "";
     struct control_doing mine;
     if (peer >= 0) snprintf(whom, sizeof whom, "rank %d", peer);
