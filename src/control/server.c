@@ -20,22 +20,22 @@
 
 enum { TICK_MS = 50, BATCH = 256, SERVER_FILES = 20 };
 static const double latecomer_s = 5, outsider_s = 1.5;
-static const int64_t strangers_every_ns = 10000000000;
+static const int64_t unauthenticated_every_ns = 10000000000;
 static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
 
 static const int watched = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-/* Somebody without the secret, or something that is no rank at all. One line now and then. */
-static void count_stranger(struct control_server *server) {
-    server->strangers++;
-    if (server->strangers_said_ns &&
-        server->now_ns - server->strangers_said_ns < strangers_every_ns)
+/* A peer without the secret, or a program that is no rank. One log line in ten seconds at most. */
+static void count_unauthenticated(struct control_server *server) {
+    server->unauthenticated++;
+    if (server->unauthenticated_logged_ns &&
+        server->now_ns - server->unauthenticated_logged_ns < unauthenticated_every_ns)
         return;
-    log_note("%s: turned away %ld connection%s without the job's key", server->address,
-             server->strangers, server->strangers == 1 ? "" : "s");
-    server->strangers_said_ns = server->now_ns;
-    server->strangers = 0;
+    log_note("%s: refused %ld connection%s without the job's key", server->address,
+             server->unauthenticated, server->unauthenticated == 1 ? "" : "s");
+    server->unauthenticated_logged_ns = server->now_ns;
+    server->unauthenticated = 0;
 }
 
 void control_server_events(struct control_server *server) {
@@ -44,7 +44,7 @@ void control_server_events(struct control_server *server) {
         if (event == ZMQ_EVENT_DISCONNECTED)
             control_server_closed(server, value);
         else
-            count_stranger(server);
+            count_unauthenticated(server);
     }
 }
 

@@ -72,8 +72,8 @@ struct control_server {
     struct control_store *store;
     struct control_message in, out;
     struct control_watch watch;
-    int64_t now_ns, begin_ns, strangers_said_ns;
-    long strangers;
+    int64_t now_ns, begin_ns, unauthenticated_logged_ns;
+    long unauthenticated;
 };
 
 struct control_where;

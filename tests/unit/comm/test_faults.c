@@ -1,6 +1,6 @@
 /* What goes wrong between ranks: calls that do not match, ranks that die in the middle of every
- * kind of operation, strangers at the socket, hosts and heaps that differ; and that nothing is left
- * open. */
+ * kind of operation, unauthenticated peers at the socket, hosts and heaps that differ; and that
+ * nothing is left open. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -438,8 +438,8 @@ static bool say_hello(int socket) {
     return sent;
 }
 
-/* A stranger that connects to every name it sees, and says nothing, rubbish, or nearly the right
- * thing. */
+/* An unauthenticated peer that connects to every name it sees, and says nothing, rubbish, or nearly
+ * the right thing. */
 static void *bother(void *argument) {
     struct trial_shared *shared = argument;
     for (int turn = 0; atomic_load(&shared->note[0]) == 0; turn++) {
@@ -465,7 +465,7 @@ static void *bother(void *argument) {
     return NULL;
 }
 
-static void stranger_body(struct trial *trial, struct comm *comm) {
+static void unauthenticated_body(struct trial *trial, struct comm *comm) {
     struct comm_link link = trial_link(trial->shared);
     pthread_t thread;
     if (comm_rank(comm) == 0) NEED(pthread_create(&thread, NULL, bother, trial->shared) == 0);
@@ -489,11 +489,11 @@ static void stranger_body(struct trial *trial, struct comm *comm) {
     }
 }
 
-Test(comm_faults, strangers_at_the_socket_change_nothing) {
+Test(comm_faults, unauthenticated_peers_at_the_socket_change_nothing) {
     run((struct trial){.mode = TRIAL_PROCESSES,
                        .size = 4,
                        .heap_bytes = 4096,
-                       .body = stranger_body,
+                       .body = unauthenticated_body,
                        .killed = -1});
 }
 

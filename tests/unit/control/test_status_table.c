@@ -95,8 +95,8 @@ Test(control_status_table, no_row_is_half_old) {
 }
 
 /* A descriptor that is no status table, or one too small, and a rank that would cut the
- * status_table. */
-Test(control_status_table, strangers_are_refused) {
+ * table. */
+Test(control_status_table, foreign_descriptors_are_refused) {
     struct control_status_table status_table, other;
     int pipes[2];
     cr_assert_eq(control_status_table_new(1, &status_table), STATUS_OK);

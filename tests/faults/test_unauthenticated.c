@@ -1,5 +1,6 @@
-/* Uninvited traffic on the control port: whatever strangers send, or do not send, the ranks join
- * and talk, and the server's memory stays bounded. Strangers are one process, on loopback. */
+/* Uninvited traffic on the control port: whatever unauthenticated peers send, or do not send, the
+ * ranks join and talk, and the server's memory stays bounded. Unauthenticated peers are one
+ * process, on loopback. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -70,14 +71,14 @@ static int connect_to(int port) {
     return -1;
 }
 
-/* A process of strangers. It is told the port through a pipe, since it is forked before the server
- * starts, and says through another that it is at work. */
-struct strangers {
+/* A process of unauthenticated peers. It is told the port through a pipe, since it is forked before
+ * the server starts, and says through another that it is at work. */
+struct peers {
     pid_t pid;
     int tell, told;
 };
 
-static struct strangers strangers_start(void (*play)(int port, int ready)) {
+static struct peers peers_start(void (*play)(int port, int ready)) {
     int tell[2], told[2], port;
     cr_assert(pipe(tell) == 0 && pipe(told) == 0);
     pid_t pid = fork();
@@ -93,19 +94,19 @@ static struct strangers strangers_start(void (*play)(int port, int ready)) {
     }
     close(tell[0]);
     close(told[1]);
-    return (struct strangers){pid, tell[1], told[0]};
+    return (struct peers){pid, tell[1], told[0]};
 }
 
-static void strangers_begin(struct strangers *strangers, int port) {
+static void peers_begin(struct peers *peers, int port) {
     char byte;
-    cr_assert_eq(write(strangers->tell, &port, sizeof port), (ssize_t)sizeof port);
-    cr_assert_eq(read(strangers->told, &byte, 1), 1, "the strangers could not connect");
+    cr_assert_eq(write(peers->tell, &port, sizeof port), (ssize_t)sizeof port);
+    cr_assert_eq(read(peers->told, &byte, 1), 1, "the unauthenticated peers could not connect");
 }
 
-static void strangers_end(struct strangers *strangers) {
-    process_kill(strangers->pid);
-    close(strangers->tell);
-    close(strangers->told);
+static void peers_end(struct peers *peers) {
+    process_kill(peers->pid);
+    close(peers->tell);
+    close(peers->told);
 }
 
 static void say_ready(int ready) {
@@ -195,7 +196,7 @@ static void disturb(void (*play)(int port, int ready), size_t most_bytes) {
     struct control_server *server = NULL;
     pid_t pid[3];
     double quiet_s = 0, loud_s = 0;
-    struct strangers strangers = strangers_start(play);
+    struct peers peers = peers_start(play);
     cr_assert_eq(corpus[GREETED].count, 64, "the size of a whole greeting");
     for (int round = 0; round < 2; round++) {
         process_job(&job, 4, 60, 0);
@@ -205,32 +206,33 @@ static void disturb(void (*play)(int port, int ready), size_t most_bytes) {
         for (int i = 0; i < 3; i++) pid[i] = process_rank(&job, i + 1, PROCESS_LEAVES);
         cr_assert_eq(control_server_start(&config, &server), STATUS_OK);
         size_t before = mem_resident_bytes();
-        if (round == 1) strangers_begin(&strangers, port_of(server));
+        if (round == 1) peers_begin(&peers, port_of(server));
         process_sleep_ms(500); /* all have been let in */
         size_t grown = mem_resident_bytes() - before;
         run_job(&job, server, pid, round ? &loud_s : &quiet_s);
         if (round == 1) {
             process_sleep_ms(3000); /* the first of them have been turned out, others came */
             if (mem_resident_bytes() - before > grown) grown = mem_resident_bytes() - before;
-            fprintf(stderr, "grown by %zu KiB; joined in %.0f ms, without strangers %.0f ms\n",
+            fprintf(stderr,
+                    "grown by %zu KiB; joined in %.0f ms, without unauthenticated peers %.0f ms\n",
                     grown >> 10, loud_s * 1e3, quiet_s * 1e3);
             if (!process_sanitized) cr_assert_leq(grown, most_bytes);
         }
         control_server_stop(&server);
     }
-    strangers_end(&strangers);
+    peers_end(&peers);
 }
 
-Test(faults_strangers, garbage, .timeout = 100) {
+Test(faults_unauthenticated, garbage, .timeout = 100) {
     disturb(send_garbage, 16 << 20);
 }
 
-Test(faults_strangers, two_thousand_silent, .timeout = 100) {
+Test(faults_unauthenticated, two_thousand_silent, .timeout = 100) {
     disturb(stay_silent, 16 << 20);
 }
 
 /* Those who know the protocol cost a buffer each until their two seconds are over. */
-Test(faults_strangers, two_thousand_greet, .timeout = 100) {
+Test(faults_unauthenticated, two_thousand_greet, .timeout = 100) {
     disturb(greet_and_stay, 128 << 20);
 }
 
@@ -281,20 +283,21 @@ static bool joins_in_time(int quiet_port, int loud_port) {
     double quiet_s = 1e9, loud_s = 1e9;
     for (int i = 0; i < ROUNDS; i++) {
         quiet_s = fmin(quiet_s, joining_s(quiet_port, 100));
-        /* The first strangers are being turned out then, and come again. */
+        /* The first unauthenticated peers are being turned out then, and come again. */
         loud_s = fmin(loud_s, joining_s(loud_port, CONTROL_HANDSHAKE_MS + 300));
     }
-    fprintf(stderr, "joining takes %.0f ms among strangers, %.0f ms without\n", loud_s * 1e3,
-            quiet_s * 1e3);
+    fprintf(stderr, "joining takes %.0f ms among unauthenticated peers, %.0f ms without\n",
+            loud_s * 1e3, quiet_s * 1e3);
     return loud_s <= 2 * quiet_s + 0.1;
 }
 
 /* At most twice as long, among two thousand silent connections. No time is prescribed: rounds with
- * and without strangers take turns, and the best of each are compared, since a busy machine can
- * only make a round slower. 100 ms are a few turns of its scheduler. What this is to find, ranks
- * that wait in a queue behind strangers, costs every round a second and more. */
-Test(faults_strangers, joining_among_them, .timeout = 300) {
-    struct strangers strangers = strangers_start(stay_silent);
+ * and without unauthenticated peers take turns, and the best of each are compared, since a busy
+ * machine can only make a round slower. 100 ms are a few turns of its scheduler. What this is to
+ * find, ranks that wait in a queue behind unauthenticated peers, costs every round a second and
+ * more. */
+Test(faults_unauthenticated, joining_among_them, .timeout = 300) {
+    struct peers peers = peers_start(stay_silent);
     int quiet_port = free_port(), loud_port = free_port();
     struct process_job job;
     struct control_server *server = NULL;
@@ -303,11 +306,11 @@ Test(faults_strangers, joining_among_them, .timeout = 300) {
     snprintf(job.address, sizeof job.address, "tcp://127.0.0.1:%d", loud_port);
     struct control_server_config config = process_server_config(&job);
     cr_assert_eq(control_server_start(&config, &server), STATUS_OK);
-    strangers_begin(&strangers, loud_port);
+    peers_begin(&peers, loud_port);
     control_server_stop(&server);
     bool good = false;
     for (int i = 0; i < TRIALS && !good; i++) good = joins_in_time(quiet_port, loud_port);
-    strangers_end(&strangers);
+    peers_end(&peers);
     if (!process_sanitized) cr_assert(good);
 }
 
@@ -331,7 +334,7 @@ static void rank_joins(const struct process_job *job) {
     control_leave(&control);
 }
 
-Test(faults_strangers, wrong_secret) {
+Test(faults_unauthenticated, wrong_secret) {
     struct process_job job;
     char text[2048];
     struct control *control = NULL;
@@ -356,7 +359,7 @@ static bool is_answered(const char *address, const char *server_key, const char 
     char reply[64];
     control_pack_u32(&hello, 1);
     control_pack_u32(&hello, 1);
-    control_pack_text(&hello, "stranger", 63);
+    control_pack_text(&hello, "unauthenticated", 63);
     control_pack_u32(&hello, 0);
     zmq_setsockopt(dealer, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(dealer, ZMQ_RCVTIMEO, &wait, sizeof wait);
@@ -374,7 +377,7 @@ static bool is_answered(const char *address, const char *server_key, const char 
     return answered;
 }
 
-Test(faults_strangers, other_mechanism_or_unknown_key) {
+Test(faults_unauthenticated, other_mechanism_or_unknown_key) {
     struct process_job job;
     struct control_keys keys;
     char public_key[CONTROL_KEY_TEXT], secret_key[CONTROL_KEY_TEXT];
@@ -419,7 +422,7 @@ done:
     return NULL;
 }
 
-Test(faults_strangers, replayed_rank) {
+Test(faults_unauthenticated, replayed_rank) {
     struct process_job job;
     static struct tape tape;
     pthread_t thread;
