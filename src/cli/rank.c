@@ -1,6 +1,6 @@
 /* See rank.h. The order: plan (each rank its own, alike), join the control plane and agree on what
  * all were told, open the data plane with the memory the plan wants, run. Whatever fails on one
- * rank is news to the others through the control plane. */
+ * rank is reported to the others through the control plane. */
 #include "cli/rank.h"
 
 #include <stdlib.h>

@@ -45,7 +45,7 @@ struct control {
     pthread_t thread;
 
     pthread_mutex_t lock; /* of all up to `lost` */
-    pthread_cond_t news;
+    pthread_cond_t changed;
     enum control_phase phase;
     enum status status;          /* when out: why join failed */
     char why[CONTROL_WHY_BYTES]; /* the same for people; or who is lost */

@@ -27,7 +27,7 @@ static void end_requests(struct control *control, int lost) {
     }
 }
 
-/* Of the news that come, the first is the cause; the rest follow from it. */
+/* Of the losses that are reported, the first is the cause; the rest follow from it. */
 void control_lose(struct control *control, int rank, const char *why) {
     pthread_mutex_lock(&control->lock);
     if (atomic_load(&control->lost) == CONTROL_NOBODY) {
@@ -37,7 +37,7 @@ void control_lose(struct control *control, int rank, const char *why) {
     }
     control->phase = CONTROL_OUT;
     end_requests(control, rank);
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -64,7 +64,7 @@ static void take_welcome(struct control *control) {
     control->same_bits = same;
     if (silent > 0) control->silent_limit_ns = silent;
     control_clean_copy(control->there, sizeof control->there, is_here(control, there) ? "" : there);
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -79,7 +79,7 @@ static void take_refuse(struct control *control) {
         control->status = status == STATUS_PEER ? STATUS_PEER : STATUS_USAGE;
         snprintf(control->why, sizeof control->why, "%s", why);
     }
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -112,7 +112,7 @@ static void take_reply(struct control *control) {
         finish(one, &from);
         break;
     }
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 

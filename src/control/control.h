@@ -5,10 +5,10 @@
  * knows every rank: who joined, what each was told (contract 9), what it is doing, whether it
  * lives. Each rank has a client with a thread of its own, so that a rank that computes still
  * answers. Sockets use CURVE with keys derived from the job's secret; on one host they are IPC
- * sockets. A lost rank is news at once: the server hears it from the launcher (a process ended),
- * from the socket (it closed) or from silence, and tells all clients. A lost server is news too.
- * Durations are of the monotonic clock, and whoever was paused itself blames nobody for the
- * silence.
+ * sockets. A lost rank is reported at once: the server learns it from the launcher (a process
+ * ended), from the socket (it closed) or from silence, and tells all clients. Clients notice a lost
+ * server too. Durations are of the monotonic clock, and whoever was paused itself blames nobody for
+ * the silence.
  *
  * Nobody joins uninvited: see SECURITY.md. */
 #ifndef CONTROL_CONTROL_H
@@ -82,7 +82,8 @@ void control_server_rank_ended(struct control_server *server, int rank, const ch
 enum status control_server_also(struct control_server *server, const char *bind,
                                 char address[CONTROL_ADDRESS_BYTES]);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
- * obituary: exact where the status table has the rank, else as of its last beat; returns `text`. */
+ * exit report: exact where the status table has the rank, else as of its last beat; returns `text`.
+ */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
 
 /* Local, any thread. A line for every rank, where it is (SIGUSR1 to the launcher). */

@@ -187,7 +187,7 @@ static void turn(struct control_server *server) {
 }
 
 /* Stops only when nobody is left, also after a failure: closing a connection with something unread
- * in it would take the refusal, or the news of a loss, from the rank at its other end. */
+ * in it would take the refusal, or the report of a loss, from the rank at its other end. */
 static void *run(void *argument) {
     struct control_server *server = argument;
     int64_t stop_ns = 0;

@@ -34,7 +34,7 @@ struct start {
     struct launch_rendezvous rendezvous;
     pthread_mutex_t lock;
     struct given_up *given_up; /* newest first */
-    int news;                  /* eventfd: there is one */
+    int given_up_event;        /* eventfd: there is one */
 };
 
 static void tell_ended(void *context, int rank, const char *why) {
@@ -67,14 +67,14 @@ static void note_given_up(void *context, int rank, const char *why) {
     one->next = start->given_up;
     start->given_up = one;
     pthread_mutex_unlock(&start->lock);
-    ssize_t written = write(start->news, &count, sizeof count);
+    ssize_t written = write(start->given_up_event, &count, sizeof count);
     (void)written; /* full means it is readable */
 }
 
 static bool take_given_up(void *context, int *rank, char *why, size_t bytes) {
     struct start *start = context;
     uint64_t count;
-    ssize_t got = read(start->news, &count, sizeof count);
+    ssize_t got = read(start->given_up_event, &count, sizeof count);
     (void)got; /* it may be read already */
     pthread_mutex_lock(&start->lock);
     struct given_up **oldest = &start->given_up;
@@ -129,7 +129,7 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .doing = ask_doing,
                                  .report = report,
                                  .cause = ask_cause,
-                                 .news = start->news,
+                                 .given_up_event = start->given_up_event,
                                  .given_up = take_given_up};
     TRY(control_secret_share(&start->rendezvous.secret, &ranks.secret));
     enum status status = ranks_run(&ranks, out);
@@ -163,13 +163,13 @@ static enum status run_once(const struct launch_local_config *config,
     struct start start = {.layout = layout, .lock = PTHREAD_MUTEX_INITIALIZER};
     char why[1];
     int rank;
-    start.news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (start.news < 0) return child_fail_limit("a descriptor for news of the ranks", errno);
+    start.given_up_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (start.given_up_event < 0) return child_fail_limit("a descriptor for lost ranks", errno);
     enum status status = control_status_table_new(layout->count, &start.status_table);
     if (status == STATUS_OK) status = open_and_run(config, attempt, &start, out);
     control_status_table_close(&start.status_table);
     while (take_given_up(&start, &rank, why, sizeof why)) continue; /* came too late */
-    close(start.news);
+    close(start.given_up_event);
     return status;
 }
 

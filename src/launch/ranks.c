@@ -158,7 +158,7 @@ static struct end judge(struct ranks *ranks, int index, int result) {
     return end;
 }
 
-static void write_obituary(const struct ranks *ranks, int rank, const struct end *end) {
+static void write_exit_report(const struct ranks *ranks, int rank, const struct end *end) {
     const struct ranks_config *config = ranks->config;
     char doing[128] = "";
     if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
@@ -223,7 +223,7 @@ static void handle_end(struct ranks *ranks, int index, int result) {
     if (better && !tells_of_other) {
         ranks->settled = true;
         outcome->worth_another = result < 0 && !outcome->stopped_by;
-        write_obituary(ranks, rank, &end);
+        write_exit_report(ranks, rank, &end);
     } else if (better)
         outcome->worth_another = end.code == 4 && !outcome->stopped_by;
 }
@@ -242,7 +242,7 @@ static void name_messenger(const struct ranks *ranks) {
     else
         snprintf(end.words, sizeof end.words, "exit code %d, because %s failed", outcome->exit_code,
                  who);
-    write_obituary(ranks, outcome->rank, &end);
+    write_exit_report(ranks, outcome->rank, &end);
 }
 
 static void handle_ends(struct ranks *ranks) {
@@ -299,8 +299,8 @@ static void watch(struct ranks *ranks) {
                 (struct pollfd){ranks->child[i].pid ? ranks->child[i].pidfd : -1, POLLIN, 0};
         int outputs = output_poll(ranks->output, ranks->poll + 1 + count);
         int held_ms = output_flush(ranks->output, false), all = 1 + count + outputs;
-        ranks->poll[all++] =
-            (struct pollfd){ranks->config->given_up ? ranks->config->news : -1, POLLIN, 0};
+        ranks->poll[all++] = (struct pollfd){
+            ranks->config->given_up ? ranks->config->given_up_event : -1, POLLIN, 0};
         all += display_poll(ranks->poll + all);
         if (poll(ranks->poll, (nfds_t)all, wait_ms(ranks, held_ms)) < 0) continue;
         display_pump();
@@ -367,7 +367,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
     TRY(status);
     ranks->started = index + 1;
     ranks->alive++;
-    output_born(ranks->output, index, ranks->child[index].pid);
+    output_started(ranks->output, index, ranks->child[index].pid);
     return STATUS_OK;
 }
 

@@ -38,9 +38,9 @@ struct ranks_config {
     void (*report)(void *context);
     /* Whose failure an exit tells of: the rank's own, another's or RANKS_ANOTHER's. */
     int (*cause)(void *context, int rank);
-    /* The next rank that the others gave up, and why; false: none. Asked when the descriptor `news`
-     * becomes readable. */
-    int news;
+    /* The next rank that the others gave up, and why; false: none. Asked when the descriptor
+     * `given_up_event` becomes readable. */
+    int given_up_event;
     bool (*given_up)(void *context, int *rank, char *why, size_t bytes);
 };
 enum { RANKS_ANOTHER = -1 /* it is not known whose */ };
@@ -55,9 +55,9 @@ struct ranks_outcome {
 /* Runs the ranks to their end. A rank that was killed counts as a lost peer (4), by the kernel for
  * want of memory as 5, by its own fault (SIGSEGV and the like) as a bug (7); by the signal passed
  * on as 128 + signal. Ranks that end with 4, or because of another, only tell of it: where the one
- * that caused it ends before anyone was made to, that one is named. Its obituary is logged. A rank
- * that the others gave up is killed at once: stopped or stuck as it is it would not hear of it. A
- * failure to start ends those started. */
+ * that caused it ends before anyone was made to, that one is named. Its exit report is logged. A
+ * rank that the others gave up is killed at once: stopped or stuck as it is it would not hear of
+ * it. A failure to start ends those started. */
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out);
 
 /* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */

@@ -18,7 +18,7 @@ static int await_loss(const struct control *control) {
         if (clock_ns() - begin > NEWS_MS * 1000000LL) return -1;
         process_sleep_ms(1);
     }
-    fprintf(stderr, "news after %.0f ms\n", (double)(clock_ns() - begin) * 1e-6);
+    fprintf(stderr, "loss reported after %.0f ms\n", (double)(clock_ns() - begin) * 1e-6);
     return control_lost(control);
 }
 

@@ -101,10 +101,10 @@ static enum status exchange(struct control *control, const struct launch_place *
     return STATUS_OK;
 }
 
-static int wait_for_news(struct control *control, int rank) {
+static int wait_for_loss(struct control *control, int rank) {
     char why[256];
     for (int step = 0; !stopped_by; step++) {
-        control_doing(control, step, "waiting for news");
+        control_doing(control, step, "waiting for a loss");
         if (control_lost(control) != CONTROL_NOBODY) {
             fprintf(stderr, "rank %d hears: %s\n", rank,
                     control_lost_text(control, why, sizeof why));
@@ -138,7 +138,7 @@ static int act(struct control *control, const struct launch_place *place) {
     }
     if (strcmp(probe, "terminal") == 0) return show_terminal(place->rank);
     if (code) _exit((int)strtol(code + 1, NULL, 10));
-    return wait_for_news(control, place->rank);
+    return wait_for_loss(control, place->rank);
 }
 
 static enum status join(const struct options *options, const struct launch_place *place,

@@ -1,6 +1,6 @@
 # kill -9 of every rank in every phase: the others end, the right one is named, and --resume ends as an undisturbed run.
 . "$ROOT/tests/ranks/lib.sh"
-# place_of RANK AT STEP: where the obituary must say that it was
+# place_of RANK AT STEP: where the exit report must say that it was
 place_of() {
     case $2 in
     JOIN) echo planning ;;
