@@ -342,7 +342,7 @@ static double evaluation_ns(const struct job *job) {
 }
 
 /* How many threads of this machine's ranks share a core. */
-static double crowd_of(const struct job *job) {
+static double threads_per_core(const struct job *job) {
     double threads = (double)job->local_ranks * job->config.threads,
            each = threads / machine_cores("").online;
     return each > 1 ? each : 1;
@@ -350,6 +350,6 @@ static double crowd_of(const struct job *job) {
 
 double job_wait_limit_s(const struct job *job, bool evaluating) {
     double predicted_ns = evaluating ? evaluation_ns(job) : job_step_ns(job),
-           limit_s = 3 * predicted_ns * 1e-9 * crowd_of(job);
+           limit_s = 3 * predicted_ns * 1e-9 * threads_per_core(job);
     return limit_s > job->options.stall_after_s ? limit_s : job->options.stall_after_s;
 }

@@ -289,7 +289,7 @@ static enum status run(struct rank *rank, const struct job_seat *seat) {
     TRY(job_open(rank->options, seat, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
-    fault_strike(&rank->session.watch.fault, "JOIN", 0);
+    fault_trigger(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_rendezvous_of_rank(rank->launch, rank->place, rank->options->join_limit_s,
                                   &rank->rendezvous));
     TRY(join(rank));

@@ -27,7 +27,7 @@ static void report_place(const struct watch *watch, int64_t step, const char *te
 }
 
 /* The last parameter: behind it there is no ReLU that would hide it. */
-static void spoil(struct store *store) {
+static void corrupt_parameter(struct store *store) {
     store->param[store->params[store->param_count - 1].begin] = NAN;
 }
 
@@ -35,8 +35,8 @@ static void spoil(struct store *store) {
 static void begin(struct watch *watch, const char *what, int64_t step, const char *text) {
     if (watch->row) control_row_set(watch->row, step, text);
     if (stop_take_report()) report_place(watch, step, text);
-    if (watch->fault.deed != FAULT_NONE && fault_strike(&watch->fault, what, step))
-        spoil(exec_store(watch->exec));
+    if (watch->fault.action != FAULT_NONE && fault_trigger(&watch->fault, what, step))
+        corrupt_parameter(exec_store(watch->exec));
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step) {

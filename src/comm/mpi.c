@@ -10,7 +10,7 @@
  * non-blocking barrier finds out; otherwise the process leaves without it, and mpirun ends the
  * rest of the job, which has lost a rank anyway. The barrier is waited for as long as the link
  * knows of no loss: whoever left before would have mpirun end those that still write their results.
- * A rank that dies after it would hold the others in Finalize: a watchman ends the process then. */
+ * A rank that dies after it would hold the others in Finalize: a watchdog ends the process then. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -54,13 +54,13 @@ static void *end_late_process(void *code) {
 
 /* Everything is written by now, and said once the streams are flushed. */
 static void finalize(int code, void *unused) {
-    pthread_t watchman;
+    pthread_t watchdog;
     int ended = 0;
     (void)unused;
     MPI_Finalized(&ended);
     if (unclean || ended) return;
     fflush(NULL);
-    if (pthread_create(&watchman, NULL, end_late_process, (void *)(intptr_t)code) != 0) return;
+    if (pthread_create(&watchdog, NULL, end_late_process, (void *)(intptr_t)code) != 0) return;
     MPI_Finalize();
 }
 

@@ -307,7 +307,7 @@ enum status control_server_also(struct control_server *server, const char *bind,
                                 char address[CONTROL_ADDRESS_BYTES]) {
     struct control_also also = {.bind = bind, .address = address};
     pthread_mutex_lock(&server->lock);
-    CHECK(!server->also, "two wishes to listen at once");
+    CHECK(!server->also, "two requests to listen at once");
     server->also = &also;
     wake(server);
     while (!also.done) pthread_cond_wait(&server->also_done, &server->lock);

@@ -39,7 +39,7 @@ struct control_ended {
     char why[CONTROL_WHY_BYTES];
 };
 
-/* A wish to listen somewhere else too. */
+/* A request to listen at a further address. */
 struct control_also {
     const char *bind;
     char *address;
@@ -56,7 +56,7 @@ struct control_server {
     pthread_t thread;
     pthread_mutex_t lock;
     struct control_ended *ended; /* newest first */
-    bool stop, print;            /* wishes of other threads */
+    bool stop, print;            /* requests of other threads */
     struct control_also *also;   /* another; NULL: none */
     pthread_cond_t also_done;
     struct control_member *member; /* [world] */

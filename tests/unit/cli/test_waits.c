@@ -34,10 +34,10 @@ Test(cli_waits, short_work_waits_as_long_as_was_asked) {
 
 Test(cli_waits, long_work_waits_three_times_its_prediction) {
     struct limits limits = limits_of(2, RUN DATA "64 -n 2 --stall-after 0.000001");
-    double crowd = 2.0 / machine_cores("").online;
-    if (crowd < 1) crowd = 1;
+    double threads_per_core = 2.0 / machine_cores("").online;
+    if (threads_per_core < 1) threads_per_core = 1;
     cr_expect_gt(limits.predicted_s, 0);
-    cr_expect_float_eq(limits.step_s / (3 * crowd * limits.predicted_s), 1, 1e-9);
+    cr_expect_float_eq(limits.step_s / (3 * threads_per_core * limits.predicted_s), 1, 1e-9);
 }
 
 /* An evaluation of as many samples a rank as eight steps have: forward alone, so less than eight.
