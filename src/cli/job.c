@@ -272,7 +272,7 @@ static enum status make_plan(struct job *job, const struct job_seat *seat) {
     measure_before(job, seat);
     enum status status =
         plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
-    if (status == STATUS_OK) job_bill(job, seat);
+    if (status == STATUS_OK) job_estimate_memory(job, seat);
     job->available_bytes = machine_memory("").usable_bytes;
     bytes_free(&text);
     return status;

@@ -15,7 +15,7 @@ struct job_seat {
     struct dataset *dataset; /* NULL: open it */
     const char *comm;        /* how ranks will talk; NULL: as far as the options say */
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
-    size_t library_bytes;    /* of a rank's bill, as the first of the process found it; likewise */
+    size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
 };
 
 struct job {
@@ -30,7 +30,7 @@ struct job {
     bool to_start;   /* as in the seat */
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
-    size_t code_bytes; /* of the bill: what ranks as processes of a machine share */
+    size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 
@@ -43,8 +43,9 @@ void job_close(struct job *job);
 /* Local. Whether ranks are threads of one process. */
 bool job_wants_threads(const struct options *options);
 
-/* Local. Completes the plan's bill by what this process takes beside its arrays. For job_open. */
-void job_bill(struct job *job, const struct job_seat *seat);
+/* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
+ */
+void job_estimate_memory(struct job *job, const struct job_seat *seat);
 /* Local. What the ranks of this machine need together, where one needs `rank_bytes`; what they
  * share is counted once. */
 size_t job_machine_bytes(const struct job *job, size_t rank_bytes);

@@ -133,7 +133,7 @@ static enum status run_team(const struct team *team) {
         all[started].options = all[0].options;
         all[started].dataset = all[0].session.job.dataset;
         all[started].before = all[0].session.job.before;
-        all[started].library_bytes = all[0].session.job.plan->bill.library;
+        all[started].library_bytes = all[0].session.job.plan->memory.library;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;

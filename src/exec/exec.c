@@ -169,9 +169,10 @@ static enum status set_up(struct exec *exec) {
     TRY(store_new(plan->micro[0].graph, plan->device, exec->comm, plan->grads, config->optimizer,
                   decay, &exec->store));
     TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
-    TRY(backend->memory_new(plan->device, plan->bill.activations, "activations",
+    TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
                             (void **)&exec->arena));
-    TRY(backend->memory_new(plan->device, plan->bill.scratch, "scratch", (void **)&exec->scratch));
+    TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
+                            (void **)&exec->scratch));
     TRY(make_runnables(exec));
     return open_loaders(exec);
 }
@@ -210,9 +211,9 @@ void exec_free(struct exec **pointer) {
         free(exec->runnable[i].slot);
     }
     if (exec->arena)
-        plan->device->backend->memory_free(plan->device, exec->arena, plan->bill.activations);
+        plan->device->backend->memory_free(plan->device, exec->arena, plan->memory.activations);
     if (exec->scratch)
-        plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
+        plan->device->backend->memory_free(plan->device, exec->scratch, plan->memory.scratch);
     store_free(&exec->store);
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);
