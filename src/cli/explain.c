@@ -297,7 +297,7 @@ static enum status explain_with(const struct options *options) {
     struct job job;
     struct start start;
     TRY(start_find(options, &start));
-    TRY(job_open(options, &start.seat, &job));
+    TRY(job_open(options, &start.info, &job));
     print(&job);
     enum status status = start_check(&start, &job);
     if (status == STATUS_OK && options->resume && start_has_first(&start))

@@ -178,13 +178,13 @@ static void resolve_batch(struct job *job) {
 
 /* A rank that was started knows its host from its place; a launcher, and ranks that are threads,
  * know how many they are. */
-static enum status share_of(const struct job *job, const struct job_seat *seat,
+static enum status share_of(const struct job *job, const struct rank_info *info,
                             struct cores_share *out) {
     struct launch_config config;
     struct launch_place place = {.source = LAUNCH_ALONE, .world = 1};
-    int count = seat->local_ranks ? seat->local_ranks : (int)job->options.local_ranks;
+    int count = info->local_ranks ? info->local_ranks : (int)job->options.local_ranks;
     launch_config_of(&job->options, &config);
-    if (!seat->local_ranks) TRY(launch_place(&config, &place));
+    if (!info->local_ranks) TRY(launch_place(&config, &place));
     if (place.world > 1 || (place.source != LAUNCH_ALONE && count == 1))
         cores_of_rank(&config, &place, out);
     else
@@ -192,10 +192,10 @@ static enum status share_of(const struct job *job, const struct job_seat *seat,
     return STATUS_OK;
 }
 
-static enum status resolve_machine(struct job *job, const struct job_seat *seat) {
+static enum status resolve_machine(struct job *job, const struct rank_info *info) {
     struct options *options = &job->options;
     struct cores_share share;
-    TRY(share_of(job, seat, &share));
+    TRY(share_of(job, info, &share));
     if (!option_is_set(options, OPTION_threads))
         options->threads = cores_threads(&share), option_resolve(options, OPTION_threads);
     job->local_ranks = share.ranks;
@@ -243,42 +243,42 @@ bool job_wants_threads(const struct options *options) {
 }
 
 /* What `auto` will find: shared memory where all ranks are started by one launcher. */
-static void resolve_comm(struct job *job, const struct job_seat *seat) {
+static void resolve_comm(struct job *job, const struct rank_info *info) {
     const struct options *options = &job->options;
     bool spread = options->nodes > 1 || option_is_set(options, OPTION_hostfile) ||
                   option_is_set(options, OPTION_nodes_file);
     job->config.comm = spread ? "hosts" : "shm";
-    if (seat->ranks == 1)
+    if (info->ranks == 1)
         job->config.comm = NULL;
-    else if (seat->comm)
-        job->config.comm = seat->comm;
+    else if (info->comm)
+        job->config.comm = info->comm;
     else if (strcmp(options->comm, "auto") != 0 && !job_wants_threads(options))
         job->config.comm = options->comm;
 }
 
 /* Of ranks that share a process the first measures for all. */
-static void measure_before(struct job *job, const struct job_seat *seat) {
-    job->before = seat->before;
+static void measure_before(struct job *job, const struct rank_info *info) {
+    job->before = info->before;
     if (job->before.own_bytes) return;
     job->before = mem_resident_parts();
     mem_reset_peak();
 }
 
-static enum status make_plan(struct job *job, const struct job_seat *seat) {
+static enum status make_plan(struct job *job, const struct rank_info *info) {
     struct bytes text = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
-    measure_before(job, seat);
+    measure_before(job, info);
     enum status status =
         plan_new(&job->config, path ? path : "program", path ? &text : NULL, &job->plan);
-    if (status == STATUS_OK) job_estimate_memory(job, seat);
+    if (status == STATUS_OK) job_estimate_memory(job, info);
     job->available_bytes = machine_memory("").usable_bytes;
     bytes_free(&text);
     return status;
 }
 
-static enum status open_parts(struct job *job, const struct job_seat *seat) {
+static enum status open_parts(struct job *job, const struct rank_info *info) {
     TRY(find_model(job->options.model, &job->config.model));
     TRY(check_meant(job));
     TRY(open_data(job));
@@ -288,22 +288,22 @@ static enum status open_parts(struct job *job, const struct job_seat *seat) {
     TRY(options_solve_batch(&job->options, job->config.ranks));
     resolve_batch(job);
     resolve_sync_bn(job);
-    TRY(resolve_machine(job, seat));
-    resolve_comm(job, seat);
-    TRY(make_plan(job, seat));
+    TRY(resolve_machine(job, info));
+    resolve_comm(job, info);
+    TRY(make_plan(job, info));
     resolve_length(job);
     return STATUS_OK;
 }
 
-enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
-    static const struct job_seat alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
-    if (!seat) seat = &alone;
+enum status job_open(const struct options *options, const struct rank_info *info, struct job *out) {
+    static const struct rank_info alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
+    if (!info) info = &alone;
     struct job job = {.options = *options,
-                      .dataset = seat->dataset,
-                      .to_start = seat->to_start,
-                      .threads = seat->ranks > 1 && job_wants_threads(options),
-                      .config = {.rank = seat->rank, .ranks = seat->ranks}};
-    enum status status = open_parts(&job, seat);
+                      .dataset = info->dataset,
+                      .to_start = info->to_start,
+                      .threads = info->ranks > 1 && job_wants_threads(options),
+                      .config = {.rank = info->rank, .ranks = info->ranks}};
+    enum status status = open_parts(&job, info);
     if (status == STATUS_OK)
         *out = job;
     else

@@ -52,13 +52,13 @@ static void estimate_library(struct job *job) {
     job->plan->memory.library = shared_library(own, run.data_bytes + code, (size_t)ranks);
 }
 
-void job_estimate_memory(struct job *job, const struct job_seat *seat) {
+void job_estimate_memory(struct job *job, const struct rank_info *info) {
     struct memory_estimate *estimate = &job->plan->memory;
     struct trace_config trace = watch_trace_config(job, job->config.rank);
     estimate->trace = trace_bytes(&trace);
     if (job->threads) estimate->staging /= (size_t)job->config.ranks; /* one of them writes */
-    if (seat->library_bytes)
-        estimate->library = seat->library_bytes;
+    if (info->library_bytes)
+        estimate->library = info->library_bytes;
     else
         estimate_library(job);
 }

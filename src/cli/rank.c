@@ -283,10 +283,10 @@ static void give_up(struct rank *rank, enum status status) {
     control_give_up(rank->control, why);
 }
 
-static enum status run(struct rank *rank, const struct job_seat *seat) {
+static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->place, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
-    TRY(job_open(rank->options, seat, &rank->session.job));
+    TRY(job_open(rank->options, info, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
@@ -310,7 +310,7 @@ enum status rank_run(const struct options *options, const struct start *start) {
                         .launch = &start->launch,
                         .place = &start->place,
                         .session = {.begin_ns = clock_ns()}};
-    enum status status = run(&rank, &start->seat);
+    enum status status = run(&rank, &start->info);
     say_lost(&rank, status);
     say_cause(&rank, status);
     give_up(&rank, status);

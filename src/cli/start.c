@@ -21,16 +21,16 @@ static enum status refuse_threads(const struct launch_place *place) {
 }
 
 /* What `auto` will be, as far as a rank knows before it has met the others. */
-static void seat_rank(const struct options *options, struct start *start) {
+static void set_rank_info(const struct options *options, struct start *start) {
     const struct launch_place *place = &start->place;
     const char *comm = options->comm;
     if (strcmp(comm, "auto") == 0) comm = place->nodes > 1 ? "hosts" : "shm";
     start->kind = START_RANK;
-    start->seat = (struct job_seat){.rank = place->rank, .ranks = place->world, .comm = comm};
+    start->info = (struct rank_info){.rank = place->rank, .ranks = place->world, .comm = comm};
 }
 
 enum status start_find(const struct options *options, struct start *out) {
-    struct start start = {.kind = START_ONE, .seat = {.rank = 0, .ranks = 1, .local_ranks = 1}};
+    struct start start = {.kind = START_ONE, .info = {.rank = 0, .ranks = 1, .local_ranks = 1}};
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
     TRY(launch_place(config, &start.place));
@@ -40,16 +40,16 @@ enum status start_find(const struct options *options, struct start *out) {
     bool started = start.place.source != LAUNCH_ALONE && start.place.world > 1;
     if (started && threads) return refuse_threads(&start.place);
     if (started) {
-        seat_rank(options, &start);
+        set_rank_info(options, &start);
     } else if (many && threads) {
         start.kind = START_THREADS;
-        start.seat.ranks = start.seat.local_ranks = (int)options->local_ranks;
+        start.info.ranks = start.info.local_ranks = (int)options->local_ranks;
     } else if (many) {
         start.kind = START_LAUNCHER;
         TRY(launch_layout(config, network_is_here, &start.layout));
-        start.seat.ranks = start.layout.world;
-        start.seat.local_ranks = start.layout.count;
-        start.seat.to_start = true;
+        start.info.ranks = start.layout.world;
+        start.info.local_ranks = start.layout.count;
+        start.info.to_start = true;
     }
     *out = start;
     return STATUS_OK;

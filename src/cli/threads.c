@@ -21,7 +21,7 @@ struct team {
 struct thread_rank {
     const struct options *options;
     struct dataset *dataset; /* shared */
-    struct mem_parts before; /* as in struct job_seat, */
+    struct mem_parts before; /* as in struct rank_info, */
     size_t library_bytes;    /* and this */
     struct session session;
     int index, ranks;
@@ -100,12 +100,12 @@ static void run_rank(struct thread_rank *rank) {
 
 static void *thread_main(void *argument) {
     struct thread_rank *rank = argument;
-    struct job_seat seat = {.rank = rank->index,
-                            .ranks = rank->ranks,
-                            .dataset = rank->dataset,
-                            .before = rank->before,
-                            .library_bytes = rank->library_bytes};
-    rank->status = job_open(rank->options, &seat, &rank->session.job);
+    struct rank_info info = {.rank = rank->index,
+                             .ranks = rank->ranks,
+                             .dataset = rank->dataset,
+                             .before = rank->before,
+                             .library_bytes = rank->library_bytes};
+    rank->status = job_open(rank->options, &info, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
     else
@@ -165,12 +165,12 @@ static enum status open_comms(const struct team *team) {
 }
 
 enum status threads_run(const struct options *options, const struct start *start) {
-    int ranks = start->seat.ranks;
+    int ranks = start->info.ranks;
     struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
     *first = (struct session){.begin_ns = clock_ns()};
     team.rank[0].options = options;
-    enum status status = job_open(options, &start->seat, &first->job);
+    enum status status = job_open(options, &start->info, &first->job);
     if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {

@@ -14,14 +14,14 @@ static struct job job;
 /* Eight ranks of one machine; each of them needs 522 MiB. */
 static void open_eight(const char *more, bool to_start) {
     char line[256];
-    struct job_seat seat = {.ranks = RANKS, .local_ranks = RANKS, .to_start = to_start};
+    struct rank_info info = {.ranks = RANKS, .local_ranks = RANKS, .to_start = to_start};
     snprintf(
         line, sizeof line,
         "--model mlp --device ref --threads 1 --batch 64 -n 8 --data synthetic:size=8,count=64,"
         "test_count=8 %s",
         more);
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
     size_t now = plan_bytes(job.plan);
     cr_assert_lt(now, 522 * MIB);
     job.plan->memory.activations += 522 * MIB - now;

@@ -13,9 +13,9 @@ struct limits {
 static struct limits limits_of(int ranks, const char *line) {
     struct options options;
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = ranks};
+    struct rank_info info = {.rank = 0, .ranks = ranks};
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
     struct limits limits = {job_wait_limit_s(&job, false), job_wait_limit_s(&job, true),
                             job_step_ns(&job) * 1e-9};
     job_close(&job);

@@ -57,10 +57,10 @@ static struct team team_run(const char *line) {
     team.comms = MEM_ARRAY(struct comm *, team.ranks);
     for (int r = 0; r < team.ranks; r++) {
         struct member *member = &team.members[r];
-        struct job_seat seat = {
+        struct rank_info info = {
             .rank = r, .ranks = team.ranks, .dataset = team.members[0].job.dataset};
         *member = (struct member){.options = &team.options, .rank = r, .ranks = team.ranks};
-        cr_assert_eq(job_open(&team.options, &seat, &member->job), STATUS_OK);
+        cr_assert_eq(job_open(&team.options, &info, &member->job), STATUS_OK);
     }
     cr_assert_eq(
         comm_open_threads(team.ranks, plan_heap_bytes(team.members[0].job.plan), team.comms),
@@ -219,7 +219,7 @@ static enum status try_open(const char *line, int ranks, char log[512]) {
     kit_options(line, &options);
     memset(log, 0, 512);
     log_capture(log, 512);
-    enum status status = job_open(&options, &(struct job_seat){.rank = 0, .ranks = ranks}, &job);
+    enum status status = job_open(&options, &(struct rank_info){.rank = 0, .ranks = ranks}, &job);
     log_capture(NULL, 0);
     if (status == STATUS_OK) job_close(&job);
     options_free(&options);

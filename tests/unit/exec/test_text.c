@@ -64,7 +64,7 @@ Test(exec_text, the_loss_on_held_out_rows_falls_at_every_look) {
     struct exec *exec = NULL;
     cr_assert_eq(options_parse(COMMAND_TRAIN, sizeof words / sizeof words[0], words, &options),
                  STATUS_OK);
-    cr_assert_eq(job_open(&options, &(struct job_seat){.ranks = 1, .dataset = dataset}, &job),
+    cr_assert_eq(job_open(&options, &(struct rank_info){.ranks = 1, .dataset = dataset}, &job),
                  STATUS_OK);
     cr_assert_eq(exec_new(job.plan, NULL, NULL, &exec), STATUS_OK);
     check_falls(exec);
