@@ -22,7 +22,7 @@ enum status comm_channel_misfit(struct comm_channel *channel) {
 }
 
 /* The buffers come from the top of the receiver's heap; every rank keeps the books of all. */
-static enum status place(struct comm *comm, struct comm_channel *channel) {
+static enum status allocate(struct comm *comm, struct comm_channel *channel) {
     char text[COMM_TEXT_BYTES], all[TEXT_BYTES], left[TEXT_BYTES];
     size_t free_bytes = comm->heap_bytes - comm->heap_used - comm->channel_used[channel->to];
     channel->room = ring_bytes(channel->bytes, channel->slots);
@@ -51,7 +51,7 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
                                   .slots = slots,
                                   .bytes = bytes,
                                   .hash = crc32c(0, facts, sizeof facts) | 1};
-    TRY(place(comm, &wanted));
+    TRY(allocate(comm, &wanted));
     struct comm_channel *channel = arena_new(&comm->arena, sizeof *channel);
     *channel = wanted;
     TRY(comm->ops->channel_new(channel));

@@ -190,9 +190,9 @@ enum status comm_group_new(struct comm *comm, const int *ranks, int count,
     *group = (struct comm_group){.comm = comm, .index = (int)comm->group_count, .count = count};
     group->rank = memcpy(arena_new(&comm->arena, bytes), ranks, bytes);
     group->hash = crc32c(0, ranks, bytes);
-    group->place = -1;
+    group->member = -1;
     for (int i = 0; i < count; i++)
-        if (ranks[i] == comm->rank) group->place = i;
+        if (ranks[i] == comm->rank) group->member = i;
     TRY(comm->ops->group_new(group));
     comm->group =
         mem_grow(comm->group, &comm->group_capacity, comm->group_count + 1, sizeof *comm->group);
@@ -209,17 +209,17 @@ int comm_group_count(const struct comm_group *group) {
     return group->count;
 }
 
-int comm_group_place(const struct comm_group *group) {
-    return group->place;
+int comm_group_member(const struct comm_group *group) {
+    return group->member;
 }
 
-void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin,
+void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
                 int64_t *slice_count) {
     int64_t blocks = (count + COMM_SLICE_BLOCK - 1) / COMM_SLICE_BLOCK;
     int64_t each = blocks / group->count, extra = blocks % group->count;
-    int64_t first = each * place + (place < extra ? place : extra);
+    int64_t first = each * member + (member < extra ? member : extra);
     int64_t from = first * COMM_SLICE_BLOCK;
-    int64_t to = (first + each + (place < extra)) * COMM_SLICE_BLOCK;
+    int64_t to = (first + each + (member < extra)) * COMM_SLICE_BLOCK;
     if (to > count) to = count;
     *begin = from < count ? from : count;
     *slice_count = to - *begin;
@@ -266,7 +266,7 @@ static size_t request_bytes(const struct comm_request *request) {
     return (size_t)request->count * dtype_bytes(kinds[request->kind].dtype);
 }
 
-/* Data of collectives is at the same place of every member's heap. */
+/* Data of collectives is at the same offset of every member's heap. */
 static enum status find_offset(struct comm_request *request) {
     const struct comm *comm = request->group->comm;
     uintptr_t heap = (uintptr_t)comm->heap, data = (uintptr_t)request->data;
@@ -284,13 +284,14 @@ static uint64_t share_bytes(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     uint64_t others = (uint64_t)group->count - 1;
     int64_t begin, count;
-    comm_slice(group, request->count, group->place, &begin, &count);
+    comm_slice(group, request->count, group->member, &begin, &count);
     switch (request->kind) {
     case COMM_ALL_REDUCE: return 2 * others * (uint64_t)count * sizeof(float);
     case COMM_REDUCE_SCATTER: /* what is not its own, once */
         return ((uint64_t)request->count - (uint64_t)count) * sizeof(float);
     case COMM_ALL_GATHER: return others * (uint64_t)count * sizeof(float);
-    case COMM_BROADCAST: return group->place == request->root ? others * request_bytes(request) : 0;
+    case COMM_BROADCAST:
+        return group->member == request->root ? others * request_bytes(request) : 0;
     default: return others * request_bytes(request);
     }
 }
@@ -345,7 +346,7 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     struct comm *comm = group->comm;
     PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
-    CHECK(group->place >= 0, "rank %d is no member of group %d", comm->rank, group->index);
+    CHECK(group->member >= 0, "rank %d is no member of group %d", comm->rank, group->index);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
     TRY(find_offset(&wanted));
     wanted.sequence = group->sequence + 1;

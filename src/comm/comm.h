@@ -101,15 +101,15 @@ enum status comm_group_new(struct comm *comm, const int *ranks, int count, struc
 /* The group of all ranks. */
 struct comm_group *comm_world(struct comm *comm);
 int comm_group_count(const struct comm_group *group);
-/* This rank's place in the group, -1 when it is no member. */
-int comm_group_place(const struct comm_group *group);
+/* This rank's index among the members of the group, -1 when it is no member. */
+int comm_group_member(const struct comm_group *group);
 
 /* Collective over the job in the same way, not blocking. 64-byte aligned, zeroed; lives until the
  * close. STATUS_MEMORY when the heap is used up. */
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out);
 
 /* Collective over the group, not blocking: all return at once with a request. Data must lie in
- * comm_alloc memory, at the same place of the heap on every member, and stay untouched by the
+ * comm_alloc memory, at the same offset of the heap on every member, and stay untouched by the
  * caller until the request is done; operations of one group on overlapping data may follow one
  * another without a wait. Sums of floats follow the fixed tree over members: level by level
  * neighbours 2i and 2i+1 are added, an odd last one is carried up.
@@ -128,10 +128,10 @@ enum status comm_all_gather(struct comm_group *group, float *data, int64_t count
 enum status comm_broadcast(struct comm_group *group, int root, void *data, size_t bytes,
                            struct comm_request **out);
 
-/* Local. The slice of member `place` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the
+/* Local. The slice of member `member` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the
  * last one shorter), spread evenly. */
 enum { COMM_SLICE_BLOCK = 1024 };
-void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin,
+void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
                 int64_t *slice_count);
 
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after

@@ -17,7 +17,7 @@
 struct neighbours {
     const struct comm_link *link;
     int host;        /* its lowest rank */
-    const int *rank; /* of each place */
+    const int *rank; /* of each member */
 };
 
 static void host_key(const struct neighbours *neighbours, const char *key, char out[128]) {
@@ -44,11 +44,12 @@ static int link_lost(void *context) {
     return link->lost ? link->lost(link->context) : -1;
 }
 
-static void link_waiting(void *context, int place, const char *what, int64_t since_ns) {
+static void link_waiting(void *context, int member, const char *what, int64_t since_ns) {
     struct neighbours *neighbours = context;
     const struct comm_link *link = neighbours->link;
     if (link->waiting)
-        link->waiting(link->context, place < 0 ? place : neighbours->rank[place], what, since_ns);
+        link->waiting(link->context, member < 0 ? member : neighbours->rank[member], what,
+                      since_ns);
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -62,16 +63,16 @@ static void find_hosts(const struct p2p_greeting *all, int size, int *host) {
 }
 
 static enum status join(const struct comm_config *config, const int *host, struct shm_team **out) {
-    int *rank = MEM_ARRAY(int, config->size), count = 0, place = 0;
+    int *rank = MEM_ARRAY(int, config->size), count = 0, member = 0;
     for (int r = 0; r < config->size; r++) {
         if (host[r] != host[config->rank]) continue;
-        if (r == config->rank) place = count;
+        if (r == config->rank) member = count;
         rank[count++] = r;
     }
     struct neighbours neighbours = {config->link, host[config->rank], rank};
     struct comm_link link = {&neighbours, link_put, link_get, link_lost, link_waiting};
     struct comm_config inner = *config;
-    inner.rank = place;
+    inner.rank = member;
     inner.size = count;
     inner.link = &link;
     struct shm_team *team;

@@ -148,10 +148,10 @@ void *p2p_own(struct p2p *p2p, size_t count, size_t bytes) {
 
 /* Which heaps are seen from here: one's own, and those of the team, in the order of the ranks. */
 static void find_heaps(struct p2p *p2p, const struct comm_config *config) {
-    int place = 0;
+    int local = 0;
     for (int rank = 0; rank < config->size; rank++) {
         if (p2p->host[rank] != p2p->host[config->rank]) continue;
-        p2p->heap[rank] = p2p->team ? p2p->team->area[place++]->heap : p2p->region.base;
+        p2p->heap[rank] = p2p->team ? p2p->team->area[local++]->heap : p2p->region.base;
     }
     p2p->comm.heap = p2p->heap[config->rank];
 }

@@ -102,7 +102,7 @@ struct p2p_group {
     int64_t piece; /* floats */
     struct p2p_node *node;
     int node_count;
-    int *local, local_count; /* places of the members on this host */
+    int *local, local_count; /* indices of the members on this host */
     int *host;               /* of each member */
     int own_nodes;           /* subtrees of this host */
     struct p2p_job owner, *handler, chain;

@@ -53,7 +53,7 @@ static size_t write_header(const struct comm_request *request, struct p2p_header
         request->sequence, request->offset,         request->count,
         group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
     if (!is_small(request) || bytes == 0 ||
-        (request->kind == COMM_BROADCAST && request->root != group->place))
+        (request->kind == COMM_BROADCAST && request->root != group->member))
         return offsetof(struct p2p_header, data);
     memcpy(header->data, request->kind == COMM_EXCHANGE ? request->give : request->data, bytes);
     return offsetof(struct p2p_header, data) + bytes;
@@ -66,7 +66,7 @@ static void launch(struct comm_request *request) {
     uint32_t stream = p2p_group_stream(group, P2P_HEADER);
     size_t bytes = write_header(request, &entry->mine);
     for (int i = 1; i < group->count; i++) {
-        int m = (group->place + i) % group->count; /* not all to the first at once */
+        int m = (group->member + i) % group->count; /* not all to the first at once */
         transport->ops->receive(transport, group->rank[m], stream, &entry->header[m],
                                 sizeof entry->header[m], &entry->received[m]);
         transport->ops->send(transport, group->rank[m], stream, &entry->mine, bytes,
@@ -89,7 +89,7 @@ enum status p2p_post(struct comm_group *group) {
 
 static const struct p2p_header *header_of(const struct comm_request *request, int member) {
     struct p2p_entry *entry = entry_of(request);
-    return member == request->group->place ? &entry->mine : &entry->header[member];
+    return member == request->group->member ? &entry->mine : &entry->header[member];
 }
 
 /* Also that this rank's own headers have left: their memory is used again. */
@@ -97,7 +97,7 @@ static bool all_arrived(struct comm_request *request) {
     const struct p2p_entry *entry = entry_of(request);
     const struct comm_group *group = request->group;
     while (request->arrived < group->count &&
-           (request->arrived == group->place ||
+           (request->arrived == group->member ||
             (entry->received[request->arrived].done && entry->sent[request->arrived].done)))
         request->arrived++;
     return request->arrived == group->count;
@@ -160,7 +160,7 @@ static void read_headers(const struct comm_request *request) {
     switch (request->kind) {
     case COMM_ALL_REDUCE: sum_headers(request, 0, request->count); break;
     case COMM_REDUCE_SCATTER:
-        comm_slice(group, request->count, group->place, &begin, &count);
+        comm_slice(group, request->count, group->member, &begin, &count);
         sum_headers(request, begin, count);
         break;
     case COMM_ALL_GATHER: gather_headers(request); break;
@@ -208,7 +208,7 @@ static int awaited(const struct comm_request *request) {
     if (!request->launched || group->count == 1) return -1;
     if (request->worked) return p2p_move_awaits(request);
     for (int m = 0; m < group->count; m++)
-        if (m != group->place &&
+        if (m != group->member &&
             !(entry_of(request)->received[m].done && entry_of(request)->sent[m].done))
             return group->rank[m];
     return -1;

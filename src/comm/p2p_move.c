@@ -6,7 +6,7 @@
  *            same memory.
  *   chain    of a broadcast: from host to host, each piece passed on as soon as it is here.
  *
- * Every place of a host's heaps is touched by one of its ranks alone, so ranks that share memory
+ * Every byte of a host's heaps is touched by one of its ranks alone, so ranks that share memory
  * need no locks; they only wait for one another at the end (finish). A piece is small enough to
  * stay in the cache between arriving and being added. */
 #include <string.h>
@@ -89,9 +89,9 @@ static bool all_sent(const struct p2p_job *job) {
 static void spread(const struct comm_request *request, struct piece piece) {
     const struct p2p_group *state = p2p_group_of(request->group);
     size_t size = element(request), at = request->offset + (size_t)piece.at * size;
-    const char *from = (const char *)state->leaf[request->group->place] + at;
+    const char *from = (const char *)state->leaf[request->group->member] + at;
     for (int i = 0; i < state->local_count; i++)
-        if (state->local[i] != request->group->place)
+        if (state->local[i] != request->group->member)
             memcpy((char *)state->leaf[state->local[i]] + at, from, (size_t)piece.count * size);
 }
 
@@ -160,7 +160,7 @@ static const float *make_parts(const struct comm_request *request, const struct 
     if (state->local_count == 1) return (const float *)request->data + piece.at;
     for (int i = 0; i < state->node_count; i++) {
         const struct p2p_node *node = &state->node[i];
-        if (node->host != state->host[request->group->place]) continue;
+        if (node->host != state->host[request->group->member]) continue;
         tree_sum(state->leaf + node->begin, node->end - node->begin,
                  piece.at + (int64_t)(request->offset / sizeof(float)), piece.count,
                  out + node->number * piece.count);
@@ -279,7 +279,7 @@ static void begin_chain(const struct comm_request *request, struct p2p_job *job)
 static void begin_slices(const struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     int64_t begin, count;
-    comm_slice(request->group, request->count, request->group->place, &begin, &count);
+    comm_slice(request->group, request->count, request->group->member, &begin, &count);
     set_range(request, &state->owner, begin, count);
     if (!reduces(request)) { /* what is gathered is final already */
         spread(request, (struct piece){begin, count});
@@ -320,7 +320,7 @@ static bool finish(const struct comm_request *request) {
     bool all = true;
     for (int i = 0; i < state->local_count; i++) {
         int m = state->local[i];
-        if (m == group->place) continue;
+        if (m == group->member) continue;
         if (!state->finish_told) {
             transport->ops->receive(transport, group->rank[m], stream, NULL, 0,
                                     &state->finish_received[m]);
@@ -363,7 +363,7 @@ int p2p_move_awaits(const struct comm_request *request) {
     for (int i = 0; i < state->handler_count && rank < 0 && request->kind != COMM_BROADCAST; i++)
         rank = job_awaits(&state->handler[i]);
     for (int i = 0; i < state->local_count && rank < 0 && state->finish_told; i++)
-        if (state->local[i] != group->place && !state->finish_received[state->local[i]].done)
+        if (state->local[i] != group->member && !state->finish_received[state->local[i]].done)
             rank = group->rank[state->local[i]];
     return rank;
 }

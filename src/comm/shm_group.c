@@ -55,7 +55,7 @@ enum status shm_group_new(struct comm_group *group) {
 
 static void wake_members(const struct comm_group *group) {
     for (int m = 0; m < group->count; m++)
-        if (m != group->place) shm_wake(shm_of(group->comm)->team, group->rank[m]);
+        if (m != group->member) shm_wake(shm_of(group->comm)->team, group->rank[m]);
 }
 
 /* --- posting ------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static bool all_posted(struct comm_request *request) {
 /* The last to post sees that it is the last, and wakes those who wait for it. */
 static void show(struct comm_request *request) {
     struct comm_group *group = request->group;
-    struct shm_block *mine = state_of(group)->block[group->place];
+    struct shm_block *mine = state_of(group)->block[group->member];
     if (request->kind == COMM_EXCHANGE && request->count > 0)
         memcpy(mine->exchange[request->turn % 2], request->give, (size_t)request->count);
     mine->fingerprint[request->sequence % SHM_IN_FLIGHT] = (struct shm_fingerprint){
@@ -186,7 +186,7 @@ static struct cut cut_of(const struct comm_request *request) {
     return cut;
 }
 
-/* Copies bytes at one place of member `from` to all others. */
+/* Copies bytes at one offset of member `from` to all others. */
 static void spread(const struct comm_group *group, int from, size_t offset, size_t bytes) {
     const struct state *state = state_of(group);
     for (int m = 0; m < group->count; m++)
@@ -204,16 +204,16 @@ static void do_slice_chunk(const struct comm_request *request, const struct cut 
                            int64_t number) {
     const struct comm_group *group = request->group;
     struct state *state = state_of(group);
-    int place = (int)(number / cut->each);
+    int member = (int)(number / cut->each);
     int64_t begin, count, at = number % cut->each * cut->chunk;
-    comm_slice(group, request->count, place, &begin, &count);
+    comm_slice(group, request->count, member, &begin, &count);
     count = smaller(cut->chunk, count - at);
     if (count <= 0) return;
     at += begin + (int64_t)(request->offset / sizeof(float));
     if (request->kind == COMM_REDUCE_SCATTER)
-        tree_sum(state->heap, group->count, at, count, state->heap[place] + at);
+        tree_sum(state->heap, group->count, at, count, state->heap[member] + at);
     else
-        spread(group, place, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
+        spread(group, member, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
 }
 
 static void do_chunk(const struct comm_request *request, const struct cut *cut, int64_t number) {
@@ -266,7 +266,8 @@ static int64_t claim_range(const struct comm_request *request, const struct cut 
  * own cache and without a word that others write; then what others have left. */
 static void claim_chunks(const struct comm_request *request, const struct cut *cut) {
     const struct comm_group *group = request->group;
-    int ranges = (int)smaller(cut->total, group->count), own = group->place * ranges / group->count;
+    int ranges = (int)smaller(cut->total, group->count),
+        own = group->member * ranges / group->count;
     int64_t done = 0;
     for (int i = 0; i < ranges; i++) done += claim_range(request, cut, (own + i) % ranges, ranges);
     if (done &&
@@ -277,7 +278,7 @@ static void claim_chunks(const struct comm_request *request, const struct cut *c
 
 static void do_work(struct comm_request *request) {
     struct comm_group *group = request->group;
-    struct shm_block *mine = state_of(group)->block[group->place];
+    struct shm_block *mine = state_of(group)->block[group->member];
     struct cut cut = cut_of(request);
     request->worked = true;
     request->pieces = cut.total;
@@ -325,7 +326,7 @@ static void take_exchange(const struct comm_request *request) {
 static void finish(struct comm_request *request) {
     struct comm_group *group = request->group;
     if (request->kind == COMM_EXCHANGE) take_exchange(request);
-    atomic_store(&state_of(group)->block[group->place]->retired, request->sequence);
+    atomic_store(&state_of(group)->block[group->member]->retired, request->sequence);
     if (request->sequence % (SHM_IN_FLIGHT / 2) == 0) wake_members(group);
     request->done = true;
 }
@@ -350,7 +351,7 @@ int shm_group_awaits(const struct comm_request *request) {
     for (int m = 0; m < group->count; m++)
         if (atomic_load(&state->block[m]->posted) < request->sequence) return group->rank[m];
     for (int m = 0; m < group->count; m++)
-        if (m != group->place && atomic_load(&state->block[m]->working) == request->sequence)
+        if (m != group->member && atomic_load(&state->block[m]->working) == request->sequence)
             return group->rank[m];
     return -1;
 }

@@ -47,7 +47,7 @@ struct comm {
 
 struct comm_group {
     struct comm *comm;
-    int index, count, place;
+    int index, count, member;
     int *rank;         /* of each member, in the order of the tree */
     uint32_t hash;     /* of the members: ranks must not differ in what group 7 is */
     uint64_t sequence; /* of the last operation posted */

@@ -133,7 +133,7 @@ static enum status open_family(struct exec *exec, enum group_family family,
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
         status = comm_group_new(exec->comm, ranks, count, &group);
-        if (status == STATUS_OK && comm_group_place(group) >= 0) *own = group;
+        if (status == STATUS_OK && comm_group_member(group) >= 0) *own = group;
     }
     free(ranks);
     return status;

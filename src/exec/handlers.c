@@ -237,7 +237,7 @@ static enum status post_broadcast(struct exec *exec, struct comm_group *group,
     size_t left = array.bytes - run->done, room = staging_bytes(exec);
     char *staging = (char *)exec->store->grad[0];
     run->piece = left < room ? left : room;
-    if (comm_group_place(group) == 0) memcpy(staging, (char *)array.data + run->done, run->piece);
+    if (comm_group_member(group) == 0) memcpy(staging, (char *)array.data + run->done, run->piece);
     exec->awaiting = &exec->request;
     return comm_broadcast(group, 0, staging, run->piece, &exec->request);
 }
@@ -247,7 +247,7 @@ static enum status take_broadcast(struct exec *exec, struct comm_group *group,
                                   struct broadcast_array array) {
     struct broadcast_run *run = &exec->broadcast;
     char *staging = (char *)exec->store->grad[0];
-    if (comm_group_place(group) != 0) memcpy((char *)array.data + run->done, staging, run->piece);
+    if (comm_group_member(group) != 0) memcpy((char *)array.data + run->done, staging, run->piece);
     run->done += run->piece;
     run->releasing = true;
     exec->awaiting = &exec->request;
