@@ -363,7 +363,7 @@ const struct check doctor_checks[] = {
     {"limits", "file size", look_limit, &file_size},
     {"limits", "address space", look_limit, &address_space},
     {"limits", "stack", look_limit, &stack_size},
-    {"ranks", "rank", doctor_look_place, NULL},
+    {"ranks", "rank", doctor_look_identity, NULL},
     {"ranks", "cores a rank", doctor_look_rank_cores, NULL},
     {"ranks", "rendezvous", doctor_look_rendezvous, NULL},
     {"ranks", "host name", doctor_look_host, NULL},

@@ -176,17 +176,17 @@ static void resolve_batch(struct job *job) {
     job->config.drop_last = options->drop_last;
 }
 
-/* A rank that was started knows its host from its place; a launcher, and ranks that are threads,
+/* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
  * know how many they are. */
 static enum status share_of(const struct job *job, const struct rank_info *info,
                             struct cores_share *out) {
     struct launch_config config;
-    struct launch_place place = {.source = LAUNCH_ALONE, .world = 1};
+    struct launch_identity identity = {.source = LAUNCH_ALONE, .world = 1};
     int count = info->local_ranks ? info->local_ranks : (int)job->options.local_ranks;
     launch_config_of(&job->options, &config);
-    if (!info->local_ranks) TRY(launch_place(&config, &place));
-    if (place.world > 1 || (place.source != LAUNCH_ALONE && count == 1))
-        cores_of_rank(&config, &place, out);
+    if (!info->local_ranks) TRY(launch_identity(&config, &identity));
+    if (identity.world > 1 || (identity.source != LAUNCH_ALONE && count == 1))
+        cores_of_rank(&config, &identity, out);
     else
         cores_of_ranks(count, out);
     return STATUS_OK;

@@ -13,32 +13,33 @@
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 
-static enum status refuse_threads(const struct launch_place *place) {
+static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
                 "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
                 "threads of one\n  %s",
-                place->world, place->how);
+                identity->world, identity->how);
 }
 
 /* What `auto` will be, as far as a rank knows before it has met the others. */
 static void set_rank_info(const struct options *options, struct start *start) {
-    const struct launch_place *place = &start->place;
+    const struct launch_identity *identity = &start->identity;
     const char *comm = options->comm;
-    if (strcmp(comm, "auto") == 0) comm = place->nodes > 1 ? "hosts" : "shm";
+    if (strcmp(comm, "auto") == 0) comm = identity->nodes > 1 ? "hosts" : "shm";
     start->kind = START_RANK;
-    start->info = (struct rank_info){.rank = place->rank, .ranks = place->world, .comm = comm};
+    start->info =
+        (struct rank_info){.rank = identity->rank, .ranks = identity->world, .comm = comm};
 }
 
 enum status start_find(const struct options *options, struct start *out) {
     struct start start = {.kind = START_ONE, .info = {.rank = 0, .ranks = 1, .local_ranks = 1}};
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
-    TRY(launch_place(config, &start.place));
+    TRY(launch_identity(config, &start.identity));
     bool threads = job_wants_threads(options), many = options->local_ranks > 1 ||
                                                       config->nodes > 1 || config->hostfile ||
                                                       config->nodes_file;
-    bool started = start.place.source != LAUNCH_ALONE && start.place.world > 1;
-    if (started && threads) return refuse_threads(&start.place);
+    bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
+    if (started && threads) return refuse_threads(&start.identity);
     if (started) {
         set_rank_info(options, &start);
     } else if (many && threads) {
@@ -57,7 +58,7 @@ enum status start_find(const struct options *options, struct start *out) {
 
 bool start_has_first(const struct start *start) {
     if (start->kind == START_LAUNCHER) return start->layout.first_rank == 0;
-    return start->kind != START_RANK || start->place.rank == 0;
+    return start->kind != START_RANK || start->identity.rank == 0;
 }
 
 /* What it holds is judged when it is loaded. */
@@ -78,8 +79,8 @@ static enum status check_rendezvous(const struct start *start) {
     if (start->kind == START_LAUNCHER) {
         launch_peers_of_node(&start->layout, &peers);
         config.init = peers.count > 1 ? start->layout.init : NULL;
-    } else if (start->kind == START_RANK && start->place.source != LAUNCH_LAUNCHER) {
-        launch_peers_of(&config, &start->place, &peers);
+    } else if (start->kind == START_RANK && start->identity.source != LAUNCH_LAUNCHER) {
+        launch_peers_of(&config, &start->identity, &peers);
     } else {
         return STATUS_OK;
     }
@@ -89,12 +90,12 @@ static enum status check_rendezvous(const struct start *start) {
 /* Who opens the run's folder; other nodes only write beside it, other ranks not at all. */
 static bool keeps_folder(const struct start *start) {
     if (start->kind == START_LAUNCHER) return start->layout.node == start->layout.chief;
-    return start->kind != START_RANK || start->place.rank == 0;
+    return start->kind != START_RANK || start->identity.rank == 0;
 }
 
 static enum status check_folder(const struct start *start, const struct options *options) {
     if (start->kind == START_RANK &&
-        (start->place.rank > 0 || start->place.source == LAUNCH_LAUNCHER))
+        (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
         return STATUS_OK;
     return folder_check(options, keeps_folder(start));
 }

@@ -17,7 +17,7 @@ enum start_kind {
 struct start {
     enum start_kind kind;
     struct launch_config launch; /* its texts belong to the options */
-    struct launch_place place;
+    struct launch_identity identity;
     struct launch_layout layout; /* of START_LAUNCHER */
     struct rank_info info;       /* to plan with: this process's, or rank 0's */
 };

@@ -35,7 +35,7 @@ struct thread_rank {
 
 /* --- where ranks are --- */
 
-static void place_text(struct thread_rank *rank, char *text, size_t bytes) {
+static void position_text(struct thread_rank *rank, char *text, size_t bytes) {
     struct control_doing doing;
     char at[CONTROL_DOING_BYTES + 32], since[TEXT_BYTES];
     control_row_get(&rank->row, &doing);
@@ -44,11 +44,11 @@ static void place_text(struct thread_rank *rank, char *text, size_t bytes) {
     snprintf(text, bytes, "rank %d is at %s for %s", rank->index, at, since);
 }
 
-static void print_places(void *context) {
+static void print_positions(void *context) {
     const struct team *team = context;
     char line[256];
     for (int r = 0; r < team->ranks; r++) {
-        place_text(&team->rank[r], line, sizeof line);
+        position_text(&team->rank[r], line, sizeof line);
         log_answer("%s", line);
     }
 }
@@ -71,10 +71,10 @@ static struct thread_rank *furthest_behind(const struct thread_rank *asker) {
 static void on_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct thread_rank *rank = context;
     char there[256];
-    if (stop_take_report()) print_places((void *)rank->team);
+    if (stop_take_report()) print_positions((void *)rank->team);
     double limit_s = session_wait_limit_s(&rank->session);
     if (!control_stall_due(&rank->stall, since_ns, limit_s)) return;
-    place_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
+    position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
     control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
 }
 
@@ -82,8 +82,8 @@ static void be_seen(struct thread_rank *rank) {
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->index;
     watch->row = &rank->row;
-    watch->print_places = print_places;
-    watch->place = (void *)rank->team;
+    watch->print_positions = print_positions;
+    watch->position_context = (void *)rank->team;
     control_row_set(&rank->row, -1, "starting");
 }
 

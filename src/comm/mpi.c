@@ -84,7 +84,7 @@ static enum status start(const struct comm_config *config) {
     return STATUS_OK;
 }
 
-static enum status check_place(const struct comm_config *config) {
+static enum status check_identity(const struct comm_config *config) {
     int rank = 0, size = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -208,7 +208,7 @@ static enum status open_steps(const struct comm_config *config, struct transport
     MPI_Request request;
     int level = 0;
     TRY(start(config));
-    TRY(check_place(config));
+    TRY(check_identity(config));
     MPI_Query_thread(&level);
     transport->base.one_thread = level < MPI_THREAD_SERIALIZED;
     if (MPI_Comm_idup(MPI_COMM_WORLD, &transport->comm, &request) != MPI_SUCCESS)

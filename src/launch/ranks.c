@@ -20,9 +20,9 @@
 #include "base/process.h"
 #include "launch/child.h"
 #include "launch/environment.h"
+#include "launch/identity.h"
 #include "launch/oom.h"
 #include "launch/output.h"
-#include "launch/place.h"
 
 enum phase { RUNNING, GRACE, ASKED, KILLED };
 
@@ -337,19 +337,19 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
     struct output_pipes pipes;
     cpu_set_t cores, slice;
     TRY(output_open(ranks->output, index, &pipes));
-    struct environment_config place = {.rank = config->first_rank + index,
-                                       .world = config->world,
-                                       .local_rank = index,
-                                       .local_world = config->count,
-                                       .node = config->node,
-                                       .nodes = config->nodes,
-                                       .threads = share->threads,
-                                       .attempt = config->attempt,
-                                       .passive = share->crowded,
-                                       .address = config->address,
-                                       .secret = config->secret,
-                                       .status_table = config->status_table};
-    char **envp = environment_new(&place);
+    struct environment_config identity = {.rank = config->first_rank + index,
+                                          .world = config->world,
+                                          .local_rank = index,
+                                          .local_world = config->count,
+                                          .node = config->node,
+                                          .nodes = config->nodes,
+                                          .threads = share->threads,
+                                          .attempt = config->attempt,
+                                          .passive = share->crowded,
+                                          .address = config->address,
+                                          .secret = config->secret,
+                                          .status_table = config->status_table};
+    char **envp = environment_new(&identity);
     bool pinned = share->pinned && machine_mask(&cores);
     if (pinned) ranks_slice(&cores, index, config->count, &slice);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
@@ -382,8 +382,8 @@ static enum status start_all(struct ranks *ranks) {
 
 static enum status run(struct ranks *ranks) {
     const struct ranks_config *config = ranks->config;
-    struct launch_place here;
-    launch_place_here(&here);
+    struct launch_identity here;
+    launch_identity_here(&here);
     struct output_config output = {.count = config->count,
                                    .first_rank = config->first_rank,
                                    .out = STDOUT_FILENO,

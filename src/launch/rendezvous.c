@@ -386,7 +386,7 @@ void launch_rendezvous_close(struct launch_rendezvous *rendezvous) {
 /* ---- ranks ---- */
 
 /* What names the job to all its ranks, and no other job: for a file's name. */
-static void job_of(const struct launch_config *config, const struct launch_place *place,
+static void job_of(const struct launch_config *config, const struct launch_identity *identity,
                    char job[LAUNCH_JOB_BYTES]) {
     static const char *const names[LAUNCH_ALONE + 1][3] = {
         [LAUNCH_SLURM] = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"},
@@ -396,14 +396,14 @@ static void job_of(const struct launch_config *config, const struct launch_place
     };
     size_t used = 0;
     job[0] = 0;
-    for (int i = 0; i < 3 && names[place->source][i]; i++) {
-        const char *value = launch_variable(config, names[place->source][i]);
+    for (int i = 0; i < 3 && names[identity->source][i]; i++) {
+        const char *value = launch_variable(config, names[identity->source][i]);
         if (!value && i == 0) return;
         used += (size_t)snprintf(job + used, LAUNCH_JOB_BYTES - used, "%s%.30s", i ? "." : "",
                                  value ? value : "0");
     }
-    if (place->source == LAUNCH_PMI &&
-        place->local_world == place->world) /* MPICH gives none; its daemon is the parent */
+    if (identity->source == LAUNCH_PMI &&
+        identity->local_world == identity->world) /* MPICH gives none; its daemon is the parent */
         snprintf(job, LAUNCH_JOB_BYTES, "mpich-%d", (int)getppid());
     for (char *at = job; *at; at++) {
         if (!isalnum((unsigned char)*at) && !strchr(".-_", *at)) *at = '_';
@@ -427,18 +427,18 @@ void launch_peers_of_node(const struct launch_layout *layout, struct launch_peer
                                  .one_host = layout->nodes == 1};
 }
 
-void launch_peers_of(const struct launch_config *config, const struct launch_place *place,
+void launch_peers_of(const struct launch_config *config, const struct launch_identity *identity,
                      struct launch_peers *out) {
-    struct launch_peers peers = {.index = place->rank,
-                                 .count = place->world,
-                                 .world = place->world,
-                                 .one_host = place->local_world == place->world};
-    peers.slurm = place->source == LAUNCH_SLURM || place->source == LAUNCH_ARRAY;
+    struct launch_peers peers = {.index = identity->rank,
+                                 .count = identity->world,
+                                 .world = identity->world,
+                                 .one_host = identity->local_world == identity->world};
+    peers.slurm = identity->source == LAUNCH_SLURM || identity->source == LAUNCH_ARRAY;
     /* Under srun only with PMIx: without it Open MPI's start would end the process. */
-    peers.mpi = place->source == LAUNCH_OPEN_MPI || place->source == LAUNCH_PMI ||
-                (place->source == LAUNCH_SLURM && launch_variable(config, "PMIX_RANK"));
-    if (place->source == LAUNCH_SLURM) first_node(config, peers.first);
-    job_of(config, place, peers.job);
+    peers.mpi = identity->source == LAUNCH_OPEN_MPI || identity->source == LAUNCH_PMI ||
+                (identity->source == LAUNCH_SLURM && launch_variable(config, "PMIX_RANK"));
+    if (identity->source == LAUNCH_SLURM) first_node(config, peers.first);
+    job_of(config, identity, peers.job);
     *out = peers;
 }
 
@@ -460,19 +460,19 @@ static enum status take_inherited(const struct launch_config *config,
 }
 
 enum status launch_rendezvous_of_rank(const struct launch_config *config,
-                                      const struct launch_place *place, double limit_s,
+                                      const struct launch_identity *identity, double limit_s,
                                       struct launch_rendezvous *out) {
     struct launch_peers peers;
-    if (place->source == LAUNCH_LAUNCHER) return take_inherited(config, out);
-    launch_peers_of(config, place, &peers);
+    if (identity->source == LAUNCH_LAUNCHER) return take_inherited(config, out);
+    launch_peers_of(config, identity, &peers);
     return launch_rendezvous_open(config, &peers, limit_s, out);
 }
 
 enum status launch_status_table_of_rank(const struct launch_config *config,
-                                        const struct launch_place *place,
+                                        const struct launch_identity *identity,
                                         struct control_status_table *out) {
     int fd = -1;
     *out = (struct control_status_table){.fd = -1};
-    if (place->source == LAUNCH_LAUNCHER) TRY(launch_number(config, "STRETTO_BOARD_FD", &fd));
-    return fd < 0 ? STATUS_OK : control_status_table_open(fd, place->local_rank, out);
+    if (identity->source == LAUNCH_LAUNCHER) TRY(launch_number(config, "STRETTO_BOARD_FD", &fd));
+    return fd < 0 ? STATUS_OK : control_status_table_open(fd, identity->local_rank, out);
 }

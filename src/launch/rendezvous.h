@@ -22,8 +22,8 @@
 #include "base/status.h"
 #include "control/control.h"
 #include "control/munge_bootstrap.h"
+#include "launch/identity.h"
 #include "launch/layout.h"
-#include "launch/place.h"
 
 enum { LAUNCH_JOB_BYTES = 128 };
 
@@ -67,22 +67,22 @@ enum status launch_rendezvous_open(const struct launch_config *config,
  */
 enum status launch_rendezvous_check(const struct launch_config *config,
                                     const struct launch_peers *peers);
-/* Collective over the ranks in the same way: the rendezvous of a rank whose place is known. Takes
- * the inherited secret. */
+/* Collective over the ranks in the same way: the rendezvous of a rank whose identity is known.
+ * Takes the inherited secret. */
 enum status launch_rendezvous_of_rank(const struct launch_config *config,
-                                      const struct launch_place *place, double limit_s,
+                                      const struct launch_identity *identity, double limit_s,
                                       struct launch_rendezvous *out);
 /* Local. The status table of the launcher that started this rank; an empty one where another did.
  * The caller closes. */
 enum status launch_status_table_of_rank(const struct launch_config *config,
-                                        const struct launch_place *place,
+                                        const struct launch_identity *identity,
                                         struct control_status_table *out);
 /* Local; blocking where the server waits for ranks to leave. Wipes the secret. */
 void launch_rendezvous_close(struct launch_rendezvous *rendezvous);
 
-/* Local. The peers: the launchers of nodes; the ranks where `place` was found. */
+/* Local. The peers: the launchers of nodes; the ranks where `identity` was found. */
 void launch_peers_of_node(const struct launch_layout *layout, struct launch_peers *out);
-void launch_peers_of(const struct launch_config *config, const struct launch_place *place,
+void launch_peers_of(const struct launch_config *config, const struct launch_identity *identity,
                      struct launch_peers *out);
 
 #endif

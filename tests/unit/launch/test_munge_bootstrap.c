@@ -49,17 +49,18 @@ Test(launch_bootstrap, socket_of_the_daemon) {
 }
 
 Test(launch_bootstrap, who_uses_it) {
-    struct launch_place place = {.source = LAUNCH_SLURM, .rank = 1, .world = 4, .local_world = 1};
+    struct launch_identity identity = {
+        .source = LAUNCH_SLURM, .rank = 1, .world = 4, .local_world = 1};
     struct launch_peers peers;
     struct launch_bootstrap bootstrap;
     given = "/nowhere/munge.socket";
-    launch_peers_of(&config, &place, &peers);
+    launch_peers_of(&config, &identity, &peers);
     cr_assert(peers.slurm && !peers.one_host);
     cr_assert_str_eq(peers.first, "n08");
     cr_assert(!launch_bootstrap_find(&config, &peers, NULL, &bootstrap));
     cr_expect(strstr(bootstrap.how, "no MUNGE"), "%s", bootstrap.how);
-    place.source = LAUNCH_OPEN_MPI;
-    launch_peers_of(&config, &place, &peers);
+    identity.source = LAUNCH_OPEN_MPI;
+    launch_peers_of(&config, &identity, &peers);
     cr_assert(!launch_bootstrap_find(&config, &peers, "localhost", &bootstrap));
     cr_expect(strstr(bootstrap.how, "not a Slurm job"), "%s", bootstrap.how);
 }

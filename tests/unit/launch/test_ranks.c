@@ -78,7 +78,7 @@ static struct ranks_outcome run(struct ranks_config config, const char *script) 
 
 static const struct ranks_config defaults = {.count = 2, .grace_s = 30, .kill_s = 5};
 
-Test(launch_ranks, each_rank_knows_its_place) {
+Test(launch_ranks, each_rank_knows_its_identity) {
     struct ranks_config config = {.count = 3,
                                   .first_rank = 4,
                                   .world = 9,

@@ -1,11 +1,12 @@
-/* Who am I? A process finds its rank from whoever started it: our own launcher, --rank by hand,
- * srun, a Slurm array job, mpirun, torchrun. All local; place and its parts do not block.
+/* The identity of a rank: its number, its host and how many there are. A process finds it from what
+ * started it: our own launcher, --rank by hand, srun, a Slurm array job, mpirun, torchrun. All
+ * local; launch_identity and its parts do not block.
  *
  * Nothing is guessed: variables that are half set, are no numbers or contradict --rank are refused.
  * What looks like a rank but is none (a Slurm batch script outside srun, an array job without
- * --init) is a process alone, and `how` says so. */
-#ifndef LAUNCH_PLACE_H
-#define LAUNCH_PLACE_H
+ * --init) is a single process, and `how` says so. */
+#ifndef LAUNCH_IDENTITY_H
+#define LAUNCH_IDENTITY_H
 
 #include <stdbool.h>
 
@@ -21,7 +22,7 @@ enum launch_source {
     LAUNCH_ALONE
 };
 
-/* What the user said of ranks and networks. Texts belong to the options. */
+/* What the options say of ranks and networks. Texts belong to the options. */
 struct launch_config {
     int local_ranks;                           /* -n: ranks to start here; 0: not given */
     int rank, world;                           /* --rank, --world-size; -1: not given */
@@ -36,14 +37,15 @@ struct launch_config {
 
 enum { LAUNCH_HOST_BYTES = 256, LAUNCH_MACHINE_BYTES = 96, LAUNCH_HOW_BYTES = 256 };
 
-struct launch_place {
+struct launch_identity {
     enum launch_source source;
     int rank, world; /* alone: 0 of 1 */
     int local_rank,
         local_world; /* among the ranks of this host, as far as the source says; else 0 of 1 */
-    int node, nodes; /* likewise; by hand and in array jobs every rank counts as a node */
+    int node, nodes; /* as far as the source says; by hand and in array jobs every rank counts as a
+                        node */
     int host_ranks;  /* ranks of this host, which divide its cores: local_world, or what is known
-                        beyond it (LOCAL_WORLD_SIZE alone; all, where they meet on loopback) */
+                        beyond it (LOCAL_WORLD_SIZE alone; all, where --init names loopback) */
     int threads;     /* meant for this rank; 0: not said */
     const char *variable;               /* that gives the rank; NULL: none does */
     char host[LAUNCH_HOST_BYTES];       /* for people */
@@ -52,7 +54,7 @@ struct launch_place {
     char how[LAUNCH_HOW_BYTES];         /* "srun: SLURM_PROCID 3, SLURM_STEP_NUM_TASKS 8" */
 };
 
-enum status launch_place(const struct launch_config *config, struct launch_place *out);
+enum status launch_identity(const struct launch_config *config, struct launch_identity *out);
 
 /* What the options of group "ranks" say. */
 void launch_config_of(const struct options *options, struct launch_config *out);
@@ -64,6 +66,6 @@ const char *launch_variable(const struct launch_config *config, const char *name
 enum status launch_number(const struct launch_config *config, const char *name, int *out);
 
 /* Host name and machine of this process alone. */
-void launch_place_here(struct launch_place *out);
+void launch_identity_here(struct launch_identity *out);
 
 #endif

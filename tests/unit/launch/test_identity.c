@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 static const char *const *variables; /* NAME=value ..., NULL at the end */
 
@@ -25,7 +25,7 @@ struct hand {
 };
 
 static enum status find(const char *const *entries, const struct hand *hand,
-                        struct launch_place *out) {
+                        struct launch_identity *out) {
     struct launch_config config = {.local_ranks = 1,
                                    .rank = hand->world ? hand->rank : -1,
                                    .world = hand->world ? hand->world : -1,
@@ -34,7 +34,7 @@ static enum status find(const char *const *entries, const struct hand *hand,
                                    .init = hand->init,
                                    .variable = variable};
     variables = entries;
-    return launch_place(&config, out);
+    return launch_identity(&config, out);
 }
 
 static const struct {
@@ -158,24 +158,24 @@ static const struct {
     {{"RANK=1", "WORLD_SIZE=2"}, {0}, LAUNCH_ENVIRONMENT, 1, 2, 0, 1, 1, 2},
 };
 
-Test(launch_place, every_launcher_is_recognised) {
+Test(launch_identity, every_launcher_is_recognised) {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        struct launch_place place;
-        cr_assert_eq(find(known[i].entry, &known[i].hand, &place), STATUS_OK, "case %zu", i);
-        cr_expect_eq(place.source, known[i].source, "case %zu: %s", i, place.how);
-        cr_expect(place.rank == known[i].rank && place.world == known[i].world, "case %zu: %d %d",
-                  i, place.rank, place.world);
-        cr_expect(place.local_rank == known[i].local_rank &&
-                      place.local_world == known[i].local_world,
-                  "case %zu: %d %d", i, place.local_rank, place.local_world);
-        cr_expect(place.node == known[i].node && place.nodes == known[i].nodes, "case %zu: %d %d",
-                  i, place.node, place.nodes);
-        cr_expect(place.how[0] && place.host[0] && place.machine[0]);
+        struct launch_identity identity;
+        cr_assert_eq(find(known[i].entry, &known[i].hand, &identity), STATUS_OK, "case %zu", i);
+        cr_expect_eq(identity.source, known[i].source, "case %zu: %s", i, identity.how);
+        cr_expect(identity.rank == known[i].rank && identity.world == known[i].world,
+                  "case %zu: %d %d", i, identity.rank, identity.world);
+        cr_expect(identity.local_rank == known[i].local_rank &&
+                      identity.local_world == known[i].local_world,
+                  "case %zu: %d %d", i, identity.local_rank, identity.local_world);
+        cr_expect(identity.node == known[i].node && identity.nodes == known[i].nodes,
+                  "case %zu: %d %d", i, identity.node, identity.nodes);
+        cr_expect(identity.how[0] && identity.host[0] && identity.machine[0]);
     }
 }
 
 /* How many divide the cores of this host. */
-Test(launch_place, ranks_of_the_host) {
+Test(launch_identity, ranks_of_the_host) {
     static const struct {
         const char *entry[ENTRIES];
         struct hand hand;
@@ -208,10 +208,11 @@ Test(launch_place, ranks_of_the_host) {
          16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct launch_place place;
-        cr_assert_eq(find(cases[i].entry, &cases[i].hand, &place), STATUS_OK, "case %zu", i);
-        cr_expect(place.host_ranks == cases[i].host_ranks && place.threads == cases[i].threads,
-                  "case %zu: %d %d", i, place.host_ranks, place.threads);
+        struct launch_identity identity;
+        cr_assert_eq(find(cases[i].entry, &cases[i].hand, &identity), STATUS_OK, "case %zu", i);
+        cr_expect(identity.host_ranks == cases[i].host_ranks &&
+                      identity.threads == cases[i].threads,
+                  "case %zu: %d %d", i, identity.host_ranks, identity.threads);
     }
 }
 
@@ -249,15 +250,15 @@ static const struct {
      "does not tell the tasks of node 1"},
 };
 
-Test(launch_place, half_set_wrong_and_contradicting_is_refused) {
+Test(launch_identity, half_set_wrong_and_contradicting_is_refused) {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        struct launch_place place = {.rank = -7};
+        struct launch_identity identity = {.rank = -7};
         char message[1024];
         log_capture(message, sizeof message);
-        enum status status = find(refused[i].entry, &refused[i].hand, &place);
+        enum status status = find(refused[i].entry, &refused[i].hand, &identity);
         log_capture(NULL, 0);
         cr_expect_eq(status, STATUS_USAGE, "case %zu", i);
         cr_expect(strstr(message, refused[i].says), "case %zu: %s", i, message);
-        cr_expect_eq(place.rank, -7);
+        cr_expect_eq(identity.rank, -7);
     }
 }

@@ -1,7 +1,7 @@
-/* See place.h. The order of sources matters where launchers nest: mpirun and torchrun inside srun
- * are nearer to the rank than srun, so their variables win; short names that people export by hand
- * are the weakest. */
-#include "launch/place.h"
+/* See identity.h. The order of sources matters where launchers nest: mpirun and torchrun inside
+ * srun are nearer to the rank than srun, so their variables win; short names that people export by
+ * hand are the weakest. */
+#include "launch/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,60 +88,60 @@ static enum status check_pair(const char *rank_name, int rank, const char *world
 }
 
 /* Every rank as a node of its own: what is assumed where nothing is said. */
-static void spread(struct launch_place *place) {
-    place->local_rank = 0, place->local_world = 1;
-    place->node = place->rank, place->nodes = place->world;
+static void spread(struct launch_identity *identity) {
+    identity->local_rank = 0, identity->local_world = 1;
+    identity->node = identity->rank, identity->nodes = identity->world;
 }
 
 static enum status slurm_local_world(const struct launch_config *config,
-                                     struct launch_place *place) {
+                                     struct launch_identity *identity) {
     static const char name[] = "SLURM_STEP_TASKS_PER_NODE";
     const char *text = launch_variable(config, name);
-    return text ? slurm_tasks_on(name, text, place->node, &place->local_world) : STATUS_OK;
+    return text ? slurm_tasks_on(name, text, identity->node, &identity->local_world) : STATUS_OK;
 }
 
 /* Without counts of nodes, ranks that all share this host are one node; else nodes are not known.
  */
-static void settle_nodes(struct launch_place *place) {
-    if (place->node >= 0 && place->nodes > 0) return;
-    bool even = place->world % place->local_world == 0;
-    place->nodes = even ? place->world / place->local_world : place->world;
-    place->node = even ? place->rank / place->local_world : place->rank;
+static void settle_nodes(struct launch_identity *identity) {
+    if (identity->node >= 0 && identity->nodes > 0) return;
+    bool even = identity->world % identity->local_world == 0;
+    identity->nodes = even ? identity->world / identity->local_world : identity->world;
+    identity->node = even ? identity->rank / identity->local_world : identity->rank;
 }
 
 static enum status read_row(const struct launch_config *config, enum launch_source source,
-                            struct launch_place *out) {
+                            struct launch_identity *out) {
     const char *const *name = rows[source].variable;
     int value[VARIABLES] = {-1, -1, -1, -1, -1, -1, 0};
     for (int i = 0; i < VARIABLES; i++) TRY(launch_number(config, name[i], &value[i]));
     TRY(check_pair(name[RANK], value[RANK], name[WORLD], value[WORLD]));
-    struct launch_place place = {.source = source,
-                                 .rank = value[RANK],
-                                 .world = value[WORLD],
-                                 .local_rank = value[LOCAL_RANK],
-                                 .local_world = value[LOCAL_WORLD],
-                                 .node = value[NODE],
-                                 .nodes = value[NODES],
-                                 .host_ranks = value[LOCAL_WORLD],
-                                 .threads = value[THREADS],
-                                 .variable = name[RANK]};
-    if (source == LAUNCH_SLURM) TRY(slurm_local_world(config, &place));
-    if (place.local_rank < 0 || place.local_world < 1)
-        spread(&place);
+    struct launch_identity identity = {.source = source,
+                                       .rank = value[RANK],
+                                       .world = value[WORLD],
+                                       .local_rank = value[LOCAL_RANK],
+                                       .local_world = value[LOCAL_WORLD],
+                                       .node = value[NODE],
+                                       .nodes = value[NODES],
+                                       .host_ranks = value[LOCAL_WORLD],
+                                       .threads = value[THREADS],
+                                       .variable = name[RANK]};
+    if (source == LAUNCH_SLURM) TRY(slurm_local_world(config, &identity));
+    if (identity.local_rank < 0 || identity.local_world < 1)
+        spread(&identity);
     else
-        TRY(check_pair(name[LOCAL_RANK], place.local_rank,
+        TRY(check_pair(name[LOCAL_RANK], identity.local_rank,
                        *name[LOCAL_WORLD] ? name[LOCAL_WORLD] : "tasks on the node",
-                       place.local_world));
-    settle_nodes(&place);
-    snprintf(place.how, sizeof place.how, "%s: %s %d, %s %d", rows[source].name, name[RANK],
-             place.rank, name[WORLD], place.world);
-    *out = place;
+                       identity.local_world));
+    settle_nodes(&identity);
+    snprintf(identity.how, sizeof identity.how, "%s: %s %d, %s %d", rows[source].name, name[RANK],
+             identity.rank, name[WORLD], identity.world);
+    *out = identity;
     return STATUS_OK;
 }
 
 /* The array's own numbers: --array=4-10:2 gives ids 4 6 8 10. */
 static enum status read_array(const struct launch_config *config, bool *found,
-                              struct launch_place *out) {
+                              struct launch_identity *out) {
     int id = -1, count = -1, min = 0, step = 1;
     *found = false;
     TRY(launch_number(config, "SLURM_ARRAY_TASK_ID", &id));
@@ -155,50 +155,53 @@ static enum status read_array(const struct launch_config *config, bool *found,
                     "SLURM_ARRAY_TASK_ID %d is not one of %d tasks from %d in steps of %d\n"
                     "  an array that is a job of ranks has ids without gaps, as in --array=0-3",
                     id, count, min, step);
-    struct launch_place place = {.source = LAUNCH_ARRAY, .rank = (id - min) / step, .world = count};
-    spread(&place);
-    snprintf(place.how, sizeof place.how, "Slurm array: task %d is number %d of %d", id, place.rank,
-             count);
+    struct launch_identity identity = {
+        .source = LAUNCH_ARRAY, .rank = (id - min) / step, .world = count};
+    spread(&identity);
+    snprintf(identity.how, sizeof identity.how, "Slurm array: task %d is number %d of %d", id,
+             identity.rank, count);
     *found = true;
-    *out = place;
+    *out = identity;
     return STATUS_OK;
 }
 
-static struct launch_place alone(const char *how) {
-    struct launch_place place = {.source = LAUNCH_ALONE, .world = 1, .local_world = 1, .nodes = 1};
-    snprintf(place.how, sizeof place.how, "%s", how);
-    return place;
+static struct launch_identity alone(const char *how) {
+    struct launch_identity identity = {
+        .source = LAUNCH_ALONE, .world = 1, .local_world = 1, .nodes = 1};
+    snprintf(identity.how, sizeof identity.how, "%s", how);
+    return identity;
 }
 
 /* What the environment says. A step of one task inside an array of several (sbatch --array with
- * srun in the script) is the array's. An array is ranks only when it has a place to meet: otherwise
+ * srun in the script) is the array's. An array is ranks only when it has --init: otherwise
  * it is a sweep of runs of their own, which is what most arrays are. */
-static enum status read_environment(const struct launch_config *config, struct launch_place *out) {
-    struct launch_place array, place = alone("no launcher's variables are set");
+static enum status read_environment(const struct launch_config *config,
+                                    struct launch_identity *out) {
+    struct launch_identity array, identity = alone("no launcher's variables are set");
     bool in_array;
     for (int source = 0; source < LAUNCH_SOURCE_ROWS; source++) {
         if (!is_present(config, source)) continue;
-        TRY(read_row(config, source, &place));
+        TRY(read_row(config, source, &identity));
         break;
     }
-    if (place.world == 1) {
-        bool alone_here = place.source == LAUNCH_ALONE;
+    if (identity.world == 1) {
+        bool alone_here = identity.source == LAUNCH_ALONE;
         TRY(read_array(config, &in_array, &array));
         if (in_array && config->init && array.world > 1)
-            place = array;
+            identity = array;
         else if (in_array && alone_here)
-            place = alone("a task of a Slurm array without --init: a run of its own");
+            identity = alone("a task of a Slurm array without --init: a run of its own");
         else if (alone_here && launch_variable(config, "SLURM_JOB_ID"))
-            place = alone("inside a Slurm job but not under srun: one process");
+            identity = alone("inside a Slurm job but not under srun: one process");
     }
-    *out = place;
+    *out = identity;
     return STATUS_OK;
 }
 
 /* --rank and --world-size win over an environment that says nothing of several ranks, and must
  * agree with one that does. */
-static enum status read_hand(const struct launch_config *config, const struct launch_place *found,
-                             struct launch_place *out) {
+static enum status read_hand(const struct launch_config *config,
+                             const struct launch_identity *found, struct launch_identity *out) {
     TRY(check_pair("--rank", config->rank, "--world-size", config->world));
     bool agrees = found->rank == config->rank && found->world == config->world;
     if (found->world > 1 && !agrees)
@@ -206,45 +209,46 @@ static enum status read_hand(const struct launch_config *config, const struct la
                     "--rank %d of --world-size %d contradicts %s\n  leave both out: the rank is "
                     "found by itself",
                     config->rank, config->world, found->how);
-    struct launch_place place = *found;
+    struct launch_identity identity = *found;
     if (!agrees || found->source == LAUNCH_ALONE) {
-        place = (struct launch_place){
+        identity = (struct launch_identity){
             .source = LAUNCH_HAND, .rank = config->rank, .world = config->world};
-        spread(&place);
-        snprintf(place.how, sizeof place.how, "by hand: --rank %d, --world-size %d", place.rank,
-                 place.world);
+        spread(&identity);
+        snprintf(identity.how, sizeof identity.how, "by hand: --rank %d, --world-size %d",
+                 identity.rank, identity.world);
     }
-    *out = place;
+    *out = identity;
     return STATUS_OK;
 }
 
 /* The names exported by hand beside srun's must say the same. */
 static enum status check_exported(const struct launch_config *config,
-                                  const struct launch_place *place) {
+                                  const struct launch_identity *identity) {
     int rank = -1, world = -1;
-    if (place->source != LAUNCH_SLURM || place->world < 2) return STATUS_OK;
+    if (identity->source != LAUNCH_SLURM || identity->world < 2) return STATUS_OK;
     TRY(launch_number(config, "RANK", &rank));
     TRY(launch_number(config, "WORLD_SIZE", &world));
-    bool differs = (rank >= 0 && rank != place->rank) || (world >= 0 && world != place->world);
+    bool differs =
+        (rank >= 0 && rank != identity->rank) || (world >= 0 && world != identity->world);
     if (!differs) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "RANK and WORLD_SIZE in the environment (%d, %d) contradict %s\n  unset them in "
                 "the job script",
-                rank, world, place->how);
+                rank, world, identity->how);
 }
 
 /* Ranks that meet at an address of this host alone are all here. */
 static enum status count_host_ranks(const struct launch_config *config,
-                                    struct launch_place *place) {
+                                    struct launch_identity *identity) {
     struct init init;
-    int count = place->host_ranks;
-    if (place->source == LAUNCH_HAND) TRY(launch_number(config, "LOCAL_WORLD_SIZE", &count));
-    if (count <= 1 && place->local_world <= 1 && place->world > 1 && config->init) {
+    int count = identity->host_ranks;
+    if (identity->source == LAUNCH_HAND) TRY(launch_number(config, "LOCAL_WORLD_SIZE", &count));
+    if (count <= 1 && identity->local_world <= 1 && identity->world > 1 && config->init) {
         TRY(init_parse(config, &init));
-        if (init.kind == INIT_TCP && network_is_loopback(init.host)) count = place->world;
+        if (init.kind == INIT_TCP && network_is_loopback(init.host)) count = identity->world;
     }
-    if (count < place->local_world) count = place->local_world;
-    place->host_ranks = count < place->world ? count : place->world;
+    if (count < identity->local_world) count = identity->local_world;
+    identity->host_ranks = count < identity->world ? count : identity->world;
     return STATUS_OK;
 }
 
@@ -258,7 +262,7 @@ static void first_line(const char *path, char *text, size_t bytes) {
     fclose(file);
 }
 
-void launch_place_here(struct launch_place *out) {
+void launch_identity_here(struct launch_identity *out) {
     char boot[40], net[40];
     if (gethostname(out->host, sizeof out->host) != 0)
         snprintf(out->host, sizeof out->host, "localhost");
@@ -269,16 +273,16 @@ void launch_place_here(struct launch_place *out) {
     snprintf(out->machine, sizeof out->machine, "%.48s %s", boot[0] ? boot : out->host, net);
 }
 
-enum status launch_place(const struct launch_config *config, struct launch_place *out) {
-    struct launch_place place;
-    TRY(read_environment(config, &place));
-    TRY(check_exported(config, &place));
+enum status launch_identity(const struct launch_config *config, struct launch_identity *out) {
+    struct launch_identity identity;
+    TRY(read_environment(config, &identity));
+    TRY(check_exported(config, &identity));
     if (config->rank >= 0 || config->world >= 0) {
-        struct launch_place found = place;
-        TRY(read_hand(config, &found, &place));
+        struct launch_identity found = identity;
+        TRY(read_hand(config, &found, &identity));
     }
-    TRY(count_host_ranks(config, &place));
-    launch_place_here(&place);
-    *out = place;
+    TRY(count_host_ranks(config, &identity));
+    launch_identity_here(&identity);
+    *out = identity;
     return STATUS_OK;
 }
