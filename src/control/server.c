@@ -239,7 +239,7 @@ static void free_server(struct control_server *server) {
         free(server->ended);
         server->ended = next;
     }
-    control_store_free(&server->store);
+    control_key_values_free(&server->key_values);
     control_message_free(&server->in);
     control_message_free(&server->out);
     pthread_mutex_destroy(&server->lock);
@@ -260,7 +260,7 @@ static struct control_server *new_server(const struct control_server_config *con
     pthread_cond_init(&server->also_done, NULL);
     server->member = MEM_ARRAY(struct control_member, config->world);
     for (int i = 0; i < config->world; i++) server->member[i].fd = -1;
-    server->store = control_store_new(config->world, control_server_found, server);
+    server->key_values = control_key_values_new(config->world, control_server_found, server);
     server->begin_ns = server->now_ns = control_watch_ns(&server->watch);
     return server;
 }

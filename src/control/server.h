@@ -9,9 +9,9 @@
 
 #include "control/agree.h"
 #include "control/control.h"
+#include "control/key_values.h"
 #include "control/message.h"
 #include "control/socket.h"
-#include "control/store.h"
 
 enum control_state {
     CONTROL_ABSENT,
@@ -69,7 +69,7 @@ struct control_server {
     int64_t outside_ns;
     enum status failed_status;
     char failed_why[CONTROL_WHY_BYTES];
-    struct control_store *store;
+    struct control_key_values *key_values;
     struct control_message in, out;
     struct control_watch watch;
     int64_t now_ns, begin_ns, unauthenticated_logged_ns;

@@ -87,7 +87,7 @@ void control_server_lose(struct control_server *server, int rank, const char *wh
     if (member->state == CONTROL_LEFT || member->state == CONTROL_LOST) return;
     bool absent = member->state == CONTROL_ABSENT;
     set_state(server, rank, CONTROL_LOST);
-    control_store_forget(server->store, rank);
+    control_key_values_forget(server->key_values, rank);
     snprintf(text, sizeof text, "rank %d%s%s%s is lost%s: %s", rank, absent ? "" : " (host ",
              absent ? "" : member->host, absent ? "" : ")", absent ? " before it joined" : "", why);
     struct control_message *out = answer(server, CONTROL_LOSS, 0);
@@ -373,7 +373,7 @@ static void take_put(struct control_server *server, int rank) {
     const char *key = control_unpack_text(&from, CONTROL_KEY_BYTES);
     const void *value = control_unpack_bytes(&from, CONTROL_VALUE_BYTES, &bytes);
     const char *refused = control_unpack_done(&from)
-                              ? control_store_put(server->store, key, value, bytes)
+                              ? control_key_values_put(server->key_values, key, value, bytes)
                               : "key or value too long";
     reply(server, rank, server->in.id, refused, NULL, 0);
 }
@@ -382,7 +382,7 @@ static void take_get(struct control_server *server, int rank) {
     struct control_unpack from = control_unpack(&server->in);
     const char *key = control_unpack_text(&from, CONTROL_KEY_BYTES);
     const char *refused = control_unpack_done(&from)
-                              ? control_store_get(server->store, key, rank, server->in.id)
+                              ? control_key_values_get(server->key_values, key, rank, server->in.id)
                               : "key too long";
     if (refused) reply(server, rank, server->in.id, refused, NULL, 0);
 }
@@ -432,7 +432,7 @@ static void take_bye(struct control_server *server, int rank) {
         control_server_lose(server, rank, why);
     } else {
         set_state(server, rank, CONTROL_LEFT);
-        control_store_forget(server->store, rank);
+        control_key_values_forget(server->key_values, rank);
     }
     reply(server, rank, server->in.id, NULL, NULL, 0);
 }
