@@ -150,7 +150,7 @@ static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
 
 /* Ranks started by hand learn only now how many share their host, after the plan was made for a
  * number of threads. */
-static void say_crowded(const struct rank *rank) {
+static void warn_oversubscribed(const struct rank *rank) {
     const struct job *job = &rank->session.job;
     struct cores_share share;
     cores_of_rank(rank->launch, rank->identity, &share);
@@ -218,7 +218,7 @@ static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
-        say_crowded(rank);
+        warn_oversubscribed(rank);
         name = rank->here == rank->identity->world ? "shm" : "hosts";
         plan_use_comm(rank->session.job.plan, name);
     }

@@ -62,14 +62,15 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
  * uses (and closes) its own. The first failure of a rank can be told to the others with comm_abort.
  */
 enum status comm_open_threads(int size, size_t heap_bytes, struct comm **out);
-/* Local. Whom the waits of a rank that is a thread tell whom they wait for: only lost and waiting
- * of `link` are used, either may be NULL. It outlives the communicator. */
+/* Local. What the waits of a rank that is a thread report to: only lost and waiting of `link` are
+ * used, either may be NULL. It outlives the communicator. */
 void comm_set_link(struct comm *comm, const struct comm_link *link);
-/* Collective over the job, blocking. Before any communicator is open, whoever started the ranks may
- * carry a few bytes from rank 0 to all of them: MPI does, under mpirun or srun --mpi=pmix. Whether
- * there is somebody (of `config` rank, size and interface count); the bytes, within limit_s. */
-bool comm_carrier_there(const struct comm_config *config);
-enum status comm_carry(const struct comm_config *config, void *data, size_t bytes, double limit_s);
+/* Collective over the job, blocking. Before any communicator is open, the library that started the
+ * ranks may broadcast a few bytes from rank 0: MPI does, under mpirun or srun --mpi=pmix. Whether
+ * there is one (of `config` rank, size and interface count); the broadcast, within limit_s. */
+bool comm_bootstrap_exists(const struct comm_config *config);
+enum status comm_bootstrap(const struct comm_config *config, void *data, size_t bytes,
+                           double limit_s);
 /* Local. Whether this build has a communicator of that name. */
 bool comm_exists(const char *name);
 /* Local. Accepts NULL and clears the pointer. */

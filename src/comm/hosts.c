@@ -55,7 +55,7 @@ static void link_waiting(void *context, int member, const char *what, int64_t si
 /* --- opening --------------------------------------------------------------------------------- */
 
 /* host[r]: the lowest rank that names the same host as rank r. */
-static void find_hosts(const struct p2p_greeting *all, int size, int *host) {
+static void find_hosts(const struct p2p_hello *all, int size, int *host) {
     for (int rank = 0; rank < size; rank++) {
         host[rank] = 0;
         while (strcmp(all[host[rank]].host, all[rank].host) != 0) host[rank]++;
@@ -90,7 +90,7 @@ static enum status join(const struct comm_config *config, const int *host, struc
 }
 
 static enum status open_on(struct p2p_transport *transport, const struct comm_config *config,
-                           const struct p2p_greeting *all, struct comm **out) {
+                           const struct p2p_hello *all, struct comm **out) {
     int *host = MEM_ARRAY(int, config->size);
     struct shm_team *team;
     find_hosts(all, config->size, host);
@@ -112,7 +112,7 @@ static enum status hosts_open(const struct comm_config *config, struct comm **ou
         return fail(STATUS_USAGE, "between hosts this build has MPI alone\n"
                                   "start the ranks with mpirun or srun --mpi=pmix");
     TRY(ops->open(config, &transport));
-    enum status status = p2p_greet(transport, config, &round);
+    enum status status = p2p_handshake(transport, config, &round);
     if (status == STATUS_OK) status = open_on(transport, config, round.all, out);
     if (status != STATUS_OK) ops->close(transport, false);
     p2p_round_free(&round);

@@ -219,7 +219,7 @@ static enum status open_steps(const struct comm_config *config, struct transport
 }
 
 /* Whether it is worth waiting on; says that it is waited. */
-static bool is_hope(const struct comm_link *link, int64_t since_ns) {
+static bool all_alive(const struct comm_link *link, int64_t since_ns) {
     if (!link || !link->lost) return clock_ns() - since_ns < close_limit_ns;
     if (link->lost(link->context) != -1) return false;
     if (link->waiting) link->waiting(link->context, -1, "closing MPI", since_ns);
@@ -227,13 +227,13 @@ static bool is_hope(const struct comm_link *link, int64_t since_ns) {
 }
 
 /* Whether all ranks have come to the close, and none is lost. */
-static bool is_peace(const struct transport *transport) {
+static bool closed_by_all(const struct transport *transport) {
     MPI_Request barrier;
     int64_t since_ns = clock_ns();
     int done = 0;
     if (MPI_Ibarrier(transport->comm, &barrier) != MPI_SUCCESS) return false;
     while (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (!is_hope(transport->link, since_ns)) return false;
+        if (!all_alive(transport->link, since_ns)) return false;
         nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
     }
     return done;
@@ -250,7 +250,7 @@ static void cancel_all(struct transport *transport) {
 
 static void mpi_close(struct p2p_transport *base, bool clean) {
     struct transport *transport = transport_of(base);
-    if (!clean || transport->broken || !is_peace(transport))
+    if (!clean || transport->broken || !closed_by_all(transport))
         unclean = true;
     else
         cancel_all(transport);
@@ -279,7 +279,7 @@ static enum status mpi_open(const struct comm_config *config, struct p2p_transpo
  * ----------------------------------------------------------------- */
 
 /* A program that was built with another MPI than the mpirun that started it finds itself alone. */
-static bool mpi_carries(const struct comm_config *config) {
+static bool mpi_can_bootstrap(const struct comm_config *config) {
     int rank = 0, size = 0;
     if (start(config) != STATUS_OK) return false;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -287,8 +287,8 @@ static bool mpi_carries(const struct comm_config *config) {
     return rank == config->rank && size == config->size;
 }
 
-static enum status mpi_carry(const struct comm_config *config, void *data, size_t bytes,
-                             double limit_s) {
+static enum status mpi_bootstrap(const struct comm_config *config, void *data, size_t bytes,
+                                 double limit_s) {
     MPI_Request request;
     int64_t end_ns = clock_ns() + (int64_t)(limit_s * 1e9);
     int done = 0;
@@ -322,8 +322,8 @@ const struct p2p_transport_ops p2p_transport_mpi = {.name = "mpi",
                                                     .rest = p2p_nap,
                                                     .broken = mpi_broken,
                                                     .overhead_bytes = LIBRARY_BYTES,
-                                                    .carries = mpi_carries,
-                                                    .carry = mpi_carry};
+                                                    .can_bootstrap = mpi_can_bootstrap,
+                                                    .bootstrap = mpi_bootstrap};
 
 static enum status open_comm(const struct comm_config *config, struct comm **out) {
     return p2p_open(&comm_mpi, &p2p_transport_mpi, config, out);

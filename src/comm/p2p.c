@@ -1,4 +1,4 @@
-/* The engine's frame: opening on a transport, greeting, sleeping, closing. The rest is in
+/* The engine's frame: opening on a transport, handshake, sleeping, closing. The rest is in
  * p2p_plan.c, p2p_group.c, p2p_move.c and p2p_channel.c. */
 #include "comm/p2p.h"
 
@@ -86,14 +86,14 @@ int p2p_aborted(const struct comm *comm) {
     return atomic_load_explicit(&p2p_of(comm)->aborted, memory_order_relaxed);
 }
 
-/* --- greeting -------------------------------------------------------------------------------- */
+/* --- handshake ------------------------------------------------------------------------------- */
 
-static enum status check_greeting(const struct p2p_greeting *mine, const struct p2p_greeting *other,
-                                  int own, int rank) {
+static enum status check_hello(const struct p2p_hello *mine, const struct p2p_hello *other, int own,
+                               int rank) {
     if (mine->layout != other->layout)
         return fail(STATUS_USAGE,
-                    "rank %d and rank %d speak differently (%llu and %llu)\n"
-                    "they must be of one build",
+                    "rank %d and rank %d have different message layouts (%llu and %llu)\n"
+                    "  they must be of one build",
                     own, rank, (unsigned long long)mine->layout, (unsigned long long)other->layout);
     if (mine->heap_bytes != other->heap_bytes)
         return fail(STATUS_BUG, "rank %d has a shared heap of %llu bytes, rank %d one of %llu", own,
@@ -102,35 +102,35 @@ static enum status check_greeting(const struct p2p_greeting *mine, const struct 
     return STATUS_OK;
 }
 
-/* All are heard before any is judged, so that every rank refuses, not only the odd one. */
-static enum status greet(struct p2p_transport *transport, const struct comm_config *config,
-                         struct p2p_round *round) {
+/* All are received before any is checked, so that every rank refuses, not only one. */
+static enum status handshake(struct p2p_transport *transport, const struct comm_config *config,
+                             struct p2p_round *round) {
     for (int rank = 0; rank < transport->size; rank++) {
         if (rank == transport->rank) continue;
-        transport->ops->receive(transport, rank, P2P_GREETING, &round->all[rank],
-                                sizeof round->mine, &round->received[rank]);
-        transport->ops->send(transport, rank, P2P_GREETING, &round->mine, sizeof round->mine,
+        transport->ops->receive(transport, rank, P2P_HELLO, &round->all[rank], sizeof round->mine,
+                                &round->received[rank]);
+        transport->ops->send(transport, rank, P2P_HELLO, &round->mine, sizeof round->mine,
                              &round->sent[rank]);
     }
     for (int rank = 0; rank < transport->size; rank++) {
         if (rank == transport->rank) continue;
-        TRY(p2p_await(transport, config, &round->received[rank].done, rank, "greeting"));
-        TRY(p2p_await(transport, config, &round->sent[rank].done, rank, "greeting"));
+        TRY(p2p_await(transport, config, &round->received[rank].done, rank, "handshake"));
+        TRY(p2p_await(transport, config, &round->sent[rank].done, rank, "handshake"));
     }
     round->all[transport->rank] = round->mine;
     for (int rank = 1; rank < transport->size; rank++)
-        TRY(check_greeting(&round->all[0], &round->all[rank], 0, rank));
+        TRY(check_hello(&round->all[0], &round->all[rank], 0, rank));
     return STATUS_OK;
 }
 
-enum status p2p_greet(struct p2p_transport *transport, const struct comm_config *config,
-                      struct p2p_round *out) {
+enum status p2p_handshake(struct p2p_transport *transport, const struct comm_config *config,
+                          struct p2p_round *out) {
     *out = (struct p2p_round){.mine = {config->heap_bytes, sizeof(struct p2p_header), ""}};
     snprintf(out->mine.host, P2P_HOST_BYTES, "%s", config->host ? config->host : "localhost");
-    out->all = MEM_ARRAY(struct p2p_greeting, transport->size);
+    out->all = MEM_ARRAY(struct p2p_hello, transport->size);
     out->sent = MEM_ARRAY(struct p2p_transfer, transport->size);
     out->received = MEM_ARRAY(struct p2p_transfer, transport->size);
-    return greet(transport, config, out);
+    return handshake(transport, config, out);
 }
 
 void p2p_round_free(struct p2p_round *round) {
@@ -185,7 +185,7 @@ enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops 
     struct p2p_transport *transport;
     struct p2p_round round;
     TRY(transport_ops->open(config, &transport));
-    enum status status = p2p_greet(transport, config, &round);
+    enum status status = p2p_handshake(transport, config, &round);
     if (status == STATUS_OK) status = p2p_new(ops, config, transport, NULL, NULL, out);
     if (status != STATUS_OK) transport->ops->close(transport, false);
     p2p_round_free(&round);

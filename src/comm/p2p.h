@@ -27,7 +27,7 @@ enum {
 
 enum p2p_phase { P2P_HEADER, P2P_GIVE, P2P_RESULT, P2P_FINISH }; /* streams of a group */
 enum { P2P_DATA, P2P_CREDIT, P2P_DECLARED };                     /* streams of a channel */
-enum { P2P_GREETING = 1 }; /* a stream; those of groups are even, of channels odd and above 8 */
+enum { P2P_HELLO = 1 }; /* a stream; those of groups are even, of channels odd and above 8 */
 
 static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p_phase phase) {
     return ((uint32_t)group->index * 4 + phase) * 2;
@@ -124,16 +124,16 @@ void *p2p_own(struct p2p *p2p, size_t count, size_t bytes);
 /* Collective, blocking: tells all ranks of one's heap and host and learns theirs; refuses heaps
  * that differ. A round that failed is given back after the transport is closed: messages may still
  * come into it. */
-struct p2p_greeting {
+struct p2p_hello {
     uint64_t heap_bytes, layout; /* the layout: ranks of one build speak alike */
     char host[P2P_HOST_BYTES];
 };
 struct p2p_round {
-    struct p2p_greeting mine, *all;
+    struct p2p_hello mine, *all;
     struct p2p_transfer *sent, *received;
 };
-enum status p2p_greet(struct p2p_transport *transport, const struct comm_config *config,
-                      struct p2p_round *out);
+enum status p2p_handshake(struct p2p_transport *transport, const struct comm_config *config,
+                          struct p2p_round *out);
 void p2p_round_free(struct p2p_round *round);
 /* Local. A communicator on an open transport, which it takes; `team` as in struct p2p, or NULL. */
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,

@@ -13,17 +13,18 @@ const struct p2p_transport_ops *p2p_transport_best(void) {
     return NULL;
 }
 
-static const struct p2p_transport_ops *carrier(void) {
+static const struct p2p_transport_ops *bootstrap_transport(void) {
     for (int i = 0; transports[i]; i++)
-        if (transports[i]->carry && transports[i]->fits()) return transports[i];
+        if (transports[i]->bootstrap && transports[i]->fits()) return transports[i];
     return NULL;
 }
 
-bool comm_carrier_there(const struct comm_config *config) {
-    const struct p2p_transport_ops *transport = carrier();
-    return transport && transport->carries(config);
+bool comm_bootstrap_exists(const struct comm_config *config) {
+    const struct p2p_transport_ops *transport = bootstrap_transport();
+    return transport && transport->can_bootstrap(config);
 }
 
-enum status comm_carry(const struct comm_config *config, void *data, size_t bytes, double limit_s) {
-    return carrier()->carry(config, data, bytes, limit_s);
+enum status comm_bootstrap(const struct comm_config *config, void *data, size_t bytes,
+                           double limit_s) {
+    return bootstrap_transport()->bootstrap(config, data, bytes, limit_s);
 }

@@ -49,10 +49,10 @@ struct p2p_transport_ops {
     bool (*broken)(const struct p2p_transport *transport,
                    int peer); /* the transport knows that it is gone */
     size_t overhead_bytes;    /* of the library itself, a rank */
-    /* See comm_carrier_there and comm_carry; NULL: nothing started the job that could. */
-    bool (*carries)(const struct comm_config *config);
-    enum status (*carry)(const struct comm_config *config, void *data, size_t bytes,
-                         double limit_s);
+    /* See comm_bootstrap_exists and comm_bootstrap; NULL: nothing started the job that could. */
+    bool (*can_bootstrap)(const struct comm_config *config);
+    enum status (*bootstrap)(const struct comm_config *config, void *data, size_t bytes,
+                             double limit_s);
 };
 
 #define TRANSPORT(name) extern const struct p2p_transport_ops p2p_transport_##name;

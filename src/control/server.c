@@ -19,7 +19,7 @@
 #include "control/where.h"
 
 enum { TICK_MS = 50, BATCH = 256, SERVER_FILES = 20 };
-static const double latecomer_s = 5, outsider_s = 1.5;
+static const double late_rank_s = 5, unknown_rank_s = 1.5;
 static const int64_t unauthenticated_every_ns = 10000000000;
 static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
 
@@ -93,8 +93,8 @@ static bool more_may_come(const struct control_server *server, double waited_s) 
     int world = server->config.world;
     if (!server->failed || server->welcome || !server->claims) return false;
     for (int i = 0; i < world && i < server->least_claimed; i++)
-        if (server->member[i].state == CONTROL_ABSENT && waited_s < latecomer_s) return true;
-    bool others = server->claims >= server->joined && waited_s < outsider_s;
+        if (server->member[i].state == CONTROL_ABSENT && waited_s < late_rank_s) return true;
+    bool others = server->claims >= server->joined && waited_s < unknown_rank_s;
     return (others && server->outside < server->most_claimed - world) ||
            (server->outside && server->now_ns - server->outside_ns < outside_leave_ns);
 }

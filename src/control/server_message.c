@@ -296,7 +296,7 @@ static void join(struct control_server *server, struct hello *hello) {
 
 /* A rank that comes when the job has failed already: told why, and then waited for until it has
  * heard. */
-static void turn_away(struct control_server *server) {
+static void refuse_hello(struct control_server *server) {
     struct control_member *member = &server->member[server->in.rank];
     refuse(server, &server->in.from, server->failed_status, server->failed_why);
     member->fd = server->in.fd;
@@ -333,7 +333,7 @@ static void take_hello(struct control_server *server) {
         if (all) control_server_fail(server, STATUS_USAGE, why);
         if (all) note_claim(server, hello.world);
         if (all && member && member->state == CONTROL_ABSENT)
-            turn_away(server);
+            refuse_hello(server);
         else
             refuse(server, peer, STATUS_USAGE, why);
     } else if (member->state != CONTROL_ABSENT) {
@@ -343,7 +343,7 @@ static void take_hello(struct control_server *server) {
                  server->in.rank, member->pid, member->host, hello.pid, hello.host);
         refuse(server, peer, STATUS_USAGE, why);
     } else if (server->failed) {
-        turn_away(server);
+        refuse_hello(server);
     } else {
         join(server, &hello);
     }
@@ -415,7 +415,7 @@ static int rank_of(const struct control_server *server) {
 }
 
 /* A rank that was given up as silent and wakes again: the others went on without it. */
-static void turn_out(struct control_server *server, int rank) {
+static void send_refusal(struct control_server *server, int rank) {
     struct control_message *out = answer(server, CONTROL_LOSS, 0);
     control_pack_u32(out, (uint32_t)rank);
     control_pack_text(out, "this rank was silent too long and has been given up by the others",
@@ -447,7 +447,7 @@ void control_server_message(struct control_server *server) {
     if (rank < 0 || server->in.version != CONTROL_VERSION ||
         server->in.epoch != server->config.epoch)
         return;
-    if (server->member[rank].state == CONTROL_LOST) turn_out(server, rank);
+    if (server->member[rank].state == CONTROL_LOST) send_refusal(server, rank);
     if (server->member[rank].state != CONTROL_JOINED) return;
     server->member[rank].heard_ns = server->now_ns;
     switch (server->in.type) {

@@ -230,7 +230,7 @@ static void handle_end(struct ranks *ranks, int index, int result) {
 
 /* Where all that ended here only told of another, the first of them is named, and whom it blames.
  */
-static void name_messenger(const struct ranks *ranks) {
+static void report_relayed_end(const struct ranks *ranks) {
     const struct ranks_outcome *outcome = &ranks->outcome;
     struct end end;
     char who[32] = "another rank";
@@ -317,8 +317,8 @@ static void watch(struct ranks *ranks) {
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
     int share = cores / count > 0 ? cores / count : 1;
     struct ranks_cores out = {.threads = threads > 0 ? threads : share};
-    out.crowded = (int64_t)out.threads * count > cores;
-    out.pinned = !out.crowded && !quota && count > 1;
+    out.oversubscribed = (int64_t)out.threads * count > cores;
+    out.pinned = !out.oversubscribed && !quota && count > 1;
     return out;
 }
 
@@ -345,7 +345,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                           .nodes = config->nodes,
                                           .threads = share->threads,
                                           .attempt = config->attempt,
-                                          .passive = share->crowded,
+                                          .passive = share->oversubscribed,
                                           .address = config->address,
                                           .secret = config->secret,
                                           .status_table = config->status_table};
@@ -396,7 +396,7 @@ static enum status run(struct ranks *ranks) {
     enum status status = start_all(ranks);
     if (status != STATUS_OK) ranks->phase = KILLED, signal_all(ranks, SIGKILL);
     watch(ranks);
-    if (status == STATUS_OK) name_messenger(ranks);
+    if (status == STATUS_OK) report_relayed_end(ranks);
     return status;
 }
 

@@ -63,8 +63,8 @@ enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *o
 /* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */
 struct ranks_cores {
     int threads;
-    bool pinned;  /* ranks do not outnumber the cores, and no quota says otherwise */
-    bool crowded; /* ranks x threads exceed the cores: workers must not spin */
+    bool pinned;         /* ranks do not outnumber the cores, and no quota says otherwise */
+    bool oversubscribed; /* ranks x threads exceed the cores: workers must not spin */
 };
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
 

@@ -224,7 +224,7 @@ static enum status rendezvous_by_munge(struct opening *opening,
 
 static bool is_mpi(const struct opening *opening, struct comm_config *config) {
     *config = (struct comm_config){.rank = opening->peers->index, .size = opening->peers->count};
-    return opening->peers->mpi && comm_carrier_there(config);
+    return opening->peers->mpi && comm_bootstrap_exists(config);
 }
 
 /* MPI brings the address and the secret of rank 0 to all. A server that does not start is told by
@@ -234,8 +234,8 @@ static enum status rendezvous_by_mpi(struct opening *opening, const struct comm_
     struct control_rendezvous_info info = {.address = ""};
     enum status status = is_host(opening) ? start_server(opening, bind) : STATUS_OK;
     if (is_host(opening) && status == STATUS_OK) give_info(opening, &info);
-    enum status carried = comm_carry(mpi, &info, sizeof info, opening->limit_s);
-    if (status == STATUS_OK) status = carried;
+    enum status received = comm_bootstrap(mpi, &info, sizeof info, opening->limit_s);
+    if (status == STATUS_OK) status = received;
     if (status == STATUS_OK && !info.address[0])
         status = fail(STATUS_PEER, "rank %d ends: rank 0 has no control server", mpi->rank);
     info.address[sizeof info.address - 1] = 0;
@@ -268,19 +268,19 @@ static enum status own_address(const struct opening *opening, struct network_add
 static enum status rendezvous_at_port(struct opening *opening) {
     struct network_address own = {.text = "127.0.0.1"};
     struct launch_bootstrap bootstrap;
-    struct comm_config carrier;
+    struct comm_config mpi_config;
     char bind[CONTROL_ADDRESS_BYTES], name[32];
     const struct init *init = &opening->init;
     bool open = needs_key(opening);
     bool munge =
         open && launch_bootstrap_find(opening->config, opening->peers, init->host, &bootstrap);
-    bool mpi = open && !munge && is_mpi(opening, &carrier);
+    bool mpi = open && !munge && is_mpi(opening, &mpi_config);
     if (open && !munge && !mpi) return refuse_without_key(opening);
     TRY(own_address(opening, &own));
     tcp_text(is_host(opening) ? own.text : init->host, init->port, bind);
     snprintf(name, sizeof name, "port-%d", init->port);
     if (munge) return rendezvous_by_munge(opening, &bootstrap, bind);
-    if (mpi) return rendezvous_by_mpi(opening, &carrier, bind);
+    if (mpi) return rendezvous_by_mpi(opening, &mpi_config, bind);
     if (!opening->keyed && opening->peers->count > 1)
         return rendezvous_in_private_folder(opening, name, bind);
     if (is_host(opening)) return start_server(opening, bind);
@@ -298,14 +298,14 @@ static enum status refuse_nowhere(const struct launch_peers *peers) {
 static enum status rendezvous_by_job(struct opening *opening) {
     const struct launch_peers *peers = opening->peers;
     struct launch_bootstrap bootstrap;
-    struct comm_config carrier;
+    struct comm_config mpi_config;
     char folder[512], bind[CONTROL_ADDRESS_BYTES] = "";
     if (peers->count == 1) return start_server(opening, "");
     if (!peers->one_host && launch_bootstrap_find(opening->config, peers, NULL, &bootstrap))
         return rendezvous_by_munge(opening, &bootstrap, "");
-    if (!peers->one_host && is_mpi(opening, &carrier)) {
+    if (!peers->one_host && is_mpi(opening, &mpi_config)) {
         if (is_host(opening)) TRY(listen_anywhere(opening, bind));
-        return rendezvous_by_mpi(opening, &carrier, bind);
+        return rendezvous_by_mpi(opening, &mpi_config, bind);
     }
     if (!peers->job[0]) return refuse_nowhere(peers);
     if (peers->one_host) return rendezvous_in_private_folder(opening, peers->job, "");

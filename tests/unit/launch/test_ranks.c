@@ -380,7 +380,7 @@ Test(launch_ranks, cores_are_shared) {
             ranks_share(cases[i].cores, cases[i].quota, cases[i].count, cases[i].threads);
         cr_expect(share.threads == cases[i].share.threads &&
                       share.pinned == cases[i].share.pinned &&
-                      share.crowded == cases[i].share.crowded,
+                      share.oversubscribed == cases[i].share.oversubscribed,
                   "case %zu", i);
     }
 }
