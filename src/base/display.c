@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 enum kind { KIND_FILE, KIND_OWN, KIND_SOCKET, KIND_SHARED };
 
 struct queue {

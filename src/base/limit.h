@@ -1,4 +1,4 @@
-/* The limits of the shell (ulimit) and what happens at them: a sentence that names the limit, and a
+/* The limits of the shell (ulimit) and what happens at them: a message that names the limit, and a
  * documented exit code, also where a library would end the process without either.
  *
  * open files (-n), processes and threads (-u), file size (-f) for shared memory: STATUS_USAGE
@@ -28,7 +28,7 @@ void limit_begin(void);
 void limit_end(void);
 
 /* Local, once, from main: SIGABRT, SIGSEGV and exit(1) by a library while a limit is reached become
- * a sentence and that limit's exit code; otherwise they stay what they are. SIGXFSZ is ignored: a
+ * a message and that limit's exit code; otherwise they stay what they are. SIGXFSZ is ignored: a
  * write beyond ulimit -f fails with EFBIG. The end is said before main returns. */
 void limit_watch(void);
 void limit_watch_end(void);

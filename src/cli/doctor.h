@@ -43,8 +43,8 @@ void doctor_look_device(const struct check *check, struct finding *out);
 void doctor_look_isa(const struct check *check, struct finding *out);
 
 /* Local; names are looked up. Ranks and networks: cli/doctor_ranks.c. */
-void doctor_look_place(const struct check *check, struct finding *out);
-void doctor_look_meeting(const struct check *check, struct finding *out);
+void doctor_look_identity(const struct check *check, struct finding *out);
+void doctor_look_rendezvous(const struct check *check, struct finding *out);
 void doctor_look_rank_cores(const struct check *check, struct finding *out);
 /* Cores and threads of this process, as a run without --threads would have them. */
 void doctor_rank_share(struct cores_share *out);

@@ -6,72 +6,73 @@
 #include "base/machine.h"
 #include "cli/doctor.h"
 #include "launch/cores.h"
-#include "launch/door.h"
-#include "launch/lobby.h"
+#include "launch/identity.h"
+#include "launch/munge_bootstrap.h"
 #include "launch/network.h"
-#include "launch/place.h"
+#include "launch/rendezvous.h"
 #include "launch/slurm.h"
 
 static const struct launch_config nothing_said = {
     .rank = -1, .world = -1, .nodes = -1, .node_rank = -1};
 
 /* Found once: what is wrong with it is said once. A process alone where it cannot be told. */
-static enum status find_place(struct launch_place *out) {
-    static struct launch_place place;
+static enum status find_identity(struct launch_identity *out) {
+    static struct launch_identity identity;
     static enum status status;
-    if (place.world == 0) {
-        status = launch_place(&nothing_said, &place);
+    if (identity.world == 0) {
+        status = launch_identity(&nothing_said, &identity);
         if (status != STATUS_OK)
-            place = (struct launch_place){.source = LAUNCH_ALONE, .world = 1, .host_ranks = 1};
+            identity =
+                (struct launch_identity){.source = LAUNCH_ALONE, .world = 1, .host_ranks = 1};
     }
-    *out = place;
+    *out = identity;
     return status;
 }
 
-void doctor_look_place(const struct check *check, struct finding *out) {
+void doctor_look_identity(const struct check *check, struct finding *out) {
     (void)check;
-    struct launch_place place;
-    if (find_place(&place) != STATUS_OK) {
+    struct launch_identity identity;
+    if (find_identity(&identity) != STATUS_OK) {
         doctor_say(out, "cannot be told");
         doctor_judge(out, DOCTOR_BAD, "every run would stop with the message above");
         return;
     }
-    doctor_say(out, "%d of %d, local %d of %d, node %d of %d", place.rank, place.world,
-               place.local_rank, place.local_world, place.node, place.nodes);
-    doctor_judge(out, DOCTOR_OK, "%.250s", place.how);
+    doctor_say(out, "%d of %d, local %d of %d, node %d of %d", identity.rank, identity.world,
+               identity.local_rank, identity.local_world, identity.node, identity.nodes);
+    doctor_judge(out, DOCTOR_OK, "%.250s", identity.how);
 }
 
 /* Where ranks that another launcher started would find one another. */
-void doctor_look_meeting(const struct check *check, struct finding *out) {
+void doctor_look_rendezvous(const struct check *check, struct finding *out) {
     (void)check;
-    struct launch_place place;
-    struct launch_party party;
-    struct launch_lobby lobby;
-    find_place(&place);
-    if (place.world > 1) launch_party_of(&nothing_said, &place, &party);
-    if (place.world == 1)
+    struct launch_identity identity;
+    struct launch_peers peers;
+    struct launch_bootstrap bootstrap;
+    find_identity(&identity);
+    if (identity.world > 1) launch_peers_of(&nothing_said, &identity, &peers);
+    if (identity.world == 1)
         doctor_say(out, "in the launcher: stretto train -n N");
-    else if (place.source == LAUNCH_LAUNCHER)
+    else if (identity.source == LAUNCH_LAUNCHER)
         doctor_say(out, "at the launcher");
-    else if (!party.job[0]) {
+    else if (!peers.job[0]) {
         doctor_say(out, "nowhere yet");
         doctor_judge(out, DOCTOR_WARN, "give --init tcp://host:port or file:///shared/path");
-    } else if (party.one_host)
-        doctor_say(out, "a private folder of this host, as job %s", party.job);
-    else if (launch_lobby_find(&nothing_said, &party, NULL, &lobby))
-        doctor_say(out, "%.200s", lobby.how);
+    } else if (peers.one_host)
+        doctor_say(out, "a private folder of this host, as job %s", peers.job);
+    else if (launch_bootstrap_find(&nothing_said, &peers, NULL, &bootstrap))
+        doctor_say(out, "%.200s", bootstrap.how);
     else {
-        doctor_say(out, "the file .stretto-%s in the working folder", party.job);
+        doctor_say(out, "the file .stretto-%s in the working folder", peers.job);
         doctor_judge(out, DOCTOR_OK, "%.120s; all nodes must see the same folder, else give --init",
-                     lobby.how);
+                     bootstrap.how);
     }
 }
 
 void doctor_rank_share(struct cores_share *out) {
-    struct launch_place place;
-    find_place(&place);
-    if (place.source != LAUNCH_ALONE)
-        cores_of_rank(&nothing_said, &place, out);
+    struct launch_identity identity;
+    find_identity(&identity);
+    if (identity.source != LAUNCH_ALONE)
+        cores_of_rank(&nothing_said, &identity, out);
     else
         cores_of_ranks(1, out);
 }
@@ -112,8 +113,8 @@ void doctor_look_network(const struct check *check, struct finding *out) {
 
 void doctor_look_host(const struct check *check, struct finding *out) {
     (void)check;
-    struct launch_place here;
-    launch_place_here(&here);
+    struct launch_identity here;
+    launch_identity_here(&here);
     doctor_say(out, "%.200s", here.host);
     if (network_is_loopback(here.host))
         doctor_judge(out, DOCTOR_WARN, "host files cannot name it: use --node-rank and addresses");

@@ -17,27 +17,27 @@
 #include "cli/start.h"
 #include "stretto.h"
 
-struct bill_row {
+struct estimate_row {
     const char *name;
     size_t bytes;
 };
 
-enum { BILL_ROWS = 11 };
+enum { ESTIMATE_ROWS = 11 };
 
-static void bill_rows(const struct plan *plan, struct bill_row rows[BILL_ROWS]) {
-    const struct memory_bill *bill = &plan->bill;
-    const struct bill_row all[BILL_ROWS] = {
-        {"parameters", bill->params},
-        {"gradients", bill->gradients},
-        {"optimizer", bill->state},
-        {"buffers", bill->buffers},
-        {"activations", bill->activations},
-        {"scratch", bill->scratch},
-        {"loader", bill->loader},
-        {"library", bill->library},
-        {"communicator", bill->comm},
-        {"staging", bill->staging},
-        {"trace", bill->trace},
+static void estimate_rows(const struct plan *plan, struct estimate_row rows[ESTIMATE_ROWS]) {
+    const struct memory_estimate *estimate = &plan->memory;
+    const struct estimate_row all[ESTIMATE_ROWS] = {
+        {"parameters", estimate->params},
+        {"gradients", estimate->gradients},
+        {"optimizer", estimate->state},
+        {"buffers", estimate->buffers},
+        {"activations", estimate->activations},
+        {"scratch", estimate->scratch},
+        {"loader", estimate->loader},
+        {"library", estimate->library},
+        {"communicator", estimate->comm},
+        {"staging", estimate->staging},
+        {"trace", estimate->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -154,10 +154,10 @@ static void print_program(const struct job *job, FILE *out) {
 
 static void print_memory(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
-    struct bill_row rows[BILL_ROWS];
-    char size[TEXT_BYTES], parts[BILL_ROWS * (TEXT_BYTES + 16)] = "";
-    bill_rows(plan, rows);
-    for (int i = 0, used = 0; i < BILL_ROWS; i++)
+    struct estimate_row rows[ESTIMATE_ROWS];
+    char size[TEXT_BYTES], parts[ESTIMATE_ROWS * (TEXT_BYTES + 16)] = "";
+    estimate_rows(plan, rows);
+    for (int i = 0, used = 0; i < ESTIMATE_ROWS; i++)
         used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
                          rows[i].name, text_size((int64_t)rows[i].bytes, size));
     row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size),
@@ -225,11 +225,11 @@ static json_t *shown_parts(const struct job *job) {
 void explain_print_json(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
-    struct bill_row rows[BILL_ROWS];
-    bill_rows(plan, rows);
-    json_t *bill = json_object();
-    for (int i = 0; i < BILL_ROWS; i++)
-        json_object_set_new(bill, rows[i].name, json_integer((json_int_t)rows[i].bytes));
+    struct estimate_row rows[ESTIMATE_ROWS];
+    estimate_rows(plan, rows);
+    json_t *estimate = json_object();
+    for (int i = 0; i < ESTIMATE_ROWS; i++)
+        json_object_set_new(estimate, rows[i].name, json_integer((json_int_t)rows[i].bytes));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
@@ -246,7 +246,7 @@ void explain_print_json(const struct job *job, FILE *out) {
         plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
         plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
-        (json_int_t)plan_bytes(plan), "memory", bill);
+        (json_int_t)plan_bytes(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
@@ -298,7 +298,7 @@ static enum status explain_with(const struct options *options) {
     struct job job;
     struct start start;
     TRY(start_find(options, &start));
-    TRY(job_open(options, &start.seat, &job));
+    TRY(job_open(options, &start.info, &job));
     print(&job);
     enum status status = start_check(&start, &job);
     if (status == STATUS_OK && options->resume && start_has_first(&start))

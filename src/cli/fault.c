@@ -10,11 +10,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const deeds[] = {[FAULT_KILL] = "kill",
-                                    [FAULT_STOP] = "stop",
-                                    [FAULT_PAUSE] = "pause",
-                                    [FAULT_EXIT] = "exit",
-                                    [FAULT_NAN] = "nan"};
+static const char *const actions[] = {[FAULT_KILL] = "kill",
+                                      [FAULT_STOP] = "stop",
+                                      [FAULT_PAUSE] = "pause",
+                                      [FAULT_EXIT] = "exit",
+                                      [FAULT_NAN] = "nan"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -30,9 +30,9 @@ static bool read_number(const char *text, int64_t *out) {
     return *text >= '0' && *text <= '9' && *end == 0;
 }
 
-static bool read_deed(const char *text, enum fault_deed *out) {
-    for (int deed = FAULT_KILL; deed <= FAULT_NAN; deed++) {
-        if (strcmp(text, deeds[deed]) == 0) *out = (enum fault_deed)deed;
+static bool read_action(const char *text, enum fault_action *out) {
+    for (int action = FAULT_KILL; action <= FAULT_NAN; action++) {
+        if (strcmp(text, actions[action]) == 0) *out = (enum fault_action)action;
     }
     return *out != FAULT_NONE;
 }
@@ -40,7 +40,7 @@ static bool read_deed(const char *text, enum fault_deed *out) {
 static bool read_part(const char *part, struct fault *fault, int64_t *rank) {
     if (strncmp(part, "rank=", 5) == 0) return read_number(part + 5, rank);
     if (strncmp(part, "step=", 5) == 0) return read_number(part + 5, &fault->step);
-    if (strncmp(part, "do=", 3) == 0) return read_deed(part + 3, &fault->deed);
+    if (strncmp(part, "do=", 3) == 0) return read_action(part + 3, &fault->action);
     if (strncmp(part, "at=", 3) != 0 || !part[3] || strlen(part + 3) >= sizeof fault->at)
         return false;
     memcpy(fault->at, part + 3, strlen(part + 3) + 1);
@@ -58,8 +58,8 @@ enum status fault_parse(const char *text, int rank, int attempt, struct fault *o
     }
     free(copy);
     TRY(status);
-    if (text && (whose < 0 || !fault.at[0] || fault.deed == FAULT_NONE)) return refuse(text);
-    *out = whose == rank && attempt == 0 ? fault : (struct fault){.deed = FAULT_NONE};
+    if (text && (whose < 0 || !fault.at[0] || fault.action == FAULT_NONE)) return refuse(text);
+    *out = whose == rank && attempt == 0 ? fault : (struct fault){.action = FAULT_NONE};
     return STATUS_OK;
 }
 
@@ -68,14 +68,14 @@ enum status fault_read(int rank, struct fault *out) {
     return fault_parse(getenv("STRETTO_FAULT"), rank, attempt ? atoi(attempt) : 0, out);
 }
 
-bool fault_strike(struct fault *fault, const char *at, int64_t step) {
-    if (fault->deed == FAULT_NONE || strcmp(fault->at, at) != 0) return false;
+bool fault_trigger(struct fault *fault, const char *at, int64_t step) {
+    if (fault->action == FAULT_NONE || strcmp(fault->at, at) != 0) return false;
     if (fault->step >= 0 && fault->step != step) return false;
-    enum fault_deed deed = fault->deed;
-    fault->deed = FAULT_NONE;
-    if (deed == FAULT_KILL) raise(SIGKILL);
-    if (deed == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
-    if (deed == FAULT_PAUSE) sleep(4);
-    if (deed == FAULT_EXIT) _exit(7);
-    return deed == FAULT_NAN;
+    enum fault_action action = fault->action;
+    fault->action = FAULT_NONE;
+    if (action == FAULT_KILL) raise(SIGKILL);
+    if (action == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
+    if (action == FAULT_PAUSE) sleep(4);
+    if (action == FAULT_EXIT) _exit(7);
+    return action == FAULT_NAN;
 }

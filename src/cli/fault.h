@@ -1,4 +1,4 @@
-/* Faults on purpose, for tests of what happens when a rank dies, stands still or computes rubbish
+/* Fault injection, for tests of what happens when a rank dies, stands still or computes rubbish
  * at a given moment. Off unless the environment says
  *
  *     STRETTO_FAULT="rank=1,step=7,at=REDUCE,do=kill"
@@ -6,7 +6,8 @@
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
  * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
  * seconds, for ranks that are threads), exit (code 7, unannounced) or nan (a parameter of this rank
- * becomes one). It strikes before the instruction, on the first start of the ranks only, so that
+ * becomes one). It is triggered before the instruction, on the first start of the ranks only, so
+ * that
  * --restarts can be tested. */
 #ifndef CLI_FAULT_H
 #define CLI_FAULT_H
@@ -16,11 +17,11 @@
 
 #include "base/status.h"
 
-enum fault_deed { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_PAUSE, FAULT_EXIT, FAULT_NAN };
+enum fault_action { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_PAUSE, FAULT_EXIT, FAULT_NAN };
 
 struct fault {
-    enum fault_deed deed; /* FAULT_NONE: nothing will happen on this rank */
-    int64_t step;         /* -1: any */
+    enum fault_action action; /* FAULT_NONE: nothing will happen on this rank */
+    int64_t step;             /* -1: any */
     char at[16];
 };
 
@@ -30,8 +31,8 @@ enum status fault_read(int rank, struct fault *out);
 /* Local, pure. The same from a text (NULL: none), at start `attempt` of the ranks. */
 enum status fault_parse(const char *text, int rank, int attempt, struct fault *out);
 
-/* Local. Strikes where the fault is due. True when the caller has to spoil a parameter; not due
- * again then. */
-bool fault_strike(struct fault *fault, const char *at, int64_t step);
+/* Local. Triggers the fault where it is due. True when the caller has to corrupt a parameter; not
+ * due again then. */
+bool fault_trigger(struct fault *fault, const char *at, int64_t step);
 
 #endif

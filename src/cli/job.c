@@ -12,17 +12,17 @@
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 
-/* A rank that was started knows its host from its place; a launcher, and ranks that are threads,
+/* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
  * know how many they are. */
-static enum status share_of(const struct job *job, const struct job_seat *seat,
+static enum status share_of(const struct job *job, const struct rank_info *info,
                             struct cores_share *out) {
     struct launch_config config;
-    struct launch_place place = {.source = LAUNCH_ALONE, .world = 1};
-    int count = seat->local_ranks ? seat->local_ranks : (int)job->options.local_ranks;
+    struct launch_identity identity = {.source = LAUNCH_ALONE, .world = 1};
+    int count = info->local_ranks ? info->local_ranks : (int)job->options.local_ranks;
     launch_config_of(&job->options, &config);
-    if (!seat->local_ranks) TRY(launch_place(&config, &place));
-    if (place.world > 1 || (place.source != LAUNCH_ALONE && count == 1))
-        cores_of_rank(&config, &place, out);
+    if (!info->local_ranks) TRY(launch_identity(&config, &identity));
+    if (identity.world > 1 || (identity.source != LAUNCH_ALONE && count == 1))
+        cores_of_rank(&config, &identity, out);
     else
         cores_of_ranks(count, out);
     return STATUS_OK;
@@ -34,11 +34,11 @@ bool job_wants_threads(const struct options *options) {
 }
 
 /* What `auto` will find: shared memory where all ranks are started by one launcher. */
-static const char *comm_of(const struct options *options, const struct job_seat *seat) {
+static const char *comm_of(const struct options *options, const struct rank_info *info) {
     bool spread = options->nodes > 1 || option_is_set(options, OPTION_hostfile) ||
                   option_is_set(options, OPTION_nodes_file);
-    if (seat->ranks == 1) return NULL;
-    if (seat->comm) return seat->comm;
+    if (info->ranks == 1) return NULL;
+    if (info->comm) return info->comm;
     if (strcmp(options->comm, "auto") != 0 && !job_wants_threads(options)) return options->comm;
     return spread ? "hosts" : "shm";
 }
@@ -51,55 +51,55 @@ static enum status open_data(struct job *job, const struct model *model) {
 }
 
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
-static enum status resolve(struct job *job, const struct job_seat *seat, struct run_config *out) {
+static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
     const struct model *model;
     struct cores_share share;
     TRY(resolve_model(&job->options, &model));
     TRY(open_data(job, model));
-    TRY(share_of(job, seat, &share));
+    TRY(share_of(job, info, &share));
     job->local_ranks = share.ranks;
-    struct resolve_place place = {.rank = seat->rank,
-                                  .ranks = seat->ranks,
+    struct resolve_place place = {.rank = info->rank,
+                                  .ranks = info->ranks,
                                   .threads = (int)cores_threads(&share),
-                                  .comm = comm_of(&job->options, seat),
+                                  .comm = comm_of(&job->options, info),
                                   .saves =
-                                      seat->rank == 0 || job->options.save_ranks || job->threads,
-                                  .dry = seat->to_start};
+                                      info->rank == 0 || job->options.save_ranks || job->threads,
+                                  .dry = info->to_start};
     return resolve_run(&job->options, model, job->dataset, &place, out);
 }
 
 /* Of ranks that share a process the first measures for all. */
-static void measure_before(struct job *job, const struct job_seat *seat) {
-    job->before = seat->before;
+static void measure_before(struct job *job, const struct rank_info *info) {
+    job->before = info->before;
     if (job->before.own_bytes) return;
     job->before = mem_resident_parts();
     mem_reset_peak();
 }
 
-static enum status make_plan(struct job *job, const struct job_seat *seat,
+static enum status make_plan(struct job *job, const struct rank_info *info,
                              const struct run_config *config) {
     struct bytes text = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
-    measure_before(job, seat);
+    measure_before(job, info);
     enum status status = plan_new(config, path ? path : "program", path ? &text : NULL, &job->plan);
-    if (status == STATUS_OK) job_bill(job, seat);
+    if (status == STATUS_OK) job_estimate_memory(job, info);
     job->available_bytes = machine_memory("").usable_bytes;
     bytes_free(&text);
     return status;
 }
 
-enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out) {
-    static const struct job_seat alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
+enum status job_open(const struct options *options, const struct rank_info *info, struct job *out) {
+    static const struct rank_info alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
     struct run_config config;
-    if (!seat) seat = &alone;
+    if (!info) info = &alone;
     struct job job = {.options = *options,
-                      .dataset = seat->dataset,
-                      .to_start = seat->to_start,
-                      .threads = seat->ranks > 1 && job_wants_threads(options)};
-    enum status status = resolve(&job, seat, &config);
-    if (status == STATUS_OK) status = make_plan(&job, seat, &config);
+                      .dataset = info->dataset,
+                      .to_start = info->to_start,
+                      .threads = info->ranks > 1 && job_wants_threads(options)};
+    enum status status = resolve(&job, info, &config);
+    if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;
     else

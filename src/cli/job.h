@@ -8,14 +8,14 @@
 #include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
-struct job_seat {
+struct rank_info {
     int rank, ranks;
     int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
     bool to_start;           /* those are processes that this one will start */
     struct dataset *dataset; /* NULL: open it */
     const char *comm;        /* how ranks will talk; NULL: as far as the options say */
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
-    size_t library_bytes;    /* of a rank's bill, as the first of the process found it; likewise */
+    size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
 };
 
 struct job {
@@ -25,24 +25,25 @@ struct job {
     struct plan *plan; /* with the configuration of the run */
     bool threads;      /* the ranks share this process */
     int local_ranks;   /* ranks of this host, as far as known; may be set once more is known */
-    bool to_start;     /* as in the seat */
+    bool to_start;     /* as in the rank info */
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
-    size_t code_bytes; /* of the bill: what ranks as processes of a machine share */
+    size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
  * rank (NULL: the only one). The
  * caller closes the job; the options must outlive it. */
-enum status job_open(const struct options *options, const struct job_seat *seat, struct job *out);
+enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
 void job_close(struct job *job);
 
 /* Local. Whether ranks are threads of one process. */
 bool job_wants_threads(const struct options *options);
 
-/* Local. Completes the plan's bill by what this process takes beside its arrays. For job_open. */
-void job_bill(struct job *job, const struct job_seat *seat);
+/* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
+ */
+void job_estimate_memory(struct job *job, const struct rank_info *info);
 /* Local. What the ranks of this machine need together, where one needs `rank_bytes`; what they
  * share is counted once. */
 size_t job_machine_bytes(const struct job *job, size_t rank_bytes);

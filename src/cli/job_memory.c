@@ -26,14 +26,15 @@ static size_t grown(size_t now, size_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Ranks as threads have one library together: each has an even part of it in its bill. oneDNN keeps
- * kernels for all, so that planning a further rank takes about two thirds of what the first took.
+/* Ranks as threads have one library together: each has an even part of it in its estimate. oneDNN
+ * keeps kernels for all, so that planning a further rank takes about two thirds of what the first
+ * took.
  */
 static size_t shared_library(size_t own, size_t once, size_t ranks) {
     return own - own / 3 + (own / 3 + once) / ranks;
 }
 
-static void bill_library(struct job *job) {
+static void estimate_library(struct job *job) {
     const struct device *device = job->plan->device;
     const struct backend *backend = device->backend;
     struct mem_parts now = mem_resident_parts();
@@ -45,21 +46,21 @@ static void bill_library(struct job *job) {
     if (ranks > 1 && !job->threads) own += CONTROL_DATA_BYTES, code += CONTROL_CODE_BYTES;
     if (!job->threads) {
         job->code_bytes = code;
-        job->plan->bill.library = own + run.data_bytes + code;
+        job->plan->memory.library = own + run.data_bytes + code;
         return;
     }
-    job->plan->bill.library = shared_library(own, run.data_bytes + code, (size_t)ranks);
+    job->plan->memory.library = shared_library(own, run.data_bytes + code, (size_t)ranks);
 }
 
-void job_bill(struct job *job, const struct job_seat *seat) {
-    struct memory_bill *bill = &job->plan->bill;
+void job_estimate_memory(struct job *job, const struct rank_info *info) {
+    struct memory_estimate *estimate = &job->plan->memory;
     struct trace_config trace = watch_trace_config(job, job->plan->config.rank);
-    bill->trace = trace_bytes(&trace);
-    if (job->threads) bill->staging /= (size_t)job->plan->config.ranks; /* one of them writes */
-    if (seat->library_bytes)
-        bill->library = seat->library_bytes;
+    estimate->trace = trace_bytes(&trace);
+    if (job->threads) estimate->staging /= (size_t)job->plan->config.ranks; /* one of them writes */
+    if (info->library_bytes)
+        estimate->library = info->library_bytes;
     else
-        bill_library(job);
+        estimate_library(job);
 }
 
 size_t job_machine_bytes(const struct job *job, size_t rank_bytes) {
@@ -83,8 +84,8 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         struct plan *plan;
         config.micro_batches = (int)count;
         if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
-        plan->bill.library = job->plan->bill.library;
-        plan->bill.trace = job->plan->bill.trace;
+        plan->memory.library = job->plan->memory.library;
+        plan->memory.trace = job->plan->memory.trace;
         *bytes = counted(job, plan_bytes(plan));
         plan_free(&plan);
         if (*bytes <= limit) return count;
@@ -103,7 +104,7 @@ static const char *who_needs(const struct job *job, bool given, char text[TEXT_B
 static enum status refuse(const struct job *job, size_t need, size_t limit, bool given) {
     char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[TEXT_BYTES], each[2 * TEXT_BYTES] = "";
     char largest[256], hint[160];
-    const struct memory_bill *bill = &job->plan->bill;
+    const struct memory_estimate *estimate = &job->plan->memory;
     size_t fitting = 0;
     int64_t count = micro_batches_that_fit(job, limit, &fitting);
     placement_largest(&job->plan->micro[0].placement, largest, sizeof largest);
@@ -120,7 +121,7 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
                 "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak: %s\n  %s",
                 who_needs(job, given, who), text_size((int64_t)need, a),
                 given ? "--memory-limit" : "what is available", text_size((int64_t)limit, b), each,
-                text_size((int64_t)bill->activations, c), largest, hint);
+                text_size((int64_t)estimate->activations, c), largest, hint);
 }
 
 enum status job_check_memory(const struct job *job) {

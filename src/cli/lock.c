@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 struct lock {
     int fd;
@@ -40,8 +40,8 @@ static bool read_owner(int fd, struct owner *out) {
 }
 
 static void write_owner(int fd) {
-    struct launch_place here;
-    launch_place_here(&here);
+    struct launch_identity here;
+    launch_identity_here(&here);
     char *text = mem_format("host %s process %d on %s\n", here.host, (int)getpid(), here.machine);
     ssize_t bytes = (ssize_t)strlen(text);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)bytes, 0) != bytes)
@@ -62,9 +62,9 @@ static enum status refuse(const char *folder, int fd) {
 
 /* Without locks: is the owner a process of this machine that lives? */
 static bool owner_lives(int fd) {
-    struct launch_place here;
+    struct launch_identity here;
     struct owner owner;
-    launch_place_here(&here);
+    launch_identity_here(&here);
     return read_owner(fd, &owner) && strcmp(owner.machine, here.machine) == 0 &&
            owner.pid != (int)getpid() && (kill(owner.pid, 0) == 0 || errno == EPERM);
 }

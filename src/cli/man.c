@@ -84,7 +84,7 @@ static const char documents[] =
     ".TP\n\\fBSTRETTO_KEY\\fR\n"
     "The job\\(aqs secret, where \\fB\\-\\-key\\fR names no file.\n"
     ".PP\n"
-    "The place of a rank is also read from the variables of Slurm, MPI and torchrun; "
+    "The number of a rank is also read from the variables of Slurm, MPI and torchrun; "
     "docs/ranks.md\n"
     "lists them.\n"
     ".SH FILES\n"

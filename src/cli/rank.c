@@ -1,6 +1,6 @@
 /* See rank.h. The order: plan (each rank its own, alike), join the control plane and agree on what
  * all were told, open the data plane with the memory the plan wants, run. Whatever fails on one
- * rank is news to the others through the control plane. */
+ * rank is reported to the others through the control plane. */
 #include "cli/rank.h"
 
 #include <stdlib.h>
@@ -19,16 +19,16 @@
 #include "control/control.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
-#include "launch/door.h"
 #include "launch/network.h"
+#include "launch/rendezvous.h"
 
 struct rank {
     const struct options *options;
     const struct launch_config *launch;
-    const struct launch_place *place;
-    struct launch_door door;
-    struct control_board board; /* the launcher's, or none */
-    struct control_row own_row; /* where there is none */
+    const struct launch_identity *identity;
+    struct launch_rendezvous rendezvous;
+    struct control_status_table status_table; /* the launcher's, or none */
+    struct control_row own_row;               /* where there is none */
     struct control *control;
     int here;    /* how many ranks are on this machine, once they have met */
     bool agreed; /* all ranks fail for one reason: none must be told */
@@ -79,36 +79,37 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
 }
 
 static struct control_row *row_of(struct rank *rank) {
-    return rank->board.row ? &rank->board.row[rank->place->local_rank] : &rank->own_row;
+    return rank->status_table.row ? &rank->status_table.row[rank->identity->local_rank]
+                                  : &rank->own_row;
 }
 
-static void print_places(void *control) {
+static void print_positions(void *control) {
     control_print_all(control);
 }
 
 /* On one machine our launcher, which is this process's parent, runs the control server. */
-static int launcher_of(const struct launch_place *place) {
-    return place->source == LAUNCH_LAUNCHER && place->nodes == 1 ? (int)getppid() : 0;
+static int launcher_of(const struct launch_identity *identity) {
+    return identity->source == LAUNCH_LAUNCHER && identity->nodes == 1 ? (int)getppid() : 0;
 }
 
 static enum status join(struct rank *rank) {
     struct control_fact facts[CHECKPOINT_MAX_FACTS + 1];
     char program[17];
-    struct control_config config = {.address = rank->door.address,
-                                    .secret = rank->door.secret,
-                                    .rank = rank->place->rank,
-                                    .world = rank->place->world,
-                                    .epoch = rank->door.epoch,
-                                    .host = rank->place->host,
+    struct control_config config = {.address = rank->rendezvous.address,
+                                    .secret = rank->rendezvous.secret,
+                                    .rank = rank->identity->rank,
+                                    .world = rank->identity->world,
+                                    .epoch = rank->rendezvous.epoch,
+                                    .host = rank->identity->host,
                                     .row = row_of(rank),
                                     .facts = facts,
                                     .fact_count = facts_of(rank, facts, program),
                                     .join_limit_s = rank->options->join_limit_s,
-                                    .server_pid = launcher_of(rank->place)};
+                                    .server_pid = launcher_of(rank->identity)};
     enum status status = control_join(&config, &rank->control);
     control_secret_wipe(&config.secret);
     TRY(status);
-    if (rank->place->rank == 0 && !control_same_bits(rank->control))
+    if (rank->identity->rank == 0 && !control_same_bits(rank->control))
         log_warning("ranks differ in compiler, instruction set or threads: bits will not be equal "
                     "to those of one device");
     return STATUS_OK;
@@ -132,10 +133,10 @@ static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
                             .once = (int64_t)job->code_bytes,
                             .available = given ? 0 : job->available_bytes};
     char key[32];
-    snprintf(own.machine, sizeof own.machine, "%s", rank->place->machine);
-    snprintf(key, sizeof key, "machine/%d", rank->place->rank);
+    snprintf(own.machine, sizeof own.machine, "%s", rank->identity->machine);
+    snprintf(key, sizeof key, "machine/%d", rank->identity->rank);
     TRY(control_put(rank->control, key, &own, sizeof own));
-    for (int r = 0; r < rank->place->world; r++) {
+    for (int r = 0; r < rank->identity->world; r++) {
         void *value;
         size_t bytes;
         snprintf(key, sizeof key, "machine/%d", r);
@@ -149,10 +150,10 @@ static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
 
 /* Ranks started by hand learn only now how many share their host, after the plan was made for a
  * number of threads. */
-static void say_crowded(const struct rank *rank) {
+static void warn_oversubscribed(const struct rank *rank) {
     const struct job *job = &rank->session.job;
     struct cores_share share;
-    cores_of_rank(rank->launch, rank->place, &share);
+    cores_of_rank(rank->launch, rank->identity, &share);
     int here = rank->here, cores = share.pool > 0 ? share.pool : share.usable,
         threads = job->plan->config.threads;
     share.ranks = here;
@@ -161,13 +162,13 @@ static void say_crowded(const struct rank *rank) {
         return;
     log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
                 "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
-                here, rank->place->host, threads, cores, cores_threads(&share), here);
+                here, rank->identity->host, threads, cores, cores_threads(&share), here);
 }
 
 static int count_machine(const struct rank *rank, const struct neighbour *all,
                          const char *machine) {
     int count = 0;
-    for (int r = 0; r < rank->place->world; r++) count += strcmp(all[r].machine, machine) == 0;
+    for (int r = 0; r < rank->identity->world; r++) count += strcmp(all[r].machine, machine) == 0;
     return count;
 }
 
@@ -182,15 +183,15 @@ static bool finds_too_many(const struct neighbour *one, int here) {
  * its memory yet, and what is available was read before they met. All come to the same answer, so
  * that none is taken for lost. */
 static enum status check_neighbours(struct rank *rank) {
-    int world = rank->place->world, refused = -1, there = 0;
+    int world = rank->identity->world, refused = -1, there = 0;
     struct neighbour *all = MEM_ARRAY(struct neighbour, world);
     enum status status = share_neighbours(rank, all);
     for (int r = 0; r < world && status == STATUS_OK && refused < 0; r++) {
         there = count_machine(rank, all, all[r].machine);
         if (finds_too_many(&all[r], there)) refused = r;
     }
-    rank->here = count_machine(rank, all, rank->place->machine);
-    bool own = refused >= 0 && strcmp(all[refused].machine, rank->place->machine) == 0;
+    rank->here = count_machine(rank, all, rank->identity->machine);
+    bool own = refused >= 0 && strcmp(all[refused].machine, rank->identity->machine) == 0;
     free(all);
     if (status != STATUS_OK || refused < 0) return status;
     rank->agreed = true;
@@ -217,8 +218,8 @@ static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
     if (strcmp(name, "auto") == 0) {
-        say_crowded(rank);
-        name = rank->here == rank->place->world ? "shm" : "hosts";
+        warn_oversubscribed(rank);
+        name = rank->here == rank->identity->world ? "shm" : "hosts";
         plan_use_comm(rank->session.job.plan, name);
     }
     rank->link = (struct comm_link){.context = rank,
@@ -226,11 +227,11 @@ static enum status open_comm(struct rank *rank) {
                                     .get = link_get,
                                     .lost = link_lost,
                                     .waiting = link_waiting};
-    struct comm_config config = {.rank = rank->place->rank,
-                                 .size = rank->place->world,
+    struct comm_config config = {.rank = rank->identity->rank,
+                                 .size = rank->identity->world,
                                  .link = &rank->link,
                                  .heap_bytes = plan_heap_bytes(rank->session.job.plan),
-                                 .host = rank->place->machine,
+                                 .host = rank->identity->machine,
                                  .interface = *network.interface ? network.interface : NULL,
                                  .any_order = !rank->options->deterministic};
     return comm_open(name, &config, &rank->session.comm);
@@ -241,11 +242,11 @@ static enum status open_comm(struct rank *rank) {
 static enum status share_folder(struct rank *rank) {
     struct session *session = &rank->session;
     const struct options *options = &session->job.options;
-    if (rank->place->source == LAUNCH_LAUNCHER) {
+    if (rank->identity->source == LAUNCH_LAUNCHER) {
         session->folder = mem_text(options->out);
         return STATUS_OK;
     }
-    if (rank->place->rank == 0) {
+    if (rank->identity->rank == 0) {
         TRY(folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }
@@ -269,7 +270,7 @@ static void say_lost(struct rank *rank, enum status status) {
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
         return;
     fail(STATUS_PEER, "rank %d ends: %s\n  --resume goes on from the newest checkpoint",
-         rank->place->rank, control_lost_text(rank->control, why, sizeof why));
+         rank->identity->rank, control_lost_text(rank->control, why, sizeof why));
 }
 
 /* What fails on this rank alone must not leave the others waiting. A failure that all came to
@@ -282,41 +283,42 @@ static void give_up(struct rank *rank, enum status status) {
     control_give_up(rank->control, why);
 }
 
-static enum status run(struct rank *rank, const struct job_seat *seat) {
-    TRY(launch_board_of_rank(rank->launch, rank->place, &rank->board));
+static enum status run(struct rank *rank, const struct rank_info *info) {
+    TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
-    TRY(job_open(rank->options, seat, &rank->session.job));
+    TRY(job_open(rank->options, info, &rank->session.job));
     TRY(job_check_memory(&rank->session.job));
-    TRY(fault_read(rank->place->rank, &rank->session.watch.fault));
-    fault_strike(&rank->session.watch.fault, "JOIN", 0);
-    TRY(launch_door_of_rank(rank->launch, rank->place, rank->options->join_limit_s, &rank->door));
+    TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
+    fault_trigger(&rank->session.watch.fault, "JOIN", 0);
+    TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
+                                  &rank->rendezvous));
     TRY(join(rank));
     TRY(check_neighbours(rank));
     TRY(share_folder(rank));
     TRY(open_comm(rank));
     stop_install(); /* not before: a rank that waits for others ends at once */
     struct watch *watch = &rank->session.watch;
-    watch->rank = rank->place->rank;
+    watch->rank = rank->identity->rank;
     watch->row = row_of(rank);
-    watch->print_places = print_places;
-    watch->place = rank->control;
+    watch->print_positions = print_positions;
+    watch->position_context = rank->control;
     return session_run(&rank->session);
 }
 
 enum status rank_run(const struct options *options, const struct start *start) {
     struct rank rank = {.options = options,
                         .launch = &start->launch,
-                        .place = &start->place,
+                        .identity = &start->identity,
                         .session = {.begin_ns = clock_ns()}};
-    enum status status = run(&rank, &start->seat);
+    enum status status = run(&rank, &start->info);
     say_lost(&rank, status);
     say_cause(&rank, status);
     give_up(&rank, status);
     session_free(&rank.session);
     comm_close(&rank.session.comm);
     control_leave(&rank.control);
-    launch_door_close(&rank.door);
-    control_board_close(&rank.board);
+    launch_rendezvous_close(&rank.rendezvous);
+    control_status_table_close(&rank.status_table);
     job_close(&rank.session.job);
     lock_give_back(&rank.session.lock);
     free(rank.session.folder);

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/folder.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 static enum status apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -55,11 +55,11 @@ static enum status refuse_unknown(const char *out) {
  * of it: the ranks that our launcher starts there have its options. */
 static enum status check_named(const struct options *given) {
     struct launch_config config;
-    struct launch_place place;
+    struct launch_identity identity;
     if (option_is_given(given, OPTION_model)) return STATUS_OK;
     launch_config_of(given, &config);
-    TRY(launch_place(&config, &place));
-    return place.source == LAUNCH_LAUNCHER ? STATUS_OK : refuse_unknown(given->out);
+    TRY(launch_identity(&config, &identity));
+    return identity.source == LAUNCH_LAUNCHER ? STATUS_OK : refuse_unknown(given->out);
 }
 
 static enum status read_run(const struct options *given, struct options *out) {

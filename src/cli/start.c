@@ -1,5 +1,5 @@
-/* See start.h. Folder and door are tried before the folder is opened, so that a run that is refused
- * leaves no folder behind. */
+/* See start.h. Folder and rendezvous are checked before the folder is opened, so that a run that is
+ * refused leaves no folder behind. */
 #include "cli/start.h"
 
 #include <errno.h>
@@ -10,46 +10,47 @@
 #include "base/log.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
-#include "launch/door.h"
 #include "launch/network.h"
+#include "launch/rendezvous.h"
 
-static enum status refuse_threads(const struct launch_place *place) {
+static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
                 "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
                 "threads of one\n  %s",
-                place->world, place->how);
+                identity->world, identity->how);
 }
 
 /* What `auto` will be, as far as a rank knows before it has met the others. */
-static void seat_rank(const struct options *options, struct start *start) {
-    const struct launch_place *place = &start->place;
+static void set_rank_info(const struct options *options, struct start *start) {
+    const struct launch_identity *identity = &start->identity;
     const char *comm = options->comm;
-    if (strcmp(comm, "auto") == 0) comm = place->nodes > 1 ? "hosts" : "shm";
+    if (strcmp(comm, "auto") == 0) comm = identity->nodes > 1 ? "hosts" : "shm";
     start->kind = START_RANK;
-    start->seat = (struct job_seat){.rank = place->rank, .ranks = place->world, .comm = comm};
+    start->info =
+        (struct rank_info){.rank = identity->rank, .ranks = identity->world, .comm = comm};
 }
 
 enum status start_find(const struct options *options, struct start *out) {
-    struct start start = {.kind = START_ONE, .seat = {.rank = 0, .ranks = 1, .local_ranks = 1}};
+    struct start start = {.kind = START_ONE, .info = {.rank = 0, .ranks = 1, .local_ranks = 1}};
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
-    TRY(launch_place(config, &start.place));
+    TRY(launch_identity(config, &start.identity));
     bool threads = job_wants_threads(options), many = options->local_ranks > 1 ||
                                                       config->nodes > 1 || config->hostfile ||
                                                       config->nodes_file;
-    bool started = start.place.source != LAUNCH_ALONE && start.place.world > 1;
-    if (started && threads) return refuse_threads(&start.place);
+    bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
+    if (started && threads) return refuse_threads(&start.identity);
     if (started) {
-        seat_rank(options, &start);
+        set_rank_info(options, &start);
     } else if (many && threads) {
         start.kind = START_THREADS;
-        start.seat.ranks = start.seat.local_ranks = (int)options->local_ranks;
+        start.info.ranks = start.info.local_ranks = (int)options->local_ranks;
     } else if (many) {
         start.kind = START_LAUNCHER;
         TRY(launch_layout(config, network_is_here, &start.layout));
-        start.seat.ranks = start.layout.world;
-        start.seat.local_ranks = start.layout.count;
-        start.seat.to_start = true;
+        start.info.ranks = start.layout.world;
+        start.info.local_ranks = start.layout.count;
+        start.info.to_start = true;
     }
     *out = start;
     return STATUS_OK;
@@ -57,7 +58,7 @@ enum status start_find(const struct options *options, struct start *out) {
 
 bool start_has_first(const struct start *start) {
     if (start->kind == START_LAUNCHER) return start->layout.first_rank == 0;
-    return start->kind != START_RANK || start->place.rank == 0;
+    return start->kind != START_RANK || start->identity.rank == 0;
 }
 
 /* What it holds is judged when it is loaded. */
@@ -71,30 +72,30 @@ static const char *program_file(const struct options *options) {
     return option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
 }
 
-/* Our launcher has opened the door for its ranks. */
-static enum status check_door(const struct start *start) {
+/* Ranks of our launcher need no check: it has opened the rendezvous for them. */
+static enum status check_rendezvous(const struct start *start) {
     struct launch_config config = start->launch;
-    struct launch_party party;
+    struct launch_peers peers;
     if (start->kind == START_LAUNCHER) {
-        launch_party_of_node(&start->layout, &party);
-        config.init = party.count > 1 ? start->layout.init : NULL;
-    } else if (start->kind == START_RANK && start->place.source != LAUNCH_LAUNCHER) {
-        launch_party_of(&config, &start->place, &party);
+        launch_peers_of_node(&start->layout, &peers);
+        config.init = peers.count > 1 ? start->layout.init : NULL;
+    } else if (start->kind == START_RANK && start->identity.source != LAUNCH_LAUNCHER) {
+        launch_peers_of(&config, &start->identity, &peers);
     } else {
         return STATUS_OK;
     }
-    return launch_door_check(&config, &party);
+    return launch_rendezvous_check(&config, &peers);
 }
 
 /* Who opens the run's folder; other nodes only write beside it, other ranks not at all. */
 static bool keeps_folder(const struct start *start) {
     if (start->kind == START_LAUNCHER) return start->layout.node == start->layout.chief;
-    return start->kind != START_RANK || start->place.rank == 0;
+    return start->kind != START_RANK || start->identity.rank == 0;
 }
 
 static enum status check_folder(const struct start *start, const struct options *options) {
     if (start->kind == START_RANK &&
-        (start->place.rank > 0 || start->place.source == LAUNCH_LAUNCHER))
+        (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
         return STATUS_OK;
     return folder_check(options, keeps_folder(start));
 }
@@ -104,7 +105,7 @@ enum status start_check(const struct start *start, const struct job *job) {
     TRY(job_check_memory(job));
     if (program && file_exists(program)) return explain_save_program(job->plan, program);
     TRY(check_weights(start, &job->options));
-    TRY(check_door(start));
+    TRY(check_rendezvous(start));
     return check_folder(start, &job->options);
 }
 

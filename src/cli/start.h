@@ -17,9 +17,9 @@ enum start_kind {
 struct start {
     enum start_kind kind;
     struct launch_config launch; /* its texts belong to the options */
-    struct launch_place place;
+    struct launch_identity identity;
     struct launch_layout layout; /* of START_LAUNCHER */
-    struct job_seat seat;        /* to plan with: this process's, or rank 0's */
+    struct rank_info info;       /* to plan with: this process's, or rank 0's */
 };
 
 /* Local. From the options and the environment; may read a host file and look up names. */

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/session.h"
-#include "control/sentence.h"
+#include "control/stall_message.h"
 #include "exec/stop.h"
 
 struct team {
@@ -21,7 +21,7 @@ struct team {
 struct thread_rank {
     const struct options *options;
     struct dataset *dataset; /* shared */
-    struct mem_parts before; /* as in struct job_seat, */
+    struct mem_parts before; /* as in struct rank_info, */
     size_t library_bytes;    /* and this */
     struct session session;
     int index, ranks;
@@ -30,12 +30,12 @@ struct thread_rank {
     const struct team *team;
     struct control_row row; /* what it is doing */
     struct comm_link link;  /* how its communicator tells whom it waits for */
-    struct control_patience patience;
+    struct control_stall stall;
 };
 
 /* --- where ranks are --- */
 
-static void place_text(struct thread_rank *rank, char *text, size_t bytes) {
+static void position_text(struct thread_rank *rank, char *text, size_t bytes) {
     struct control_doing doing;
     char at[CONTROL_DOING_BYTES + 32], since[TEXT_BYTES];
     control_row_get(&rank->row, &doing);
@@ -44,11 +44,11 @@ static void place_text(struct thread_rank *rank, char *text, size_t bytes) {
     snprintf(text, bytes, "rank %d is at %s for %s", rank->index, at, since);
 }
 
-static void print_places(void *context) {
+static void print_positions(void *context) {
     const struct team *team = context;
     char line[256];
     for (int r = 0; r < team->ranks; r++) {
-        place_text(&team->rank[r], line, sizeof line);
+        position_text(&team->rank[r], line, sizeof line);
         log_answer("%s", line);
     }
 }
@@ -71,19 +71,19 @@ static struct thread_rank *furthest_behind(const struct thread_rank *asker) {
 static void on_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct thread_rank *rank = context;
     char there[256];
-    if (stop_take_report()) print_places((void *)rank->team);
+    if (stop_take_report()) print_positions((void *)rank->team);
     double limit_s = session_wait_limit_s(&rank->session);
-    if (!control_patience_ends(&rank->patience, since_ns, limit_s)) return;
-    place_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
-    control_sentence(rank->index, &rank->row, peer, what, since_ns, there);
+    if (!control_stall_due(&rank->stall, since_ns, limit_s)) return;
+    position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
+    control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
 }
 
 static void be_seen(struct thread_rank *rank) {
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->index;
     watch->row = &rank->row;
-    watch->print_places = print_places;
-    watch->place = (void *)rank->team;
+    watch->print_positions = print_positions;
+    watch->position_context = (void *)rank->team;
     control_row_set(&rank->row, -1, "starting");
 }
 
@@ -100,12 +100,12 @@ static void run_rank(struct thread_rank *rank) {
 
 static void *thread_main(void *argument) {
     struct thread_rank *rank = argument;
-    struct job_seat seat = {.rank = rank->index,
-                            .ranks = rank->ranks,
-                            .dataset = rank->dataset,
-                            .before = rank->before,
-                            .library_bytes = rank->library_bytes};
-    rank->status = job_open(rank->options, &seat, &rank->session.job);
+    struct rank_info info = {.rank = rank->index,
+                             .ranks = rank->ranks,
+                             .dataset = rank->dataset,
+                             .before = rank->before,
+                             .library_bytes = rank->library_bytes};
+    rank->status = job_open(rank->options, &info, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
     else
@@ -133,7 +133,7 @@ static enum status run_team(const struct team *team) {
         all[started].options = all[0].options;
         all[started].dataset = all[0].session.job.dataset;
         all[started].before = all[0].session.job.before;
-        all[started].library_bytes = all[0].session.job.plan->bill.library;
+        all[started].library_bytes = all[0].session.job.plan->memory.library;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
@@ -165,12 +165,12 @@ static enum status open_comms(const struct team *team) {
 }
 
 enum status threads_run(const struct options *options, const struct start *start) {
-    int ranks = start->seat.ranks;
+    int ranks = start->info.ranks;
     struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
     *first = (struct session){.begin_ns = clock_ns()};
     team.rank[0].options = options;
-    enum status status = job_open(options, &start->seat, &first->job);
+    enum status status = job_open(options, &start->info, &first->job);
     if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {

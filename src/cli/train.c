@@ -1,7 +1,7 @@
 /* `stretto train`: where the ranks of a run come from.
  *
  * One rank runs here; ranks as threads run here too, rank 0 on this thread; ranks as processes are
- * copies of this program that the launcher starts, each of which comes back here knowing its seat.
+ * copies of this program that the launcher starts, each of which comes back here knowing its rank.
  * What a rank then does is a session. */
 #include <signal.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 static enum status run_one(const struct options *options, const struct start *start) {
     struct session session = {.begin_ns = clock_ns()};
-    TRY(job_open(options, &start->seat, &session.job));
+    TRY(job_open(options, &start->info, &session.job));
     struct comm_config config = {
         .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(session.job.plan)};
     enum status status = start_open(start, &session.job, &session.folder, &session.lock);
@@ -44,7 +44,7 @@ static enum status run_one(const struct options *options, const struct start *st
 static enum status check_plan(const struct options *options, const struct start *start,
                               char **folder, struct lock **lock) {
     struct job job;
-    TRY(job_open(options, &start->seat, &job));
+    TRY(job_open(options, &start->info, &job));
     enum status status = start_open(start, &job, folder, lock);
     job_close(&job);
     return status;

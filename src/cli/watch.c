@@ -19,15 +19,15 @@
 enum { WATCH_MAX_TIMED = 4096 };
 
 /* SIGUSR1 asks where the ranks are. */
-static void report_place(const struct watch *watch, int64_t step, const char *text) {
-    if (watch->print_places)
-        watch->print_places(watch->place);
+static void report_position(const struct watch *watch, int64_t step, const char *text) {
+    if (watch->print_positions)
+        watch->print_positions(watch->position_context);
     else
         log_answer("rank %d is at step %lld %s", watch->rank, (long long)step, text);
 }
 
 /* The last parameter: behind it there is no ReLU that would hide it. */
-static void spoil(struct store *store) {
+static void corrupt_parameter(struct store *store) {
     int params = store_array(store->layout, ARRAY_PARAM, 0), last = store->layout->param_count - 1;
     float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
     if (store_get(store, params, last, plain) == STATUS_OK) {
@@ -40,9 +40,9 @@ static void spoil(struct store *store) {
 /* What this rank does from now on, for whoever asks. */
 static void begin(struct watch *watch, const char *what, int64_t step, const char *text) {
     if (watch->row) control_row_set(watch->row, step, text);
-    if (stop_take_report()) report_place(watch, step, text);
-    if (watch->fault.deed != FAULT_NONE && fault_strike(&watch->fault, what, step))
-        spoil(exec_store(watch->exec));
+    if (stop_take_report()) report_position(watch, step, text);
+    if (watch->fault.action != FAULT_NONE && fault_trigger(&watch->fault, what, step))
+        corrupt_parameter(exec_store(watch->exec));
 }
 
 static void on_starting(void *context, const struct instr *instr, int64_t step) {
@@ -196,8 +196,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     const struct options *options = &job->options;
     struct watch watch = {.rank = out->rank,
                           .row = out->row,
-                          .print_places = out->print_places,
-                          .place = out->place,
+                          .print_positions = out->print_positions,
+                          .position_context = out->position_context,
                           .exec = out->exec,
                           .history = out->history,
                           .begin_ns = out->begin_ns,

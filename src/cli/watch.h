@@ -5,7 +5,7 @@
 
 #include "cli/fault.h"
 #include "cli/job.h"
-#include "control/board.h"
+#include "control/status_table.h"
 #include "exec/train.h"
 #include "record/history.h"
 #include "record/metrics.h"
@@ -19,9 +19,10 @@ enum { WATCH_WARMUP_STEPS = 5 };
 
 struct watch {
     int rank;
-    struct control_row *row;           /* what this rank is doing, for whoever asks; or NULL */
-    void (*print_places)(void *place); /* where all ranks are; NULL: this one is alone */
-    void *place;
+    struct control_row *row; /* what this rank is doing, for whoever asks; or NULL */
+    void (*print_positions)(
+        void *position_context); /* where all ranks are; NULL: this one is alone */
+    void *position_context;
     struct exec *exec;
     struct history *history; /* of the run, the session's; rank 0 */
     int64_t begin_ns;        /* of this start */

@@ -22,7 +22,7 @@ enum status comm_channel_misfit(struct comm_channel *channel) {
 }
 
 /* The buffers lie behind the receiver's heap; every rank keeps the books of all. */
-static enum status place(struct comm *comm, struct comm_channel *channel) {
+static enum status allocate(struct comm *comm, struct comm_channel *channel) {
     char text[COMM_TEXT_BYTES], all[TEXT_BYTES], left[TEXT_BYTES];
     const struct comm_sizes *sizes = &comm->sizes[channel->to];
     size_t free_bytes = sizes->channels - comm->channel_used[channel->to];
@@ -40,7 +40,7 @@ static enum status place(struct comm *comm, struct comm_channel *channel) {
 
 enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
                              struct comm_channel **out) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(from >= 0 && from < comm->size && to >= 0 && to < comm->size && slots >= 1,
           "channel from %d to %d with %d slots", from, to, slots);
@@ -52,7 +52,7 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
                                   .slots = slots,
                                   .bytes = bytes,
                                   .hash = crc32c(0, facts, sizeof facts) | 1};
-    TRY(place(comm, &wanted));
+    TRY(allocate(comm, &wanted));
     struct comm_channel *channel = arena_new(&comm->arena, sizeof *channel);
     *channel = wanted;
     TRY(comm->ops->channel_new(channel));
@@ -62,7 +62,7 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
 
 enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent) {
     struct comm *comm = channel->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(comm->rank == channel->from, "rank %d sends on a channel of rank %d", comm->rank,
           channel->from);
@@ -73,7 +73,7 @@ enum status comm_channel_try_send(struct comm_channel *channel, const void *data
 
 enum status comm_channel_try_receive(struct comm_channel *channel, void **data) {
     struct comm *comm = channel->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     CHECK(comm->rank == channel->to, "rank %d receives on a channel of rank %d", comm->rank,
           channel->to);
@@ -81,7 +81,7 @@ enum status comm_channel_try_receive(struct comm_channel *channel, void **data) 
 }
 
 enum status comm_channel_release(struct comm_channel *channel) {
-    MOVER_GUARD(channel->comm);
+    PROGRESS_THREAD_GUARD(channel->comm);
     TRY(comm_check(channel->comm));
     CHECK(channel->comm->rank == channel->to, "rank %d releases on a channel of rank %d",
           channel->comm->rank, channel->to);

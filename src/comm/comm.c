@@ -108,7 +108,7 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
     TRY(table->open(&rounded, &comm));
     enum status status = comm_begin(comm, &rounded);
     if (status == STATUS_OK && table->moves && comm->size > 1 && comm->threads)
-        status = mover_start(comm);
+        status = progress_thread_start(comm);
     if (status != STATUS_OK)
         comm_close(&comm);
     else
@@ -129,7 +129,7 @@ void comm_close(struct comm **comm) {
     struct comm *old = *comm;
     *comm = NULL;
     if (!old) return;
-    mover_stop(old);
+    progress_thread_stop(old);
     struct arena arena = old->arena;
     free(old->group);
     free(old->active);
@@ -142,7 +142,7 @@ void comm_abort(struct comm *comm, int rank) {
 }
 
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     comm->hooks = hooks ? *hooks : (struct comm_hooks){0};
 }
 
@@ -163,7 +163,7 @@ uint64_t comm_sent_bytes(const struct comm *comm) {
 }
 
 int64_t comm_hidden_ns(struct comm *comm) {
-    return mover_busy_ns(comm);
+    return progress_thread_busy_ns(comm);
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static enum status check_members(const struct comm *comm, const int *ranks, int 
 
 enum status comm_group_new(struct comm *comm, const int *ranks, int count,
                            struct comm_group **out) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     TRY(check_members(comm, ranks, count));
     struct comm_group *group = arena_new(&comm->arena, sizeof *group);
@@ -191,9 +191,9 @@ enum status comm_group_new(struct comm *comm, const int *ranks, int count,
     *group = (struct comm_group){.comm = comm, .index = (int)comm->group_count, .count = count};
     group->rank = memcpy(arena_new(&comm->arena, bytes), ranks, bytes);
     group->hash = crc32c(0, ranks, bytes);
-    group->place = -1;
+    group->member = -1;
     for (int i = 0; i < count; i++)
-        if (ranks[i] == comm->rank) group->place = i;
+        if (ranks[i] == comm->rank) group->member = i;
     TRY(comm->ops->group_new(group));
     comm->group =
         mem_grow(comm->group, &comm->group_capacity, comm->group_count + 1, sizeof *comm->group);
@@ -210,17 +210,17 @@ int comm_group_count(const struct comm_group *group) {
     return group->count;
 }
 
-int comm_group_place(const struct comm_group *group) {
-    return group->place;
+int comm_group_member(const struct comm_group *group) {
+    return group->member;
 }
 
-void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin,
+void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
                 int64_t *slice_count) {
     int64_t blocks = (count + COMM_SLICE_BLOCK - 1) / COMM_SLICE_BLOCK;
     int64_t each = blocks / group->count, extra = blocks % group->count;
-    int64_t first = each * place + (place < extra ? place : extra);
+    int64_t first = each * member + (member < extra ? member : extra);
     int64_t from = first * COMM_SLICE_BLOCK;
-    int64_t to = (first + each + (place < extra)) * COMM_SLICE_BLOCK;
+    int64_t to = (first + each + (member < extra)) * COMM_SLICE_BLOCK;
     if (to > count) to = count;
     *begin = from < count ? from : count;
     *slice_count = to - *begin;
@@ -251,7 +251,7 @@ static bool fits(const struct comm *comm, size_t bytes, size_t *rounded) {
 
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out) {
     size_t rounded;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     if (!fits(comm, bytes, &rounded)) return fail_full(comm, bytes, what);
     *out = comm->heap + comm->heap_used;
@@ -283,13 +283,14 @@ static uint64_t share_bytes(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     uint64_t others = (uint64_t)group->count - 1;
     int64_t begin, count;
-    comm_slice(group, request->count, group->place, &begin, &count);
+    comm_slice(group, request->count, group->member, &begin, &count);
     switch (request->kind) {
     case COMM_ALL_REDUCE: return 2 * others * (uint64_t)count * sizeof(float);
     case COMM_REDUCE_SCATTER: /* what is not its own, once */
         return ((uint64_t)request->count - (uint64_t)count) * sizeof(float);
     case COMM_ALL_GATHER: return others * (uint64_t)count * sizeof(float);
-    case COMM_BROADCAST: return group->place == request->root ? others * request_bytes(request) : 0;
+    case COMM_BROADCAST:
+        return group->member == request->root ? others * request_bytes(request) : 0;
     default: return others * request_bytes(request);
     }
 }
@@ -342,9 +343,9 @@ static struct comm_request *enqueue(const struct comm_request *wanted) {
 static enum status start(struct comm_request wanted, struct comm_request **out) {
     struct comm_group *group = wanted.group;
     struct comm *comm = group->comm;
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
-    CHECK(group->place >= 0, "rank %d is no member of group %d", comm->rank, group->index);
+    CHECK(group->member >= 0, "rank %d is no member of group %d", comm->rank, group->index);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
     TRY(find_offset(&wanted));
     wanted.sequence = group->sequence + 1;
@@ -354,7 +355,7 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     comm->sent_bytes += share_bytes(&wanted);
     struct comm_request *request = enqueue(&wanted);
     TRY(comm->failed = comm->ops->post(group));
-    mover_wake(comm);
+    progress_thread_wake(comm);
     *out = request;
     return STATUS_OK;
 }
@@ -407,7 +408,7 @@ enum status comm_barrier(struct comm_group *group) {
 }
 
 static bool exchanges_now(struct comm_group *group) {
-    MOVER_GUARD(group->comm);
+    PROGRESS_THREAD_GUARD(group->comm);
     const struct comm_request *request = group->first;
     while (request && (request->kind != COMM_EXCHANGE || request->done)) request = request->next;
     return request;

@@ -64,14 +64,15 @@ enum status comm_open(const char *name, const struct comm_config *config, struct
  * uses (and closes) its own. The sizes are the most that any rank needs: what is not touched costs
  * nothing. The first failure of a rank can be told to the others with comm_abort. */
 enum status comm_open_threads(int size, size_t heap_bytes, size_t channel_bytes, struct comm **out);
-/* Local. Whom the waits of a rank that is a thread tell whom they wait for: only lost and waiting
- * of `link` are used, either may be NULL. It outlives the communicator. */
+/* Local. What the waits of a rank that is a thread report to: only lost and waiting of `link` are
+ * used, either may be NULL. It outlives the communicator. */
 void comm_set_link(struct comm *comm, const struct comm_link *link);
-/* Collective over the job, blocking. Before any communicator is open, whoever started the ranks may
- * carry a few bytes from rank 0 to all of them: MPI does, under mpirun or srun --mpi=pmix. Whether
- * there is somebody (of `config` rank, size and interface count); the bytes, within limit_s. */
-bool comm_carrier_there(const struct comm_config *config);
-enum status comm_carry(const struct comm_config *config, void *data, size_t bytes, double limit_s);
+/* Collective over the job, blocking. Before any communicator is open, the library that started the
+ * ranks may broadcast a few bytes from rank 0: MPI does, under mpirun or srun --mpi=pmix. Whether
+ * there is one (of `config` rank, size and interface count); the broadcast, within limit_s. */
+bool comm_bootstrap_exists(const struct comm_config *config);
+enum status comm_bootstrap(const struct comm_config *config, void *data, size_t bytes,
+                           double limit_s);
 /* Local. Whether this build has a communicator of that name. Close accepts NULL and clears it. */
 bool comm_exists(const char *name);
 void comm_close(struct comm **comm);
@@ -99,10 +100,11 @@ int64_t comm_hidden_ns(struct comm *comm);
 /* Collective over the job (same calls in the same order on every rank), not blocking. Members in
  * the order of the tree. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
-/* The group of all ranks; members of a group; this rank's place in it, -1 when it is no member. */
+/* The group of all ranks; members of a group; this rank's index among the members of it, -1 when it
+ * is no member. */
 struct comm_group *comm_world(struct comm *comm);
 int comm_group_count(const struct comm_group *group);
-int comm_group_place(const struct comm_group *group);
+int comm_group_member(const struct comm_group *group);
 
 /* Local. 64-byte aligned, zeroed; lives until the close. STATUS_MEMORY when the heap is used up. */
 enum status comm_alloc(struct comm *comm, size_t bytes, const char *what, void **out);
@@ -127,10 +129,10 @@ enum status comm_all_gather(struct comm_group *group, float *data, int64_t count
 enum status comm_broadcast(struct comm_group *group, int root, void *data, size_t bytes,
                            struct comm_request **out);
 
-/* Local. The slice of member `place` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the
+/* Local. The slice of member `member` of `count` elements: whole blocks of COMM_SLICE_BLOCK (the
  * last one shorter), spread evenly. */
 enum { COMM_SLICE_BLOCK = 1024 };
-void comm_slice(const struct comm_group *group, int64_t count, int place, int64_t *begin,
+void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
                 int64_t *slice_count);
 
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after

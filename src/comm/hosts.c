@@ -1,9 +1,9 @@
-/* Ranks on several hosts: shared memory inside a host, a line between hosts. The sums, the order
- * and the messages are the engine's (p2p.h); here only the memory is put together: ranks that name
- * the same host join into a team of areas, as shm does, and each rank's heap is in its area.
+/* Ranks on several hosts: shared memory inside a host, a transport between hosts. The sums, the
+ * order and the messages are the engine's (p2p.h); here only the memory is put together: ranks that
+ * name the same host join into a team of areas, as shm does, and each rank's heap is in its area.
  *
- * Small things (prints, letters, the end of an operation) go over the line between all ranks; lines
- * use shared memory of their own inside a host. */
+ * Small things (fingerprints, headers, the end of an operation) go over the transport between all
+ * ranks; transports use shared memory of their own inside a host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 struct neighbours {
     const struct comm_link *link;
     int host;        /* its lowest rank */
-    const int *rank; /* of each place */
+    const int *rank; /* of each member */
 };
 
 static void host_key(const struct neighbours *neighbours, const char *key, char out[128]) {
@@ -44,17 +44,18 @@ static int link_lost(void *context) {
     return link->lost ? link->lost(link->context) : -1;
 }
 
-static void link_waiting(void *context, int place, const char *what, int64_t since_ns) {
+static void link_waiting(void *context, int member, const char *what, int64_t since_ns) {
     struct neighbours *neighbours = context;
     const struct comm_link *link = neighbours->link;
     if (link->waiting)
-        link->waiting(link->context, place < 0 ? place : neighbours->rank[place], what, since_ns);
+        link->waiting(link->context, member < 0 ? member : neighbours->rank[member], what,
+                      since_ns);
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
 
 /* host[r]: the lowest rank that names the same host as rank r. */
-static void find_hosts(const struct p2p_greeting *all, int size, int *host) {
+static void find_hosts(const struct p2p_hello *all, int size, int *host) {
     for (int rank = 0; rank < size; rank++) {
         host[rank] = 0;
         while (strcmp(all[host[rank]].host, all[rank].host) != 0) host[rank]++;
@@ -62,16 +63,16 @@ static void find_hosts(const struct p2p_greeting *all, int size, int *host) {
 }
 
 static enum status join(const struct comm_config *config, const int *host, struct shm_team **out) {
-    int *rank = MEM_ARRAY(int, config->size), count = 0, place = 0;
+    int *rank = MEM_ARRAY(int, config->size), count = 0, member = 0;
     for (int r = 0; r < config->size; r++) {
         if (host[r] != host[config->rank]) continue;
-        if (r == config->rank) place = count;
+        if (r == config->rank) member = count;
         rank[count++] = r;
     }
     struct neighbours neighbours = {config->link, host[config->rank], rank};
     struct comm_link link = {&neighbours, link_put, link_get, link_lost, link_waiting};
     struct comm_config inner = *config;
-    inner.rank = place;
+    inner.rank = member;
     inner.size = count;
     inner.link = &link;
     struct shm_team *team;
@@ -89,14 +90,14 @@ static enum status join(const struct comm_config *config, const int *host, struc
     return status;
 }
 
-static enum status open_on(struct p2p_line *line, const struct comm_config *config,
-                           const struct p2p_greeting *all, struct comm **out) {
+static enum status open_on(struct p2p_transport *transport, const struct comm_config *config,
+                           const struct p2p_hello *all, struct comm **out) {
     int *host = MEM_ARRAY(int, config->size);
     struct shm_team *team;
     find_hosts(all, config->size, host);
     enum status status = join(config, host, &team);
     if (status == STATUS_OK) {
-        status = p2p_new(&comm_hosts, config, line, all, host, team, out);
+        status = p2p_new(&comm_hosts, config, transport, all, host, team, out);
         if (status != STATUS_OK) shm_team_leave(team);
     }
     free(host);
@@ -104,23 +105,23 @@ static enum status open_on(struct p2p_line *line, const struct comm_config *conf
 }
 
 static enum status hosts_open(const struct comm_config *config, struct comm **out) {
-    const struct p2p_line_ops *ops = p2p_line_best();
-    struct p2p_line *line;
+    const struct p2p_transport_ops *ops = p2p_transport_best();
+    struct p2p_transport *transport;
     struct p2p_round round;
     CHECK(config->link || config->size == 1, "hosts needs a link");
     if (!ops)
         return fail(STATUS_USAGE, "between hosts this build has MPI alone\n"
                                   "start the ranks with mpirun or srun --mpi=pmix");
-    TRY(ops->open(config, &line));
-    enum status status = p2p_greet(line, config, &round);
-    if (status == STATUS_OK) status = open_on(line, config, round.all, out);
-    if (status != STATUS_OK) ops->close(line, false);
+    TRY(ops->open(config, &transport));
+    enum status status = p2p_handshake(transport, config, &round);
+    if (status == STATUS_OK) status = open_on(transport, config, round.all, out);
+    if (status != STATUS_OK) ops->close(transport, false);
     p2p_round_free(&round);
     return status;
 }
 
 static size_t overhead(int members) {
-    const struct p2p_line_ops *ops = p2p_line_best();
+    const struct p2p_transport_ops *ops = p2p_transport_best();
     return ops ? p2p_overhead_bytes(ops, members) : 0;
 }
 

@@ -1,5 +1,6 @@
 /* Collectives and channels over messages between two ranks: what the engine
- * keeps. Lines (line.h) move the messages. Private to comm/p2p*.c, the lines and hosts.c.
+ * keeps. Transports (transport.h) move the messages. Private to comm/p2p*.c, the transports and
+ * hosts.c.
  *
  * The engine knows hosts: members on one host see each other's heaps, and only one of them handles
  * a given slice towards the others. With ucx and mpi every rank is a host of its own; hosts.c puts
@@ -11,12 +12,12 @@
 #ifndef COMM_P2P_H
 #define COMM_P2P_H
 
-#include "comm/line.h"
+#include "comm/transport.h"
 
 /* --- what the engine keeps ------------------------------------------------------------------- */
 
 enum {
-    P2P_IN_FLIGHT = 4,      /* operations of a group whose prints are on their way */
+    P2P_IN_FLIGHT = 4,      /* operations of a group whose fingerprints are on their way */
     P2P_WINDOW = 4,         /* pieces of one slice under way between two ranks */
     P2P_PIECE_LEAST = 4096, /* floats of a piece; what is added and sent at a time */
     P2P_PIECE_MOST = 65536,
@@ -24,9 +25,9 @@ enum {
     P2P_HOST_BYTES = 256,
 };
 
-enum p2p_phase { P2P_PRINT, P2P_GIVE, P2P_RESULT, P2P_FINISH }; /* streams of a group */
-enum { P2P_DATA, P2P_CREDIT, P2P_DECLARED };                    /* streams of a channel */
-enum { P2P_GREETING = 1 }; /* a stream; those of groups are even, of channels odd and above 8 */
+enum p2p_phase { P2P_HEADER, P2P_GIVE, P2P_RESULT, P2P_FINISH }; /* streams of a group */
+enum { P2P_DATA, P2P_CREDIT, P2P_DECLARED };                     /* streams of a channel */
+enum { P2P_HELLO = 1 }; /* a stream; those of groups are even, of channels odd and above 8 */
 
 static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p_phase phase) {
     return ((uint32_t)group->index * 4 + phase) * 2;
@@ -34,15 +35,15 @@ static inline uint32_t p2p_group_stream(const struct comm_group *group, enum p2p
 
 struct p2p {
     struct comm comm;
-    struct p2p_line *line;
+    struct p2p_transport *transport;
     struct region region;     /* the heap, unless it is shared */
     struct shm_team *team;    /* hosts: whose areas are the heaps of this host's ranks */
     int *host;                /* of each rank: the lowest rank of its host */
     char **heap;              /* of each rank whose memory is seen here, else NULL */
     struct comm_sizes *sizes; /* of each rank */
     _Atomic int aborted;
-    bool any_order; /* sums of all ranks may be the line's own */
-    uint64_t moves; /* of the line, when a sleep was prepared */
+    bool any_order; /* sums of all ranks may be the transport's own */
+    uint64_t moves; /* of the transport, when a sleep was prepared */
     uint32_t channel_count;
     int64_t broken_ns; /* since when a rank that is waited for is known to be gone, 0: none is */
     void **owned;      /* buffers to free */
@@ -55,20 +56,20 @@ static inline struct p2p *p2p_of(const struct comm *comm) {
 
 /* What a member says an operation is: all must say the same, but for the offset of its data. Small
  * data follows it at once. */
-struct p2p_print {
+struct p2p_fingerprint {
     uint64_t sequence, offset;
     int64_t count;
     uint32_t group_hash;
     uint16_t kind, root;
 };
 
-struct p2p_letter {
-    struct p2p_print print;
+struct p2p_header {
+    struct p2p_fingerprint fingerprint;
     _Alignas(16) char data[COMM_EXCHANGE_BYTES];
 };
 
 struct p2p_entry {
-    struct p2p_letter mine, *letter;      /* of each member */
+    struct p2p_header mine, *header;      /* of each member */
     struct p2p_transfer *sent, *received; /* of each member */
 };
 
@@ -103,12 +104,12 @@ struct p2p_group {
     int64_t piece; /* floats */
     struct p2p_node *node;
     int node_count;
-    int *local, local_count; /* places of the members on this host */
+    int *local, local_count; /* indices of the members on this host */
     int *host;               /* of each member */
     int own_nodes;           /* subtrees of this host */
     struct p2p_job owner, *handler, chain;
     int handler_count;
-    struct p2p_transfer sum;                            /* of a sum of the line's own */
+    struct p2p_transfer sum;                            /* of a sum of the transport's own */
     struct p2p_transfer *finish_sent, *finish_received; /* of each local member */
     bool finish_told;
     float **leaf; /* of each member: its data of the operation under way, NULL where not seen */
@@ -123,30 +124,30 @@ static inline struct p2p_group *p2p_group_of(const struct comm_group *group) {
 /* Local. Memory of the communicator, zeroed. */
 void *p2p_own(struct p2p *p2p, size_t count, size_t bytes);
 /* Collective, blocking: tells all ranks of one's heap and host and learns theirs; refuses those
- * that would add in another order. A round that failed is given back after the line is closed:
- * messages may still come into it. */
-struct p2p_greeting {
+ * that would add in another order. A round that failed is given back after the transport is closed:
+ * messages may still come come into it. */
+struct p2p_hello {
     struct comm_sizes sizes;
     uint64_t layout; /* ranks of one build speak alike */
     uint64_t any_order;
     char host[P2P_HOST_BYTES];
 };
 struct p2p_round {
-    struct p2p_greeting mine, *all;
+    struct p2p_hello mine, *all;
     struct p2p_transfer *sent, *received;
 };
-enum status p2p_greet(struct p2p_line *line, const struct comm_config *config,
-                      struct p2p_round *out);
+enum status p2p_handshake(struct p2p_transport *transport, const struct comm_config *config,
+                          struct p2p_round *out);
 void p2p_round_free(struct p2p_round *round);
-/* Local. A communicator on an open line, which it takes, of ranks that greeted so; `team` as in
- * struct p2p, or NULL. */
+/* Local. A communicator on an open transport, which it takes, of ranks that greeted so; `team` as
+ * in struct p2p, or NULL. */
 enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config,
-                    struct p2p_line *line, const struct p2p_greeting *all, const int *host,
+                    struct p2p_transport *transport, const struct p2p_hello *all, const int *host,
                     struct shm_team *team, struct comm **out);
-/* The open of a communicator that is a line and nothing else. */
-enum status p2p_open(const struct comm_ops *ops, const struct p2p_line_ops *line,
+/* The open of a communicator that is a transport and nothing else. */
+enum status p2p_open(const struct comm_ops *ops, const struct p2p_transport_ops *transport,
                      const struct comm_config *config, struct comm **out);
-size_t p2p_overhead_bytes(const struct p2p_line_ops *line, int members);
+size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members);
 int64_t p2p_piece(int members);
 /* Local. STATUS_PEER when the rank waited for has been gone for so long that no one else will say
  * it; rank -1: nobody. */

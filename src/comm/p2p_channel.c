@@ -44,19 +44,21 @@ static struct p2p_transfer *data_of(const struct comm_channel *channel, uint64_t
     return &((struct end *)channel->state)->data[number % (uint64_t)channel->slots];
 }
 
-static void await_credit(struct comm_channel *channel, struct p2p_line *line) {
+static void await_credit(struct comm_channel *channel, struct p2p_transport *transport) {
     struct end *end = channel->state;
-    line->ops->receive(line, channel->to, stream_of(channel, P2P_CREDIT), &end->credit_word,
-                       sizeof end->credit_word, &end->credit);
+    transport->ops->receive(transport, channel->to, stream_of(channel, P2P_CREDIT),
+                            &end->credit_word, sizeof end->credit_word, &end->credit);
 }
 
-static void declare(struct comm_channel *channel, struct p2p_line *line) {
+static void declare(struct comm_channel *channel, struct p2p_transport *transport) {
     struct end *end = channel->state;
     uint32_t stream = stream_of(channel, P2P_DECLARED);
     end->mine = channel->hash;
-    line->ops->receive(line, peer_of(channel), stream, &end->other, sizeof end->other, &end->heard);
-    line->ops->send(line, peer_of(channel), stream, &end->mine, sizeof end->mine, &end->told);
-    if (is_sender(channel)) await_credit(channel, line);
+    transport->ops->receive(transport, peer_of(channel), stream, &end->other, sizeof end->other,
+                            &end->heard);
+    transport->ops->send(transport, peer_of(channel), stream, &end->mine, sizeof end->mine,
+                         &end->told);
+    if (is_sender(channel)) await_credit(channel, transport);
 }
 
 /* To itself: one buffer serves both ends. */
@@ -82,7 +84,7 @@ enum status p2p_channel_new(struct comm_channel *channel) {
     } else {
         end->buffer = p2p_own(p2p, slots, stride);
     }
-    if (!is_inside(channel)) declare(channel, p2p->line);
+    if (!is_inside(channel)) declare(channel, p2p->transport);
     return STATUS_OK;
 }
 
@@ -96,7 +98,7 @@ static enum status check_ends(struct comm_channel *channel) {
 
 static enum status look(struct comm_channel *channel) {
     struct p2p *p2p = p2p_of(channel->comm);
-    p2p->line->ops->progress(p2p->line);
+    p2p->transport->ops->progress(p2p->transport);
     return channel->agreed ? STATUS_OK : check_ends(channel);
 }
 
@@ -106,7 +108,7 @@ static void take_credits(struct comm_channel *channel) {
     struct end *end = channel->state;
     while (end->credit.done) {
         end->released = end->credit_word;
-        await_credit(channel, p2p_of(channel->comm)->line);
+        await_credit(channel, p2p_of(channel->comm)->transport);
     }
 }
 
@@ -123,9 +125,9 @@ enum status p2p_try_send(struct comm_channel *channel, const void *data, bool *s
     if (!*sent) return p2p_check_gone(p2p, inside ? -1 : channel->to);
     if (channel->bytes) memcpy(slot(channel, end->moved), data, channel->bytes);
     if (!inside)
-        p2p->line->ops->send(p2p->line, channel->to, stream_of(channel, P2P_DATA),
-                             slot(channel, end->moved), channel->bytes,
-                             data_of(channel, end->moved));
+        p2p->transport->ops->send(p2p->transport, channel->to, stream_of(channel, P2P_DATA),
+                                  slot(channel, end->moved), channel->bytes,
+                                  data_of(channel, end->moved));
     end->moved++;
     return STATUS_OK;
 }
@@ -134,11 +136,12 @@ enum status p2p_try_send(struct comm_channel *channel, const void *data, bool *s
 
 /* A slot is offered once its last message was released, from the start all of them. */
 static void offer(struct comm_channel *channel) {
-    struct p2p_line *line = p2p_of(channel->comm)->line;
+    struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
     for (; end->moved < end->released + (uint64_t)channel->slots; end->moved++)
-        line->ops->receive(line, channel->from, stream_of(channel, P2P_DATA),
-                           slot(channel, end->moved), channel->bytes, data_of(channel, end->moved));
+        transport->ops->receive(transport, channel->from, stream_of(channel, P2P_DATA),
+                                slot(channel, end->moved), channel->bytes,
+                                data_of(channel, end->moved));
 }
 
 enum status p2p_try_receive(struct comm_channel *channel, void **data) {
@@ -160,7 +163,7 @@ static enum status credit_ready(void *object, bool *out) {
     struct comm_channel *channel = object;
     struct p2p *p2p = p2p_of(channel->comm);
     const struct end *end = channel->state;
-    p2p->line->ops->progress(p2p->line);
+    p2p->transport->ops->progress(p2p->transport);
     *out = end->credit_sent[(end->released - 1) % (uint64_t)channel->slots].done;
     return *out ? STATUS_OK : p2p_check_gone(p2p, channel->from);
 }
@@ -175,7 +178,7 @@ static int credit_whom(void *object, char text[COMM_TEXT_BYTES]) {
 /* The slot's last credit has long left when its next message is released: that message was sent for
  * it. */
 enum status p2p_release(struct comm_channel *channel) {
-    struct p2p_line *line = p2p_of(channel->comm)->line;
+    struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct comm_subject subject = {channel, credit_ready, credit_whom};
     struct end *end = channel->state;
     uint64_t at = end->released % (uint64_t)channel->slots;
@@ -186,7 +189,7 @@ enum status p2p_release(struct comm_channel *channel) {
     offer(channel);
     if (!end->credit_sent[at].done) TRY(comm_await(channel->comm, &subject));
     end->credit_out[at] = end->released;
-    line->ops->send(line, channel->from, stream_of(channel, P2P_CREDIT), &end->credit_out[at],
-                    sizeof end->credit_out[at], &end->credit_sent[at]);
+    transport->ops->send(transport, channel->from, stream_of(channel, P2P_CREDIT),
+                         &end->credit_out[at], sizeof end->credit_out[at], &end->credit_sent[at]);
     return STATUS_OK;
 }

@@ -6,7 +6,7 @@
  *            same memory.
  *   chain    of a broadcast: from host to host, each piece passed on as soon as it is here.
  *
- * Every place of a host's heaps is touched by one of its ranks alone, so ranks that share memory
+ * Every byte of a host's heaps is touched by one of its ranks alone, so ranks that share memory
  * need no locks; they only wait for one another at the end (finish). A piece is small enough to
  * stay in the cache between arriving and being added. */
 #include <string.h>
@@ -55,16 +55,16 @@ static void set_range(const struct comm_request *request, struct p2p_job *job, i
 
 static void send(const struct comm_request *request, struct p2p_end *end, enum p2p_phase phase,
                  const void *data, int64_t count, int64_t number) {
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
-    line->ops->send(line, end->rank, p2p_group_stream(request->group, phase), data,
-                    (size_t)count * element(request), &end->out[number % P2P_WINDOW]);
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
+    transport->ops->send(transport, end->rank, p2p_group_stream(request->group, phase), data,
+                         (size_t)count * element(request), &end->out[number % P2P_WINDOW]);
 }
 
 static void receive(const struct comm_request *request, struct p2p_end *end, enum p2p_phase phase,
                     void *data, int64_t count, int64_t number) {
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
-    line->ops->receive(line, end->rank, p2p_group_stream(request->group, phase), data,
-                       (size_t)count * element(request), &end->in[number % P2P_WINDOW]);
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
+    transport->ops->receive(transport, end->rank, p2p_group_stream(request->group, phase), data,
+                            (size_t)count * element(request), &end->in[number % P2P_WINDOW]);
 }
 
 static bool all_out(const struct p2p_job *job, int64_t number) {
@@ -89,9 +89,9 @@ static bool all_sent(const struct p2p_job *job) {
 static void spread(const struct comm_request *request, struct piece piece) {
     const struct p2p_group *state = p2p_group_of(request->group);
     size_t size = element(request), at = (size_t)piece.at * size;
-    const char *from = (const char *)state->leaf[request->group->place] + at;
+    const char *from = (const char *)state->leaf[request->group->member] + at;
     for (int i = 0; i < state->local_count; i++)
-        if (state->local[i] != request->group->place)
+        if (state->local[i] != request->group->member)
             memcpy((char *)state->leaf[state->local[i]] + at, from, (size_t)piece.count * size);
 }
 
@@ -160,7 +160,7 @@ static const float *make_parts(const struct comm_request *request, const struct 
     if (state->local_count == 1) return (const float *)request->data + piece.at;
     for (int i = 0; i < state->node_count; i++) {
         const struct p2p_node *node = &state->node[i];
-        if (node->host != state->host[request->group->place]) continue;
+        if (node->host != state->host[request->group->member]) continue;
         tree_sum(state->leaf + node->begin, node->end - node->begin, piece.at, piece.count,
                  out + node->number * piece.count);
     }
@@ -278,7 +278,7 @@ static void begin_chain(const struct comm_request *request, struct p2p_job *job)
 static void begin_slices(const struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     int64_t begin, count;
-    comm_slice(request->group, request->count, request->group->place, &begin, &count);
+    comm_slice(request->group, request->count, request->group->member, &begin, &count);
     set_range(request, &state->owner, begin, count);
     if (!reduces(request)) { /* what is gathered is final already */
         spread(request, (struct piece){begin, count});
@@ -290,10 +290,11 @@ static void begin_slices(const struct comm_request *request) {
     }
 }
 
-/* In any order, all ranks, and none shares memory with another: then the line may add itself. */
-static bool is_of_line(const struct comm_request *request) {
+/* In any order, all ranks, and none shares memory with another: then the transport may add itself.
+ */
+static bool is_of_transport(const struct comm_request *request) {
     const struct p2p *p2p = p2p_of(request->group->comm);
-    return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->line->ops->sum &&
+    return request->kind == COMM_ALL_REDUCE && p2p->any_order && p2p->transport->ops->sum &&
            request->group->index == 0 && !p2p->team;
 }
 
@@ -309,11 +310,11 @@ static void find_leaves(const struct comm_request *request) {
 
 void p2p_move_begin(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
-    struct p2p_line *line = p2p_of(request->group->comm)->line;
+    struct p2p_transport *transport = p2p_of(request->group->comm)->transport;
     state->finish_told = false;
     find_leaves(request);
-    if (is_of_line(request))
-        line->ops->sum(line, (float *)request->data, request->count, &state->sum);
+    if (is_of_transport(request))
+        transport->ops->sum(transport, (float *)request->data, request->count, &state->sum);
     else if (request->kind == COMM_BROADCAST)
         begin_chain(request, &state->chain);
     else
@@ -324,15 +325,17 @@ void p2p_move_begin(struct comm_request *request) {
 static bool finish(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     struct p2p_group *state = p2p_group_of(group);
-    struct p2p_line *line = p2p_of(group->comm)->line;
+    struct p2p_transport *transport = p2p_of(group->comm)->transport;
     uint32_t stream = p2p_group_stream(group, P2P_FINISH);
     bool all = true;
     for (int i = 0; i < state->local_count; i++) {
         int m = state->local[i];
-        if (m == group->place) continue;
+        if (m == group->member) continue;
         if (!state->finish_told) {
-            line->ops->receive(line, group->rank[m], stream, NULL, 0, &state->finish_received[m]);
-            line->ops->send(line, group->rank[m], stream, NULL, 0, &state->finish_sent[m]);
+            transport->ops->receive(transport, group->rank[m], stream, NULL, 0,
+                                    &state->finish_received[m]);
+            transport->ops->send(transport, group->rank[m], stream, NULL, 0,
+                                 &state->finish_sent[m]);
         }
         all = all && state->finish_received[m].done && state->finish_sent[m].done;
     }
@@ -343,7 +346,7 @@ static bool finish(const struct comm_request *request) {
 bool p2p_move_work(struct comm_request *request) {
     struct p2p_group *state = p2p_group_of(request->group);
     bool all = true;
-    if (is_of_line(request)) return state->sum.done;
+    if (is_of_transport(request)) return state->sum.done;
     if (request->kind == COMM_BROADCAST) {
         all = work_chain(request, &state->chain);
     } else {
@@ -365,12 +368,12 @@ static int job_awaits(const struct p2p_job *job) {
 int p2p_move_awaits(const struct comm_request *request) {
     const struct comm_group *group = request->group;
     const struct p2p_group *state = p2p_group_of(group);
-    if (is_of_line(request)) return -1;
+    if (is_of_transport(request)) return -1;
     int rank = job_awaits(request->kind == COMM_BROADCAST ? &state->chain : &state->owner);
     for (int i = 0; i < state->handler_count && rank < 0 && request->kind != COMM_BROADCAST; i++)
         rank = job_awaits(&state->handler[i]);
     for (int i = 0; i < state->local_count && rank < 0 && state->finish_told; i++)
-        if (state->local[i] != group->place && !state->finish_received[state->local[i]].done)
+        if (state->local[i] != group->member && !state->finish_received[state->local[i]].done)
             rank = group->rank[state->local[i]];
     return rank;
 }

@@ -2,7 +2,7 @@
  * holds, who handles which slice, and all buffers, so that nothing is allocated later. Every member
  * computes the plan of all from the same facts; nothing is exchanged.
  *
- * A slice's handler on a host is the member at place (slice mod members there): the work of a host
+ * A slice's handler on a host is the member at index (slice mod members there): the work of a host
  * spreads over its members. */
 #include <stdlib.h>
 
@@ -18,11 +18,12 @@ int64_t p2p_piece(int members) {
 }
 
 /* Staging at its worst (every leaf a subtree of its own, each member handles as many slices as
- * there are members elsewhere), letters, and the library. */
-size_t p2p_overhead_bytes(const struct p2p_line_ops *line, int members) {
+ * there are members on other hosts), headers, and the library. */
+size_t p2p_overhead_bytes(const struct p2p_transport_ops *transport, int members) {
     size_t others = (size_t)members - 1, window = P2P_WINDOW * sizeof(float);
     return 2 * others * window * (size_t)p2p_piece(members) +
-           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_letter) + line->overhead_bytes;
+           P2P_IN_FLIGHT * ((size_t)members + 1) * sizeof(struct p2p_header) +
+           transport->overhead_bytes;
 }
 
 /* --- subtrees -------------------------------------------------------------------------------- */
@@ -83,13 +84,13 @@ static void add_staging(struct comm_group *group, struct p2p_end *end) {
 static void plan_owner(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     struct p2p_job *job = &state->owner;
-    job->slice = group->place;
+    job->slice = group->member;
     job->end = arena_new(&group->comm->arena, (size_t)group->count * sizeof *job->end);
     for (int m = 0; m < group->count; m++) {
         int host = state->host[m];
-        if (!is_first(state, m) || host == state->host[group->place]) continue;
+        if (!is_first(state, m) || host == state->host[group->member]) continue;
         struct p2p_end *end = &job->end[job->end_count++];
-        *end = (struct p2p_end){.rank = handler_rank(group, group->place, host),
+        *end = (struct p2p_end){.rank = handler_rank(group, group->member, host),
                                 .host = host,
                                 .nodes = number_on_host(state, host)};
         add_staging(group, end);
@@ -99,7 +100,7 @@ static void plan_owner(struct comm_group *group) {
 /* A lone leaf of this rank is sent from where it is. */
 static void plan_handlers(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
-    int own = state->host[group->place];
+    int own = state->host[group->member];
     state->handler = arena_new(&group->comm->arena, (size_t)group->count * sizeof *state->handler);
     for (int m = 0; m < group->count; m++) {
         if (state->host[m] == own || handler_rank(group, m, own) != group->comm->rank) continue;
@@ -113,12 +114,12 @@ static void plan_handlers(struct comm_group *group) {
     }
 }
 
-static void plan_letters(struct comm_group *group) {
+static void plan_headers(struct comm_group *group) {
     struct p2p_group *state = p2p_group_of(group);
     struct p2p *p2p = p2p_of(group->comm);
     size_t count = (size_t)group->count;
     for (int e = 0; e < P2P_IN_FLIGHT; e++) {
-        state->entry[e].letter = p2p_own(p2p, count, sizeof(struct p2p_letter));
+        state->entry[e].header = p2p_own(p2p, count, sizeof(struct p2p_header));
         state->entry[e].sent = p2p_own(p2p, count, sizeof(struct p2p_transfer));
         state->entry[e].received = p2p_own(p2p, count, sizeof(struct p2p_transfer));
     }
@@ -145,13 +146,13 @@ static void plan_hosts(struct comm_group *group) {
 
 enum status p2p_group_new(struct comm_group *group) {
     struct p2p *p2p = p2p_of(group->comm);
-    if (group->place < 0) return STATUS_OK;
+    if (group->member < 0) return STATUS_OK;
     struct p2p_group *state = p2p_own(p2p, 1, sizeof *state);
     group->state = state;
     state->piece = p2p_piece(group->count);
     plan_hosts(group);
     if (group->count == 1) return STATUS_OK;
-    plan_letters(group);
+    plan_headers(group);
     plan_owner(group);
     plan_handlers(group);
     state->chain.end = arena_new(&group->comm->arena, 2 * sizeof(struct p2p_end));

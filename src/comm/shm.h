@@ -12,7 +12,7 @@
 enum { SHM_GROUPS = 4096, SHM_IN_FLIGHT = 32, SHM_LINE = 64, SHM_PAGE = 4096 };
 
 /* What a member says an operation is: all must say the same, but for the offset of its data. */
-struct shm_print {
+struct shm_fingerprint {
     uint64_t sequence, offset;
     int64_t count;
     uint32_t group_hash;
@@ -32,7 +32,7 @@ struct shm_block {
     _Alignas(SHM_LINE) _Atomic uint64_t posted;  /* sequence of the last operation shown */
     _Alignas(SHM_LINE) _Atomic uint64_t retired; /* of the last one this member has seen done */
     _Atomic uint64_t working;                    /* of the one it holds a chunk of, 0: none */
-    _Alignas(SHM_LINE) struct shm_print print[SHM_IN_FLIGHT];
+    _Alignas(SHM_LINE) struct shm_fingerprint fingerprint[SHM_IN_FLIGHT];
     struct shm_work work[SHM_IN_FLIGHT];
     _Alignas(SHM_PAGE) char exchange[2][COMM_EXCHANGE_BYTES];
 };

@@ -57,7 +57,7 @@ enum status shm_group_new(struct comm_group *group) {
 
 static void wake_members(const struct comm_group *group) {
     for (int m = 0; m < group->count; m++)
-        if (m != group->place) shm_wake(shm_of(group->comm)->team, group->rank[m]);
+        if (m != group->member) shm_wake(shm_of(group->comm)->team, group->rank[m]);
 }
 
 /* --- posting ------------------------------------------------------------------------------- */
@@ -86,12 +86,12 @@ static bool all_posted(struct comm_request *request) {
 /* The last to post sees that it is the last, and wakes those who wait for it. */
 static void show(struct comm_request *request) {
     struct comm_group *group = request->group;
-    struct shm_block *mine = state_of(group)->block[group->place];
+    struct shm_block *mine = state_of(group)->block[group->member];
     if (request->kind == COMM_EXCHANGE && request->count > 0)
         memcpy(mine->exchange[request->turn % 2], request->give, (size_t)request->count);
-    mine->print[request->sequence % SHM_IN_FLIGHT] =
-        (struct shm_print){request->sequence, request->offset,         request->count,
-                           group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
+    mine->fingerprint[request->sequence % SHM_IN_FLIGHT] = (struct shm_fingerprint){
+        request->sequence, request->offset,         request->count,
+        group->hash,       (uint16_t)request->kind, (uint16_t)request->root};
     atomic_store(&mine->posted, request->sequence);
     if (all_posted(request)) wake_members(group);
 }
@@ -108,24 +108,24 @@ enum status shm_group_post(struct comm_group *group) {
 
 /* --- agreement ----------------------------------------------------------------------------- */
 
-static bool same(const struct shm_print *a, const struct shm_print *b) {
+static bool same(const struct shm_fingerprint *a, const struct shm_fingerprint *b) {
     return a->sequence == b->sequence && a->count == b->count && a->group_hash == b->group_hash &&
            a->kind == b->kind && a->root == b->root;
 }
 
-static void describe(const struct shm_print *print, char text[COMM_TEXT_BYTES]) {
-    bool bytes = print->kind == COMM_BROADCAST || print->kind == COMM_EXCHANGE;
+static void describe(const struct shm_fingerprint *fingerprint, char text[COMM_TEXT_BYTES]) {
+    bool bytes = fingerprint->kind == COMM_BROADCAST || fingerprint->kind == COMM_EXCHANGE;
     snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s, root %d, members %08x",
-             comm_kind_name(print->kind), (long long)print->count, bytes ? "bytes" : "f32",
-             print->root, print->group_hash);
+             comm_kind_name(fingerprint->kind), (long long)fingerprint->count,
+             bytes ? "bytes" : "f32", fingerprint->root, fingerprint->group_hash);
 }
 
 static enum status fail_mismatch(const struct comm_request *request, int member) {
     const struct comm_group *group = request->group;
     uint64_t entry = request->sequence % SHM_IN_FLIGHT;
     char first[COMM_TEXT_BYTES], other[COMM_TEXT_BYTES];
-    describe(&state_of(group)->block[0]->print[entry], first);
-    describe(&state_of(group)->block[member]->print[entry], other);
+    describe(&state_of(group)->block[0]->fingerprint[entry], first);
+    describe(&state_of(group)->block[member]->fingerprint[entry], other);
     return fail(STATUS_BUG,
                 "ranks disagree about operation %llu of group %d\nrank %d: %s\nrank %d: %s",
                 (unsigned long long)request->sequence, group->index, group->rank[0], first,
@@ -133,12 +133,12 @@ static enum status fail_mismatch(const struct comm_request *request, int member)
 }
 
 /* Every member compares all with member 0, so all come to the same verdict. */
-static enum status check_prints(struct comm_request *request) {
+static enum status check_fingerprints(struct comm_request *request) {
     const struct state *state = state_of(request->group);
     uint64_t entry = request->sequence % SHM_IN_FLIGHT;
     if (request->checked) return STATUS_OK;
     for (int m = 1; m < request->group->count; m++)
-        if (!same(&state->block[0]->print[entry], &state->block[m]->print[entry]))
+        if (!same(&state->block[0]->fingerprint[entry], &state->block[m]->fingerprint[entry]))
             return fail_mismatch(request, m);
     request->checked = true;
     return STATUS_OK;
@@ -204,16 +204,16 @@ static void do_slice_chunk(const struct comm_request *request, const struct cut 
                            int64_t number) {
     const struct comm_group *group = request->group;
     struct state *state = state_of(group);
-    int place = (int)(number / cut->each);
+    int member = (int)(number / cut->each);
     int64_t begin, count, at = number % cut->each * cut->chunk;
-    comm_slice(group, request->count, place, &begin, &count);
+    comm_slice(group, request->count, member, &begin, &count);
     count = smaller(cut->chunk, count - at);
     if (count <= 0) return;
     at += begin;
     if (request->kind == COMM_REDUCE_SCATTER)
-        tree_sum(state->data, group->count, at, count, state->data[place] + at);
+        tree_sum(state->data, group->count, at, count, state->data[member] + at);
     else
-        spread(group, place, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
+        spread(group, member, (size_t)at * sizeof(float), (size_t)count * sizeof(float));
 }
 
 static void do_chunk(const struct comm_request *request, const struct cut *cut, int64_t number) {
@@ -265,7 +265,8 @@ static int64_t claim_range(const struct comm_request *request, const struct cut 
  * own cache and without a word that others write; then what others have left. */
 static void claim_chunks(const struct comm_request *request, const struct cut *cut) {
     const struct comm_group *group = request->group;
-    int ranges = (int)smaller(cut->total, group->count), own = group->place * ranges / group->count;
+    int ranges = (int)smaller(cut->total, group->count),
+        own = group->member * ranges / group->count;
     int64_t done = 0;
     for (int i = 0; i < ranges; i++) done += claim_range(request, cut, (own + i) % ranges, ranges);
     if (done &&
@@ -277,12 +278,12 @@ static void claim_chunks(const struct comm_request *request, const struct cut *c
 /* Where a member said that its data lies. */
 static size_t offset_of(const struct comm_request *request, int member) {
     const struct shm_block *block = state_of(request->group)->block[member];
-    return block->print[request->sequence % SHM_IN_FLIGHT].offset;
+    return block->fingerprint[request->sequence % SHM_IN_FLIGHT].offset;
 }
 
 static void do_work(struct comm_request *request) {
     struct comm_group *group = request->group;
-    struct shm_block *mine = state_of(group)->block[group->place];
+    struct shm_block *mine = state_of(group)->block[group->member];
     struct cut cut = cut_of(request);
     request->worked = true;
     request->pieces = cut.total;
@@ -338,7 +339,7 @@ static void take_exchange(const struct comm_request *request) {
 static void finish(struct comm_request *request) {
     struct comm_group *group = request->group;
     if (request->kind == COMM_EXCHANGE) take_exchange(request);
-    atomic_store(&state_of(group)->block[group->place]->retired, request->sequence);
+    atomic_store(&state_of(group)->block[group->member]->retired, request->sequence);
     if (request->sequence % (SHM_IN_FLIGHT / 2) == 0) wake_members(group);
     request->done = true;
 }
@@ -348,7 +349,7 @@ enum status shm_group_progress(struct comm_group *group) {
     if (state_of(group)->unseen) shm_group_post(group);
     for (struct comm_request *r = group->first; r != state_of(group)->unseen; r = r->next) {
         if (!all_posted(r)) break;
-        TRY(check_prints(r));
+        TRY(check_fingerprints(r));
         if (!r->worked && is_held_up(r)) break;
         if (!r->worked) do_work(r);
         in_order = in_order && is_finished(r);
@@ -363,7 +364,7 @@ int shm_group_awaits(const struct comm_request *request) {
     for (int m = 0; m < group->count; m++)
         if (atomic_load(&state->block[m]->posted) < request->sequence) return group->rank[m];
     for (int m = 0; m < group->count; m++)
-        if (m != group->place && atomic_load(&state->block[m]->working) == request->sequence)
+        if (m != group->member && atomic_load(&state->block[m]->working) == request->sequence)
             return group->rank[m];
     return -1;
 }

@@ -281,7 +281,7 @@ static enum status connect_to(struct join *join, int rank) {
 }
 
 /* Someone connected. A peer is answered and its area mapped; anyone else is turned away. */
-static enum status greet(struct join *join, int fd, bool *welcome) {
+static enum status handshake(struct join *join, int fd, bool *welcome) {
     struct timeval limit = {.tv_sec = HELLO_LIMIT_S};
     struct hello hello;
     int memory;
@@ -313,7 +313,7 @@ static enum status accept_higher(struct join *join) {
         int fd = accept4(join->listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0 && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
         if (fd < 0) return fail_socket("accept", first_missing(join));
-        enum status status = greet(join, fd, &welcome);
+        enum status status = handshake(join, fd, &welcome);
         close(fd);
         TRY(status);
     }

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "comm/mover.h"
+#include "comm/progress_thread.h"
 
 enum comm_kind {
 #define KIND(NAME, name, dtype) COMM_##NAME,
@@ -46,13 +46,13 @@ struct comm {
     struct comm_request *spare; /* a list of unused requests */
     struct comm_hooks hooks;
     uint64_t sent_bytes;
-    int blamed;          /* see comm_blame */
-    struct mover *mover; /* NULL: the rank's own thread does all */
+    int blamed;                              /* see comm_blame */
+    struct progress_thread *progress_thread; /* NULL: the rank's own thread does all */
 };
 
 struct comm_group {
     struct comm *comm;
-    int index, count, place;
+    int index, count, member;
     int *rank;         /* of each member, in the order of the tree */
     uint32_t hash;     /* of the members: ranks must not differ in what group 7 is */
     uint64_t sequence; /* of the last operation posted */
@@ -113,7 +113,7 @@ struct comm_ops {
     enum status (*post)(struct comm_group *group);
     /* Moves the group's requests on, without waiting; sets `done` in order. */
     enum status (*progress)(struct comm_group *group);
-    /* Counts what moved. A communicator that has it gets a mover; NULL: none. */
+    /* Counts what moved. A communicator that has it gets a progress thread; NULL: none. */
     uint64_t (*moves)(const struct comm *comm);
     /* The rank that a request not done waits for, -1: unknown. */
     int (*awaits)(const struct comm_request *request);

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* out[i] = the tree sum of term[0..terms)[at + i]; `out` may be one of those places. */
+/* out[i] = the tree sum of term[0..terms)[at + i]; `out` may be one of those arrays. */
 void tree_sum(float *const term[], int terms, int64_t at, int64_t count, float *out);
 
 /* The same, written to term[0..terms)[at + i], all of them. */

@@ -1,4 +1,4 @@
-/* UCX as a line: one worker a rank, messages by tag, addresses exchanged through the link.
+/* UCX as a transport: one worker a rank, messages by tag, addresses exchanged through the link.
  *
  * The library is opened when it is first asked for, not linked: merely loaded it takes over signals
  * (SIGSEGV, SIGILL, SIGHUP) and with them our own handlers, unless told otherwise in its
@@ -51,14 +51,14 @@ static struct {
 #undef CALL
 } ucx;
 
-struct line {
-    struct p2p_line base;
+struct transport {
+    struct p2p_transport base;
     ucp_context_h context;
     ucp_worker_h worker;
     int events; /* readable when the worker has something to do */
     ucp_ep_h *end;
     struct wire {
-        struct line *line;
+        struct transport *transport;
         bool broken;
     } * wire;                     /* of each rank */
     struct p2p_transfer *waiting; /* receives under way */
@@ -126,27 +126,28 @@ static enum status fail_ucx(const struct comm_config *config, const char *what,
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-static struct line *line_of(const struct p2p_line *base) {
-    return (struct line *)base;
+static struct transport *transport_of(const struct p2p_transport *base) {
+    return (struct transport *)base;
 }
 
-static void stop_waiting(struct line *line, struct p2p_transfer *transfer) {
-    struct p2p_transfer **at = &line->waiting;
+static void stop_waiting(struct transport *transport, struct p2p_transfer *transfer) {
+    struct p2p_transfer **at = &transport->waiting;
     while (*at && *at != transfer) at = &(*at)->next;
     if (*at) *at = transfer->next;
 }
 
-static void complete(struct line *line, struct p2p_transfer *transfer, ucs_status_t status) {
-    line->base.moves++;
+static void complete(struct transport *transport, struct p2p_transfer *transfer,
+                     ucs_status_t status) {
+    transport->base.moves++;
     if (status == UCS_OK)
         transfer->done = true;
     else if (status != UCS_ERR_CANCELED)
-        line->wire[transfer->peer].broken = true;
+        transport->wire[transfer->peer].broken = true;
 }
 
 static void on_sent(void *request, ucs_status_t status, void *context) {
     struct p2p_transfer *transfer = context;
-    complete(transfer->line, transfer, status);
+    complete(transfer->transport, transfer, status);
     ucx.ucp_request_free(request);
 }
 
@@ -154,8 +155,8 @@ static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_i
                         void *context) {
     struct p2p_transfer *transfer = context;
     if (status == UCS_OK) transfer->bytes = info->length;
-    stop_waiting(transfer->line, transfer);
-    complete(transfer->line, transfer, status);
+    stop_waiting(transfer->transport, transfer);
+    complete(transfer->transport, transfer, status);
     ucx.ucp_request_free(request);
 }
 
@@ -163,23 +164,23 @@ static ucp_tag_t tag_of(uint32_t stream, int from) {
     return (uint64_t)stream << 32 | (uint32_t)from;
 }
 
-static void ucx_send(struct p2p_line *base, int peer, uint32_t stream, const void *data,
+static void ucx_send(struct p2p_transport *base, int peer, uint32_t stream, const void *data,
                      size_t bytes, struct p2p_transfer *transfer) {
-    struct line *line = line_of(base);
+    struct transport *transport = transport_of(base);
     ucp_request_param_t how = {.op_attr_mask =
                                    UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                .cb.send = on_sent,
                                .user_data = transfer};
-    *transfer = (struct p2p_transfer){.peer = peer, .line = line};
-    if (line->wire[peer].broken) return;
+    *transfer = (struct p2p_transfer){.peer = peer, .transport = transport};
+    if (transport->wire[peer].broken) return;
     ucs_status_ptr_t request =
-        ucx.ucp_tag_send_nbx(line->end[peer], data, bytes, tag_of(stream, base->rank), &how);
-    if (UCS_PTR_IS_ERR(request) || !request) complete(line, transfer, UCS_PTR_STATUS(request));
+        ucx.ucp_tag_send_nbx(transport->end[peer], data, bytes, tag_of(stream, base->rank), &how);
+    if (UCS_PTR_IS_ERR(request) || !request) complete(transport, transfer, UCS_PTR_STATUS(request));
 }
 
-static void ucx_receive(struct p2p_line *base, int peer, uint32_t stream, void *data, size_t bytes,
-                        struct p2p_transfer *transfer) {
-    struct line *line = line_of(base);
+static void ucx_receive(struct p2p_transport *base, int peer, uint32_t stream, void *data,
+                        size_t bytes, struct p2p_transfer *transfer) {
+    struct transport *transport = transport_of(base);
     ucp_tag_recv_info_t info = {0};
     ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                UCP_OP_ATTR_FIELD_USER_DATA |
@@ -187,38 +188,38 @@ static void ucx_receive(struct p2p_line *base, int peer, uint32_t stream, void *
                                .cb.recv = on_received,
                                .user_data = transfer,
                                .recv_info.tag_info = &info};
-    *transfer = (struct p2p_transfer){.peer = peer, .line = line};
-    ucs_status_ptr_t request =
-        ucx.ucp_tag_recv_nbx(line->worker, data, bytes, tag_of(stream, peer), UINT64_MAX, &how);
+    *transfer = (struct p2p_transfer){.peer = peer, .transport = transport};
+    ucs_status_ptr_t request = ucx.ucp_tag_recv_nbx(transport->worker, data, bytes,
+                                                    tag_of(stream, peer), UINT64_MAX, &how);
     if (UCS_PTR_IS_ERR(request) || !request) {
         transfer->bytes = info.length;
-        complete(line, transfer, UCS_PTR_STATUS(request));
+        complete(transport, transfer, UCS_PTR_STATUS(request));
     } else if (!transfer->done) {
         transfer->handle = request;
-        transfer->next = line->waiting;
-        line->waiting = transfer;
+        transfer->next = transport->waiting;
+        transport->waiting = transfer;
     }
 }
 
-static bool ucx_progress(struct p2p_line *base) {
-    return ucx.ucp_worker_progress(line_of(base)->worker) != 0;
+static bool ucx_progress(struct p2p_transport *base) {
+    return ucx.ucp_worker_progress(transport_of(base)->worker) != 0;
 }
 
 /* Armed, the worker raises its descriptor at the next event; it refuses where there is one now. */
-static void ucx_rest(struct p2p_line *base, int64_t limit_ns) {
-    struct line *line = line_of(base);
-    struct pollfd look = {.fd = line->events, .events = POLLIN};
-    if (ucx.ucp_worker_arm(line->worker) == UCS_OK) poll(&look, 1, (int)(limit_ns / 1000000));
-    ucx.ucp_worker_progress(line->worker);
+static void ucx_rest(struct p2p_transport *base, int64_t limit_ns) {
+    struct transport *transport = transport_of(base);
+    struct pollfd look = {.fd = transport->events, .events = POLLIN};
+    if (ucx.ucp_worker_arm(transport->worker) == UCS_OK) poll(&look, 1, (int)(limit_ns / 1000000));
+    ucx.ucp_worker_progress(transport->worker);
 }
 
-static bool ucx_broken(const struct p2p_line *base, int peer) {
-    return line_of(base)->wire[peer].broken;
+static bool ucx_broken(const struct p2p_transport *base, int peer) {
+    return transport_of(base)->wire[peer].broken;
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static enum status make_context(const struct comm_config *config, struct line *line) {
+static enum status make_context(const struct comm_config *config, struct transport *transport) {
     ucp_params_t wanted = {.field_mask =
                                UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                            .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
@@ -229,18 +230,18 @@ static enum status make_context(const struct comm_config *config, struct line *l
     if (config->interface)
         status = ucx.ucp_config_modify(settings, "NET_DEVICES", config->interface);
     if (status == UCS_OK)
-        status =
-            ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &wanted, settings, &line->context);
+        status = ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &wanted, settings,
+                                      &transport->context);
     ucx.ucp_config_release(settings);
     return status == UCS_OK ? STATUS_OK : fail_ucx(config, "starting", status);
 }
 
-static enum status make_worker(const struct comm_config *config, struct line *line) {
+static enum status make_worker(const struct comm_config *config, struct transport *transport) {
     ucp_worker_params_t wanted = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    TRY(make_context(config, line));
-    TRY_UCX(config, ucx.ucp_worker_create(line->context, &wanted, &line->worker));
-    TRY_UCX(config, ucx.ucp_worker_get_efd(line->worker, &line->events));
+    TRY(make_context(config, transport));
+    TRY_UCX(config, ucx.ucp_worker_create(transport->context, &wanted, &transport->worker));
+    TRY_UCX(config, ucx.ucp_worker_get_efd(transport->worker, &transport->events));
     return STATUS_OK;
 }
 
@@ -250,18 +251,19 @@ static void on_error(void *context, ucp_ep_h end, ucs_status_t status) {
     wire->broken = true;
 }
 
-static enum status publish(const struct comm_config *config, struct line *line) {
+static enum status publish(const struct comm_config *config, struct transport *transport) {
     ucp_address_t *address;
     char key[64];
     size_t bytes;
-    TRY_UCX(config, ucx.ucp_worker_get_address(line->worker, &address, &bytes));
+    TRY_UCX(config, ucx.ucp_worker_get_address(transport->worker, &address, &bytes));
     snprintf(key, sizeof key, "comm/ucx/%d/%d", config->epoch, config->rank);
     enum status status = config->link->put(config->link->context, key, address, bytes);
-    ucx.ucp_worker_release_address(line->worker, address);
+    ucx.ucp_worker_release_address(transport->worker, address);
     return status;
 }
 
-static enum status connect_to(const struct comm_config *config, struct line *line, int rank) {
+static enum status connect_to(const struct comm_config *config, struct transport *transport,
+                              int rank) {
     char key[64];
     void *address;
     size_t bytes;
@@ -272,76 +274,77 @@ static enum status connect_to(const struct comm_config *config, struct line *lin
                                             UCP_EP_PARAM_FIELD_ERR_HANDLER,
                               .address = address,
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                              .err_handler = {on_error, &line->wire[rank]}};
-    ucs_status_t status = ucx.ucp_ep_create(line->worker, &wanted, &line->end[rank]);
+                              .err_handler = {on_error, &transport->wire[rank]}};
+    ucs_status_t status = ucx.ucp_ep_create(transport->worker, &wanted, &transport->end[rank]);
     free(address);
     return status == UCS_OK ? STATUS_OK : fail_ucx(config, "connecting", status);
 }
 
-static enum status open_steps(const struct comm_config *config, struct line *line) {
-    TRY(make_worker(config, line));
+static enum status open_steps(const struct comm_config *config, struct transport *transport) {
+    TRY(make_worker(config, transport));
     if (config->size == 1) return STATUS_OK;
-    TRY(publish(config, line));
+    TRY(publish(config, transport));
     for (int rank = 0; rank < config->size; rank++)
-        if (rank != config->rank) TRY(connect_to(config, line, rank));
+        if (rank != config->rank) TRY(connect_to(config, transport, rank));
     return STATUS_OK;
 }
 
-static void ucx_close(struct p2p_line *base, bool clean);
+static void ucx_close(struct p2p_transport *base, bool clean);
 
-static enum status ucx_open(const struct comm_config *config, struct p2p_line **out) {
+static enum status ucx_open(const struct comm_config *config, struct p2p_transport **out) {
     CHECK(config->link || config->size == 1, "ucx needs a link");
     TRY(load());
-    struct line *line = MEM_NEW(struct line);
-    line->base =
-        (struct p2p_line){.ops = &p2p_line_ucx, .rank = config->rank, .size = config->size};
-    line->end = MEM_ARRAY(ucp_ep_h, config->size);
-    line->wire = MEM_ARRAY(struct wire, config->size);
-    enum status status = open_steps(config, line);
+    struct transport *transport = MEM_NEW(struct transport);
+    transport->base = (struct p2p_transport){
+        .ops = &p2p_transport_ucx, .rank = config->rank, .size = config->size};
+    transport->end = MEM_ARRAY(ucp_ep_h, config->size);
+    transport->wire = MEM_ARRAY(struct wire, config->size);
+    enum status status = open_steps(config, transport);
     if (status == STATUS_OK)
-        *out = &line->base;
+        *out = &transport->base;
     else
-        ucx_close(&line->base, false);
+        ucx_close(&transport->base, false);
     return status;
 }
 
 /* --- closing --------------------------------------------------------------------------------- */
 
 /* Frees the request; a peer that does not answer costs two seconds, not for ever. */
-static void finish(struct line *line, ucs_status_ptr_t request, int64_t end_ns) {
+static void finish(struct transport *transport, ucs_status_ptr_t request, int64_t end_ns) {
     if (!UCS_PTR_IS_PTR(request)) return;
     while (ucx.ucp_request_check_status(request) == UCS_INPROGRESS && clock_ns() < end_ns)
-        if (!ucx.ucp_worker_progress(line->worker)) poll(NULL, 0, 1);
+        if (!ucx.ucp_worker_progress(transport->worker)) poll(NULL, 0, 1);
     ucx.ucp_request_free(request);
 }
 
-static void close_ends(struct line *line, bool clean) {
+static void close_ends(struct transport *transport, bool clean) {
     int64_t end_ns = clock_ns() + close_limit_ns;
     ucp_request_param_t plain = {0};
-    if (clean) finish(line, ucx.ucp_worker_flush_nbx(line->worker, &plain), end_ns);
-    while (line->waiting) {
-        struct p2p_transfer *transfer = line->waiting;
-        line->waiting = transfer->next;
-        ucx.ucp_request_cancel(line->worker, transfer->handle);
+    if (clean) finish(transport, ucx.ucp_worker_flush_nbx(transport->worker, &plain), end_ns);
+    while (transport->waiting) {
+        struct p2p_transfer *transfer = transport->waiting;
+        transport->waiting = transfer->next;
+        ucx.ucp_request_cancel(transport->worker, transfer->handle);
     }
-    for (int rank = 0; rank < line->base.size; rank++) {
-        bool force = !clean || line->wire[rank].broken;
+    for (int rank = 0; rank < transport->base.size; rank++) {
+        bool force = !clean || transport->wire[rank].broken;
         ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                    .flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0};
-        if (line->end[rank]) finish(line, ucx.ucp_ep_close_nbx(line->end[rank], &how), end_ns);
+        if (transport->end[rank])
+            finish(transport, ucx.ucp_ep_close_nbx(transport->end[rank], &how), end_ns);
     }
 }
 
-static void ucx_close(struct p2p_line *base, bool clean) {
-    struct line *line = line_of(base);
-    if (line->worker) {
-        close_ends(line, clean);
-        ucx.ucp_worker_destroy(line->worker);
+static void ucx_close(struct p2p_transport *base, bool clean) {
+    struct transport *transport = transport_of(base);
+    if (transport->worker) {
+        close_ends(transport, clean);
+        ucx.ucp_worker_destroy(transport->worker);
     }
-    if (line->context) ucx.ucp_cleanup(line->context);
-    free(line->end);
-    free(line->wire);
-    free(line);
+    if (transport->context) ucx.ucp_cleanup(transport->context);
+    free(transport->end);
+    free(transport->wire);
+    free(transport);
 }
 
 /* Always: it needs nothing but a network. */
@@ -349,23 +352,23 @@ static bool ucx_fits(void) {
     return true;
 }
 
-const struct p2p_line_ops p2p_line_ucx = {.name = "ucx",
-                                          .fits = ucx_fits,
-                                          .open = ucx_open,
-                                          .close = ucx_close,
-                                          .send = ucx_send,
-                                          .receive = ucx_receive,
-                                          .progress = ucx_progress,
-                                          .rest = ucx_rest,
-                                          .broken = ucx_broken,
-                                          .overhead_bytes = LIBRARY_BYTES};
+const struct p2p_transport_ops p2p_transport_ucx = {.name = "ucx",
+                                                    .fits = ucx_fits,
+                                                    .open = ucx_open,
+                                                    .close = ucx_close,
+                                                    .send = ucx_send,
+                                                    .receive = ucx_receive,
+                                                    .progress = ucx_progress,
+                                                    .rest = ucx_rest,
+                                                    .broken = ucx_broken,
+                                                    .overhead_bytes = LIBRARY_BYTES};
 
 static enum status open_comm(const struct comm_config *config, struct comm **out) {
-    return p2p_open(&comm_ucx, &p2p_line_ucx, config, out);
+    return p2p_open(&comm_ucx, &p2p_transport_ucx, config, out);
 }
 
 static size_t overhead(int members) {
-    return p2p_overhead_bytes(&p2p_line_ucx, members);
+    return p2p_overhead_bytes(&p2p_transport_ucx, members);
 }
 
 const struct comm_ops comm_ucx = P2P_TABLE("ucx", open_comm, overhead);

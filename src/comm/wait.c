@@ -2,7 +2,7 @@
  *
  * A wait first turns a little without giving up the core (where every rank has one), then yields
  * some 50 times, then sleeps in pieces of a tenth of a second. After each piece it looks whether a
- * rank was lost and tells the link whom it waits for: no wait lasts for ever without a sentence. In
+ * rank was lost and tells the link whom it waits for: no wait lasts for ever without a message. In
  * all of them every posted operation goes on, so two ranks that wait for different things cannot
  * block one another. */
 #include <sched.h>
@@ -38,7 +38,7 @@ enum status comm_check(struct comm *comm) {
 }
 
 enum status comm_progress_now(struct comm *comm) {
-    MOVER_GUARD(comm);
+    PROGRESS_THREAD_GUARD(comm);
     TRY(comm_check(comm));
     size_t kept = 0;
     for (size_t i = 0; i < comm->active_count; i++) {
@@ -51,11 +51,11 @@ enum status comm_progress_now(struct comm *comm) {
     return comm->failed;
 }
 
-/* Where the mover has it in hand there is nothing to do. */
+/* Where the progress thread holds the lock there is nothing to do. */
 enum status comm_progress(struct comm *comm) {
-    if (!mover_try_lock(comm)) return STATUS_OK;
+    if (!progress_thread_try_lock(comm)) return STATUS_OK;
     enum status status = comm_progress_now(comm);
-    mover_unlock(comm);
+    progress_thread_unlock(comm);
     return status;
 }
 
@@ -131,9 +131,9 @@ static enum status await(struct comm *comm, const struct comm_subject *subject) 
 }
 
 enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
-    mover_pause(comm, true);
+    progress_thread_pause(comm, true);
     enum status status = await(comm, subject);
-    mover_pause(comm, false);
+    progress_thread_pause(comm, false);
     return status;
 }
 
@@ -161,7 +161,7 @@ enum status comm_test(struct comm_request **request, bool *done) {
     struct comm_request *asked = *request;
     *done = !asked;
     if (!asked) return STATUS_OK;
-    MOVER_GUARD(asked->group->comm);
+    PROGRESS_THREAD_GUARD(asked->group->comm);
     if (!asked->done) TRY(comm_progress_now(asked->group->comm));
     *done = asked->done;
     if (*done) give_back(request);
@@ -172,12 +172,12 @@ enum status comm_wait(struct comm_request **request) {
     struct comm_request *asked = *request;
     if (!asked) return STATUS_OK;
     struct comm_subject subject = {asked, request_ready, request_whom};
-    mover_pause(asked->group->comm, true);
+    progress_thread_pause(asked->group->comm, true);
     enum status status = asked->done ? STATUS_OK : await(asked->group->comm, &subject);
     if (status == STATUS_OK)
         give_back(request);
     else
         *request = NULL; /* its memory lives until the close */
-    mover_pause(asked->group->comm, false);
+    progress_thread_pause(asked->group->comm, false);
     return status;
 }

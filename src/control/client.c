@@ -24,10 +24,10 @@ static const int watched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EV
 
 enum { CLIENT_FILES = 16 }; /* of ZeroMQ's threads and sockets, and the connection */
 
-/* Waits for news, at most until a time of the monotonic clock. */
-static void await_news(struct control *control, int64_t until_ns) {
+/* Waits for a change, at most until a time of the monotonic clock. */
+static void await_change(struct control *control, int64_t until_ns) {
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    pthread_cond_timedwait(&control->news, &control->lock, &until);
+    pthread_cond_timedwait(&control->changed, &control->lock, &until);
 }
 
 static void wake(struct control *control) {
@@ -79,7 +79,7 @@ static struct control *new_client(const struct control_config *config) {
     pthread_mutex_init(&control->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&control->news, &attributes);
+    pthread_cond_init(&control->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     atomic_init(&control->lost, CONTROL_NOBODY);
     control->row = config->row ? config->row : &control->own_row;
@@ -120,7 +120,7 @@ static void free_client(struct control *control) {
     control_message_free(&control->in);
     control_message_free(&control->hello);
     control_message_free(&control->beat);
-    pthread_cond_destroy(&control->news);
+    pthread_cond_destroy(&control->changed);
     pthread_mutex_destroy(&control->lock);
     free(control);
 }
@@ -174,7 +174,7 @@ static enum status await_welcome(struct control *control, double limit_s) {
         double limit = limit_s + (control->greeted ? 2 : 0);
         int64_t until = begin + (int64_t)(limit * 1e9);
         if (clock_ns() >= until) break;
-        await_news(control, until);
+        await_change(control, until);
     }
     enum control_phase phase = control->phase;
     enum status status = control->status;
@@ -261,7 +261,7 @@ enum status control_ask(struct control *control, struct control_request *request
             say_s *= 2;
         }
         double next_s = limit_s > 0 && limit_s < say_s ? limit_s : say_s;
-        await_news(control, begin + (int64_t)(next_s * 1e9));
+        await_change(control, begin + (int64_t)(next_s * 1e9));
     }
     delist(control, request);
     enum status status = request->done ? request->status : STATUS_PEER;

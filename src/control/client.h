@@ -12,8 +12,8 @@
 #include "control/agree.h"
 #include "control/control.h"
 #include "control/message.h"
-#include "control/sentence.h"
 #include "control/socket.h"
+#include "control/stall_message.h"
 
 struct control_request {
     struct control_request *next;
@@ -45,7 +45,7 @@ struct control {
     pthread_t thread;
 
     pthread_mutex_t lock; /* of all up to `lost` */
-    pthread_cond_t news;
+    pthread_cond_t changed;
     enum control_phase phase;
     enum status status;          /* when out: why join failed */
     char why[CONTROL_WHY_BYTES]; /* the same for people; or who is lost */
@@ -58,7 +58,7 @@ struct control {
     int64_t newest_ns;        /* when that was seen */
     int connects, other_keys; /* how many of them */
     int64_t silent_limit_ns;
-    struct control_patience patience;
+    struct control_stall stall;
     _Atomic int lost;
 
     struct control_row *row, own_row; /* what the rank does: the launcher's row, or its own */
@@ -73,7 +73,7 @@ struct control {
 };
 
 /* Blocking, until done, lost, or `limit_s` passed (0: no limit). `what` names the wait in the
- * sentence said after ten seconds. The request's message is set up by the caller and freed here. */
+ * stall message after ten seconds. The request's message is set up by the caller and freed here. */
 enum status control_ask(struct control *control, struct control_request *request, double limit_s,
                         const char *what);
 void control_lose(struct control *control, int rank, const char *why);

@@ -27,7 +27,7 @@ static void end_requests(struct control *control, int lost) {
     }
 }
 
-/* Of the news that come, the first is the cause; the rest follow from it. */
+/* Of the losses that are reported, the first is the cause; the rest follow from it. */
 void control_lose(struct control *control, int rank, const char *why) {
     pthread_mutex_lock(&control->lock);
     if (atomic_load(&control->lost) == CONTROL_NOBODY) {
@@ -37,7 +37,7 @@ void control_lose(struct control *control, int rank, const char *why) {
     }
     control->phase = CONTROL_OUT;
     end_requests(control, rank);
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -64,7 +64,7 @@ static void take_welcome(struct control *control) {
     control->same_bits = same;
     if (silent > 0) control->silent_limit_ns = silent;
     control_clean_copy(control->there, sizeof control->there, is_here(control, there) ? "" : there);
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -79,7 +79,7 @@ static void take_refuse(struct control *control) {
         control->status = status == STATUS_PEER ? STATUS_PEER : STATUS_USAGE;
         snprintf(control->why, sizeof control->why, "%s", why);
     }
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
@@ -112,13 +112,13 @@ static void take_reply(struct control *control) {
         finish(one, &from);
         break;
     }
-    pthread_cond_broadcast(&control->news);
+    pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
 }
 
 /* A rank that starts again may come upon the server of the start before, which has the address and
  * the key of the next one and is about to go: HELLO is said once more to who listens then. */
-static void knock_again(struct control *control) {
+static void send_hello_again(struct control *control) {
     control->hello_sent = false;
     control->hello_ns = control->heard_ns + CONTROL_BEAT_MS * 200000LL;
     pthread_mutex_lock(&control->lock);
@@ -128,7 +128,7 @@ static void knock_again(struct control *control) {
 
 static void take_message(struct control *control) {
     if (control->in.epoch < control->epoch) {
-        if (!control->known) knock_again(control);
+        if (!control->known) send_hello_again(control);
         return;
     }
     if (control->in.epoch != control->epoch && control->in.type != CONTROL_REFUSE) return;
@@ -209,7 +209,7 @@ static void take_events(struct control *control, int64_t now) {
             note_connection(control, event, value);
         } else if (control->hello_sent) {
             take_messages(control, now); /* what it said before it went */
-            if (control->epoch > 0 && !control->known) knock_again(control);
+            if (control->epoch > 0 && !control->known) send_hello_again(control);
             if (!control->hello_sent) continue;
             lose_closed(control);
         }

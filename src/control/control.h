@@ -5,10 +5,10 @@
  * knows every rank: who joined, what each was told (contract 9), what it is doing, whether it
  * lives. Each rank has a client with a thread of its own, so that a rank that computes still
  * answers. Sockets use CURVE with keys derived from the job's secret; on one host they are IPC
- * sockets. A lost rank is news at once: the server hears it from the launcher (a process ended),
- * from the socket (it closed) or from silence, and tells all clients. A lost server is news too.
- * Durations are of the monotonic clock, and whoever was paused itself blames nobody for the
- * silence.
+ * sockets. A lost rank is reported at once: the server learns it from the launcher (a process
+ * ended), from the socket (it closed) or from silence, and tells all clients. Clients notice a lost
+ * server too. Durations are of the monotonic clock, and whoever was paused itself blames nobody for
+ * the silence.
  *
  * Nobody joins uninvited: see SECURITY.md. */
 #ifndef CONTROL_CONTROL_H
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "control/board.h"
+#include "control/status_table.h"
 
 enum {
     CONTROL_SECRET_BYTES = 32,
@@ -54,9 +54,9 @@ struct control_server_config {
     double join_limit_s;   /* ranks that have not come by then are named, the job fails; 0: 60 */
     double silent_limit_s; /* a rank unheard of for so long is lost; 0: 15 */
     double leave_limit_s;  /* how long the stop waits for ranks that have not left; 0: 5 */
-    const struct control_board
-        *board; /* of ranks from board_first on; outlives the server; or NULL */
-    int board_first;
+    const struct control_status_table
+        *status_table; /* of ranks from status_table_first on; outlives the server; or NULL */
+    int status_table_first;
     /* Called from the server's thread, once for each rank; may be NULL. Must not stop the server.
      */
     void *context;
@@ -82,7 +82,8 @@ void control_server_rank_ended(struct control_server *server, int rank, const ch
 enum status control_server_also(struct control_server *server, const char *bind,
                                 char address[CONTROL_ADDRESS_BYTES]);
 /* Local, any thread. What a rank was last seen doing ("step 12 #17 r0 B s0 m5"), for the launcher's
- * obituary: exact where the board has the rank, else as of its last beat; returns `text`. */
+ * exit report: exact where the status table has the rank, else as of its last beat; returns `text`.
+ */
 const char *control_server_doing(struct control_server *server, int rank, char *text, size_t bytes);
 
 /* Local, any thread. A line for every rank, where it is (SIGUSR1 to the launcher). */
@@ -97,7 +98,7 @@ struct control_config {
     int rank, world;
     uint32_t epoch; /* the server's; one of an earlier start is waited out */
     const char *host;
-    struct control_row *row; /* of the launcher's board, outlives the client; NULL: none */
+    struct control_row *row; /* of the launcher's status table, outlives the client; NULL: none */
     const struct control_fact *facts;
     int fact_count;
     double join_limit_s; /* 0: 60 */
@@ -164,27 +165,29 @@ enum status control_secret_receive(int fd, struct control_secret *out);
  * `path`, others wait for it. Safe against stale files of dead jobs, two jobs on one path and torn
  * writes; removed by the last to leave. `job` tells runs apart where the launcher gives an id
  * (NULL: none). */
-struct control_meeting;
-struct control_meeting_info {
+struct control_rendezvous;
+struct control_rendezvous_info {
     char address[CONTROL_ADDRESS_BYTES];
     struct control_secret secret;
 };
 /* Blocking: at once, or some seconds where a record of another host must be seen to be dead.
  * STATUS_USAGE when another live job has the path. */
-enum status control_meet_host(const char *path, const char *job, int world,
-                              const struct control_meeting_info *info,
-                              struct control_meeting **out);
+enum status control_rendezvous_publish(const char *path, const char *job, int world,
+                                       const struct control_rendezvous_info *info,
+                                       struct control_rendezvous **out);
 /* Blocking until a live host's record is there, at most limit_s. Whether the world is the same is
  * the server's to say, to all. */
-enum status control_meet_guest(const char *path, const char *job, double limit_s,
-                               struct control_meeting_info *info, struct control_meeting **out);
+enum status control_rendezvous_wait(const char *path, const char *job, double limit_s,
+                                    struct control_rendezvous_info *info,
+                                    struct control_rendezvous **out);
 /* Local; of a host whose address is a socket without a file ("ipc://@"), which others of this host
- * alone can reach. From now on a guest on another host is a reason to call `open`, once, from a
- * thread of the meeting: it makes the server listen on a network, and the record then has that
+ * alone can reach. From now on a client on another host causes a call of `open`, once, from a
+ * thread of the rendezvous: it makes the server listen on a network, and the record then has that
  * address. NULL ends it, and blocks while it is being called: before the server stops. */
-void control_meet_far(struct control_meeting *meeting, void *context,
-                      enum status (*open)(void *context, char address[CONTROL_ADDRESS_BYTES]));
+void control_rendezvous_remote(struct control_rendezvous *rendezvous, void *context,
+                               enum status (*open)(void *context,
+                                                   char address[CONTROL_ADDRESS_BYTES]));
 /* Local. Accepts NULL. */
-void control_meet_leave(struct control_meeting **meeting);
+void control_rendezvous_leave(struct control_rendezvous **rendezvous);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * On the socket a message is a frame of 32 bytes (the header, little endian) and as many frames of
  * at most CONTROL_FRAME_BYTES as the body needs. The pieces are small because ZeroMQ's size limit
- * holds before the handshake too: a stranger can make the server set aside one frame, no more.
- * Every length is checked against its bound before it is used. */
+ * holds before the handshake too: an unauthenticated peer can make the server set aside one frame,
+ * no more. Every length is checked against its bound before it is used. */
 #ifndef CONTROL_MESSAGE_H
 #define CONTROL_MESSAGE_H
 

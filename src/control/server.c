@@ -19,23 +19,23 @@
 #include "control/where.h"
 
 enum { TICK_MS = 50, BATCH = 256, SERVER_FILES = 20 };
-static const double latecomer_s = 5, outsider_s = 1.5;
-static const int64_t strangers_every_ns = 10000000000;
+static const double late_rank_s = 5, unknown_rank_s = 1.5;
+static const int64_t unauthenticated_every_ns = 10000000000;
 static const int64_t outside_leave_ns = 300000000; /* to read why, and close */
 
 static const int watched = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-/* Somebody without the secret, or something that is no rank at all. One line now and then. */
-static void count_stranger(struct control_server *server) {
-    server->strangers++;
-    if (server->strangers_said_ns &&
-        server->now_ns - server->strangers_said_ns < strangers_every_ns)
+/* A peer without the secret, or a program that is no rank. One log line in ten seconds at most. */
+static void count_unauthenticated(struct control_server *server) {
+    server->unauthenticated++;
+    if (server->unauthenticated_logged_ns &&
+        server->now_ns - server->unauthenticated_logged_ns < unauthenticated_every_ns)
         return;
-    log_note("%s: turned away %ld connection%s without the job's key", server->address,
-             server->strangers, server->strangers == 1 ? "" : "s");
-    server->strangers_said_ns = server->now_ns;
-    server->strangers = 0;
+    log_note("%s: refused %ld connection%s without the job's key", server->address,
+             server->unauthenticated, server->unauthenticated == 1 ? "" : "s");
+    server->unauthenticated_logged_ns = server->now_ns;
+    server->unauthenticated = 0;
 }
 
 void control_server_events(struct control_server *server) {
@@ -44,7 +44,7 @@ void control_server_events(struct control_server *server) {
         if (event == ZMQ_EVENT_DISCONNECTED)
             control_server_closed(server, value);
         else
-            count_stranger(server);
+            count_unauthenticated(server);
     }
 }
 
@@ -93,8 +93,8 @@ static bool more_may_come(const struct control_server *server, double waited_s) 
     int world = server->config.world;
     if (!server->failed || server->welcome || !server->claims) return false;
     for (int i = 0; i < world && i < server->least_claimed; i++)
-        if (server->member[i].state == CONTROL_ABSENT && waited_s < latecomer_s) return true;
-    bool others = server->claims >= server->joined && waited_s < outsider_s;
+        if (server->member[i].state == CONTROL_ABSENT && waited_s < late_rank_s) return true;
+    bool others = server->claims >= server->joined && waited_s < unknown_rank_s;
     return (others && server->outside < server->most_claimed - world) ||
            (server->outside && server->now_ns - server->outside_ns < outside_leave_ns);
 }
@@ -107,14 +107,14 @@ static bool all_gone(const struct control_server *server, double waited_s) {
 
 /* --- where ranks are --- */
 
-/* With the lock held. Where the board has the rank, its row says what it does now. */
-static bool look_at_board(struct control_server *server, int rank) {
-    const struct control_board *board = server->config.board;
+/* With the lock held. Where the status table has the rank, its row says what it does now. */
+static bool look_at_status_table(struct control_server *server, int rank) {
+    const struct control_status_table *status_table = server->config.status_table;
     struct control_member *member = &server->member[rank];
     struct control_doing now;
-    int index = rank - server->config.board_first;
-    if (!board || index < 0 || index >= board->count) return false;
-    control_row_get(&board->row[index], &now);
+    int index = rank - server->config.status_table_first;
+    if (!status_table || index < 0 || index >= status_table->count) return false;
+    control_row_get(&status_table->row[index], &now);
     if (!now.text[0]) return false;
     member->doing = now;
     member->doing_ns = clock_ns() - now.since_ns;
@@ -124,7 +124,7 @@ static bool look_at_board(struct control_server *server, int rank) {
 void control_server_where(struct control_server *server, int rank, struct control_where *out) {
     struct control_member *member = &server->member[rank];
     pthread_mutex_lock(&server->lock);
-    bool exact = look_at_board(server, rank);
+    bool exact = look_at_status_table(server, rank);
     pthread_mutex_unlock(&server->lock);
     int64_t silent = member->heard_ns ? server->now_ns - member->heard_ns : 0;
     int64_t doing = member->doing_ns + (exact ? 0 : server->now_ns - member->beat_ns);
@@ -187,7 +187,7 @@ static void turn(struct control_server *server) {
 }
 
 /* Stops only when nobody is left, also after a failure: closing a connection with something unread
- * in it would take the refusal, or the news of a loss, from the rank at its other end. */
+ * in it would take the refusal, or the report of a loss, from the rank at its other end. */
 static void *run(void *argument) {
     struct control_server *server = argument;
     int64_t stop_ns = 0;
@@ -239,7 +239,7 @@ static void free_server(struct control_server *server) {
         free(server->ended);
         server->ended = next;
     }
-    control_store_free(&server->store);
+    control_key_values_free(&server->key_values);
     control_message_free(&server->in);
     control_message_free(&server->out);
     pthread_mutex_destroy(&server->lock);
@@ -260,7 +260,7 @@ static struct control_server *new_server(const struct control_server_config *con
     pthread_cond_init(&server->also_done, NULL);
     server->member = MEM_ARRAY(struct control_member, config->world);
     for (int i = 0; i < config->world; i++) server->member[i].fd = -1;
-    server->store = control_store_new(config->world, control_server_found, server);
+    server->key_values = control_key_values_new(config->world, control_server_found, server);
     server->begin_ns = server->now_ns = control_watch_ns(&server->watch);
     return server;
 }
@@ -307,7 +307,7 @@ enum status control_server_also(struct control_server *server, const char *bind,
                                 char address[CONTROL_ADDRESS_BYTES]) {
     struct control_also also = {.bind = bind, .address = address};
     pthread_mutex_lock(&server->lock);
-    CHECK(!server->also, "two wishes to listen at once");
+    CHECK(!server->also, "two requests to listen at once");
     server->also = &also;
     wake(server);
     while (!also.done) pthread_cond_wait(&server->also_done, &server->lock);
@@ -331,7 +331,7 @@ const char *control_server_doing(struct control_server *server, int rank, char *
                                  size_t bytes) {
     CHECK(rank >= 0 && rank < server->config.world, "rank %d of %d", rank, server->config.world);
     pthread_mutex_lock(&server->lock);
-    bool exact = look_at_board(server, rank);
+    bool exact = look_at_status_table(server, rank);
     const struct control_member *member = &server->member[rank];
     if (member->state == CONTROL_ABSENT && !exact)
         snprintf(text, bytes, "not joined yet");

@@ -9,9 +9,9 @@
 
 #include "control/agree.h"
 #include "control/control.h"
+#include "control/key_values.h"
 #include "control/message.h"
 #include "control/socket.h"
-#include "control/store.h"
 
 enum control_state {
     CONTROL_ABSENT,
@@ -39,7 +39,7 @@ struct control_ended {
     char why[CONTROL_WHY_BYTES];
 };
 
-/* A wish to listen somewhere else too. */
+/* A request to listen at a further address. */
 struct control_also {
     const char *bind;
     char *address;
@@ -56,7 +56,7 @@ struct control_server {
     pthread_t thread;
     pthread_mutex_t lock;
     struct control_ended *ended; /* newest first */
-    bool stop, print;            /* wishes of other threads */
+    bool stop, print;            /* requests of other threads */
     struct control_also *also;   /* another; NULL: none */
     pthread_cond_t also_done;
     struct control_member *member; /* [world] */
@@ -69,11 +69,11 @@ struct control_server {
     int64_t outside_ns;
     enum status failed_status;
     char failed_why[CONTROL_WHY_BYTES];
-    struct control_store *store;
+    struct control_key_values *key_values;
     struct control_message in, out;
     struct control_watch watch;
-    int64_t now_ns, begin_ns, strangers_said_ns;
-    long strangers;
+    int64_t now_ns, begin_ns, unauthenticated_logged_ns;
+    long unauthenticated;
 };
 
 struct control_where;

@@ -87,7 +87,7 @@ void control_server_lose(struct control_server *server, int rank, const char *wh
     if (member->state == CONTROL_LEFT || member->state == CONTROL_LOST) return;
     bool absent = member->state == CONTROL_ABSENT;
     set_state(server, rank, CONTROL_LOST);
-    control_store_forget(server->store, rank);
+    control_key_values_forget(server->key_values, rank);
     snprintf(text, sizeof text, "rank %d%s%s%s is lost%s: %s", rank, absent ? "" : " (host ",
              absent ? "" : member->host, absent ? "" : ")", absent ? " before it joined" : "", why);
     struct control_message *out = answer(server, CONTROL_LOSS, 0);
@@ -296,7 +296,7 @@ static void join(struct control_server *server, struct hello *hello) {
 
 /* A rank that comes when the job has failed already: told why, and then waited for until it has
  * heard. */
-static void turn_away(struct control_server *server) {
+static void refuse_hello(struct control_server *server) {
     struct control_member *member = &server->member[server->in.rank];
     refuse(server, &server->in.from, server->failed_status, server->failed_why);
     member->fd = server->in.fd;
@@ -333,7 +333,7 @@ static void take_hello(struct control_server *server) {
         if (all) control_server_fail(server, STATUS_USAGE, why);
         if (all) note_claim(server, hello.world);
         if (all && member && member->state == CONTROL_ABSENT)
-            turn_away(server);
+            refuse_hello(server);
         else
             refuse(server, peer, STATUS_USAGE, why);
     } else if (member->state != CONTROL_ABSENT) {
@@ -343,7 +343,7 @@ static void take_hello(struct control_server *server) {
                  server->in.rank, member->pid, member->host, hello.pid, hello.host);
         refuse(server, peer, STATUS_USAGE, why);
     } else if (server->failed) {
-        turn_away(server);
+        refuse_hello(server);
     } else {
         join(server, &hello);
     }
@@ -373,7 +373,7 @@ static void take_put(struct control_server *server, int rank) {
     const char *key = control_unpack_text(&from, CONTROL_KEY_BYTES);
     const void *value = control_unpack_bytes(&from, CONTROL_VALUE_BYTES, &bytes);
     const char *refused = control_unpack_done(&from)
-                              ? control_store_put(server->store, key, value, bytes)
+                              ? control_key_values_put(server->key_values, key, value, bytes)
                               : "key or value too long";
     reply(server, rank, server->in.id, refused, NULL, 0);
 }
@@ -382,7 +382,7 @@ static void take_get(struct control_server *server, int rank) {
     struct control_unpack from = control_unpack(&server->in);
     const char *key = control_unpack_text(&from, CONTROL_KEY_BYTES);
     const char *refused = control_unpack_done(&from)
-                              ? control_store_get(server->store, key, rank, server->in.id)
+                              ? control_key_values_get(server->key_values, key, rank, server->in.id)
                               : "key too long";
     if (refused) reply(server, rank, server->in.id, refused, NULL, 0);
 }
@@ -415,7 +415,7 @@ static int rank_of(const struct control_server *server) {
 }
 
 /* A rank that was given up as silent and wakes again: the others went on without it. */
-static void turn_out(struct control_server *server, int rank) {
+static void send_refusal(struct control_server *server, int rank) {
     struct control_message *out = answer(server, CONTROL_LOSS, 0);
     control_pack_u32(out, (uint32_t)rank);
     control_pack_text(out, "this rank was silent too long and has been given up by the others",
@@ -432,7 +432,7 @@ static void take_bye(struct control_server *server, int rank) {
         control_server_lose(server, rank, why);
     } else {
         set_state(server, rank, CONTROL_LEFT);
-        control_store_forget(server->store, rank);
+        control_key_values_forget(server->key_values, rank);
     }
     reply(server, rank, server->in.id, NULL, NULL, 0);
 }
@@ -447,7 +447,7 @@ void control_server_message(struct control_server *server) {
     if (rank < 0 || server->in.version != CONTROL_VERSION ||
         server->in.epoch != server->config.epoch)
         return;
-    if (server->member[rank].state == CONTROL_LOST) turn_out(server, rank);
+    if (server->member[rank].state == CONTROL_LOST) send_refusal(server, rank);
     if (server->member[rank].state != CONTROL_JOINED) return;
     server->member[rank].heard_ns = server->now_ns;
     switch (server->in.type) {

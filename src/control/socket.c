@@ -1,6 +1,6 @@
 /* Sockets, see socket.h. The limits and why:
  *   handshake 2 s       a silent connection is closed then
- *   frame size          what a stranger can make us set aside, see message.h
+ *   frame size          what an unauthenticated peer can make us set aside, see message.h
  *   backlog             a burst of connections must not push ranks out
  *   IPC user filter     an abstract socket has no file mode; the kernel names the peer's user
  *   queue of a rank     one that does not read holds 64 messages here, of 1 MiB at most; more are

@@ -1,5 +1,5 @@
-/* What ranks are doing, and the sentence for a wait that lasts (contract 4): who waits, at what,
- * for whom, where that rank is now, slow or dead. */
+/* What ranks are doing, and the stall message of a wait that lasts (contract 4): which rank waits,
+ * at what, for which rank, where that rank is now, slow or dead. */
 #include "control/client.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "control/sentence.h"
+#include "control/stall_message.h"
 #include "control/where.h"
 
 int control_lost(const struct control *control) {
@@ -69,7 +69,7 @@ static void speak(struct control *control, int rank, const char *what, int64_t s
     if (ask_where(control, rank, &request) == STATUS_OK &&
         find_where(control, &request, rank, &where))
         control_where_text(&where, true, there, sizeof there);
-    control_sentence(control->rank, control->row, rank, what, since_ns, there);
+    control_stall_message(control->rank, control->row, rank, what, since_ns, there);
     free(request.value);
 }
 
@@ -77,7 +77,7 @@ void control_waiting(struct control *control, int rank, const char *what, int64_
                      double limit_s) {
     if (control_lost(control) != CONTROL_NOBODY) return;
     pthread_mutex_lock(&control->lock);
-    bool due = control_patience_ends(&control->patience, since_ns, limit_s);
+    bool due = control_stall_due(&control->stall, since_ns, limit_s);
     pthread_mutex_unlock(&control->lock);
     if (due) speak(control, rank, what, since_ns);
 }

@@ -1,7 +1,7 @@
 /* Matrices of integers out of an HDF5 file, read by a child process.
  *
  * libhdf5 crashes on some damaged files (about one in a thousand with a few bytes changed, 1.10.8),
- * and a damaged file must never end a training run without a sentence. So a short-lived child
+ * and a damaged file must never end a training run without a message. So a short-lived child
  * parses, and a crash there is an error message here; this process never lets the library see a
  * file. */
 #ifndef DATA_HDF5_FILE_H

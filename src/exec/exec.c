@@ -135,7 +135,7 @@ static enum status open_family(struct exec *exec, enum group_family family,
         int count = group_size(grid, family, g);
         for (int i = 0; i < count; i++) ranks[i] = group_rank(grid, family, g, i);
         status = comm_group_new(exec->comm, ranks, count, &group);
-        if (status == STATUS_OK && comm_group_place(group) >= 0) *own = group;
+        if (status == STATUS_OK && comm_group_member(group) >= 0) *own = group;
     }
     free(ranks);
     return status;
@@ -167,9 +167,10 @@ static enum status set_up(struct exec *exec) {
     const struct backend *backend = plan->device->backend;
     TRY(store_new(plan->store, plan->device, exec->comm, &exec->store));
     TRY(store_init(exec->store, plan->micro[0].graph, config->seed));
-    TRY(backend->memory_new(plan->device, plan->bill.activations, "activations",
+    TRY(backend->memory_new(plan->device, plan->memory.activations, "activations",
                             (void **)&exec->arena));
-    TRY(backend->memory_new(plan->device, plan->bill.scratch, "scratch", (void **)&exec->scratch));
+    TRY(backend->memory_new(plan->device, plan->memory.scratch, "scratch",
+                            (void **)&exec->scratch));
     TRY(make_runnables(exec));
     return open_loaders(exec);
 }
@@ -208,9 +209,9 @@ void exec_free(struct exec **pointer) {
         free(exec->runnable[i].slot);
     }
     if (exec->arena)
-        plan->device->backend->memory_free(plan->device, exec->arena, plan->bill.activations);
+        plan->device->backend->memory_free(plan->device, exec->arena, plan->memory.activations);
     if (exec->scratch)
-        plan->device->backend->memory_free(plan->device, exec->scratch, plan->bill.scratch);
+        plan->device->backend->memory_free(plan->device, exec->scratch, plan->memory.scratch);
     store_free(&exec->store);
     if (exec->owns_comm) comm_close(&exec->comm);
     free(exec->slot);

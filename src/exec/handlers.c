@@ -257,7 +257,7 @@ static enum status post_broadcast(struct exec *exec, struct comm_group *group,
     struct broadcast_run *run = &exec->broadcast;
     size_t left = array.bytes - run->done, room = elements_bytes(staging_of(exec));
     run->piece = left < room ? left : room;
-    if (comm_group_place(group) == 0) TRY(give_piece(exec, array));
+    if (comm_group_member(group) == 0) TRY(give_piece(exec, array));
     exec->awaiting = &exec->request;
     return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
 }
@@ -266,7 +266,7 @@ static enum status post_broadcast(struct exec *exec, struct comm_group *group,
 static enum status take_broadcast(struct exec *exec, struct comm_group *group,
                                   struct broadcast_array array) {
     struct broadcast_run *run = &exec->broadcast;
-    if (comm_group_place(group) != 0) TRY(take_piece(exec, array));
+    if (comm_group_member(group) != 0) TRY(take_piece(exec, array));
     run->done += run->piece;
     run->releasing = true;
     exec->awaiting = &exec->request;

@@ -2,13 +2,13 @@
  *
  * Parameters have not moved yet when a loss or gradient is found to be so (STEP comes after), so
  * the step can be run again, one node at a time, and the first output that is not finite names the
- * culprit. Slow, and only on the way out. */
+ * cause. Slow, and only on the way out. */
 #include <math.h>
 
 #include "base/log.h"
 #include "exec/state.h"
 
-struct hunt {
+struct search {
     const struct exec *exec;
     const struct graph *graph;
     int node; /* found, or -1 */
@@ -30,17 +30,17 @@ static struct elements elements_of(const struct store *store, const struct value
 }
 
 static bool node_is_bad(void *context, const struct runnable *runnable, int slot, int n) {
-    struct hunt *hunt = context;
+    struct search *search = context;
     const struct graph *graph = runnable->plan->graph;
     const struct node *node = &graph->nodes[n];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
         if (value->type.dtype != DTYPE_F32 || !value->layout) continue;
-        const struct store *store = hunt->exec->store;
+        const struct store *store = search->exec->store;
         void *address = runnable->slot[slot].address[node->out[i]];
         if (!is_bad(store, elements_of(store, value, address))) continue;
-        hunt->graph = graph;
-        hunt->node = n;
+        search->graph = graph;
+        search->node = n;
         return true;
     }
     return false;
@@ -78,31 +78,32 @@ static void run_alone(struct exec *exec, struct runnable *runnable,
     exec->comm_status = pass_go_on(exec, &run);
 }
 
-/* The gradient buffer is spoilt by this, which no longer matters; "fresh" keeps temporaries out of
- * it. Where statistics are shared this rank's stand for all: the others may be done with theirs. */
-static int hunt_micro(struct exec *exec, int micro, struct hunt *hunt) {
+/* The gradient buffer is overwritten by this, which no longer matters; "fresh" keeps temporaries
+ * out of it. Where statistics are shared this rank's stand for all: the others may be done with
+ * theirs. */
+static int search_micro(struct exec *exec, int micro, struct search *search) {
     const struct micro_batch *samples = &exec->batch->micro[micro];
     if (samples->samples == 0) return -1;
     const struct micro_plan *plan = plan_micro(exec->plan, samples->samples, true);
     struct runnable *runnable = &exec->runnable[plan - exec->plan->micro];
     bind_inputs(exec, runnable, 0, samples);
-    hunt->node = -1;
+    search->node = -1;
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .segment = INSTR_ALL,
                                .grad = -1,
                                .pure = true,
                                .after = node_is_bad,
-                               .context = hunt};
+                               .context = search};
     run_alone(exec, runnable, &pass);
-    if (hunt->node >= 0) return hunt->node;
+    if (search->node >= 0) return search->node;
     pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
     pass.grad = 0;
     pass.fresh = true;
     run_alone(exec, runnable, &pass);
-    if (hunt->node >= 0 || !exec->plan->split) return hunt->node;
+    if (search->node >= 0 || !exec->plan->split) return search->node;
     pass.pass = PASS_WEIGHT_HALF;
     run_alone(exec, runnable, &pass);
-    return hunt->node;
+    return search->node;
 }
 
 /* Whose it is: this rank's where it found it here, else another's whose own loss shows it. */
@@ -128,15 +129,15 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
     }
-    struct hunt hunt = {.exec = exec, .node = -1};
+    struct search search = {.exec = exec, .node = -1};
     for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
-        if (hunt_micro(exec, m, &hunt) < 0) continue;
-        const struct node *node = &hunt.graph->nodes[hunt.node];
+        if (search_micro(exec, m, &search) < 0) continue;
+        const struct node *node = &search.graph->nodes[search.node];
         blame(exec, true);
         return fail(STATUS_NUMERIC,
                     "step %lld: %s is %g: first not finite is tensor %s, made by %s (%s) on "
                     "micro-batch %d\n%s",
-                    step, what, value, hunt.graph->values[node->out[0]].name,
+                    step, what, value, search.graph->values[node->out[0]].name,
                     op_def(node->op)->name, node->phase == PHASE_FORWARD ? "forward" : "backward",
                     m, hint);
     }
@@ -158,7 +159,7 @@ enum status numeric_failure_of_update(struct exec *exec) {
                 (long long)exec->step + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
 }
 
-/* Between steps there is no micro-batch to hunt in; parameters tell all that can be told. */
+/* Between steps there is no micro-batch to search in; parameters tell all that can be told. */
 enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     int bad;
     if (isnan(loss)) loss = NAN;

@@ -1,5 +1,5 @@
 /* Handlers only set flags; the training loop looks at them between steps. Ranks may be threads, so
- * of those that ask at once one takes a wish: the flags are atomic (and lock-free, as a handler
+ * of those that ask at once one takes a request: the flags are atomic (and lock-free, as a handler
  * needs). */
 #include "exec/stop.h"
 
@@ -59,7 +59,8 @@ int stop_signal(void) {
     return stopped_by;
 }
 
-/* A look is cheap, and made at every instruction; a write would be news to all cores. */
+/* A look is cheap, and made at every instruction; a write would invalidate the cache line on all
+ * cores. */
 static bool take(_Atomic int *wanted) {
     return atomic_load_explicit(wanted, memory_order_relaxed) && atomic_exchange(wanted, 0);
 }

@@ -18,35 +18,35 @@ enum status child_fail_limit(const char *what, int error) {
     return limit_fail(what, error);
 }
 
-/* The rest of the child's life before the program runs. */
-struct birth {
+/* What the child needs between fork and exec. */
+struct spawn {
     const struct child_config *config;
     pid_t parent;
     int lifeline, report; /* read end; where errno goes */
 };
 
-static bool parent_is_gone(const struct birth *birth) {
-    struct pollfd pipe = {.fd = birth->lifeline, .events = POLLIN};
-    return getppid() != birth->parent || poll(&pipe, 1, 0) != 0;
+static bool parent_is_gone(const struct spawn *spawn) {
+    struct pollfd pipe = {.fd = spawn->lifeline, .events = POLLIN};
+    return getppid() != spawn->parent || poll(&pipe, 1, 0) != 0;
 }
 
-static bool tie_to_parent(const struct birth *birth) {
+static bool tie_to_parent(const struct spawn *spawn) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return false;
-    fcntl(birth->lifeline, F_SETOWN, getpid());
-    fcntl(birth->lifeline, F_SETSIG, SIGKILL);
-    fcntl(birth->lifeline, F_SETFL, O_ASYNC | O_NONBLOCK);
-    if (parent_is_gone(birth)) _exit(1);
+    fcntl(spawn->lifeline, F_SETOWN, getpid());
+    fcntl(spawn->lifeline, F_SETSIG, SIGKILL);
+    fcntl(spawn->lifeline, F_SETFL, O_ASYNC | O_NONBLOCK);
+    if (parent_is_gone(spawn)) _exit(1);
     return true;
 }
 
-static bool set_descriptors(const struct birth *birth) {
-    const struct child_config *config = birth->config;
+static bool set_descriptors(const struct spawn *spawn) {
+    const struct child_config *config = spawn->config;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0) return false;
     if (dup2(config->output, 1) < 0 || dup2(config->error, 2) < 0) return false;
     close_range(3, ~0u,
                 CLOSE_RANGE_CLOEXEC); /* an old kernel has no such call; ours are marked anyway */
-    fcntl(birth->lifeline, F_SETFD, 0);
+    fcntl(spawn->lifeline, F_SETFD, 0);
     for (int i = 0; i < CHILD_KEEPS; i++) {
         if (config->keep[i] >= 0 && fcntl(config->keep[i], F_SETFD, 0) != 0) return false;
     }
@@ -59,15 +59,15 @@ static void set_signals(const struct child_config *config) {
     sigprocmask(SIG_SETMASK, config->mask, NULL);
 }
 
-static void be_born(const struct birth *birth) {
-    const struct child_config *config = birth->config;
+static void exec_child(const struct spawn *spawn) {
+    const struct child_config *config = spawn->config;
     setpgid(0, 0); /* a ^C at the terminal reaches the launcher alone, which passes it on */
-    bool good = tie_to_parent(birth) && set_descriptors(birth);
+    bool good = tie_to_parent(spawn) && set_descriptors(spawn);
     if (good && config->cores) sched_setaffinity(0, sizeof *config->cores, config->cores);
     set_signals(config);
     if (good) execve(config->program, config->argv, config->envp);
     int error = errno;
-    ssize_t told = write(birth->report, &error, sizeof error);
+    ssize_t told = write(spawn->report, &error, sizeof error);
     (void)told;
     _exit(127);
 }
@@ -78,8 +78,8 @@ static void give_up(pid_t pid) {
 }
 
 /* The report's pipe closes at a successful execve. */
-static enum status await_birth(const struct child_config *config, const struct child *child,
-                               int report) {
+static enum status await_exec(const struct child_config *config, const struct child *child,
+                              int report) {
     int error = 0;
     ssize_t got;
     do got = read(report, &error, sizeof error);
@@ -92,9 +92,9 @@ static enum status await_birth(const struct child_config *config, const struct c
 
 static enum status start_with(const struct child_config *config, const int lifeline[2],
                               const int report[2], struct child *out) {
-    struct birth birth = {config, getpid(), lifeline[0], report[1]};
+    struct spawn spawn = {config, getpid(), lifeline[0], report[1]};
     pid_t pid = fork();
-    if (pid == 0) be_born(&birth);
+    if (pid == 0) exec_child(&spawn);
     int error = errno;
     close(lifeline[0]);
     close(report[1]);
@@ -106,7 +106,7 @@ static enum status start_with(const struct child_config *config, const int lifel
         return child_fail_limit("a descriptor for the process of a rank", error);
     }
     fcntl(child.pidfd, F_SETFD, FD_CLOEXEC);
-    TRY(await_birth(config, &child, report[0]));
+    TRY(await_exec(config, &child, report[0]));
     *out = child;
     return STATUS_OK;
 }

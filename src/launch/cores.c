@@ -43,22 +43,22 @@ int cores_of_launcher(const char *root, int pid, const char *variable) {
 }
 
 /* Slurm says what the step has on this node; its own daemon may use the whole machine. */
-static int pool_of(const struct launch_config *config, const struct launch_place *place) {
+static int pool_of(const struct launch_config *config, const struct launch_identity *identity) {
     int pool = 0;
-    if (place->source == LAUNCH_LAUNCHER) return 0; /* it has divided the cores already */
-    if (place->source == LAUNCH_SLURM &&
+    if (identity->source == LAUNCH_LAUNCHER) return 0; /* it has divided the cores already */
+    if (identity->source == LAUNCH_SLURM &&
         launch_number(config, "SLURM_CPUS_ON_NODE", &pool) == STATUS_OK && pool > 0)
         return pool;
-    return cores_of_launcher("", getppid(), place->variable);
+    return cores_of_launcher("", getppid(), identity->variable);
 }
 
-void cores_of_rank(const struct launch_config *config, const struct launch_place *place,
+void cores_of_rank(const struct launch_config *config, const struct launch_identity *identity,
                    struct cores_share *out) {
     struct machine_cores cores = machine_cores("");
     *out = (struct cores_share){.usable = cores.usable,
-                                .pool = pool_of(config, place),
-                                .ranks = place->host_ranks,
-                                .said = place->threads};
+                                .pool = pool_of(config, identity),
+                                .ranks = identity->host_ranks,
+                                .said = identity->threads};
     if (out->pool > 0 && out->pool < cores.affinity) out->pool = cores.affinity;
     if (out->pool > 0 && cores.quota > 0)
         out->pool = smaller(out->pool, (int)ceil(cores.quota - 0.01));

@@ -10,7 +10,7 @@
 #ifndef LAUNCH_CORES_H
 #define LAUNCH_CORES_H
 
-#include "launch/place.h"
+#include "launch/identity.h"
 
 struct cores_share {
     int usable; /* cores of this process, under its mask and quota */
@@ -26,9 +26,10 @@ int cores_threads(const struct cores_share *share);
 enum { CORES_TEXT_BYTES = 128 };
 const char *cores_text(const struct cores_share *share, char text[CORES_TEXT_BYTES]);
 
-/* The share of this process: a rank at its place; one of `count` ranks that it will start itself.
+/* The share of this process: a rank at its identity; one of `count` ranks that it will start
+ * itself.
  */
-void cores_of_rank(const struct launch_config *config, const struct launch_place *place,
+void cores_of_rank(const struct launch_config *config, const struct launch_identity *identity,
                    struct cores_share *out);
 void cores_of_ranks(int count, struct cores_share *out);
 

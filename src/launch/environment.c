@@ -39,7 +39,8 @@ static int own_entries(const struct environment_config *config, char **out) {
     if (config->passive) out[count++] = mem_text("OMP_WAIT_POLICY=passive");
     if (config->address) out[count++] = mem_format("STRETTO_CONTROL=%s", config->address);
     if (config->secret >= 0) out[count++] = mem_format("STRETTO_SECRET_FD=%d", config->secret);
-    if (config->board >= 0) out[count++] = mem_format("STRETTO_BOARD_FD=%d", config->board);
+    if (config->status_table >= 0)
+        out[count++] = mem_format("STRETTO_BOARD_FD=%d", config->status_table);
     return count;
 }
 

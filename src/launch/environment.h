@@ -8,9 +8,9 @@
 
 struct environment_config {
     int rank, world, local_rank, local_world, node, nodes, threads, attempt;
-    bool passive;        /* OpenMP's workers wait without spinning */
-    const char *address; /* of the control plane, or NULL */
-    int secret, board;   /* descriptors, -1: none */
+    bool passive;             /* OpenMP's workers wait without spinning */
+    const char *address;      /* of the control plane, or NULL */
+    int secret, status_table; /* descriptors, -1: none */
 };
 
 /* The environment of this process with the rank's variables in place of any older ones, as execve

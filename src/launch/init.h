@@ -3,7 +3,7 @@
 #define LAUNCH_INIT_H
 
 #include "base/status.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 enum init_kind { INIT_NONE, INIT_TCP, INIT_FILE };
 

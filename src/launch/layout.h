@@ -4,7 +4,7 @@
 #define LAUNCH_LAYOUT_H
 
 #include "base/status.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 enum { LAUNCH_DEFAULT_PORT = 29511 };
 

@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launch/child.h"
-#include "launch/door.h"
 #include "launch/layout.h"
 #include "launch/network.h"
 #include "launch/ranks.h"
+#include "launch/rendezvous.h"
 
 enum { GRACE_S = 30, KILL_S = 5 };
 
@@ -30,28 +30,28 @@ struct given_up {
 /* One start of all ranks. */
 struct start {
     const struct launch_layout *layout;
-    struct control_board board; /* what the ranks here are doing */
-    struct launch_door door;
+    struct control_status_table status_table; /* what the ranks here are doing */
+    struct launch_rendezvous rendezvous;
     pthread_mutex_t lock;
     struct given_up *given_up; /* newest first */
-    int news;                  /* eventfd: there is one */
+    int given_up_event;        /* eventfd: there is one */
 };
 
 static void tell_ended(void *context, int rank, const char *why) {
     struct start *start = context;
-    if (start->door.server) control_server_rank_ended(start->door.server, rank, why);
+    if (start->rendezvous.server) control_server_rank_ended(start->rendezvous.server, rank, why);
 }
 
 static const char *ask_doing(void *context, int rank, char *text, size_t bytes) {
     struct start *start = context;
     struct control_doing doing;
-    control_row_get(&start->board.row[rank - start->layout->first_rank], &doing);
+    control_row_get(&start->status_table.row[rank - start->layout->first_rank], &doing);
     return control_doing_text(&doing, text, bytes);
 }
 
 static int ask_cause(void *context, int rank) {
     struct start *start = context;
-    int blamed = control_row_blamed(&start->board.row[rank - start->layout->first_rank]);
+    int blamed = control_row_blamed(&start->status_table.row[rank - start->layout->first_rank]);
     if (blamed == CONTROL_NOBODY) return rank;
     return blamed >= 0 && blamed < start->layout->world ? blamed : RANKS_ANOTHER;
 }
@@ -67,14 +67,14 @@ static void note_given_up(void *context, int rank, const char *why) {
     one->next = start->given_up;
     start->given_up = one;
     pthread_mutex_unlock(&start->lock);
-    ssize_t written = write(start->news, &count, sizeof count);
+    ssize_t written = write(start->given_up_event, &count, sizeof count);
     (void)written; /* full means it is readable */
 }
 
 static bool take_given_up(void *context, int *rank, char *why, size_t bytes) {
     struct start *start = context;
     uint64_t count;
-    ssize_t got = read(start->news, &count, sizeof count);
+    ssize_t got = read(start->given_up_event, &count, sizeof count);
     (void)got; /* it may be read already */
     pthread_mutex_lock(&start->lock);
     struct given_up **oldest = &start->given_up;
@@ -92,8 +92,8 @@ static bool take_given_up(void *context, int *rank, char *why, size_t bytes) {
 /* The server knows all ranks; a launcher without it knows its own. */
 static void report(void *context) {
     struct start *start = context;
-    if (start->door.server) {
-        control_server_print_all(start->door.server);
+    if (start->rendezvous.server) {
+        control_server_print_all(start->rendezvous.server);
         return;
     }
     for (int i = 0; i < start->layout->count; i++) {
@@ -118,8 +118,8 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .nodes = layout->nodes,
                                  .threads = config->threads,
                                  .attempt = attempt,
-                                 .address = start->door.address,
-                                 .board = start->board.fd,
+                                 .address = start->rendezvous.address,
+                                 .status_table = start->status_table.fd,
                                  .log_folder = config->log_folder,
                                  .append_logs = config->append_logs || again,
                                  .grace_s = config->grace_s > 0 ? config->grace_s : GRACE_S,
@@ -129,9 +129,9 @@ static enum status run_ranks(const struct launch_local_config *config, int attem
                                  .doing = ask_doing,
                                  .report = report,
                                  .cause = ask_cause,
-                                 .news = start->news,
+                                 .given_up_event = start->given_up_event,
                                  .given_up = take_given_up};
-    TRY(control_secret_share(&start->door.secret, &ranks.secret));
+    TRY(control_secret_share(&start->rendezvous.secret, &ranks.secret));
     enum status status = ranks_run(&ranks, out);
     close(ranks.secret);
     return status;
@@ -141,35 +141,35 @@ static enum status open_and_run(const struct launch_local_config *config, int at
                                 struct start *start, struct ranks_outcome *out) {
     const struct launch_layout *layout = start->layout;
     struct launch_config where = *config->launch;
-    struct launch_party party;
-    launch_party_of_node(layout, &party);
-    party.epoch = (uint32_t)attempt;
-    party.board = &start->board;
-    party.board_first = layout->first_rank;
-    party.context = start;
-    party.given_up = note_given_up;
+    struct launch_peers peers;
+    launch_peers_of_node(layout, &peers);
+    peers.epoch = (uint32_t)attempt;
+    peers.status_table = &start->status_table;
+    peers.status_table_first = layout->first_rank;
+    peers.context = start;
+    peers.given_up = note_given_up;
     where.init = layout->nodes > 1 ? layout->init : NULL;
-    TRY(launch_door_open(&where, &party, config->join_limit_s, &start->door));
+    TRY(launch_rendezvous_open(&where, &peers, config->join_limit_s, &start->rendezvous));
     enum status status = run_ranks(config, attempt, start, out);
-    launch_door_close(&start->door);
+    launch_rendezvous_close(&start->rendezvous);
     return status;
 }
 
-/* A start has a server, a secret, a board and an epoch of its own: what is left of an earlier one
- * cannot disturb it. */
+/* A start has a server, a secret, a status table and an epoch of its own: what is left of an
+ * earlier one cannot disturb it. */
 static enum status run_once(const struct launch_local_config *config,
                             const struct launch_layout *layout, int attempt,
                             struct ranks_outcome *out) {
     struct start start = {.layout = layout, .lock = PTHREAD_MUTEX_INITIALIZER};
     char why[1];
     int rank;
-    start.news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (start.news < 0) return child_fail_limit("a descriptor for news of the ranks", errno);
-    enum status status = control_board_new(layout->count, &start.board);
+    start.given_up_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (start.given_up_event < 0) return child_fail_limit("a descriptor for lost ranks", errno);
+    enum status status = control_status_table_new(layout->count, &start.status_table);
     if (status == STATUS_OK) status = open_and_run(config, attempt, &start, out);
-    control_board_close(&start.board);
+    control_status_table_close(&start.status_table);
     while (take_given_up(&start, &rank, why, sizeof why)) continue; /* came too late */
-    close(start.news);
+    close(start.given_up_event);
     return status;
 }
 

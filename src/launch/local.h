@@ -6,16 +6,16 @@
  *     return launch_local(&(struct launch_local_config){
  *         .launch = &config, .argv = argv, .log_folder = out});
  *
- * Ranks are copies of this program with the arguments given; each finds its place with launch_place
- * and the job with launch_door_of_rank. On several nodes the same command runs on each, and their
- * launchers meet at --init. */
+ * Ranks are copies of this program with the arguments given; each finds its identity with
+ * launch_identity and the job with launch_rendezvous_of_rank. On several nodes the same command
+ * runs on each, and their launchers meet at --init. */
 #ifndef LAUNCH_LOCAL_H
 #define LAUNCH_LOCAL_H
 
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "launch/place.h"
+#include "launch/identity.h"
 
 struct launch_local_config {
     const struct launch_config *launch;

@@ -320,7 +320,7 @@ enum status output_open(struct output *output, int index, struct output_pipes *o
     return status;
 }
 
-void output_born(struct output *output, int index, int pid) {
+void output_started(struct output *output, int index, int pid) {
     FILE *log = output->rank[index].log;
     if (log)
         fprintf(log, "rank %d pid %d host %s\n", output->config.first_rank + index, pid,

@@ -35,7 +35,7 @@ void output_free(struct output **output);
 /* Pipes of rank `index` (from 0 among `count`), and the first line of its log once its process is
  * known. */
 enum status output_open(struct output *output, int index, struct output_pipes *out);
-void output_born(struct output *output, int index, int pid);
+void output_started(struct output *output, int index, int pid);
 
 /* Adds what to wait for, at most 2 entries a rank; returns their number. Then handles what poll
  * found in the same entries. */

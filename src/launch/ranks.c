@@ -20,9 +20,9 @@
 #include "base/process.h"
 #include "launch/child.h"
 #include "launch/environment.h"
+#include "launch/identity.h"
 #include "launch/oom.h"
 #include "launch/output.h"
-#include "launch/place.h"
 
 enum phase { RUNNING, GRACE, ASKED, KILLED };
 
@@ -158,7 +158,7 @@ static struct end judge(struct ranks *ranks, int index, int result) {
     return end;
 }
 
-static void write_obituary(const struct ranks *ranks, int rank, const struct end *end) {
+static void write_exit_report(const struct ranks *ranks, int rank, const struct end *end) {
     const struct ranks_config *config = ranks->config;
     char doing[128] = "";
     if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
@@ -223,14 +223,14 @@ static void handle_end(struct ranks *ranks, int index, int result) {
     if (better && !tells_of_other) {
         ranks->settled = true;
         outcome->worth_another = result < 0 && !outcome->stopped_by;
-        write_obituary(ranks, rank, &end);
+        write_exit_report(ranks, rank, &end);
     } else if (better)
         outcome->worth_another = end.code == 4 && !outcome->stopped_by;
 }
 
 /* Where all that ended here only told of another, the first of them is named, and whom it blames.
  */
-static void name_messenger(const struct ranks *ranks) {
+static void report_relayed_end(const struct ranks *ranks) {
     const struct ranks_outcome *outcome = &ranks->outcome;
     struct end end;
     char who[32] = "another rank";
@@ -242,7 +242,7 @@ static void name_messenger(const struct ranks *ranks) {
     else
         snprintf(end.words, sizeof end.words, "exit code %d, because %s failed", outcome->exit_code,
                  who);
-    write_obituary(ranks, outcome->rank, &end);
+    write_exit_report(ranks, outcome->rank, &end);
 }
 
 static void handle_ends(struct ranks *ranks) {
@@ -299,8 +299,8 @@ static void watch(struct ranks *ranks) {
                 (struct pollfd){ranks->child[i].pid ? ranks->child[i].pidfd : -1, POLLIN, 0};
         int outputs = output_poll(ranks->output, ranks->poll + 1 + count);
         int held_ms = output_flush(ranks->output, false), all = 1 + count + outputs;
-        ranks->poll[all++] =
-            (struct pollfd){ranks->config->given_up ? ranks->config->news : -1, POLLIN, 0};
+        ranks->poll[all++] = (struct pollfd){
+            ranks->config->given_up ? ranks->config->given_up_event : -1, POLLIN, 0};
         all += display_poll(ranks->poll + all);
         if (poll(ranks->poll, (nfds_t)all, wait_ms(ranks, held_ms)) < 0) continue;
         display_pump();
@@ -317,8 +317,8 @@ static void watch(struct ranks *ranks) {
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
     int share = cores / count > 0 ? cores / count : 1;
     struct ranks_cores out = {.threads = threads > 0 ? threads : share};
-    out.crowded = (int64_t)out.threads * count > cores;
-    out.pinned = !out.crowded && !quota && count > 1;
+    out.oversubscribed = (int64_t)out.threads * count > cores;
+    out.pinned = !out.oversubscribed && !quota && count > 1;
     return out;
 }
 
@@ -337,19 +337,19 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
     struct output_pipes pipes;
     cpu_set_t cores, slice;
     TRY(output_open(ranks->output, index, &pipes));
-    struct environment_config place = {.rank = config->first_rank + index,
-                                       .world = config->world,
-                                       .local_rank = index,
-                                       .local_world = config->count,
-                                       .node = config->node,
-                                       .nodes = config->nodes,
-                                       .threads = share->threads,
-                                       .attempt = config->attempt,
-                                       .passive = share->crowded,
-                                       .address = config->address,
-                                       .secret = config->secret,
-                                       .board = config->board};
-    char **envp = environment_new(&place);
+    struct environment_config identity = {.rank = config->first_rank + index,
+                                          .world = config->world,
+                                          .local_rank = index,
+                                          .local_world = config->count,
+                                          .node = config->node,
+                                          .nodes = config->nodes,
+                                          .threads = share->threads,
+                                          .attempt = config->attempt,
+                                          .passive = share->oversubscribed,
+                                          .address = config->address,
+                                          .secret = config->secret,
+                                          .status_table = config->status_table};
+    char **envp = environment_new(&identity);
     bool pinned = share->pinned && machine_mask(&cores);
     if (pinned) ranks_slice(&cores, index, config->count, &slice);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
@@ -357,7 +357,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                  .envp = envp,
                                  .output = pipes.out,
                                  .error = pipes.error,
-                                 .keep = {config->secret, config->board},
+                                 .keep = {config->secret, config->status_table},
                                  .cores = pinned ? &slice : NULL,
                                  .mask = &ranks->before};
     enum status status = child_start(&child, &ranks->child[index]);
@@ -367,7 +367,7 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
     TRY(status);
     ranks->started = index + 1;
     ranks->alive++;
-    output_born(ranks->output, index, ranks->child[index].pid);
+    output_started(ranks->output, index, ranks->child[index].pid);
     return STATUS_OK;
 }
 
@@ -382,8 +382,8 @@ static enum status start_all(struct ranks *ranks) {
 
 static enum status run(struct ranks *ranks) {
     const struct ranks_config *config = ranks->config;
-    struct launch_place here;
-    launch_place_here(&here);
+    struct launch_identity here;
+    launch_identity_here(&here);
     struct output_config output = {.count = config->count,
                                    .first_rank = config->first_rank,
                                    .out = STDOUT_FILENO,
@@ -396,7 +396,7 @@ static enum status run(struct ranks *ranks) {
     enum status status = start_all(ranks);
     if (status != STATUS_OK) ranks->phase = KILLED, signal_all(ranks, SIGKILL);
     watch(ranks);
-    if (status == STATUS_OK) name_messenger(ranks);
+    if (status == STATUS_OK) report_relayed_end(ranks);
     return status;
 }
 

@@ -27,7 +27,7 @@ struct ranks_config {
     int threads;                        /* of OpenMP a rank; 0: cores / count */
     int attempt;                        /* 0, then counts restarts */
     const char *address;                /* of the control plane, or NULL */
-    int secret, board;                  /* descriptors the ranks inherit, -1: none */
+    int secret, status_table;           /* descriptors the ranks inherit, -1: none */
     const char *log_folder;             /* NULL: no logs */
     bool append_logs;
     double grace_s, kill_s; /* from a failure to SIGTERM; from there to SIGKILL */
@@ -38,9 +38,9 @@ struct ranks_config {
     void (*report)(void *context);
     /* Whose failure an exit tells of: the rank's own, another's or RANKS_ANOTHER's. */
     int (*cause)(void *context, int rank);
-    /* The next rank that the others gave up, and why; false: none. Asked when the descriptor `news`
-     * becomes readable. */
-    int news;
+    /* The next rank that the others gave up, and why; false: none. Asked when the descriptor
+     * `given_up_event` becomes readable. */
+    int given_up_event;
     bool (*given_up)(void *context, int *rank, char *why, size_t bytes);
 };
 enum { RANKS_ANOTHER = -1 /* it is not known whose */ };
@@ -55,16 +55,16 @@ struct ranks_outcome {
 /* Runs the ranks to their end. A rank that was killed counts as a lost peer (4), by the kernel for
  * want of memory as 5, by its own fault (SIGSEGV and the like) as a bug (7); by the signal passed
  * on as 128 + signal. Ranks that end with 4, or because of another, only tell of it: where the one
- * that caused it ends before anyone was made to, that one is named. Its obituary is logged. A rank
- * that the others gave up is killed at once: stopped or stuck as it is it would not hear of it. A
- * failure to start ends those started. */
+ * that caused it ends before anyone was made to, that one is named. Its exit report is logged. A
+ * rank that the others gave up is killed at once: stopped or stuck as it is it would not hear of
+ * it. A failure to start ends those started. */
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out);
 
 /* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */
 struct ranks_cores {
     int threads;
-    bool pinned;  /* ranks do not outnumber the cores, and no quota says otherwise */
-    bool crowded; /* ranks x threads exceed the cores: workers must not spin */
+    bool pinned;         /* ranks do not outnumber the cores, and no quota says otherwise */
+    bool oversubscribed; /* ranks x threads exceed the cores: workers must not spin */
 };
 struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
 

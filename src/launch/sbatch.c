@@ -1,6 +1,6 @@
-/* See sbatch.h. The script lets srun start the ranks, which find their places by Slurm's variables
- * and meet at a file in the working folder. A run that Slurm starts again goes on from its
- * checkpoint: the output folder carries the job's number. */
+/* See sbatch.h. The script lets srun start the ranks, which find their identity by Slurm's
+ * variables and meet at a file in the working folder. A run that Slurm starts again goes on from
+ * its checkpoint: the output folder carries the job's number. */
 #include "launch/sbatch.h"
 
 #include <inttypes.h>

@@ -144,13 +144,13 @@ static void plan_activations(struct plan *plan) {
     struct placement_config config = placement_of(plan);
     plan->split = config.life.split;
     size_t joint = place_micros(plan, &config);
-    plan->bill.activations = joint;
+    plan->memory.activations = joint;
     if (plan->slots == 1) return;
     config.shared = true;
-    plan->bill.activations = place_micros(plan, &config);
-    if (plan->bill.activations < joint) return;
+    plan->memory.activations = place_micros(plan, &config);
+    if (plan->memory.activations < joint) return;
     config.shared = false;
-    plan->bill.activations = place_micros(plan, &config);
+    plan->memory.activations = place_micros(plan, &config);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -321,8 +321,8 @@ static enum status plan_other_graphs(struct plan *plan) {
  * and loader have memory. */
 static size_t staging_bytes(const struct plan *plan) {
     const struct graph *graph = plan->micro[0].graph;
-    const struct memory_bill *bill = &plan->bill;
-    size_t largest = 0, later = bill->activations + bill->scratch + bill->loader;
+    const struct memory_estimate *estimate = &plan->memory;
+    size_t largest = 0, later = estimate->activations + estimate->scratch + estimate->loader;
     for (int p = 0; p < graph->param_count; p++) {
         const struct value *value = &graph->values[graph->params[p].value];
         size_t bytes = tensor_type_bytes(&value->type) * (value->layout->plain ? 1 : 2);
@@ -345,22 +345,22 @@ static void plan_store(struct plan *plan) {
                                                 .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
 }
 
-static void plan_bill(struct plan *plan) {
-    struct memory_bill *bill = &plan->bill;
-    bill->params = store_kind_bytes(plan->store, ARRAY_PARAM);
-    bill->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
-    bill->state = store_kind_bytes(plan->store, ARRAY_STATE);
-    bill->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
+static void plan_estimate(struct plan *plan) {
+    struct memory_estimate *estimate = &plan->memory;
+    estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
+    estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
+    estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
+    estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     for (int i = 0; i < plan->micro_count; i++)
-        bill->scratch = larger(bill->scratch, graph_scratch_bytes(plan->micro[i].graph));
-    bill->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
-                   loader_bytes(plan->config.dataset, &plan->eval_loader);
-    bill->staging = staging_bytes(plan);
+        estimate->scratch = larger(estimate->scratch, graph_scratch_bytes(plan->micro[i].graph));
+    estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
+                       loader_bytes(plan->config.dataset, &plan->eval_loader);
+    estimate->staging = staging_bytes(plan);
 }
 
 void plan_use_comm(struct plan *plan, const char *name) {
     plan->config.comm = name;
-    plan->bill.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
+    plan->memory.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
 }
 
 enum status plan_new(const struct run_config *config, const char *program_name,
@@ -380,7 +380,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(cut_micros(plan), failed);
     plan_activations(plan);
     plan_store(plan);
-    plan_bill(plan);
+    plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
     return STATUS_OK;
@@ -411,7 +411,8 @@ size_t plan_heap_bytes(const struct plan *plan) {
 }
 
 size_t plan_bytes(const struct plan *plan) {
-    const struct memory_bill *bill = &plan->bill;
-    return bill->params + bill->gradients + bill->state + bill->buffers + bill->activations +
-           bill->scratch + bill->loader + bill->staging + bill->library + bill->comm + bill->trace;
+    const struct memory_estimate *estimate = &plan->memory;
+    return estimate->params + estimate->gradients + estimate->state + estimate->buffers +
+           estimate->activations + estimate->scratch + estimate->loader + estimate->staging +
+           estimate->library + estimate->comm + estimate->trace;
 }

@@ -28,7 +28,7 @@ struct micro_plan {
 };
 
 /* Predicted bytes of a rank, by purpose. */
-struct memory_bill {
+struct memory_estimate {
     size_t params, gradients, state, buffers, activations, scratch, loader, comm;
     size_t staging;        /* one tensor at a time in plain layout: to start, save and hash */
     size_t library, trace; /* what plans do not know: filled in by the caller */
@@ -47,7 +47,7 @@ struct plan {
     int micro_count;
     int64_t eval_batch;
     struct loader_config train_loader, eval_loader;
-    struct memory_bill bill;
+    struct memory_estimate memory;
     int grads, slots;                /* the most any program of the run needs */
     size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
     bool split; /* some step runs backward as I and W: memory is placed for that */
@@ -67,7 +67,7 @@ size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
 
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
- * the bill. */
+ * the estimate. */
 void plan_use_comm(struct plan *plan, const char *name);
 
 /* Local. Costs of this rank: floating-point operations of one training step; time of a step and of

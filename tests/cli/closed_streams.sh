@@ -25,7 +25,7 @@ done
 # ranks that somebody else starts
 for rank in 1 0; do
     # shellcheck disable=SC2086
-    "$STRETTO" train $mlp --rank $rank --world-size 2 --init "file://$PWD/meeting" --out by-hand <&- >&- 2>&- &
+    "$STRETTO" train $mlp --rank $rank --world-size 2 --init "file://$PWD/rendezvous" --out by-hand <&- >&- 2>&- &
 done
 wait $!
 code=$?

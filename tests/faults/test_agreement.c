@@ -1,4 +1,4 @@
-/* Ranks that do not fit together: every one ends with the same sentence, naming both sides. The
+/* Ranks that do not fit together: each ends with the same message, which names both sides. The
  * last rank is in this process, where its words can be read; the others are processes. */
 #include <criterion/criterion.h>
 #include <stdio.h>

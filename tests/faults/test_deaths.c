@@ -18,7 +18,7 @@ static int await_loss(const struct control *control) {
         if (clock_ns() - begin > NEWS_MS * 1000000LL) return -1;
         process_sleep_ms(1);
     }
-    fprintf(stderr, "news after %.0f ms\n", (double)(clock_ns() - begin) * 1e-6);
+    fprintf(stderr, "loss reported after %.0f ms\n", (double)(clock_ns() - begin) * 1e-6);
     return control_lost(control);
 }
 
@@ -219,18 +219,18 @@ Test(faults_deaths, all_stopped_together) {
 
 /* Many ranks and busy loops on few cores: a rank that has to wait for its turn is not lost. */
 Test(faults_deaths, no_false_alarm_when_crowded) {
-    enum { CROWD = 32, LOOPS = 8 };
+    enum { RANKS = 32, LOOPS = 8 };
     struct process_job job;
-    pid_t rank[CROWD], loop[LOOPS];
-    process_job(&job, CROWD, 60, 0);
+    pid_t rank[RANKS], loop[LOOPS];
+    process_job(&job, RANKS, 60, 0);
     for (int i = 0; i < LOOPS; i++) {
         loop[i] = fork();
         if (loop[i] == 0)
             for (volatile unsigned spin = 0;; spin++) continue;
     }
     pid_t server = process_server(&job);
-    for (int i = 0; i < CROWD; i++) rank[i] = process_rank(&job, i, PROCESS_WATCHES);
-    for (int i = 0; i < CROWD; i++) cr_expect_eq(process_end(rank[i], 60000), 0, "rank %d", i);
+    for (int i = 0; i < RANKS; i++) rank[i] = process_rank(&job, i, PROCESS_WATCHES);
+    for (int i = 0; i < RANKS; i++) cr_expect_eq(process_end(rank[i], 60000), 0, "rank %d", i);
     for (int i = 0; i < LOOPS; i++) process_kill(loop[i]);
     process_kill(server);
 }

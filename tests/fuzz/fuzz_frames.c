@@ -61,7 +61,7 @@ static struct control_server server_new(void) {
 
 static void server_free(struct control_server *server) {
     for (int i = 0; i < WORLD; i++) control_facts_free(&server->member[i].facts);
-    control_store_free(&server->store);
+    control_key_values_free(&server->key_values);
     control_message_free(&server->in);
     control_message_free(&server->out);
     pthread_mutex_destroy(&server->lock);
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!router) open_sockets();
     fuzz_begin();
     struct control_server server = server_new();
-    server.store = control_store_new(WORLD, control_server_found, &server);
+    server.key_values = control_key_values_new(WORLD, control_server_found, &server);
     while (input.left > 0) {
         one_message(&server, &input);
         for (int i = 0; i < CLIENTS; i++) read_answers(client[i], &answer);

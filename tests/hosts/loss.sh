@@ -1,4 +1,4 @@
-# A killed rank on one host is news on the other; a restart on both brings the job back.
+# A killed rank on one host is reported on the other; a restart on both brings the job back.
 . "$ROOT/tests/hosts/lib.sh"
 make_key
 PROBE=die:3 pair 4 "$probe" -n 2 --nodes 2 --init "tcp://$net.1:29500" --key key

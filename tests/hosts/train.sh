@@ -17,7 +17,7 @@ for length in "--model mlp --epochs 1" "--model resnet8 --steps 20"; do # an epo
     rm -rf one
     "$STRETTO" train $options $length --deal 4x1 --out one || exit 1
     train hosts --init "tcp://$net.1:29500" --key key
-    train hosts --init "file://$PWD/meeting"
+    train hosts --init "file://$PWD/rendezvous"
     train ucx --init "tcp://$net.1:29500" --key key --interface net0 --comm ucx
 done
-[ ! -e meeting ] || { echo "the file is left"; exit 1; }
+[ ! -e rendezvous ] || { echo "the file is left"; exit 1; }

@@ -19,7 +19,7 @@ lost() {
 }
 for rank in 3 0; do # of a host without the server, and of the one that has it
     lost $rank step=50,at=REDUCE --init "tcp://$net.1:29500" --key key
-    lost $rank step=50,at=REDUCE --init "file://$PWD/meeting"
+    lost $rank step=50,at=REDUCE --init "file://$PWD/rendezvous"
 done
 lost 0 step=60,at=SAVE --init "tcp://$net.1:29500" --key key
-[ -z "$(ls -A | grep meeting)" ] || { echo "a meeting's file is left"; ls -A; exit 1; }
+[ -z "$(ls -A | grep rendezvous)" ] || { echo "a rendezvous file is left"; ls -A; exit 1; }

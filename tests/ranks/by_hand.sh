@@ -13,17 +13,17 @@ both() {
     says out1 '^rank 1 of 2'
 }
 both "$probe" --init "tcp://127.0.0.1:$(free_port)"
-both "$probe" --init "file://$PWD/meeting"
-[ ! -e meeting ] || { echo "the meeting's file is still there"; exit 1; }
-both "$probe" --init "file://$PWD/meeting" # the same path again
+both "$probe" --init "file://$PWD/rendezvous"
+[ ! -e rendezvous ] || { echo "the rendezvous file is still there"; exit 1; }
+both "$probe" --init "file://$PWD/rendezvous" # the same path again
 # ranks of one host: the server listens on no network, not even where --interface names one
 for interface in '' "--interface ^nowhere"; do
     for rank in 0 1; do
-        PROBE=stay "$probe" --init "file://$PWD/meeting" --rank $rank --world-size 2 $interface >out$rank 2>err$rank &
+        PROBE=stay "$probe" --init "file://$PWD/rendezvous" --rank $rank --world-size 2 $interface >out$rank 2>err$rank &
         eval "job$rank=$!"
     done
     await 300 grep -q '^rank 0 of 2' out0
-    says meeting '^address ipc://@'
+    says rendezvous '^address ipc://@'
     for fd in /proc/$job0/fd/*; do
         socket=$(readlink "$fd" | sed -n 's/^socket:\[\(.*\)\]$/\1/p')
         [ -n "$socket" ] || continue
@@ -63,7 +63,7 @@ for row in 2:4 0:4 0:2; do
     odd=${row%:*} other=${row#*:}
     wanted="rank 2 (host .*) was started for a world of 4 ranks, the server for 3"
     [ $odd = 2 ] || wanted="rank [12] (host .*) was started for a world of 3 ranks, the server for $other"
-    odd_world $odd $other --init "file://$PWD/meeting"
+    odd_world $odd $other --init "file://$PWD/rendezvous"
     odd_world $odd $other --init "tcp://127.0.0.1:$(free_port)"
     odd_world $odd $other --init "tcp://127.0.0.1:$(free_port)" --key key
 done

@@ -1,4 +1,4 @@
-# Limits of the shell (ulimit): each ends in a sentence that names it and in a documented exit code; nothing aborts,
+# Limits of the shell (ulimit): each ends in a message that names it and in a documented exit code; nothing aborts,
 # crashes or is called a bug, also where a library would.
 . "$ROOT/tests/ranks/lib.sh"
 mlp="--model mlp --threads 2 --batch 24 --steps 3 --log-every 1 --overwrite --out run"

@@ -50,7 +50,7 @@ eight=$(of_ranks 8)
 jobs=
 for rank in 0 1 2 3 4 5 6 7; do
     # shellcheck disable=SC2086
-    train $eight --rank $rank --world-size 8 --init "file://$PWD/meeting" --out run >out$rank 2>err$rank &
+    train $eight --rank $rank --world-size 8 --init "file://$PWD/rendezvous" --out run >out$rank 2>err$rank &
     jobs="$jobs $!"
 done
 rank=0

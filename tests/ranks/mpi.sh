@@ -9,7 +9,7 @@ run() {
 }
 run 0 "$probe"
 says out '^rank 2 of 3, local 2 of 3, node 0 of 1, 3 on this machine, attempt -, Open MPI: OMPI_COMM_WORLD_RANK 2'
-run 0 "$probe" --init "file://$PWD/meeting"
+run 0 "$probe" --init "file://$PWD/rendezvous"
 run 2 "$probe" --rank 5 --world-size 6
 says err 'contradicts Open MPI'
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 code 0 "$probe"

@@ -23,9 +23,9 @@
 #include "base/option.h"
 #include "base/process.h"
 #include "control/control.h"
-#include "launch/door.h"
+#include "launch/identity.h"
 #include "launch/local.h"
-#include "launch/place.h"
+#include "launch/rendezvous.h"
 
 static volatile sig_atomic_t stopped_by;
 
@@ -80,31 +80,31 @@ static const char *told(const char *word, int rank) {
 }
 
 /* Everybody's word to everybody. */
-static enum status exchange(struct control *control, const struct launch_place *place) {
+static enum status exchange(struct control *control, const struct launch_identity *identity) {
     char key[32];
-    snprintf(key, sizeof key, "word-%d", place->rank);
-    TRY(control_put(control, key, place->machine, strlen(place->machine) + 1));
+    snprintf(key, sizeof key, "word-%d", identity->rank);
+    TRY(control_put(control, key, identity->machine, strlen(identity->machine) + 1));
     int same = 0;
-    for (int rank = 0; rank < place->world; rank++) {
+    for (int rank = 0; rank < identity->world; rank++) {
         void *value;
         size_t bytes;
         snprintf(key, sizeof key, "word-%d", rank);
         TRY(control_get(control, key, &value, &bytes));
-        same += strcmp(value, place->machine) == 0;
+        same += strcmp(value, identity->machine) == 0;
         free(value);
     }
     printf("rank %d of %d, local %d of %d, node %d of %d, %d on this machine, attempt %s, %s\n",
-           place->rank, place->world, place->local_rank, place->local_world, place->node,
-           place->nodes, same, getenv("STRETTO_ATTEMPT") ? getenv("STRETTO_ATTEMPT") : "-",
-           place->how);
+           identity->rank, identity->world, identity->local_rank, identity->local_world,
+           identity->node, identity->nodes, same,
+           getenv("STRETTO_ATTEMPT") ? getenv("STRETTO_ATTEMPT") : "-", identity->how);
     fflush(stdout);
     return STATUS_OK;
 }
 
-static int wait_for_news(struct control *control, int rank) {
+static int wait_for_loss(struct control *control, int rank) {
     char why[256];
     for (int step = 0; !stopped_by; step++) {
-        control_doing(control, step, "waiting for news");
+        control_doing(control, step, "waiting for a loss");
         if (control_lost(control) != CONTROL_NOBODY) {
             fprintf(stderr, "rank %d hears: %s\n", rank,
                     control_lost_text(control, why, sizeof why));
@@ -126,67 +126,68 @@ static int show_terminal(int rank) {
     return 0;
 }
 
-static int act(struct control *control, const struct launch_place *place) {
-    const char *probe = getenv("PROBE"), *code = told("exit", place->rank);
+static int act(struct control *control, const struct launch_identity *identity) {
+    const char *probe = getenv("PROBE"), *code = told("exit", identity->rank);
     const char *attempt = getenv("STRETTO_ATTEMPT");
     bool first = !attempt || strcmp(attempt, "0") == 0;
     if (!probe || (strncmp(probe, "die-once", 8) == 0 && !first)) return 0;
-    if (told("die", place->rank) || told("die-once", place->rank)) {
+    if (told("die", identity->rank) || told("die-once", identity->rank)) {
         control_doing(control, 12, "#17 dying");
         usleep(700000); /* until that is known */
         raise(SIGKILL);
     }
-    if (strcmp(probe, "terminal") == 0) return show_terminal(place->rank);
+    if (strcmp(probe, "terminal") == 0) return show_terminal(identity->rank);
     if (code) _exit((int)strtol(code + 1, NULL, 10));
-    return wait_for_news(control, place->rank);
+    return wait_for_loss(control, identity->rank);
 }
 
-static enum status join(const struct options *options, const struct launch_place *place,
-                        const struct launch_door *door, const struct control_board *board,
-                        struct control **out) {
-    struct control_fact fact = {"model", told("facts", place->rank) ? "lenet" : "mlp", true};
-    struct control_config config = {.address = door->address,
-                                    .secret = door->secret,
-                                    .rank = place->rank,
-                                    .world = place->world,
-                                    .epoch = door->epoch,
-                                    .host = place->host,
-                                    .row = board->row ? &board->row[place->local_rank] : NULL,
-                                    .facts = &fact,
-                                    .fact_count = 1,
-                                    .join_limit_s = options->join_limit_s};
+static enum status join(const struct options *options, const struct launch_identity *identity,
+                        const struct launch_rendezvous *rendezvous,
+                        const struct control_status_table *status_table, struct control **out) {
+    struct control_fact fact = {"model", told("facts", identity->rank) ? "lenet" : "mlp", true};
+    struct control_config config = {
+        .address = rendezvous->address,
+        .secret = rendezvous->secret,
+        .rank = identity->rank,
+        .world = identity->world,
+        .epoch = rendezvous->epoch,
+        .host = identity->host,
+        .row = status_table->row ? &status_table->row[identity->local_rank] : NULL,
+        .facts = &fact,
+        .fact_count = 1,
+        .join_limit_s = options->join_limit_s};
     return control_join(&config, out);
 }
 
 static int be_rank(const struct options *options, const struct launch_config *config,
-                   const struct launch_place *place) {
-    struct launch_door door = {.server = NULL};
-    struct control_board board;
+                   const struct launch_identity *identity) {
+    struct launch_rendezvous rendezvous = {.server = NULL};
+    struct control_status_table status_table;
     struct control *control = NULL;
-    if (told("away", place->rank)) pause();
-    enum status status = launch_board_of_rank(config, place, &board);
+    if (told("away", identity->rank)) pause();
+    enum status status = launch_status_table_of_rank(config, identity, &status_table);
     if (status == STATUS_OK)
-        status = launch_door_of_rank(config, place, options->join_limit_s, &door);
-    if (status == STATUS_OK) status = join(options, place, &door, &board, &control);
+        status = launch_rendezvous_of_rank(config, identity, options->join_limit_s, &rendezvous);
+    if (status == STATUS_OK) status = join(options, identity, &rendezvous, &status_table, &control);
     signal(SIGTERM, on_signal); /* not before: until all have joined there is nothing to save */
     signal(SIGINT, on_signal);
     signal(SIGHUP, on_signal);
-    if (status == STATUS_OK) status = exchange(control, place);
-    int code = status == STATUS_OK ? act(control, place) : status_exit_code(status);
+    if (status == STATUS_OK) status = exchange(control, identity);
+    int code = status == STATUS_OK ? act(control, identity) : status_exit_code(status);
     control_leave(&control);
-    launch_door_close(&door);
-    control_board_close(&board);
+    launch_rendezvous_close(&rendezvous);
+    control_status_table_close(&status_table);
     return code;
 }
 
 static int run(const struct options *options) {
     struct launch_config config;
-    struct launch_place place;
+    struct launch_identity identity;
     launch_config_of(options, &config);
-    if (launch_place(&config, &place) != STATUS_OK) return 2;
+    if (launch_identity(&config, &identity) != STATUS_OK) return 2;
     bool many = config.local_ranks > 1 || config.nodes > 1 || config.hostfile || config.nodes_file;
-    if (place.source == LAUNCH_ALONE && many) return launch(options, &config);
-    return be_rank(options, &config, &place);
+    if (identity.source == LAUNCH_ALONE && many) return launch(options, &config);
+    return be_rank(options, &config, &identity);
 }
 
 int main(int argc, char **argv) {

@@ -38,14 +38,14 @@ by=RANK
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 OMP_THREAD_LIMIT=$half code 0 "$STRETTO" doctor
 ) || exit 1
 # variables and options by hand: where it is known who is here
-LOCAL_WORLD_SIZE=2 pair variables --init "file://$PWD/meeting"
+LOCAL_WORLD_SIZE=2 pair variables --init "file://$PWD/rendezvous"
 has variables $half
 by=options
 pair loopback --init "tcp://127.0.0.1:$(free_port)"
 has loopback $half
 ! grep -q 'threads each' err err1 || { cat err err1; exit 1; }
 # and where it is known too late, it is said
-pair late --init "file://$PWD/meeting"
+pair late --init "file://$PWD/rendezvous"
 has late "$cores"
 says err "2 ranks of host .* have $cores threads each, for $cores cores"
 says err "give --threads $half, or set LOCAL_WORLD_SIZE to 2"

@@ -25,9 +25,9 @@ by_hand() {
 }
 all_say() { for rank in 0 1 2; do says err$rank "$1"; done; }
 whole undisturbed -n 3 $small
-by_hand 0 3 --init "file://$PWD/meeting"
+by_hand 0 3 --init "file://$PWD/rendezvous"
 ends_as run "$want"
-[ ! -e meeting ] || { echo "the meeting's file is still there"; exit 1; }
+[ ! -e rendezvous ] || { echo "the rendezvous file is still there"; exit 1; }
 "$STRETTO" key job.key >/dev/null || exit 1
 by_hand 0 3 --init "tcp://127.0.0.1:$(free_port)" --key job.key
 ends_as run "$want"
@@ -35,7 +35,7 @@ ends_as run "$want"
 for row in lr:0.01:0.02 seed:0:5 model:mlp:resnet8 batch:24:48; do
     field=${row%%:*} rest=${row#*:}
     odd="--$field ${rest#*:}"
-    by_hand 2 3 --init "file://$PWD/meeting"
+    by_hand 2 3 --init "file://$PWD/rendezvous"
     all_say "disagree on $field: rank 1 has '${rest#*:}', ranks 0 and 2 have '${rest%:*}'"
     [ ! -e run/metrics.jsonl ] || { echo "trained all the same"; exit 1; }
 done
@@ -49,13 +49,13 @@ by_hand 4 3 --init "tcp://127.0.0.1:$(free_port)" --key job.key --join-limit 3
 says err0 'rank 1 did not come'
 odd=
 # a rank that does not come
-by_hand 4 2 --init "file://$PWD/meeting" --join-limit 1
+by_hand 4 2 --init "file://$PWD/rendezvous" --join-limit 1
 says err0 'rank 2 did not come within 1 s; 2 of 3 joined'
 says err1 'rank 2 did not come'
 # one that fails alone (rank 0 opens the folder): the others hear of it and end
 rm -rf run && mkdir run && echo '{}' >run/summary.json
 for rank in 0 1 2; do
-    train $small --rank $rank --world-size 3 --init "file://$PWD/meeting" --out run >out$rank 2>err$rank &
+    train $small --rank $rank --world-size 3 --init "file://$PWD/rendezvous" --out run >out$rank 2>err$rank &
     eval "job$rank=$!"
 done
 wait $job0
@@ -69,12 +69,12 @@ done
 # one that comes twice: the first keeps the place, the job goes on
 rm -rf run
 for rank in 0 1; do
-    train $small --rank $rank --world-size 3 --init "file://$PWD/meeting" --out run >out$rank 2>err$rank &
+    train $small --rank $rank --world-size 3 --init "file://$PWD/rendezvous" --out run >out$rank 2>err$rank &
     eval "job$rank=$!"
 done
 sleep 1
-code 2 train $small --rank 1 --world-size 3 --init "file://$PWD/meeting" --out run
+code 2 train $small --rank 1 --world-size 3 --init "file://$PWD/rendezvous" --out run
 says err 'rank 1 is taken by process'
-code 0 train $small --rank 2 --world-size 3 --init "file://$PWD/meeting" --out run
+code 0 train $small --rank 2 --world-size 3 --init "file://$PWD/rendezvous" --out run
 wait $job0 && wait $job1 || { cat err0 err1; exit 1; }
 ends_as run "$want"

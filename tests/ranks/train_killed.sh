@@ -1,7 +1,7 @@
 # kill -9 of every rank in every phase: the others end, the right one is named, and --resume ends as an undisturbed run.
 . "$ROOT/tests/ranks/lib.sh"
-# place_of RANK AT STEP: where the obituary must say that it was
-place_of() {
+# position_of RANK AT STEP: where the exit report must say that it was
+position_of() {
     case $2 in
     JOIN) echo planning ;;
     BCAST) echo "step 1 #[0-9]* r$1 BCAST" ;;
@@ -16,7 +16,7 @@ killed() {
     STRETTO_FAULT="rank=$2,at=$3,do=kill${4:+,step=$4}" train $1 -n 3 --out $run >$run.out 2>$run.err
     code=$?
     [ $code = 4 ] || { echo "$run: exit code $code, not 4"; cat $run.err; exit 1; }
-    says $run.err "error: rank $2 ended: killed by signal 9 (Killed), last at $(place_of "$2" "$3" "$4")"
+    says $run.err "error: rank $2 ended: killed by signal 9 (Killed), last at $(position_of "$2" "$3" "$4")"
     [ "$(grep -c 'ended: ' $run.err)" = 1 ] || { echo "$run: blames others"; cat $run.err; exit 1; }
     says $run.err "rank $2 .*is lost.*: killed by signal 9"
     nobody_left $run

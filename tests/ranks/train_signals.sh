@@ -14,9 +14,9 @@ code=$?
 [ $code = 143 ] || { echo "exit code $code, not 143"; cat out err; exit 1; }
 ls run/checkpoints/* >/dev/null || exit 1
 says err 'saved'
-"$STRETTO" train --model mlp --rank 0 --world-size 2 --init "file://$PWD/meeting" --out early >out 2>err &
+"$STRETTO" train --model mlp --rank 0 --world-size 2 --init "file://$PWD/rendezvous" --out early >out 2>err &
 run=$!
-until [ -s meeting ]; do sleep 0.1; done
+until [ -s rendezvous ]; do sleep 0.1; done
 kill -TERM $run
 wait $run
 code=$?

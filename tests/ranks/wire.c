@@ -6,10 +6,10 @@
  *
  * Rank and size come from WIRE_RANK and WIRE_SIZE, or from Open MPI's or MPICH's variables. BOARD
  * is a file all ranks map: it serves as the control plane. With `differ` the last rank asks for
- * another sum than the others; with `die` it kills itself in the middle and the board says so, as a
- * launcher would; with `late` it comes to its end long after the others; with `leave` the board
- * says that it is lost while the others, in peace, wait for it at the close; with `vanish` it kills
- * itself after the close. Ranks 2i and 2i+1 name the same host. */
+ * another sum than the others; with `die` it kills itself in the middle and the status table says
+ * so, as a launcher would; with `late` it comes to its end long after the others; with `leave` the
+ * shared memory says that it is lost while the others, in peace, wait for it at the close; with
+ * `vanish` it kills itself after the close. Ranks 2i and 2i+1 name the same host. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -19,9 +19,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../unit/comm/trial.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "../unit/comm/trial.h"
 
 enum { COUNT = 400003, ROUNDS = 3 };
 
@@ -31,14 +31,14 @@ static int from_environment(const char *const name[3]) {
     return -1;
 }
 
-static struct trial_board *map_board(const char *path) {
+static struct trial_shared *map_shared(const char *path) {
     int file = open(path, O_RDWR | O_CREAT, 0600);
-    struct trial_board *board = MAP_FAILED;
-    if (file >= 0 && ftruncate(file, sizeof *board) == 0)
-        board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    CHECK(board != MAP_FAILED, "no board at %s", path);
-    atomic_store(&board->lost, -1); /* by each at its start; nobody dies before all have met */
-    return board;
+    struct trial_shared *shared = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, sizeof *shared) == 0)
+        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(shared != MAP_FAILED, "no shared memory at %s", path);
+    atomic_store(&shared->lost, -1); /* by each at its start; nobody dies before all have met */
+    return shared;
 }
 
 static float tree_value(int begin, int count, int64_t i) {
@@ -99,16 +99,16 @@ static enum status circle(struct comm *comm, struct comm_channel *out, struct co
 }
 
 /* Never comes to the close; says whether the others have got through it all the same. */
-static void leave(struct trial_board *board, int size) {
+static void leave(struct trial_shared *shared, int size) {
     sleep(1);
-    atomic_store(&board->lost, size - 1);
-    for (int i = 0; i < 200 && atomic_load(&board->note[0]) < size - 1; i++) usleep(100000);
-    if (atomic_load(&board->note[0]) == size - 1) printf("the others have closed\n");
+    atomic_store(&shared->lost, size - 1);
+    for (int i = 0; i < 200 && atomic_load(&shared->note[0]) < size - 1; i++) usleep(100000);
+    if (atomic_load(&shared->note[0]) == size - 1) printf("the others have closed\n");
     fflush(stdout);
     _exit(0);
 }
 
-static enum status talk(struct comm *comm, struct trial_board *board, const char *what) {
+static enum status talk(struct comm *comm, struct trial_shared *shared, const char *what) {
     static const int64_t counts[] = {0, 1, 1025, 50000, COUNT};
     struct comm_channel *channel[TRIAL_MOST];
     struct comm_request *request;
@@ -128,13 +128,13 @@ static enum status talk(struct comm *comm, struct trial_board *board, const char
             TRY(sums(comm, data, counts[i], &hash));
         TRY(circle(comm, channel[rank], channel[(rank + size - 1) % size]));
         if (strcmp(what, "die") == 0 && odd) {
-            atomic_store(&board->lost, rank);
+            atomic_store(&shared->lost, rank);
             raise(SIGKILL);
         }
     }
     TRY(comm_agree(comm_world(comm), STATUS_OK));
     if (strcmp(what, "late") == 0 && odd) sleep(2);
-    if (strcmp(what, "leave") == 0 && odd) leave(board, size);
+    if (strcmp(what, "leave") == 0 && odd) leave(shared, size);
     printf("rank %d of %d: %016" PRIx64 "\n", rank, size, hash);
     return STATUS_OK;
 }
@@ -143,8 +143,8 @@ int main(int argc, char **argv) {
     static const char *const ranks[] = {"WIRE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
     static const char *const sizes[] = {"WIRE_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     CHECK(argc >= 3, "wire-probe COMMUNICATOR BOARD [differ|die|late|leave|vanish]");
-    struct trial_board *board = map_board(argv[2]);
-    struct comm_link link = trial_link(board);
+    struct trial_shared *shared = map_shared(argv[2]);
+    struct comm_link link = trial_link(shared);
     struct comm *comm = NULL;
     char host[32];
     struct comm_config config = {.rank = from_environment(ranks),
@@ -156,9 +156,9 @@ int main(int argc, char **argv) {
     snprintf(host, sizeof host, "host-%d", config.rank / 2);
     if (strcmp(argv[1], "shm") == 0) config.host = "one";
     enum status status = comm_open(argv[1], &config, &comm);
-    if (status == STATUS_OK) status = talk(comm, board, argc > 3 ? argv[3] : "");
+    if (status == STATUS_OK) status = talk(comm, shared, argc > 3 ? argv[3] : "");
     comm_close(&comm);
-    atomic_fetch_add(&board->note[0], 1);
+    atomic_fetch_add(&shared->note[0], 1);
     if (argc > 3 && strcmp(argv[3], "vanish") == 0 && config.rank == config.size - 1)
         raise(SIGKILL);
     return status_exit_code(status);

@@ -11,11 +11,11 @@ WIRE_RANK=0 WIRE_SIZE=1 "$wire" mpi alone >out 2>&1 || {
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo PRTE_ALLOW_RUN_AS_ROOT=1
 case $("$mpirun" --version) in
-*'Open MPI'* | *'PRTE'*) crowd='--oversubscribe --bind-to none' spare=--enable-recovery ;;
-*) crowd='' spare=-disable-auto-cleanup ;;
+*'Open MPI'* | *'PRTE'*) oversubscribe='--oversubscribe --bind-to none' spare=--enable-recovery ;;
+*) oversubscribe='' spare=-disable-auto-cleanup ;;
 esac
 # shellcheck disable=SC2086
-mpi() { timeout 100 "$mpirun" $crowd "$@"; }
+mpi() { timeout 100 "$mpirun" $oversubscribe "$@"; }
 hashes() { sed -n 's/^rank [0-9]* of [0-9]*: //p' "$1"; }
 
 for size in 2 3 4; do
@@ -62,14 +62,14 @@ code 0 mpi -n 3 "$wire" mpi late late
 [ "$(hashes out | wc -l)" = 3 ] || { cat out err; exit 1; }
 
 # mpirun leaves the survivors alone, so that what they say is ours.
-timeout 60 "$mpirun" $crowd $spare -n 3 "$wire" mpi die die >out 2>err
+timeout 60 "$mpirun" $oversubscribe $spare -n 3 "$wire" mpi die die >out 2>err
 [ $? != 124 ] || { echo "a lost rank was waited for"; cat out err; exit 1; }
 grep -q '^\[mpiexec@.*error' err || says err "rank 2 is lost" # MPICH's launcher sometimes breaks down with its rank
 [ -z "$(hashes out)" ] || { echo "a rank ended well without its peer"; cat out err; exit 1; }
 
 # A rank is lost when the others wait for it to close, and when they end MPI: neither holds them.
 for when in leave vanish; do
-    timeout 60 "$mpirun" $crowd $spare -n 3 "$wire" mpi $when $when >out 2>err
+    timeout 60 "$mpirun" $oversubscribe $spare -n 3 "$wire" mpi $when $when >out 2>err
     [ $? != 124 ] || { echo "$when: a lost rank was waited for"; cat out err; exit 1; }
     [ "$(hashes out | wc -l)" -ge 2 ] || { echo "$when: ranks did not end well"; cat out err; exit 1; }
     [ $when = vanish ] || says out "the others have closed"

@@ -1,10 +1,10 @@
-# An array job with a meeting place is a job of ranks, with or without srun, also by hand; without one it is a sweep.
+# An array job with a rendezvous is a job of ranks, with or without srun, also by hand; without one it is a sweep.
 . "$ROOT/tests/slurm/lib.sh"
 for way in "" "srun "; do
     cat >job <<END
 #!/bin/sh
 #SBATCH --array=2-6:2 -n 1 -o log-%a
-$way$probe --init file://$PWD/meeting
+$way$probe --init file://$PWD/rendezvous
 END
     rm -f log-*
     finish "$(sbatch --parsable job)"
@@ -15,7 +15,7 @@ done
 cat >job <<END
 #!/bin/sh
 #SBATCH --array=0,1 -n 1 -o log-%a
-$probe --init file://$PWD/meeting --rank \$SLURM_ARRAY_TASK_ID --world-size \$SLURM_ARRAY_TASK_COUNT
+$probe --init file://$PWD/rendezvous --rank \$SLURM_ARRAY_TASK_ID --world-size \$SLURM_ARRAY_TASK_COUNT
 END
 finish "$(sbatch --parsable job)"
 says log-1 '^rank 1 of 2'

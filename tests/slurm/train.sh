@@ -18,4 +18,4 @@ for comm in auto $(built UCX && echo ucx hosts); do train $comm; done
 # MPI's shared memory has the host's name in its files, and all nodes here have the same: by TCP
 export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
 if built MPI && srun --mpi=list 2>&1 | grep -q pmix; then train mpi --mpi=pmix; fi
-[ -z "$(ls -A | grep '^\.stretto')" ] || { echo "a meeting's file is left"; ls -A; exit 1; }
+[ -z "$(ls -A | grep '^\.stretto')" ] || { echo "a rendezvous file is left"; ls -A; exit 1; }

@@ -17,7 +17,7 @@ for way in "" "srun "; do
     cat >job <<END
 #!/bin/sh
 #SBATCH --array=0,1 -n 1 -o log-%a
-$way$STRETTO train $options --batch 48 --init file://$PWD/meeting --out $PWD/array
+$way$STRETTO train $options --batch 48 --init file://$PWD/rendezvous --out $PWD/array
 END
     finish "$(sbatch --parsable job)"
     same two array
@@ -27,8 +27,8 @@ rm -rf array
 cat >job <<END
 #!/bin/sh
 #SBATCH --array=0,1 -n 1 -o log-%a
-$STRETTO train $options --batch 48 --init file://$PWD/meeting --rank \$SLURM_ARRAY_TASK_ID --world-size \$SLURM_ARRAY_TASK_COUNT --out $PWD/array
+$STRETTO train $options --batch 48 --init file://$PWD/rendezvous --rank \$SLURM_ARRAY_TASK_ID --world-size \$SLURM_ARRAY_TASK_COUNT --out $PWD/array
 END
 finish "$(sbatch --parsable job)"
 same two array
-[ ! -e meeting ] || { echo "the file is left"; exit 1; }
+[ ! -e rendezvous ] || { echo "the file is left"; exit 1; }

@@ -196,7 +196,7 @@ Test(base_option_yaml, dump_keeps_what_was_resolved) {
     options_free(&again);
 }
 
-/* How ranks are started may stand in a file, for all nodes alike; who a process is may not. */
+/* How ranks are started may stand in a file, for all nodes alike; the rank of a process may not. */
 Test(base_option_yaml, ranks_by_file) {
     struct options options;
     options_init(COMMAND_TRAIN, &options);

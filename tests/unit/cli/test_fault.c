@@ -1,4 +1,4 @@
-/* Faults on purpose: what the text means, when it strikes. */
+/* Fault injection: what the text means, when it is triggered. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -9,26 +9,26 @@ Test(cli_fault, is_of_one_rank_and_the_first_start) {
     struct fault fault;
     const char *text = "rank=1,step=7,at=REDUCE,do=kill";
     cr_assert_eq(fault_parse(text, 1, 0, &fault), STATUS_OK);
-    cr_expect_eq(fault.deed, FAULT_KILL);
+    cr_expect_eq(fault.action, FAULT_KILL);
     cr_expect_eq(fault.step, 7);
     cr_expect_str_eq(fault.at, "REDUCE");
     cr_assert_eq(fault_parse(text, 0, 0, &fault), STATUS_OK);
-    cr_expect_eq(fault.deed, FAULT_NONE);
+    cr_expect_eq(fault.action, FAULT_NONE);
     cr_assert_eq(fault_parse(text, 1, 1, &fault), STATUS_OK);
-    cr_expect_eq(fault.deed, FAULT_NONE);
+    cr_expect_eq(fault.action, FAULT_NONE);
     cr_assert_eq(fault_parse(NULL, 0, 0, &fault), STATUS_OK);
-    cr_expect_eq(fault.deed, FAULT_NONE);
+    cr_expect_eq(fault.action, FAULT_NONE);
 }
 
-Test(cli_fault, strikes_once_at_its_place) {
+Test(cli_fault, triggers_once_where_it_is_due) {
     struct fault fault;
     cr_assert_eq(fault_parse("rank=0,at=F,step=3,do=nan", 0, 0, &fault), STATUS_OK);
-    cr_expect_not(fault_strike(&fault, "F", 2));
-    cr_expect_not(fault_strike(&fault, "B", 3));
-    cr_expect(fault_strike(&fault, "F", 3));
-    cr_expect_not(fault_strike(&fault, "F", 3));
+    cr_expect_not(fault_trigger(&fault, "F", 2));
+    cr_expect_not(fault_trigger(&fault, "B", 3));
+    cr_expect(fault_trigger(&fault, "F", 3));
+    cr_expect_not(fault_trigger(&fault, "F", 3));
     cr_assert_eq(fault_parse("do=nan,at=EVAL,rank=0", 0, 0, &fault), STATUS_OK);
-    cr_expect(fault_strike(&fault, "EVAL", 40), "without a step the first time counts");
+    cr_expect(fault_trigger(&fault, "EVAL", 40), "without a step the first time counts");
 }
 
 Test(cli_fault, rubbish_is_refused_with_the_part) {

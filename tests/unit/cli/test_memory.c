@@ -15,17 +15,17 @@ static struct job job;
 /* Eight ranks of one machine; each of them needs 522 MiB. */
 static void open_eight(const char *more, bool to_start) {
     char line[256];
-    struct job_seat seat = {.ranks = RANKS, .local_ranks = RANKS, .to_start = to_start};
+    struct rank_info info = {.ranks = RANKS, .local_ranks = RANKS, .to_start = to_start};
     snprintf(
         line, sizeof line,
         "--model mlp --device ref --threads 1 --batch 64 -n 8 --data synthetic:size=8,count=64,"
         "test_count=8 %s",
         more);
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
     size_t now = plan_bytes(job.plan);
     cr_assert_lt(now, 522 * MIB);
-    job.plan->bill.activations += 522 * MIB - now;
+    job.plan->memory.activations += 522 * MIB - now;
 }
 
 static void close_eight(void) {
@@ -67,7 +67,7 @@ Test(cli_memory, what_processes_share_is_counted_once) {
     open_eight("", false);
     size_t one = plan_bytes(job.plan);
     cr_expect_gt(job.code_bytes, 0);
-    cr_expect_lt(job.code_bytes, job.plan->bill.library);
+    cr_expect_lt(job.code_bytes, job.plan->memory.library);
     cr_expect_eq(job_machine_bytes(&job, one), RANKS * one - (RANKS - 1) * job.code_bytes);
     job.to_start = true; /* then each will also hold what this process held before its plan */
     cr_expect_eq(job_machine_bytes(&job, one),
@@ -75,13 +75,13 @@ Test(cli_memory, what_processes_share_is_counted_once) {
     close_eight();
 }
 
-/* They have one library among them, and each a part of it in its bill. */
-Test(cli_memory, what_threads_share_is_in_their_bills_already) {
+/* They have one library among them, and each a part of it in its estimate. */
+Test(cli_memory, what_threads_share_is_in_their_estimates_already) {
     open_eight("", false);
-    size_t alone = job.plan->bill.library;
+    size_t alone = job.plan->memory.library;
     close_eight();
     open_eight("--spawn threads", false);
-    cr_expect_lt(job.plan->bill.library, alone);
+    cr_expect_lt(job.plan->memory.library, alone);
     cr_expect_eq(job.code_bytes, 0);
     cr_expect_eq(job_machine_bytes(&job, 522 * MIB), RANKS * 522 * MIB);
     close_eight();

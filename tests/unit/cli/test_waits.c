@@ -14,9 +14,9 @@ struct limits {
 static struct limits limits_of(int ranks, const char *line) {
     struct options options;
     struct job job;
-    struct job_seat seat = {.rank = 0, .ranks = ranks};
+    struct rank_info info = {.rank = 0, .ranks = ranks};
     kit_options(line, &options);
-    cr_assert_eq(job_open(&options, &seat, &job), STATUS_OK);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
     struct limits limits = {job_wait_limit_s(&job, false), job_wait_limit_s(&job, true),
                             plan_step_ns(job.plan) * 1e-9};
     job_close(&job);
@@ -35,10 +35,10 @@ Test(cli_waits, short_work_waits_as_long_as_was_asked) {
 
 Test(cli_waits, long_work_waits_three_times_its_prediction) {
     struct limits limits = limits_of(2, RUN DATA "64 -n 2 --stall-after 0.000001");
-    double crowd = 2.0 / machine_cores("").online;
-    if (crowd < 1) crowd = 1;
+    double threads_per_core = 2.0 / machine_cores("").online;
+    if (threads_per_core < 1) threads_per_core = 1;
     cr_expect_gt(limits.predicted_s, 0);
-    cr_expect_float_eq(limits.step_s / (3 * crowd * limits.predicted_s), 1, 1e-9);
+    cr_expect_float_eq(limits.step_s / (3 * threads_per_core * limits.predicted_s), 1, 1e-9);
 }
 
 /* An evaluation of as many samples a rank as eight steps have: forward alone, so less than eight.

@@ -72,11 +72,11 @@ static void stream_body(struct trial *trial, struct comm *comm) {
         message(5, number, comm_rank(comm) == 0 ? given : expected);
         if (comm_rank(comm) == 0) {
             NEED(comm_channel_send(channel, given) == STATUS_OK);
-            atomic_store(&trial->board->note[0], number + 1);
+            atomic_store(&trial->shared->note[0], number + 1);
         } else {
             NEED(comm_channel_receive(channel, &data) == STATUS_OK);
             /* Not released yet: the sender is at most SLOTS ahead. */
-            NEED(atomic_load(&trial->board->note[0]) <= number + SLOTS);
+            NEED(atomic_load(&trial->shared->note[0]) <= number + SLOTS);
             NEED(memcmp(data, expected, BYTES) == 0);
             NEED(comm_channel_release(channel) == STATUS_OK);
         }

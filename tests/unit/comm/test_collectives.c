@@ -84,7 +84,7 @@ static void reduce_scatter_body(struct trial *trial, struct comm *comm) {
         fill(data, comm_rank(comm), sizes[s]);
         NEED(comm_reduce_scatter(world, data, sizes[s], &request) == STATUS_OK);
         NEED(comm_wait(&request) == STATUS_OK);
-        comm_slice(world, sizes[s], comm_group_place(world), &begin, &count);
+        comm_slice(world, sizes[s], comm_group_member(world), &begin, &count);
         for (int64_t i = begin; i < begin + count; i++)
             NEED(same_bits(data[i], tree_value(everyone, trial->size, i)));
         /* What was scattered and is then gathered is the all-reduce. */
@@ -131,9 +131,9 @@ static void exchange_body(struct trial *trial, struct comm *comm) {
             for (size_t i = 0; i < size; i++)
                 NEED(all[(size_t)r * size + i] == (unsigned char)(r * 16 + turn % 16));
         /* Nobody passes a barrier before all have come to it. */
-        atomic_fetch_add(&trial->board->note[turn], 1);
+        atomic_fetch_add(&trial->shared->note[turn], 1);
         NEED(comm_barrier(world) == STATUS_OK);
-        NEED(atomic_load(&trial->board->note[turn]) == trial->size);
+        NEED(atomic_load(&trial->shared->note[turn]) == trial->size);
     }
     NEED(comm_agree(world, STATUS_OK) == STATUS_OK);
     enum status mine_status = comm_rank(comm) == trial->size / 2  ? STATUS_NUMERIC
@@ -172,7 +172,7 @@ static void flights_body(struct trial *trial, struct comm *comm) {
             int g = (k + comm_rank(comm)) % GROUPS;
             float *piece = data + (f * GROUPS + g) * FLIGHT_COUNT;
             fill(piece, comm_rank(comm), FLIGHT_COUNT);
-            if (comm_group_place(group[g]) < 0) continue;
+            if (comm_group_member(group[g]) < 0) continue;
             NEED(comm_all_reduce(group[g], piece, FLIGHT_COUNT, &request[f][g]) == STATUS_OK);
             if (f % 7 == comm_rank(comm)) NEED(comm_progress(comm) == STATUS_OK);
         }
@@ -180,7 +180,7 @@ static void flights_body(struct trial *trial, struct comm *comm) {
         for (int g = 0; g < GROUPS; g++) NEED(comm_wait(&request[f][g]) == STATUS_OK);
     for (int f = 0; f < FLIGHTS; f += 9)
         for (int g = 0; g < GROUPS; g++)
-            for (int i = 0; i < FLIGHT_COUNT && comm_group_place(group[g]) >= 0; i++)
+            for (int i = 0; i < FLIGHT_COUNT && comm_group_member(group[g]) >= 0; i++)
                 NEED(same_bits(data[(f * GROUPS + g) * FLIGHT_COUNT + i],
                                tree_value(members[g], member_counts[g], i)));
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK); /* the data of others is still read above */

@@ -1,6 +1,6 @@
 /* What goes wrong between ranks: calls that do not match, ranks that die in the middle of every
- * kind of operation, strangers at the socket, hosts and heaps that differ; and that nothing is left
- * open. */
+ * kind of operation, unauthenticated peers at the socket, hosts and heaps that differ; and that
+ * nothing is left open. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -77,7 +77,7 @@ static void misfit_body(struct trial *trial, struct comm *comm) {
 static void misfit_after(struct trial *trial) {
     int row = *(int *)trial->argument;
     for (int rank = 0; rank < trial->size; rank++) {
-        const char *text = trial->board->log[rank];
+        const char *text = trial->shared->log[rank];
         cr_expect(strstr(text, "disagree about operation 1") && strstr(text, misfits[row].says_0) &&
                       strstr(text, misfits[row].says_2),
                   "%s: rank %d said: %s", misfits[row].what, rank, text);
@@ -177,8 +177,8 @@ static void death_body(struct trial *trial, struct comm *comm) {
     NEED(comm_channel_new(comm, 0, VICTIM, 1, 64, 2, &channel[1]) == STATUS_OK);
     NEED(comm_barrier(comm_world(comm)) == STATUS_OK);
     /* Who has left a barrier may still owe another its message: the victim dies later than that. */
-    atomic_fetch_add(&trial->board->note[0], 1);
-    while (comm_rank(comm) == VICTIM && atomic_load(&trial->board->note[0]) < trial->size)
+    atomic_fetch_add(&trial->shared->note[0], 1);
+    while (comm_rank(comm) == VICTIM && atomic_load(&trial->shared->note[0]) < trial->size)
         NEED(comm_progress(comm) == STATUS_OK && usleep(100) == 0);
     if (comm_rank(comm) == VICTIM && delay_us == 0) kill(getpid(), SIGKILL);
     if (comm_rank(comm) == VICTIM)
@@ -192,8 +192,8 @@ static void death_body(struct trial *trial, struct comm *comm) {
 static void death_after(struct trial *trial) {
     for (int rank = 0; rank < trial->size; rank++)
         if (rank != VICTIM)
-            cr_expect(strstr(trial->board->log[rank], "rank 1 is lost"), "rank %d said: %s", rank,
-                      trial->board->log[rank]);
+            cr_expect(strstr(trial->shared->log[rank], "rank 1 is lost"), "rank %d said: %s", rank,
+                      trial->shared->log[rank]);
 }
 
 Test(comm_faults, a_rank_that_dies_ends_every_kind_of_wait) {
@@ -220,9 +220,9 @@ static void abort_body(struct trial *trial, struct comm *comm) {
     NEED(comm_channel_new(comm, 0, VICTIM, 1, 64, 2, &channel[1]) == STATUS_OK);
     for (int i = 0; i < 10; i++)
         if (kind < 6) NEED(take_part(comm, kind, data, channel) == STATUS_OK);
-    atomic_fetch_add(&trial->board->note[0], 1);
+    atomic_fetch_add(&trial->shared->note[0], 1);
     if (comm_rank(comm) == VICTIM) {
-        while (atomic_load(&trial->board->note[0]) < trial->size) usleep(100);
+        while (atomic_load(&trial->shared->note[0]) < trial->size) usleep(100);
         usleep(3000); /* let the others fall asleep */
         comm_abort(comm, VICTIM);
         NEED(comm_barrier(comm_world(comm)) == STATUS_PEER);
@@ -250,7 +250,7 @@ static void culprit_body(struct trial *trial, struct comm *comm) {
     NEED(comm_barrier(world) == STATUS_OK);
     /* The last rank comes only when all others have said that they wait for it. */
     for (int rank = 0; comm_rank(comm) == 3 && rank < 3; rank++)
-        while (atomic_load(&trial->board->waited_for[rank]) != 3) usleep(1000);
+        while (atomic_load(&trial->shared->waited_for[rank]) != 3) usleep(1000);
     NEED(comm_barrier(world) == STATUS_OK);
 }
 
@@ -312,7 +312,7 @@ static int count_maps(void) {
 }
 
 static void reopen_body(struct trial *trial, struct comm *comm) {
-    struct comm_link link = trial_link(trial->board);
+    struct comm_link link = trial_link(trial->shared);
     int files = trial_open_files();
     NEED(count_maps() >= trial->size);
     int maps = count_maps();
@@ -376,10 +376,11 @@ Test(comm_faults, memory_of_others_is_told_apart) {
                                .killed = -1});
 }
 
-/* The board serves as link for communicators opened a second time, with one rank that differs. */
+/* The shared memory serves as link for communicators opened a second time, with one rank that
+ * differs. */
 static void differ_body(struct trial *trial, struct comm *comm) {
     bool odd = comm_rank(comm) == 1;
-    struct comm_link link = trial_link(trial->board);
+    struct comm_link link = trial_link(trial->shared);
     struct comm_config config = {.rank = comm_rank(comm),
                                  .size = trial->size,
                                  .link = &link,
@@ -395,9 +396,9 @@ static void differ_body(struct trial *trial, struct comm *comm) {
 
 static void differ_after(struct trial *trial) {
     for (int rank = 0; rank < trial->size; rank++)
-        cr_expect(strstr(trial->board->log[rank], "host here") &&
-                      strstr(trial->board->log[rank], "host there"),
-                  "rank %d said: %s", rank, trial->board->log[rank]);
+        cr_expect(strstr(trial->shared->log[rank], "host here") &&
+                      strstr(trial->shared->log[rank], "host there"),
+                  "rank %d said: %s", rank, trial->shared->log[rank]);
 }
 
 Test(comm_faults, hosts_that_differ_are_refused_by_all) {
@@ -430,11 +431,11 @@ static bool say_hello(int socket) {
     return sent;
 }
 
-/* A stranger that connects to every name it sees, and says nothing, rubbish, or nearly the right
- * thing. */
+/* An unauthenticated peer that connects to every name it sees, and says nothing, rubbish, or nearly
+ * the right thing. */
 static void *bother(void *argument) {
-    struct trial_board *board = argument;
-    for (int turn = 0; atomic_load(&board->note[0]) == 0; turn++) {
+    struct trial_shared *shared = argument;
+    for (int turn = 0; atomic_load(&shared->note[0]) == 0; turn++) {
         char line[512];
         FILE *names = fopen("/proc/net/unix", "r");
         while (names && fgets(line, sizeof line, names)) {
@@ -446,10 +447,10 @@ static void *bother(void *argument) {
             int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
             if (connect(fd, (struct sockaddr *)&address,
                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) == 0)
-                atomic_fetch_add(&board->note[1], turn % 3 == 0 ? say_hello(fd)
-                                                  : turn % 3 == 1
-                                                      ? send(fd, "rubbish", 7, MSG_NOSIGNAL) == 7
-                                                      : 0);
+                atomic_fetch_add(&shared->note[1], turn % 3 == 0 ? say_hello(fd)
+                                                   : turn % 3 == 1
+                                                       ? send(fd, "rubbish", 7, MSG_NOSIGNAL) == 7
+                                                       : 0);
             close(fd);
         }
         if (names) fclose(names);
@@ -457,10 +458,10 @@ static void *bother(void *argument) {
     return NULL;
 }
 
-static void stranger_body(struct trial *trial, struct comm *comm) {
-    struct comm_link link = trial_link(trial->board);
+static void unauthenticated_body(struct trial *trial, struct comm *comm) {
+    struct comm_link link = trial_link(trial->shared);
     pthread_t thread;
-    if (comm_rank(comm) == 0) NEED(pthread_create(&thread, NULL, bother, trial->board) == 0);
+    if (comm_rank(comm) == 0) NEED(pthread_create(&thread, NULL, bother, trial->shared) == 0);
     for (int epoch = 1; epoch <= 20; epoch++) {
         struct comm_config config = {.rank = comm_rank(comm),
                                      .size = trial->size,
@@ -474,18 +475,18 @@ static void stranger_body(struct trial *trial, struct comm *comm) {
         NEED(comm_barrier(comm_world(second)) == STATUS_OK);
         comm_close(&second);
     }
-    atomic_store(&trial->board->note[0], 1);
+    atomic_store(&trial->shared->note[0], 1);
     if (comm_rank(comm) == 0) {
         pthread_join(thread, NULL);
-        NEED(atomic_load(&trial->board->note[1]) > 0); /* it did bother someone */
+        NEED(atomic_load(&trial->shared->note[1]) > 0); /* it did bother someone */
     }
 }
 
-Test(comm_faults, strangers_at_the_socket_change_nothing) {
+Test(comm_faults, unauthenticated_peers_at_the_socket_change_nothing) {
     run((struct trial){.mode = TRIAL_PROCESSES,
                        .size = 4,
                        .heap_bytes = 4096,
-                       .body = stranger_body,
+                       .body = unauthenticated_body,
                        .killed = -1});
 }
 

@@ -110,7 +110,7 @@ static const char *name_of(enum trial_mode mode) {
 enum { EPOCHS = 8, REFUSED_FIRST = 2, REFUSED_LAST = 6, SETTLING = 2 };
 
 static void meet_body(struct trial *trial, struct comm *comm) {
-    struct comm_link link = trial_link(trial->board);
+    struct comm_link link = trial_link(trial->shared);
     int files = 0;
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
         bool refused = epoch >= REFUSED_FIRST && epoch <= REFUSED_LAST;
@@ -135,9 +135,9 @@ static void meet_body(struct trial *trial, struct comm *comm) {
 
 static void meet_after(struct trial *trial) {
     for (int rank = 0; rank < trial->size; rank++)
-        cr_expect(strstr(trial->board->log[rank], "the fixed order") &&
-                      strstr(trial->board->log[rank], "any order"),
-                  "rank %d said: %s", rank, trial->board->log[rank]);
+        cr_expect(strstr(trial->shared->log[rank], "the fixed order") &&
+                      strstr(trial->shared->log[rank], "any order"),
+                  "rank %d said: %s", rank, trial->shared->log[rank]);
 }
 
 Test(comm_wires, orders_that_differ_are_refused_and_nothing_is_left_open, .timeout = 120) {
@@ -178,7 +178,7 @@ Test(comm_wires, what_was_sent_arrives_after_the_sender_left, .timeout = 60) {
 
 /* A rank that dies, and no control plane to say so: the connection itself does. */
 static void silent_body(struct trial *trial, struct comm *comm) {
-    struct comm_link link = trial_link(trial->board);
+    struct comm_link link = trial_link(trial->shared);
     struct comm_config config = {.rank = comm_rank(comm),
                                  .size = trial->size,
                                  .link = &link,
@@ -202,8 +202,8 @@ static void silent_body(struct trial *trial, struct comm *comm) {
 }
 
 static void silent_after(struct trial *trial) {
-    cr_expect(strstr(trial->board->log[0], "connection to rank 1 broke"), "rank 0 said: %s",
-              trial->board->log[0]);
+    cr_expect(strstr(trial->shared->log[0], "connection to rank 1 broke"), "rank 0 said: %s",
+              trial->shared->log[0]);
 }
 
 Test(comm_wires, a_connection_that_breaks_is_enough, .timeout = 60) {

@@ -46,40 +46,40 @@ float trial_value(int rank, int64_t index) {
 }
 
 void trial_fail(struct trial *trial, int rank, const char *file, int line, const char *what) {
-    if (atomic_fetch_add(&trial->board->failures, 1) == 0)
-        snprintf(trial->board->failure, sizeof trial->board->failure,
+    if (atomic_fetch_add(&trial->shared->failures, 1) == 0)
+        snprintf(trial->shared->failure, sizeof trial->shared->failure,
                  "%s, rank %d of %d: %s:%d: %s", trial_mode_name[trial->mode], rank, trial->size,
                  file, line, what);
-    atomic_store(&trial->board->lost, rank);
+    atomic_store(&trial->shared->lost, rank);
 }
 
 /* --- a link in a shared mapping ------------------------------------------------------------ */
 
-static void lock(struct trial_board *board) {
-    while (atomic_exchange(&board->lock, 1)) usleep(50);
+static void lock(struct trial_shared *shared) {
+    while (atomic_exchange(&shared->lock, 1)) usleep(50);
 }
 
 static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
-    struct trial_board *board = context;
-    lock(board);
-    int at = atomic_load(&board->key_count);
+    struct trial_shared *shared = context;
+    lock(shared);
+    int at = atomic_load(&shared->key_count);
     if (at == TRIAL_KEYS || bytes > TRIAL_VALUE_BYTES || strlen(key) >= 64) abort();
-    memcpy(board->pair[at].key, key, strlen(key) + 1);
-    memcpy(board->pair[at].value, value, bytes);
-    board->pair[at].bytes = bytes;
-    atomic_store(&board->key_count, at + 1);
-    atomic_store(&board->lock, 0);
+    memcpy(shared->pair[at].key, key, strlen(key) + 1);
+    memcpy(shared->pair[at].value, value, bytes);
+    shared->pair[at].bytes = bytes;
+    atomic_store(&shared->key_count, at + 1);
+    atomic_store(&shared->lock, 0);
     return STATUS_OK;
 }
 
 static enum status link_get(void *context, const char *key, void **value, size_t *bytes) {
-    struct trial_board *board = context;
-    while (atomic_load(&board->lost) < 0) {
-        for (int i = 0; i < atomic_load(&board->key_count); i++)
-            if (strcmp(board->pair[i].key, key) == 0) {
-                *value = memcpy(mem_new(board->pair[i].bytes), board->pair[i].value,
-                                board->pair[i].bytes);
-                *bytes = board->pair[i].bytes;
+    struct trial_shared *shared = context;
+    while (atomic_load(&shared->lost) < 0) {
+        for (int i = 0; i < atomic_load(&shared->key_count); i++)
+            if (strcmp(shared->pair[i].key, key) == 0) {
+                *value = memcpy(mem_new(shared->pair[i].bytes), shared->pair[i].value,
+                                shared->pair[i].bytes);
+                *bytes = shared->pair[i].bytes;
                 return STATUS_OK;
             }
         usleep(100);
@@ -88,18 +88,18 @@ static enum status link_get(void *context, const char *key, void **value, size_t
 }
 
 static int link_lost(void *context) {
-    return atomic_load(&((struct trial_board *)context)->lost);
+    return atomic_load(&((struct trial_shared *)context)->lost);
 }
 
 /* Which rank of this process waits is not told: a link belongs to one. */
 static int link_rank = 0;
 static void link_waiting(void *context, int rank, const char *what, int64_t since_ns) {
     (void)what, (void)since_ns;
-    atomic_store(&((struct trial_board *)context)->waited_for[link_rank], rank);
+    atomic_store(&((struct trial_shared *)context)->waited_for[link_rank], rank);
 }
 
-struct comm_link trial_link(struct trial_board *board) {
-    return (struct comm_link){board, link_put, link_get, link_lost, link_waiting};
+struct comm_link trial_link(struct trial_shared *shared) {
+    return (struct comm_link){shared, link_put, link_get, link_lost, link_waiting};
 }
 
 /* --- starting ------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static void run_one(struct trial *trial, struct comm *comm) {
     if (comm_alloc(comm, skew(trial, comm_rank(comm)), "pages of its own", &own) != STATUS_OK)
         abort();
     trial->body(trial, comm);
-    if (atomic_load(&trial->board->failures)) comm_abort(comm, 0);
+    if (atomic_load(&trial->shared->failures)) comm_abort(comm, 0);
     comm_close(&comm);
 }
 
@@ -125,7 +125,7 @@ static const char *host_of(enum trial_mode mode, int rank) {
 }
 
 static void run_opened(struct trial *trial, int rank) {
-    struct comm_link link = trial_link(trial->board);
+    struct comm_link link = trial_link(trial->shared);
     struct comm_config config = {.rank = rank,
                                  .size = trial->size,
                                  .link = &link,
@@ -172,9 +172,9 @@ static void run_threads(struct trial *trial) {
 static void collect(struct trial *trial) {
     int how = 0, rank = 0;
     pid_t pid = waitpid(-1, &how, 0);
-    while (rank < trial->size && trial->board->pid[rank] != pid) rank++;
+    while (rank < trial->size && trial->shared->pid[rank] != pid) rank++;
     if (WIFSIGNALED(how) && rank == trial->killed)
-        atomic_store(&trial->board->lost, rank);
+        atomic_store(&trial->shared->lost, rank);
     else if (!(WIFEXITED(how) && WEXITSTATUS(how) == 0))
         trial_fail(trial, rank, __FILE__, __LINE__, "the process ended badly");
 }
@@ -184,31 +184,31 @@ static void run_processes(struct trial *trial) {
         pid_t pid = fork();
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            log_capture(trial->board->log[r], TRIAL_LOG_BYTES);
+            log_capture(trial->shared->log[r], TRIAL_LOG_BYTES);
             run_opened(trial, r);
             _exit(0);
         }
-        trial->board->pid[r] = pid;
+        trial->shared->pid[r] = pid;
     }
     for (int r = 0; r < trial->size; r++) collect(trial);
 }
 
 const char *trial_run(struct trial *trial) {
     static char failure[256];
-    trial->board =
-        mmap(NULL, sizeof *trial->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (trial->board == MAP_FAILED) abort();
-    atomic_store(&trial->board->lost, -1);
-    for (int r = 0; r < TRIAL_MOST; r++) atomic_store(&trial->board->waited_for[r], -1);
+    trial->shared = mmap(NULL, sizeof *trial->shared, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (trial->shared == MAP_FAILED) abort();
+    atomic_store(&trial->shared->lost, -1);
+    for (int r = 0; r < TRIAL_MOST; r++) atomic_store(&trial->shared->waited_for[r], -1);
     switch (trial->mode) {
     case TRIAL_SELF: run_opened(trial, 0); break;
     case TRIAL_THREADS: run_threads(trial); break;
     default: run_processes(trial);
     }
-    bool failed = atomic_load(&trial->board->failures) > 0;
-    memcpy(failure, trial->board->failure, sizeof failure);
+    bool failed = atomic_load(&trial->shared->failures) > 0;
+    memcpy(failure, trial->shared->failure, sizeof failure);
     if (trial->after) trial->after(trial);
-    munmap(trial->board, sizeof *trial->board);
+    munmap(trial->shared, sizeof *trial->shared);
     return failed ? failure : NULL;
 }
 

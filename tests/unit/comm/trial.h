@@ -38,7 +38,7 @@ enum {
 };
 
 /* Seen by all ranks. */
-struct trial_board {
+struct trial_shared {
     _Atomic int lost; /* what every rank's link says */
     _Atomic int lock, key_count;
     struct {
@@ -55,7 +55,7 @@ struct trial_board {
 };
 
 struct trial {
-    struct trial_board *board;
+    struct trial_shared *shared;
     enum trial_mode mode;
     int size;
     int threads;       /* of a rank; 0: one */
@@ -64,7 +64,7 @@ struct trial {
     void *argument;
     void (*body)(struct trial *trial, struct comm *comm);
     void (*after)(
-        struct trial *trial); /* in the test's process, while the board is there; or NULL */
+        struct trial *trial); /* in the test's process, while the shared memory is there; or NULL */
     int killed;               /* a rank that is meant to die by a signal, or -1 */
 };
 
@@ -76,7 +76,7 @@ int trial_open_files(void);
 /* A value any rank can make for any other, with full mantissas. */
 float trial_value(int rank, int64_t index);
 /* The link of a rank as a process. */
-struct comm_link trial_link(struct trial_board *board);
+struct comm_link trial_link(struct trial_shared *shared);
 
 #define NEED(condition)                                                                            \
     do {                                                                                           \

@@ -150,7 +150,7 @@ Test(control_join, a_server_that_stands_still_is_no_wrong_key) {
     close(fd);
 }
 
-Test(control_store, put_and_get) {
+Test(control_key_values, put_and_get) {
     struct kit kit;
     void *value;
     size_t bytes;
@@ -169,7 +169,7 @@ Test(control_store, put_and_get) {
     kit_stop(&kit);
 }
 
-Test(control_store, largest_value) {
+Test(control_key_values, largest_value) {
     struct kit kit;
     unsigned char *big = malloc(CONTROL_VALUE_BYTES + 1);
     void *value;
@@ -183,7 +183,7 @@ Test(control_store, largest_value) {
     cr_assert_eq(memcmp(value, big, bytes), 0);
     free(value);
     cr_assert_eq(control_put(kit.rank[0].control, "k", big, CONTROL_VALUE_BYTES + 1), STATUS_USAGE);
-    /* 64 MiB in all: the store is full before the last of these, and says so. */
+    /* 64 MiB in all: the key-value store is full before the last of these, and says so. */
     enum status status = STATUS_OK;
     char key[16] = "k0";
     for (int i = 0; i < 70 && status == STATUS_OK; i++) {
@@ -195,7 +195,7 @@ Test(control_store, largest_value) {
     kit_stop(&kit);
 }
 
-Test(control_store, key_limits) {
+Test(control_key_values, key_limits) {
     struct kit kit;
     char key[CONTROL_KEY_BYTES + 2];
     memset(key, 'k', sizeof key);
@@ -222,7 +222,7 @@ static void *get_late(void *argument) {
     return NULL;
 }
 
-Test(control_store, get_waits) {
+Test(control_key_values, get_waits) {
     struct kit kit;
     pthread_t thread[3];
     struct getter getter[3];

@@ -1,4 +1,4 @@
-/* Contract 4: the sentence of a wait that lasts; and messages as bytes. */
+/* Contract 4: the stall message of a wait that lasts; and messages as bytes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -221,7 +221,7 @@ Test(data_wiki, wrong_folders_are_refused) {
     folder_remove(folder);
 }
 
-/* Cut and changed at random: opened or refused with a sentence, though the library itself may crash
+/* Cut and changed at random: opened or refused with a message, though the library itself may crash
  * on it. */
 Test(data_wiki, damaged_shards_never_crash) {
     make_folder();

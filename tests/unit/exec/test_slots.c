@@ -79,7 +79,7 @@ Test(exec_slots, one_slot_has_one_arena_for_all) {
         cr_expect_eq(plan->slots, 1);
         cr_expect_eq(plan->shared_bytes, 0);
         cr_expect_eq(plan->slot_bytes, joint_bytes(plan, &config), "%s", lines[i]);
-        cr_expect_geq(plan->bill.activations, plan->slot_bytes);
+        cr_expect_geq(plan->memory.activations, plan->slot_bytes);
         kit_close(&run);
     }
 }
@@ -94,7 +94,7 @@ Test(exec_slots, replicas_of_one_device_share_what_is_transient) {
         cr_expect_gt(plan->slots, 1);
         cr_expect_gt(plan->shared_bytes, 0);
         cr_expect_lt(arena_bytes(plan), joint_bytes(plan, &config), "%s", deals[i]);
-        cr_expect_geq(plan->bill.activations, arena_bytes(plan));
+        cr_expect_geq(plan->memory.activations, arena_bytes(plan));
         kit_close(&run);
     }
 }
@@ -143,7 +143,7 @@ Test(exec_slots, passes_of_several_slots_in_turn_have_the_same_bits) {
         struct placement_config config = {.life = {.split = true, .mixed = true}};
         cr_expect_eq(plan->slots, 3);
         cr_expect_leq(arena_bytes(plan), joint_bytes(plan, &config));
-        cr_expect_geq(plan->bill.activations, arena_bytes(plan));
+        cr_expect_geq(plan->memory.activations, arena_bytes(plan));
         cr_expect_eq(end_of(run), end_of(kit_open("%s", lines[i])), "%s", lines[i]);
     }
 }

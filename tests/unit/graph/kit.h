@@ -20,7 +20,7 @@ void kit_compile(struct graph *graph, struct device *device,
                  const struct layout *const *param_layouts);
 
 /* The placement of a graph that is one stage. */
-struct placement kit_place(const struct graph *graph, const struct placement_config *config);
+struct placement kit_identity(const struct graph *graph, const struct placement_config *config);
 
 /* Results of a run, in plain order: losses (and counts of right answers), gradients of every
  * parameter use, buffers, one after the other. */

@@ -150,7 +150,7 @@ static size_t check_order(const struct graph *graph, struct placement plan,
  * must keep apart in two orders. */
 static void check_plan(const struct graph *graph, const struct placement_config *config,
                        const char *name, double slack) {
-    struct placement plan = kit_place(graph, config);
+    struct placement plan = kit_identity(graph, config);
     size_t most = check_order(graph, plan, config, config->life.split, name);
     size_t other = config->life.mixed ? check_order(graph, plan, config, false, name) : 0;
     cr_expect_eq(most > other ? most : other, plan.live_bytes, "%s", name);
@@ -202,7 +202,7 @@ Test(graph_memory, in_place_only_where_nobody_else_looks) {
     int later = graph_add(graph, "later", gelu, twice);
     int last = graph_gelu(graph, "last", later, false);
     cr_assert_eq(graph_lower(graph, ref, NULL), STATUS_OK);
-    struct placement plan = kit_place(graph, &configs[0]);
+    struct placement plan = kit_identity(graph, &configs[0]);
     cr_expect_neq(plan.offset[twice], plan.offset[x], "both operands are the same value");
     cr_expect_neq(plan.offset[gelu], plan.offset[twice], "it is read again");
     cr_expect_eq(plan.offset[later], plan.offset[gelu], "the first operand dies here");
@@ -228,7 +228,7 @@ Test(graph_memory, in_place_only_where_the_operand_dies_in_every_order) {
     graph->forward_count = 1;
     const int taker[CONFIGS] = {i, i, w, NO_VALUE};
     for (int c = 0; c < CONFIGS; c++) {
-        struct placement plan = kit_place(graph, &configs[c]);
+        struct placement plan = kit_identity(graph, &configs[c]);
         cr_expect_eq(plan.offset[w] == plan.offset[x], taker[c] == w, "config %d", c);
         cr_expect_eq(plan.offset[i] == plan.offset[x], taker[c] == i, "config %d", c);
         placement_free(&plan);
@@ -239,7 +239,7 @@ Test(graph_memory, in_place_only_where_the_operand_dies_in_every_order) {
 Test(graph_memory, the_peak_is_explained) {
     struct graph *graph = kit_model("resnet8", 4, true);
     kit_compile(graph, ref, NULL);
-    struct placement plan = kit_place(graph, &configs[0]);
+    struct placement plan = kit_identity(graph, &configs[0]);
     char line[256], *text = NULL;
     size_t bytes;
     placement_largest(&plan, line, sizeof line);
@@ -263,7 +263,7 @@ Test(graph_memory, a_run_through_the_placement_has_the_same_bits) {
             kit_compile(graph, devices[k / 2], NULL);
             struct kit_result own = kit_run(graph, NULL, KIT_TOGETHER, NULL);
             for (int c = 0; c < CONFIGS; c++) {
-                struct placement plan = kit_place(graph, &configs[c]);
+                struct placement plan = kit_identity(graph, &configs[c]);
                 for (int order = KIT_TOGETHER; order <= KIT_SPLIT; order++) {
                     if ((order == KIT_SPLIT) != configs[c].life.split && !configs[c].life.mixed)
                         continue;

@@ -449,9 +449,9 @@ Test(graph_slots, several_slots_take_less_than_as_many_arenas) {
         kit_compile(graph, ref, NULL);
         for (int w = 0; w < 4; w++) {
             struct placement_config config = ways[w].config;
-            struct placement shared = kit_place(graph, &config);
+            struct placement shared = kit_identity(graph, &config);
             config.shared = false;
-            struct placement joint = kit_place(graph, &config);
+            struct placement joint = kit_identity(graph, &config);
             cr_expect_eq(joint.shared_bytes, 0);
             cr_expect_lt(shared.slot_bytes, joint.slot_bytes, "%s", models[m]);
             cr_expect_lt(placement_bytes(&shared, 4), placement_bytes(&joint, 4), "%s", models[m]);
@@ -467,7 +467,7 @@ Test(graph_slots, several_slots_take_less_than_as_many_arenas) {
 Test(graph_slots, transient_values_lie_in_dead_space_of_their_slot) {
     struct graph *graph = kit_model("lenet", 8, true);
     kit_compile(graph, ref, NULL);
-    struct placement plan = kit_place(graph, &ways[1].config);
+    struct placement plan = kit_identity(graph, &ways[1].config);
     size_t inside = 0, outside = 0;
     for (int v = 0; v < graph->value_count; v++) {
         if (plan.offset[v] == PLACED_ELSEWHERE || graph->values[v].root != v) continue;

@@ -78,18 +78,18 @@ static const char *slurm_step(const char *name) {
 Test(launch_cores, who_says) {
     int usable = machine_cores("").usable;
     struct launch_config config = {.rank = -1, .world = -1, .variable = slurm_step};
-    struct launch_place place = {.source = LAUNCH_LAUNCHER,
-                                 .world = 2 * usable,
-                                 .host_ranks = 2 * usable,
-                                 .threads = usable};
+    struct launch_identity identity = {.source = LAUNCH_LAUNCHER,
+                                       .world = 2 * usable,
+                                       .host_ranks = 2 * usable,
+                                       .threads = usable};
     struct cores_share share;
-    cores_of_rank(&config, &place, &share);
+    cores_of_rank(&config, &identity, &share);
     cr_expect_eq(cores_threads(&share), usable);
-    place.source = LAUNCH_SLURM, place.threads = 0;
-    cores_of_rank(&config, &place, &share);
+    identity.source = LAUNCH_SLURM, identity.threads = 0;
+    cores_of_rank(&config, &identity, &share);
     cr_expect(share.pool == 48 || share.pool == usable, "%d", share.pool);
-    place.source = LAUNCH_TORCHRUN;
-    cores_of_rank(&config, &place, &share);
+    identity.source = LAUNCH_TORCHRUN;
+    cores_of_rank(&config, &identity, &share);
     cr_expect(share.pool >= usable && share.said == 0);
     cores_of_ranks(2, &share);
     cr_expect_eq(cores_threads(&share), usable > 1 ? usable / 2 : 1);

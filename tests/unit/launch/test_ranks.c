@@ -68,7 +68,7 @@ static struct ranks_outcome run(struct ranks_config config, const char *script) 
     if (!config.nodes) config.nodes = 1;
     if (!config.log_folder) config.log_folder = folder;
     if (config.secret == 0) config.secret = -1;
-    config.board = -1;
+    config.status_table = -1;
     enum status status = ranks_run(&config, &outcome);
     fflush(NULL);
     for (int i = 0; i < 2; i++) dup2(saved[i], i + 1), close(saved[i]);
@@ -78,7 +78,7 @@ static struct ranks_outcome run(struct ranks_config config, const char *script) 
 
 static const struct ranks_config defaults = {.count = 2, .grace_s = 30, .kill_s = 5};
 
-Test(launch_ranks, each_rank_knows_its_place) {
+Test(launch_ranks, each_rank_knows_its_identity) {
     struct ranks_config config = {.count = 3,
                                   .first_rank = 4,
                                   .world = 9,
@@ -177,16 +177,16 @@ Test(launch_ranks, the_first_failure_gives_the_exit_code) {
     cr_expect(file_says("err", "rank 0 still runs: killed"));
 }
 
-struct news {
+struct end_seen {
     int rank;
     char why[128];
 };
 
 static void note_end(void *context, int rank, const char *why) {
-    struct news *news = context;
-    if (news->why[0]) return;
-    news->rank = rank;
-    snprintf(news->why, sizeof news->why, "%s", why);
+    struct end_seen *seen = context;
+    if (seen->why[0]) return;
+    seen->rank = rank;
+    snprintf(seen->why, sizeof seen->why, "%s", why);
 }
 
 static const char *note_doing(void *context, int rank, char *text, size_t bytes) {
@@ -195,10 +195,10 @@ static const char *note_doing(void *context, int rank, char *text, size_t bytes)
     return text;
 }
 
-Test(launch_ranks, a_killed_rank_is_a_lost_peer_with_an_obituary) {
+Test(launch_ranks, a_killed_rank_is_a_lost_peer_with_an_exit_report) {
     struct ranks_config config = defaults;
-    struct news news = {0};
-    config.count = 3, config.context = &news, config.ended = note_end, config.doing = note_doing;
+    struct end_seen seen = {0};
+    config.count = 3, config.context = &seen, config.ended = note_end, config.doing = note_doing;
     /* The others end with 4 as soon as they see it, as ranks do. */
     struct ranks_outcome outcome = run(
         config,
@@ -211,8 +211,8 @@ Test(launch_ranks, a_killed_rank_is_a_lost_peer_with_an_obituary) {
     cr_expect_eq(outcome.exit_code, 4);
     cr_expect_eq(outcome.rank, 2);
     cr_expect(outcome.worth_another);
-    cr_expect_eq(news.rank, 2);
-    cr_expect(strstr(news.why, "killed by signal 9"), "%s", news.why);
+    cr_expect_eq(seen.rank, 2);
+    cr_expect(strstr(seen.why, "killed by signal 9"), "%s", seen.why);
     cr_expect(
         file_says("err", "rank 2 ended: killed by signal 9 (Killed), last at step 12 #17 B\n"));
 }
@@ -380,7 +380,7 @@ Test(launch_ranks, cores_are_shared) {
             ranks_share(cases[i].cores, cases[i].quota, cases[i].count, cases[i].threads);
         cr_expect(share.threads == cases[i].share.threads &&
                       share.pinned == cases[i].share.pinned &&
-                      share.crowded == cases[i].share.crowded,
+                      share.oversubscribed == cases[i].share.oversubscribed,
                   "case %zu", i);
     }
 }
@@ -486,11 +486,11 @@ Test(launch_ranks, a_rank_given_up_is_killed_and_named, .timeout = 25) {
     struct ranks_config config = defaults;
     int left = 1;
     config.context = &left;
-    config.news = eventfd(1, EFD_CLOEXEC);
+    config.given_up_event = eventfd(1, EFD_CLOEXEC);
     config.given_up = give_up_rank_1;
     struct ranks_outcome outcome =
         run(config, "[ $STRETTO_RANK = 0 ] && exit 4; kill -STOP $$; exit 0");
-    close(config.news);
+    close(config.given_up_event);
     cr_expect_eq(outcome.exit_code, 4);
     cr_expect_eq(outcome.rank, 1);
     cr_expect(outcome.worth_another);
