@@ -97,11 +97,9 @@ uint64_t comm_sent_bytes(const struct comm *comm);
 /* Time that was spent on moving bytes beside the rank's own thread, since the start. */
 int64_t comm_hidden_ns(struct comm *comm);
 
-/* Collective over the job (same calls in the same order on every rank), not blocking. Members in
- * the order of the tree. */
+/* Collective over the job (the same calls in order), not blocking. Members in the tree's order. */
 enum status comm_group_new(struct comm *comm, const int *ranks, int count, struct comm_group **out);
-/* The group of all ranks; members of a group; this rank's index among the members of it, -1 when it
- * is no member. */
+/* The group of all ranks; members of a group; this rank's index among them, -1 when it is none. */
 struct comm_group *comm_world(struct comm *comm);
 int comm_group_count(const struct comm_group *group);
 int comm_group_member(const struct comm_group *group);

@@ -161,7 +161,7 @@ static enum status set_up(struct exec *exec) {
     if (exec->owns_comm) TRY(open_self(exec));
     exec_listen(exec, true);
     TRY(open_groups(exec));
-    if (plan->config.sync_bn && plan->config.ranks == 1)
+    if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
     const struct backend *backend = plan->device->backend;

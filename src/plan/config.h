@@ -18,6 +18,8 @@ struct run_config {
     int ranks, rank;             /* of the job; this one */
     const char *comm;            /* how they talk, as comm_open names it; NULL: one rank */
     int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */
+    struct grid grid;            /* which stage and replicas each rank holds */
+    struct grid_cell cell;       /* what this rank holds */
     int64_t batch;               /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;

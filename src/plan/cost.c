@@ -4,8 +4,7 @@
 
 /* Micro-batches that this rank runs in a step. */
 static int micros(const struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    return config->micro_batches * (config->ranks == 1 ? config->replicas : 1);
+    return plan->config.cell.replica_count * plan->config.micro_batches;
 }
 
 double plan_step_flops(const struct plan *plan) {
@@ -29,7 +28,7 @@ double plan_step_ns(const struct plan *plan) {
 
 double plan_evaluation_ns(const struct plan *plan) {
     const struct micro_plan *micro = plan_micro(plan, plan->eval_batch, false);
-    int64_t round = plan->eval_batch * plan->config.ranks,
+    int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
             test = plan->config.dataset->count[SPLIT_TEST];
     return micro ? graph_ns(plan, micro->graph) * (double)((test + round - 1) / round) : 0;
 }

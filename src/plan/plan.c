@@ -89,7 +89,7 @@ static struct placement_config placement_of(const struct plan *plan) {
         .life = {.split = split,
                  .mixed = split && either_has(plan, INSTR_B, 0),
                  .segments_apart = either_is_interrupted(plan),
-                 .lockstep = plan->config.sync_bn && plan->config.ranks == 1},
+                 .lockstep = plan->config.sync_bn && plan->config.cell.replica_count > 1},
         .gradients_outside = !adds && !split};
 }
 
@@ -177,31 +177,41 @@ static int64_t *last_step_samples(const struct plan *plan) {
     return samples;
 }
 
+/* Pipelines share the test samples: this rank's is one of so many. */
+struct eval_share {
+    int pipelines, index;
+};
+
+static struct eval_share eval_share(const struct run_config *config) {
+    return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE),
+                               group_of(&config->grid, GROUP_PIPELINE, config->rank)};
+}
+
 /* The loaders' view of the run, and how the short last step of an epoch is dealt. */
 static void plan_samples(struct plan *plan) {
     const struct run_config *config = &plan->config;
-    bool alone = config->ranks == 1;
     plan->train_loader =
         (struct loader_config){.split = SPLIT_TRAIN,
                                .batch = config->batch,
                                .replicas = config->replicas,
                                .micro_batches = config->micro_batches,
-                               .first_micro = alone ? 0 : config->rank * config->micro_batches,
-                               .micro_count = alone ? 0 : config->micro_batches,
+                               .first_micro = config->cell.first_replica * config->micro_batches,
+                               .micro_count = config->cell.replica_count * config->micro_batches,
                                .seed = config->seed,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
     int64_t test = config->dataset->count[SPLIT_TEST];
-    int64_t share = (test + config->ranks - 1) / config->ranks;
+    struct eval_share eval = eval_share(config);
+    int64_t share = (test + eval.pipelines - 1) / eval.pipelines;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
     if (plan->eval_batch > share) plan->eval_batch = share;
     plan->eval_loader = (struct loader_config){.split = SPLIT_TEST,
                                                .evaluate = true,
-                                               .batch = plan->eval_batch * config->ranks,
-                                               .replicas = config->ranks,
+                                               .batch = plan->eval_batch * eval.pipelines,
+                                               .replicas = eval.pipelines,
                                                .micro_batches = 1,
-                                               .first_micro = config->rank,
+                                               .first_micro = eval.index,
                                                .micro_count = 1,
                                                .workers = 1,
                                                .depth = 2};
@@ -233,7 +243,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
-    struct schedule_config schedule = {.grid = grid_flat(config->ranks, config->replicas),
+    struct schedule_config schedule = {.grid = config->grid,
                                        .micro_batches = config->micro_batches,
                                        .sum = config->sum,
                                        .samples = samples,
@@ -308,13 +318,14 @@ static enum status check_statistics(const struct plan *plan) {
 /* Sizes this rank meets beside the main one. */
 static enum status plan_other_graphs(struct plan *plan) {
     const struct run_config *config = &plan->config;
-    int own = config->ranks == 1 ? config->replicas * config->micro_batches : config->micro_batches;
-    int first = config->ranks == 1 ? 0 : config->rank * config->micro_batches;
+    int own = config->cell.replica_count * config->micro_batches,
+        first = config->cell.first_replica * config->micro_batches;
     for (int g = first; plan->last_samples && g < first + own; g++)
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
-    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * config->ranks);
-    return add_micro(plan, (rest - config->rank + config->ranks - 1) / config->ranks, false);
+    struct eval_share eval = eval_share(config);
+    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines);
+    return add_micro(plan, (rest - eval.index + eval.pipelines - 1) / eval.pipelines, false);
 }
 
 /* A layout that is not plain takes a copy more. Parameters are started before activations, scratch

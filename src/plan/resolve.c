@@ -176,6 +176,8 @@ static enum status resolve_batch(struct resolve *resolve) {
     config->batch = options->batch;
     config->replicas = dealt ? (int)options->deal.replicas : config->ranks;
     config->micro_batches = (int)(dealt ? options->deal.micro_batches : options->micro_batches);
+    config->grid = grid_flat(config->ranks, config->replicas);
+    config->cell = grid_cell(&config->grid, config->rank);
     config->sum = (enum sum_order)sum_order_find(options->sum);
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */

@@ -98,6 +98,8 @@ static struct run_config run_of(const struct golden_case *gold, const struct dat
         .optimizer = optim_find(model->optimizer),
         .optim = optim,
         .lr = {.policy = LR_CONST, .base = optim.lr, .total_steps = GOLDEN_STEPS},
+        .grid = grid_flat(1, 1),
+        .cell = {GRID_STAGE, 0, 0, 1},
         .steps = GOLDEN_STEPS,
         .steps_per_epoch = GOLDEN_STEPS,
         .device = backend,
