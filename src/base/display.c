@@ -32,7 +32,7 @@ static struct {
     bool open;
     struct queue queue[DISPLAY_STREAMS];
     FILE *out;
-} display = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} display = {.lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP};
 
 static struct queue *queue_of(int fd) {
     bool known = fd == STDOUT_FILENO || fd == STDERR_FILENO;
@@ -164,7 +164,11 @@ void display_write(int fd, const char *data, size_t bytes) {
         write_blocking(fd, data, bytes);
         return;
     }
-    pthread_mutex_lock(&display.lock);
+    /* The last message of a thread that ended in the middle of a write, from a signal handler. */
+    if (pthread_mutex_lock(&display.lock) == EDEADLK) {
+        (void)!write(queue->fd, data, bytes);
+        return;
+    }
     pump(queue);
     keep_all(queue, data, bytes);
     pump(queue);

@@ -30,6 +30,8 @@ double session_wait_limit_s(const struct session *session) {
 
 static void add_fact(struct session *session, enum fact_kind kind, const char *key,
                      char *value_owned) {
+    CHECK(session->fact_count < CHECKPOINT_MAX_FACTS, "more than %d facts of a run",
+          CHECKPOINT_MAX_FACTS);
     session->facts[session->fact_count++] = (struct checkpoint_fact){
         .key = key, .value = arena_text(&session->arena, value_owned), .kind = kind};
     free(value_owned);

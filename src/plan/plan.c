@@ -261,6 +261,27 @@ static enum status check_buckets(const struct plan *plan, const char *name) {
                 plan->buckets.count);
 }
 
+static void groups_text(const struct program *program, char *text, size_t bytes) {
+    text[0] = 0;
+    for (int g = 0; g < program->group_count; g++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", g ? " " : "",
+                 group_family_name(program->group[g]));
+    }
+}
+
+/* Both programs of a run name groups by their number: they must declare the same. */
+static enum status check_groups(const struct plan *plan, const char *name) {
+    char own[128], last[128];
+    groups_text(plan->program, own, sizeof own);
+    groups_text(plan->last_program, last, sizeof last);
+    if (strcmp(own, last) == 0) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
+                "  declare the same groups in the same order, or --drop-last",
+                name, own, last);
+}
+
 /* Memory is for the program that needs most. */
 static void take_sizes(struct plan *plan, const struct program *program) {
     const struct rank_program *own = program_of(program, plan->config.rank);
@@ -278,6 +299,7 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
         TRY(build_program(plan, NULL, &plan->program));
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    if (plan->last_program) TRY(check_groups(plan, name));
     /* Segment 0 is all then. */
     if (program_of(plan->program, plan->config.rank)->buckets == 1) buckets_join(&plan->buckets);
     take_sizes(plan, plan->program);

@@ -46,7 +46,8 @@ static int operand_limit(const struct walk *walk, char letter) {
     case 'e':
     case 'b': return walk->own->buckets;
     case 'q': return walk->program->group_count;
-    default: return walk->program->ranks;
+    case 'p': return walk->program->grid.stages;
+    default: return PROGRAM_MAX_SMALL;
     }
 }
 

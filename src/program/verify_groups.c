@@ -18,9 +18,20 @@ static bool is_done(const struct pending *pending) {
            pending->group->items[pending->number].arrived == pending->group->members;
 }
 
+/* A group carries one exchange at a time: what COUNT or REPORT posted there must have been awaited.
+ * A reduction is none. */
+static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
+                                  int group) {
+    bool open = walk->seeds.group == of || walk->losses.group == of;
+    if (!open || walk->instr->op == INSTR_REDUCE) return STATUS_OK;
+    return verify_broken(walk, "an exchange of group %d (%s) is under way and was not awaited",
+                         group, walk->seeds.group == of ? "COUNT" : "REPORT");
+}
+
 /* Posts the walk's instruction as the next operation of a group. */
 static enum status post(struct walk *walk, int group, int64_t what, struct pending *out) {
     struct meeting_group *of = group_of_walk(walk, group);
+    TRY(check_exchange(walk, of, group));
     int number = walk->posted[group]++;
     if (number == of->count) {
         of->items = mem_grow(of->items, &of->capacity, (size_t)number + 1, sizeof *of->items);
@@ -49,10 +60,17 @@ static bool buffers_done(struct walk *walk, int grad) {
     return true;
 }
 
+/* What was awaited is under way no more. */
+static bool await_one(struct pending *pending) {
+    if (!is_done(pending)) return false;
+    *pending = (struct pending){0};
+    return true;
+}
+
 static bool letter_done(struct walk *walk, char letter) {
     switch (letter) {
-    case 'k': return is_done(&walk->seeds);
-    case 'l': return is_done(&walk->losses);
+    case 'k': return await_one(&walk->seeds);
+    case 'l': return await_one(&walk->losses);
     case 'g': return buffers_done(walk, walk->instr->grad);
     case 'h': return buffers_done(walk, walk->instr->other);
     default: return true;

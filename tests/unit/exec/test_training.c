@@ -536,6 +536,26 @@ Test(exec_training, an_operation_ends_when_it_is_done_not_when_it_is_awaited) {
     kit_close(&run);
 }
 
+/* The short last step of an epoch has the schedule's own program: groups mean the same in both. */
+Test(exec_training, groups_of_both_programs_must_agree) {
+    const char *line = MLP "--steps 25";
+    char *text = own_program(line), *at = strstr(text, "groups world\n"), said[512] = "";
+    cr_assert_not_null(at);
+    char *other = mem_format("%.*sgroups pipeline world\n%s", (int)(at - text), text,
+                             at + strlen("groups world\n"));
+    for (char *q = strstr(other, "rank 0 body"); (q = strstr(q, " q0")); q++) q[2] = '1';
+    struct kit_run *run = kit_open("%s", line);
+    struct plan *plan = NULL;
+    struct bytes bytes = {(unsigned char *)other, strlen(other)};
+    log_capture(said, sizeof said);
+    cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(said, "\"pipeline world\"") && strstr(said, "short last step"), "%s", said);
+    kit_close(&run);
+    free(other);
+    free(text);
+}
+
 /* --- drain --- */
 
 static void count_broadcasts(void *context, const struct instr *instr, int64_t step, int64_t begin,

@@ -344,3 +344,15 @@ Test(program_stats, replicas_of_one_rank_stand_together) {
         free(text);
     }
 }
+
+/* A group carries one exchange at a time: what the executor's communicator would stop at is refused
+ * here. */
+Test(program_stats, statistics_are_not_shared_in_the_group_of_an_open_count) {
+    char log[512];
+    for (int g = 0; g < 4; g++) samples[g] = 3;
+    char *text = mem_text(two_ranks);
+    for (char *at = text; (at = strstr(at, " q1")); at += 3) at[2] = '0';
+    cr_expect_eq(verify_text(text, log), STATUS_USAGE);
+    cr_expect(strstr(log, "an exchange of group 0 (COUNT) is under way"), "%s", log);
+    free(text);
+}
