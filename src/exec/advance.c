@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "exec/state.h"
 
 /* --- what is under way --- */
@@ -15,27 +16,24 @@ static struct posted *reduction(struct exec *exec, int grad, int bucket) {
     return &exec->reductions[grad * exec->plan->buckets.count + bucket];
 }
 
-/* Of the buckets that the instruction is about, the first with a reduction under way. */
-static struct posted *first_reduction(struct exec *exec, const struct instr *instr, int grad) {
-    const char *operands = instr_row(instr)->operands;
-    int one = strchr(operands, 'b')   ? instr->bucket
-              : strchr(operands, 'e') ? instr->segment
-                                      : INSTR_ALL;
-    int first = one == INSTR_ALL ? 0 : one,
-        count = one == INSTR_ALL ? exec->plan->buckets.count : 1;
-    for (int b = first; b < first + count; b++)
-        if (reduction(exec, grad, b)->instr) return reduction(exec, grad, b);
+/* Of these buckets the first with a reduction under way. */
+static struct posted *first_reduction(struct exec *exec, const struct instr_access *access) {
+    for (int b = 0; b < access->bucket_count; b++) {
+        struct posted *posted = reduction(exec, access->grad, access->first_bucket + b);
+        if (posted->instr) return posted;
+    }
     return NULL;
 }
 
 static struct posted *posted_on(struct exec *exec, const struct instr *instr, char letter) {
-    switch (letter) {
-    case 'k': return exec->seeds.instr ? &exec->seeds : NULL;
-    case 'l': return exec->losses.instr ? &exec->losses : NULL;
-    case 'g': return first_reduction(exec, instr, instr->grad);
-    case 'h': return first_reduction(exec, instr, instr->other);
-    default: return NULL;
+    struct instr_access access = instr_access(instr, letter, exec->plan->buckets.count);
+    switch (access.resource) {
+    case RESOURCE_SEEDS: return exec->seeds.instr ? &exec->seeds : NULL;
+    case RESOURCE_LOSSES: return exec->losses.instr ? &exec->losses : NULL;
+    case RESOURCE_GRADIENT: return first_reduction(exec, &access);
+    case RESOURCE_READY: break;
     }
+    return NULL;
 }
 
 static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
@@ -49,10 +47,15 @@ static struct posted *first_posted(struct exec *exec, const struct instr *instr)
     return found;
 }
 
-/* Where what an instruction posts is kept until it is done. */
+/* Where what an instruction posts is kept until it is done: by what it writes. */
 static struct posted *place_of(struct exec *exec, const struct instr *instr) {
-    if (instr->op == INSTR_REDUCE) return reduction(exec, instr->grad, instr->bucket);
-    return instr->op == INSTR_COUNT ? &exec->seeds : &exec->losses;
+    const char *writes = instr_row(instr)->writes;
+    struct instr_access access = instr_access(instr, writes[0], exec->plan->buckets.count);
+    if (access.resource == RESOURCE_GRADIENT)
+        return reduction(exec, access.grad, access.first_bucket);
+    CHECK(access.resource != RESOURCE_READY && !writes[1], "%s posts what nobody would await",
+          instr_row(instr)->name);
+    return access.resource == RESOURCE_SEEDS ? &exec->seeds : &exec->losses;
 }
 
 /* All places; NULL behind the last. */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+
 /* The column "slot" of instr.def. */
 #define SLOT_NONE                                                                                  \
     { false }
@@ -72,6 +74,29 @@ void instr_set_operand(struct instr *instr, char letter, int value) {
 #undef OPERAND
     default: break;
     }
+}
+
+/* Segment e of backward makes bucket e whole. */
+static struct instr_access gradient(const struct instr *instr, int grad, int buckets) {
+    const char *operands = instr_row(instr)->operands;
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    return (struct instr_access){.resource = RESOURCE_GRADIENT,
+                                 .grad = grad,
+                                 .first_bucket = one == INSTR_ALL ? 0 : one,
+                                 .bucket_count = one == INSTR_ALL ? buckets : 1};
+}
+
+struct instr_access instr_access(const struct instr *instr, char letter, int buckets) {
+    switch (letter) {
+    case 'k': return (struct instr_access){.resource = RESOURCE_SEEDS};
+    case 'l': return (struct instr_access){.resource = RESOURCE_LOSSES};
+    case 'g': return gradient(instr, instr->grad, buckets);
+    case 'h': return gradient(instr, instr->other, buckets);
+    default: CHECK(strchr("xapotn", letter), "a buffer called %c", letter);
+    }
+    return (struct instr_access){.resource = RESOURCE_READY};
 }
 
 struct instr instr_make(enum instr_op op) {

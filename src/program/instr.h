@@ -77,6 +77,21 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 /* Local. An operand by its letter. */
 int instr_operand(const struct instr *instr, char letter);
 void instr_set_operand(struct instr *instr, char letter, int value);
+/* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
+ * it can be under way: the result of an exchange, or buckets of a gradient buffer. One rule for
+ * whoever must await it: verifier, executor, simulator. */
+enum resource {
+    RESOURCE_READY /* is never under way */,
+    RESOURCE_SEEDS,
+    RESOURCE_LOSSES,
+    RESOURCE_GRADIENT
+};
+struct instr_access {
+    enum resource resource;
+    int grad, first_bucket, bucket_count; /* of a gradient, of which the rank has `buckets` */
+};
+/* Local. `letter` is one of the columns. */
+struct instr_access instr_access(const struct instr *instr, char letter, int buckets);
 /* Local. The word of a flag, as the text form spells it: the first, second bit; NULL beyond. */
 const char *instr_flag_name(int bit);
 /* Local. An instruction with its optional operands left out. */

@@ -98,8 +98,7 @@ enum status verify_gradient(struct walk *walk);
 void verify_await(struct walk *walk);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
-/* The buckets an instruction is about: [*first, *first + *count). */
-void verify_buckets(const struct walk *walk, int *first, int *count);
+/* A bucket of a gradient buffer. */
 struct bucket *verify_bucket(struct walk *walk, int grad, int index);
 
 #endif

@@ -19,17 +19,6 @@ struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     return &of->bucket[index];
 }
 
-/* Segment e of backward makes bucket e whole. */
-void verify_buckets(const struct walk *walk, int *first, int *count) {
-    const struct instr *instr = walk->instr;
-    const char *operands = instr_row(instr)->operands;
-    int one = strchr(operands, 'b')   ? instr->bucket
-              : strchr(operands, 'e') ? instr->segment
-                                      : INSTR_ALL;
-    *first = one == INSTR_ALL ? 0 : one;
-    *count = one == INSTR_ALL ? walk->own->buckets : 1;
-}
-
 static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
@@ -161,12 +150,11 @@ static enum status visit(struct walk *walk, int index) {
 enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
-    int first, count;
     if (!strchr(row->operands, 'g')) return STATUS_OK;
+    struct instr_access access = instr_access(instr, 'g', walk->own->buckets);
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, "a buffer added to itself");
-    verify_buckets(walk, &first, &count);
-    for (int b = first; b < first + count; b++) TRY(visit(walk, b));
+    for (int b = 0; b < access.bucket_count; b++) TRY(visit(walk, access.first_bucket + b));
     if (strchr(row->writes, 'g')) walk->grads[instr->grad].normed = false;
     if (strchr(row->writes, 'h')) walk->grads[instr->other].normed = false;
     if (instr->op == INSTR_NORM) return norm(walk);

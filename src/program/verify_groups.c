@@ -51,15 +51,6 @@ static enum status post(struct walk *walk, int group, int64_t what, struct pendi
 
 /* --- posted, and awaited by who touches the buffer --- */
 
-static bool buffers_done(struct walk *walk, int grad) {
-    int first, count;
-    if (!walk->grads[grad].bucket) return true;
-    verify_buckets(walk, &first, &count);
-    for (int b = first; b < first + count; b++)
-        if (!is_done(&walk->grads[grad].bucket[b].pending)) return false;
-    return true;
-}
-
 /* What was awaited is under way no more. */
 static bool await_one(struct pending *pending) {
     if (!is_done(pending)) return false;
@@ -67,14 +58,22 @@ static bool await_one(struct pending *pending) {
     return true;
 }
 
+static bool gradient_done(const struct walk *walk, const struct instr_access *access) {
+    const struct bucket *bucket = walk->grads[access->grad].bucket;
+    for (int b = 0; bucket && b < access->bucket_count; b++)
+        if (!is_done(&bucket[access->first_bucket + b].pending)) return false;
+    return true;
+}
+
 static bool letter_done(struct walk *walk, char letter) {
-    switch (letter) {
-    case 'k': return await_one(&walk->seeds);
-    case 'l': return await_one(&walk->losses);
-    case 'g': return buffers_done(walk, walk->instr->grad);
-    case 'h': return buffers_done(walk, walk->instr->other);
-    default: return true;
+    struct instr_access access = instr_access(walk->instr, letter, walk->own->buckets);
+    switch (access.resource) {
+    case RESOURCE_SEEDS: return await_one(&walk->seeds);
+    case RESOURCE_LOSSES: return await_one(&walk->losses);
+    case RESOURCE_GRADIENT: return gradient_done(walk, &access);
+    case RESOURCE_READY: break;
     }
+    return true;
 }
 
 void verify_await(struct walk *walk) {
@@ -96,9 +95,11 @@ enum status verify_post(struct walk *walk) {
     if (row->meets != MEETS_GROUP) return STATUS_OK;
     TRY(post(walk, instr->group, operation(instr, instr->bucket), &pending));
     for (const char *letter = row->writes; *letter; letter++) {
-        if (*letter == 'k') walk->seeds = pending;
-        if (*letter == 'l') walk->losses = pending;
-        if (*letter == 'g') verify_bucket(walk, instr->grad, instr->bucket)->pending = pending;
+        struct instr_access access = instr_access(instr, *letter, walk->own->buckets);
+        if (access.resource == RESOURCE_SEEDS) walk->seeds = pending;
+        if (access.resource == RESOURCE_LOSSES) walk->losses = pending;
+        if (access.resource == RESOURCE_GRADIENT)
+            verify_bucket(walk, access.grad, access.first_bucket)->pending = pending;
     }
     return STATUS_OK;
 }
