@@ -155,7 +155,7 @@ static void on_end(int signal) {
     int error = reached(signal == SIGSEGV);
     if (!error && signal == SIGABRT && beginning) error = EAGAIN;
     if (!error || (signal == SIGSEGV && error != ENOMEM)) return;
-    _exit(status_exit_code(limit_fail("stretto cannot go on", error)));
+    _exit(status_exit_code(limit_fail("stretto cannot continue", error)));
 }
 
 static void on_exit_called(int code, void *nothing) {
@@ -163,7 +163,7 @@ static void on_exit_called(int code, void *nothing) {
     if (!watched || code != EXIT_FAILURE) return;
     int error = reached(false);
     enum status status =
-        error ? limit_fail("stretto cannot go on", error)
+        error ? limit_fail("stretto cannot continue", error)
               : fail(STATUS_USAGE, "a library ended the process; the line above is its reason");
     _exit(status_exit_code(status));
 }

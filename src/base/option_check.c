@@ -168,12 +168,11 @@ static enum status check_threads(const struct options *options) {
     if (!dp && strcmp(options->spawn, "threads") != 0) return STATUS_OK;
     if (dp && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE &&
         strcmp(options->spawn, "threads") != 0)
-        return fail(STATUS_USAGE, "--strategy dp runs ranks as threads, --spawn says %s\n  %s",
+        return fail(STATUS_USAGE, "--strategy dp runs ranks as threads, --spawn is %s\n  %s",
                     options->spawn, hint);
     if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
-        return fail(STATUS_USAGE,
-                    "ranks share the memory of a process with %s, --comm says %s\n  %s", asked,
-                    options->comm, hint);
+        return fail(STATUS_USAGE, "ranks share the memory of a process with %s, --comm is %s\n  %s",
+                    asked, options->comm, hint);
     for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
         if (option_is_given(options, many[i]))
             return fail(STATUS_USAGE, "--%s asks for other processes, but %s runs in one\n  %s",
@@ -187,7 +186,7 @@ static enum status check_node(const struct options *options) {
                  option_is_given(options, OPTION_hostfile) ||
                  option_is_given(options, OPTION_nodes_file);
     if (nodes || !option_is_given(options, OPTION_node_rank)) return STATUS_OK;
-    return fail(STATUS_USAGE, "--node-rank says which node this is, but not of how many\n"
+    return fail(STATUS_USAGE, "--node-rank is given, but not the number of nodes\n"
                               "  give --nodes, --hostfile or --nodes-file");
 }
 
@@ -209,9 +208,8 @@ static enum status check_single(const struct options *options) {
 
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
-        return fail(STATUS_USAGE,
-                    "--resume and --overwrite exclude one another\n"
-                    "  --resume goes on with the run in --out, --overwrite discards it");
+        return fail(STATUS_USAGE, "--resume and --overwrite exclude one another\n"
+                                  "  --resume continues the run in --out, --overwrite discards it");
     if (options->nesterov && options->momentum == 0)
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
     TRY(check_needs(options));

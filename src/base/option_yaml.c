@@ -143,7 +143,7 @@ static enum status check_key(struct reader *reader, yaml_mark_t mark, int group,
                              enum option_id id) {
     const struct option_row *row = &option_rows[id];
     if (row->commands & OPTION_NOT_IN_FILE)
-        return REFUSE(reader, mark, "%s cannot stand in a file\n  give --%s on the command line",
+        return REFUSE(reader, mark, "%s is not allowed in a file\n  give --%s on the command line",
                       row->name, row->name);
     if (group != NO_GROUP && row->group != (enum option_group)group)
         return REFUSE(reader, mark, "%s is an option of the group %s, not of %s", row->name,

@@ -74,8 +74,8 @@ static void say_lost(int fd, const char *name) {
     if (loss.error)
         log_warning("%s: not all of it could be shown: %s", name, strerror(loss.error));
     else
-        log_warning("%s: not shown, since nobody read it: %ld line%s\n"
-                    "  the output folder has the metrics, the summary and what the ranks said",
+        log_warning("%s: not shown, since nothing read it: %ld line%s\n"
+                    "  the output folder has the metrics, the summary and the output of the ranks",
                     name, loss.lines, loss.lines == 1 ? "" : "s");
 }
 

@@ -89,7 +89,7 @@ void doctor_look_rank_cores(const struct check *check, struct finding *out) {
     if (share.ranks > 1 || share.said) return;
     doctor_judge(out, DOCTOR_OK, "with -n 2 it is %s; up to -n %d ranks share no core%s",
                  cores_text(&two, text), cores.usable,
-                 cores.usable < cores.affinity ? ", but a quota ties none to cores" : "");
+                 cores.usable < cores.affinity ? ", but a quota binds none to cores" : "");
 }
 
 void doctor_look_network(const struct check *check, struct finding *out) {

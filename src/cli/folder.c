@@ -175,7 +175,7 @@ static enum status refuse_run(const struct options *options, const char *folder)
     if (!name || (run && options->overwrite)) return STATUS_OK;
     if (run)
         return fail(STATUS_USAGE,
-                    "--out %s holds a run already\n  --resume goes on with it, --overwrite starts "
+                    "--out %s holds a run already\n  --resume continues it, --overwrite starts "
                     "anew",
                     folder);
     return fail(STATUS_USAGE,

@@ -269,7 +269,7 @@ static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
         return;
-    fail(STATUS_PEER, "rank %d ends: %s\n  --resume goes on from the newest checkpoint",
+    fail(STATUS_PEER, "rank %d ends: %s\n  --resume continues from the newest checkpoint",
          rank->identity->rank, control_lost_text(rank->control, why, sizeof why));
 }
 

@@ -64,7 +64,7 @@ static enum status check_named(const struct options *given) {
 
 static enum status read_run(const struct options *given, struct options *out) {
     if (!option_is_set(given, OPTION_out))
-        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to go on with");
+        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to continue");
     char *path = folder_path(given->out, "config.yml");
     bool found = file_exists(path);
     enum status status = found ? STATUS_OK : check_named(given);

@@ -202,7 +202,7 @@ static void say_stopped(const struct session *session) {
         signalled ? session->result.signal : SIGALRM; /* a time limit is a timer's signal */
     cli_stopped_by(signal);
     if (!first_rank(session)) return;
-    log_note("stopped by %s after step %lld, saved; --resume goes on",
+    log_note("stopped by %s after step %lld, saved; --resume continues it",
              signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
 }
 

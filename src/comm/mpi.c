@@ -298,7 +298,7 @@ static enum status mpi_bootstrap(const struct comm_config *config, void *data, s
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
         if (clock_ns() > end_ns) {
             unclean = true;
-            return fail(STATUS_PEER, "rank %d: nothing came from rank 0 by MPI within %.0f s",
+            return fail(STATUS_PEER, "rank %d: no data from rank 0 by MPI within %.0f s",
                         config->rank, limit_s);
         }
         nanosleep(&(struct timespec){0, 200 * 1000}, NULL);

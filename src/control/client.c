@@ -142,12 +142,12 @@ static enum status no_server(const struct control *control, double limit_s) {
     char limit[TEXT_BYTES];
     text_duration(limit_s, limit);
     if (control->greeted)
-        return fail(STATUS_PEER, "rank %d: the control server at %s said nothing for %s",
+        return fail(STATUS_PEER, "rank %d: the control server at %s did not reply for %s",
                     control->rank, control->address, limit);
     if (control->connects && gone)
         return fail(STATUS_PEER,
-                    "rank %d: the control server at %s is gone: it was there, and nobody listens "
-                    "any more\n  it lives in the launcher, or in rank 0: look there for the cause",
+                    "rank %d: the control server at %s is gone: it was there, and does not listen "
+                    "any more\n  it runs in the launcher, or in rank 0: look there for the cause",
                     control->rank, control->address);
     if (control->newest == CONTROL_OTHER_KEY)
         return fail(STATUS_PEER,
@@ -161,7 +161,7 @@ static enum status no_server(const struct control *control, double limit_s) {
                     "listens there",
                     control->rank, control->address, limit);
     return fail(STATUS_PEER,
-                "rank %d: nobody listens at %s, for %s\n"
+                "rank %d: nothing listens at %s, for %s\n"
                 "  was the server (launcher, or rank 0) started, and is that its address?",
                 control->rank, control->address, limit);
 }

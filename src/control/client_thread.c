@@ -182,7 +182,7 @@ static void lose_closed(struct control *control) {
     pthread_mutex_lock(&control->lock);
     snprintf(why, sizeof why,
              "the control server at %.200s%s%.400s is gone: its connection closed\n"
-             "  it lives in the launcher, or in rank 0: look there for the cause",
+             "  it runs in the launcher, or in rank 0: look there for the cause",
              control->address, control->there[0] ? " on " : "", control->there);
     pthread_mutex_unlock(&control->lock);
     control_lose(control, CONTROL_SERVER, why);

@@ -148,7 +148,7 @@ static enum status look_at(const struct control_rendezvous *rendezvous, int fd, 
     explicit_bzero(text, sizeof text);
     if (seen->state == CONTROL_RENDEZVOUS_ALIEN)
         return fail(STATUS_USAGE,
-                    "%s: exists and is no rendezvous file of stretto\n"
+                    "%s: exists and is not a rendezvous file of stretto\n"
                     "  name another path in --init file://, or remove it",
                     rendezvous->path);
     if (seen->state == CONTROL_RENDEZVOUS_GOOD)
@@ -430,7 +430,7 @@ static enum status no_publisher(const struct control_rendezvous *rendezvous, dou
     if (last->alive && is_remote(rendezvous, &last->record))
         return fail(STATUS_PEER,
                     "%s: host %s (process %d) listens on that machine alone, and on no network "
-                    "within %s of the request\n  look at what rank 0 says",
+                    "within %s of the request\n  see the messages of rank 0",
                     rendezvous->path, last->record.host, last->record.pid, limit);
     if (last->there && last->state == CONTROL_RENDEZVOUS_GOOD)
         return fail(STATUS_PEER,

@@ -122,13 +122,13 @@ static void name_missing(struct control_server *server) {
     for (int i = 0; i < server->config.world; i++)
         mark[i] = server->member[i].state == CONTROL_ABSENT;
     snprintf(why, sizeof why,
-             "%s did not come within %s; %d of %d joined\n"
+             "%s did not join within %s; %d of %d joined\n"
              "  look whether they were started, with the same address and key",
              control_rank_list(mark, server->config.world, list, sizeof list),
              text_duration(server->config.join_limit_s, limit), server->joined,
              server->config.world);
     control_server_fail(server, STATUS_PEER, why);
-    snprintf(why, sizeof why, "did not come within %s", limit);
+    snprintf(why, sizeof why, "did not join within %s", limit);
     for (int i = 0; i < server->config.world; i++)
         if (mark[i]) give_up(server, i, why);
     free(mark);
@@ -328,7 +328,7 @@ static void take_hello(struct control_server *server) {
             ? &server->member[server->in.rank]
             : NULL;
     if (server->in.version == CONTROL_VERSION && !control_unpack_done(&from)) {
-        refuse(server, peer, STATUS_USAGE, "the server cannot read what this rank says of itself");
+        refuse(server, peer, STATUS_USAGE, "the server cannot read the HELLO of this rank");
     } else if (!admissible(server, &hello, &all, why)) {
         if (all) control_server_fail(server, STATUS_USAGE, why);
         if (all) note_claim(server, hello.world);

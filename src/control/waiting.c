@@ -65,7 +65,7 @@ static bool find_where(struct control *control, const struct control_request *re
 static void speak(struct control *control, int rank, const char *what, int64_t since_ns) {
     struct control_request request = {0};
     struct control_where where;
-    char there[400] = "the control server does not say where they are";
+    char there[400] = "the control server does not report where they are";
     if (ask_where(control, rank, &request) == STATUS_OK &&
         find_where(control, &request, rank, &where))
         control_where_text(&where, true, there, sizeof there);
@@ -88,7 +88,8 @@ void control_print_all(struct control *control) {
     struct control_where one;
     char line[400];
     if (ask_where(control, -1, &request) != STATUS_OK) {
-        log_warning("rank %d: the control server does not say where the ranks are", control->rank);
+        log_warning("rank %d: the control server does not report where the ranks are",
+                    control->rank);
         free(request.value);
         return;
     }

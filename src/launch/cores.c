@@ -22,7 +22,7 @@ const char *cores_text(const struct cores_share *share, char text[CORES_TEXT_BYT
     int threads = cores_threads(share);
     bool divided = share->pool > 0 && share->pool / share->ranks <= share->usable;
     if (share->said > 0 && threads == share->said)
-        snprintf(text, CORES_TEXT_BYTES, "%d (as the launcher says)", threads);
+        snprintf(text, CORES_TEXT_BYTES, "%d (from the launcher)", threads);
     else if (divided)
         snprintf(text, CORES_TEXT_BYTES, "%d (%d usable core%s / %d local rank%s)", threads,
                  share->pool, share->pool > 1 ? "s" : "", share->ranks,

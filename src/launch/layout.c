@@ -16,11 +16,11 @@ static enum status find_node(const struct launch_config *config, const struct ho
     int node = config->node_rank >= 0 ? config->node_rank : hostfile_find(hosts, is_here);
     if (node == -1)
         return fail(STATUS_USAGE,
-                    "%s names no host that is this one\n  --node-rank says which it is, from 0",
+                    "%s names no host that is this one\n  --node-rank gives its number, from 0",
                     path);
     if (node == -2)
         return fail(STATUS_USAGE,
-                    "%s names this host more than once\n  --node-rank says which it is, from 0",
+                    "%s names this host more than once\n  --node-rank gives its number, from 0",
                     path);
     if (node >= hosts->count)
         return fail(STATUS_USAGE, "--node-rank %d is not below the %d nodes of %s", node,
@@ -90,7 +90,7 @@ static enum status by_numbers(const struct launch_config *config, struct launch_
                     config->node_rank, nodes);
     if (nodes > 1 && !config->init)
         return fail(STATUS_USAGE,
-                    "--nodes %d needs --init: where they meet\n  --init tcp://host:port, or "
+                    "--nodes %d needs --init, the rendezvous\n  --init tcp://host:port, or "
                     "file:///shared/path",
                     nodes);
     struct launch_layout layout = {

@@ -149,7 +149,7 @@ static struct end judge(struct ranks *ranks, int index, int result) {
     snprintf(end.words, sizeof end.words, "killed by signal %d (%s)%s", signal, strsignal(signal),
              memory == OOM_YES ? ": out of memory, the limit of its cgroup"
              : memory == OOM_PERHAPS
-                 ? ": probably out of memory, the kernel killed somebody for that"
+                 ? ": probably out of memory, the kernel killed a process for that"
                  : "");
     end.code = memory != OOM_NO ? 5 : is_own_fault(signal) ? 7 : 4;
     if (ranks->outcome.stopped_by &&

@@ -246,7 +246,7 @@ static enum status rendezvous_by_mpi(struct opening *opening, const struct comm_
 
 static enum status refuse_without_key(const struct opening *opening) {
     return fail(STATUS_USAGE,
-                "--init tcp://%s:%d between hosts needs a key, or anybody could join\n"
+                "--init tcp://%s:%d between hosts needs a key, or any process could join\n"
                 "  make one: stretto key job.key; copy it: scp -p job.key OTHER_HOST:\n"
                 "  then give --key job.key on every node",
                 opening->init.host, opening->init.port);
@@ -290,7 +290,7 @@ static enum status rendezvous_at_port(struct opening *opening) {
 
 static enum status refuse_nowhere(const struct launch_peers *peers) {
     return fail(STATUS_USAGE,
-                "%d %s must meet somewhere: --init is missing\n"
+                "%d %s need a rendezvous: --init is missing\n"
                 "  --init tcp://host:port, or file:///shared/path",
                 peers->count, peers->count == peers->world ? "ranks" : "nodes");
 }

@@ -49,7 +49,7 @@ static enum status check(const struct options *options) {
     for (size_t i = 0; i < sizeof slurm_says / sizeof slurm_says[0]; i++) {
         if (option_is_given(options, slurm_says[i]))
             return fail(STATUS_USAGE,
-                        "--%s has no place in a job script: srun says it\n  give --nodes and -n",
+                        "--%s is not allowed in a job script: srun sets it\n  give --nodes and -n",
                         option_rows[slurm_says[i]].name);
     }
     return STATUS_OK;
@@ -117,7 +117,7 @@ static bool is_said(const struct options *options, enum option_id id) {
 static void write_command(const struct options *options, const char *program, FILE *out) {
     char *quoted = sbatch_quote(program),
          *folder = option_is_set(options, OPTION_out) ? sbatch_quote(options->out) : NULL;
-    fprintf(out, "\n# A rank that is lost ends the others by itself, after they have said why: "
+    fprintf(out, "\n# A rank that is lost ends the others by itself, after they have logged why: "
                  "srun need not kill them.\n");
     /* Since Slurm 22.05 srun does not take it from the job. */
     fprintf(out,

@@ -150,6 +150,6 @@ enum status slurm_tasks_on(const char *variable, const char *text, int node, int
         }
         if (*at != ',') break;
     }
-    return fail(STATUS_USAGE, "%s %s does not tell the tasks of node %d\n  it looks like 4(x2),1",
+    return fail(STATUS_USAGE, "%s %s does not give the tasks of node %d\n  it looks like 4(x2),1",
                 variable, text_quoted(text, quoted), node);
 }

@@ -59,7 +59,7 @@ both 3 'job.key' --out new --nodes 2 --node-rank 0 --init tcp://192.0.2.1:29500 
 both 2 '192.0.2.1' --out new --nodes 2 --node-rank 0 --init tcp://192.0.2.1:29500 --key job.key
 both 2 'an unknown kind of address' --out new --nodes 2 --node-rank 0 --init http://here
 both 2 '--world-size is set but --rank is not' --out new --world-size 2
-both 2 'must meet somewhere' --out new --rank 0 --world-size 2
+both 2 'need a rendezvous' --out new --rank 0 --world-size 2
 both 2 '--rank 2 is not below' --out new --rank 2 --world-size 2 --init tcp://127.0.0.1:1
 both 2 'asks for other processes' --out new --strategy dp --nodes 2
 [ ! -e new ] || say "a refused run made its folder"

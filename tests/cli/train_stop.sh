@@ -33,7 +33,7 @@ stop() {
     wait $pid
     code=$?
     [ $code = "$2" ] || say "$1: exit $code, not $2"
-    grep -q "stopped by .*saved; --resume goes on" "$1.err" || say "$1: $(cat "$1.err")"
+    grep -q "stopped by .*saved; --resume continues it" "$1.err" || say "$1: $(cat "$1.err")"
     has_checkpoint "$1" || say "$1: no checkpoint"
     grep -q "\"exit\": $2" "$1/summary.json" || say "$1: the summary does not tell the exit code"
     "$STRETTO" train --resume --out "$1" >"$1.out" 2>"$1.err" || say "$1: the resumed run failed: $(cat "$1.err")"

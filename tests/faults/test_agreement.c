@@ -155,12 +155,12 @@ Test(faults_agreement, missing_ranks) {
     struct process_job job;
     process_job(&job, 6, 1, 0);
     odd_one(process_rank_config(&job, 2), &job, 1, STATUS_PEER, 4);
-    SAYS("ranks 1 and 3-5 did not come", "2 of 6 joined");
+    SAYS("ranks 1 and 3-5 did not join", "2 of 6 joined");
 }
 
 Test(faults_agreement, no_server) {
     struct process_job job;
     process_job(&job, 2, 0.3, 0);
     cr_assert_eq(join_here(process_rank_config(&job, 1)), STATUS_PEER);
-    SAYS("nobody listens at", job.address);
+    SAYS("nothing listens at", job.address);
 }

@@ -46,12 +46,12 @@ all_say 'rank 1 .* was started for a world of 4 ranks, the server for 3'
 "$STRETTO" key other.key >/dev/null || exit 1
 odd="--key other.key"
 by_hand 4 3 --init "tcp://127.0.0.1:$(free_port)" --key job.key --join-limit 3
-says err0 'rank 1 did not come'
+says err0 'rank 1 did not join'
 odd=
 # a rank that does not come
 by_hand 4 2 --init "file://$PWD/rendezvous" --join-limit 1
-says err0 'rank 2 did not come within 1 s; 2 of 3 joined'
-says err1 'rank 2 did not come'
+says err0 'rank 2 did not join within 1 s; 2 of 3 joined'
+says err1 'rank 2 did not join'
 # one that fails alone (rank 0 opens the folder): the others hear of it and end
 rm -rf run && mkdir run && echo '{}' >run/summary.json
 for rank in 0 1 2; do

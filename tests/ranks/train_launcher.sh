@@ -21,7 +21,7 @@ for row in INT:130 TERM:143 HUP:129; do
     wait $launcher
     got=$?
     [ $got = "${row#*:}" ] || { echo "SIG$signal: exit code $got"; cat err; exit 1; }
-    says err 'saved; --resume goes on'
+    says err 'saved; --resume continues it'
     ! grep -q 'error' err || { cat err; exit 1; }
     [ "$(ls -d "$signal"/checkpoints/step-* | tail -n 1 | sed 's/.*step-0*//')" -lt 20 ] || { echo "SIG$signal: not stopped"; exit 1; }
     nobody_left "$signal"

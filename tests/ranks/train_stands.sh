@@ -27,7 +27,7 @@ says dead.err 'rank 2 ended: silent for 1[0-9] s, given up and killed, last at s
 wait $away
 code=$?
 [ $code = 4 ] || { echo "away for good: exit code $code"; cat away.err; exit 1; }
-says away.err 'rank 2 ended: did not come within 15 s, given up and killed'
+says away.err 'rank 2 ended: did not join within 15 s, given up and killed'
 for run in dead away; do # at once, not after --grace; and nobody else is named
     ! grep -q 'still run\|rank [01] ended' $run.err || { cat $run.err; exit 1; }
     nobody_left $run

@@ -34,4 +34,4 @@ kill -TERM $launcher
 wait $job
 code=$?
 [ $code = 143 ] || { echo "exit code $code, not 143"; cat err; exit 1; }
-says err 'saved; --resume goes on'
+says err 'saved; --resume continues it'

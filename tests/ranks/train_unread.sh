@@ -19,7 +19,7 @@ unread() {
     code=$?
     [ $code = 143 ] || { echo "$*, 2>$error: exit code $code, not 143"; exit 1; }
     ls run/checkpoints/step-* >/dev/null || exit 1
-    [ "$error" = pipe ] || says "$error" 'standard output: not shown, since nobody read it: [0-9]* lines'
+    [ "$error" = pipe ] || says "$error" 'standard output: not shown, since nothing read it: [0-9]* lines'
 }
 unread err -n 1
 unread pipe -n 1

@@ -4,11 +4,11 @@ unset OMP_NUM_THREADS
 cores=$(nproc)
 [ "$cores" -gt 1 ] || { echo "one core: every rank has one thread"; exit 77; }
 code 0 srun -N 1 -n 2 -c 1 "$STRETTO" doctor
-says out 'threads is 1 (as the launcher says) by default'
+says out 'threads is 1 (from the launcher) by default'
 code 0 srun -N 1 -n 1 -c 1 "$STRETTO" doctor
-says out 'threads is 1 (as the launcher says) by default'
+says out 'threads is 1 (from the launcher) by default'
 code 0 srun -N 1 -n 2 -c 2 "$STRETTO" doctor
-says out 'threads is 2 (as the launcher says) by default'
+says out 'threads is 2 (from the launcher) by default'
 code 0 srun -N 1 -n 2 -c 2 "$STRETTO" train --model mlp --batch 24 --steps 2 --quiet --out run
 says run/summary.json '"threads": 2,'
 # a step of one core a task, in a job that has more

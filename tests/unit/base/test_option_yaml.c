@@ -81,8 +81,8 @@ Test(base_option_yaml, refused) {
         {"lr: null\n", {"lr has no value", ""}},
         {"no-decay: [bias, [norm]]\n", {"c.yml:1:18:", "short list"}},
         {"no-decay: [bias, nrom]\n", {"c.yml:1:11: no-decay: 'bias,nrom'", "bias, norm"}},
-        {"resume: on\n", {"resume cannot stand in a file", "--resume"}},
-        {"config: other.yml\n", {"config cannot stand in a file", ""}},
+        {"resume: on\n", {"resume is not allowed in a file", "--resume"}},
+        {"config: other.yml\n", {"config is not allowed in a file", ""}},
         {"lr: 0.1\n  batch: 3\n", {"c.yml:1:5: lr: '0.1 batch' is not allowed", ""}},
         {"lr: 0.1\n batch\nseed: 3\n", {"c.yml:1:5: lr: '0.1 batch'", ""}},
         {"lr: 'open\n", {"c.yml:", "not valid YAML"}},
@@ -210,7 +210,7 @@ Test(base_option_yaml, ranks_by_file) {
     options_free(&options);
     options_init(COMMAND_TRAIN, &options);
     cr_expect_eq(parse("node-rank: 1\n", &options), STATUS_USAGE);
-    cr_expect(strstr(message, "node-rank cannot stand in a file"), "%s", message);
+    cr_expect(strstr(message, "node-rank is not allowed in a file"), "%s", message);
     options_free(&options);
 }
 

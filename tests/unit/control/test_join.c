@@ -138,7 +138,7 @@ Test(control_join, a_server_that_dies_is_no_wrong_key) {
     pthread_t thread;
     int fd = listen_at(address);
     pthread_create(&thread, NULL, take_one_and_die, &fd);
-    join_in_vain(address, "is gone: it was there, and nobody listens any more");
+    join_in_vain(address, "is gone: it was there, and does not listen any more");
     pthread_join(thread, NULL);
 }
 

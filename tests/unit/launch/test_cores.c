@@ -29,8 +29,8 @@ Test(launch_cores, threads) {
         {{16, 0, 4, 0}, 16, "(the usable cores of this rank)"},
         /* our launcher has divided them; srun -c 4, of 16 that the step's ranks may use; a mask
          * below what was said; srun said 8 but gave the step 4 */
-        {{8, 0, 8, 8}, 8, "(as the launcher says)"},
-        {{16, 16, 4, 4}, 4, "(as the launcher says)"},
+        {{8, 0, 8, 8}, 8, "(from the launcher)"},
+        {{16, 16, 4, 4}, 4, "(from the launcher)"},
         {{4, 64, 4, 8}, 4, "(the usable cores of this rank)"},
         {{4, 4, 4, 8}, 1, "(4 usable cores / 4 local ranks)"},
     };

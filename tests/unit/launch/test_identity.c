@@ -247,7 +247,7 @@ static const struct {
     {{"SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0",
       "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=2"},
      {0},
-     "does not tell the tasks of node 1"},
+     "does not give the tasks of node 1"},
 };
 
 Test(launch_identity, half_set_wrong_and_contradicting_is_refused) {
