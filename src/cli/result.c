@@ -125,7 +125,7 @@ static void measure_again(struct session *session) {
 
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
-    TRY(watch_note_times(&session->watch));
+    watch_lacks(&session->watch, watch_note_times(&session->watch), "history.jsonl");
     watch_summary(&session->watch, summary);
     TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     measure_run(session, summary);

@@ -18,6 +18,7 @@ both "$probe" --init "file://$PWD/rendezvous"
 both "$probe" --init "file://$PWD/rendezvous" # the same path again
 # ranks of one host: the server listens on no network, not even where --interface names one
 for interface in '' "--interface ^nowhere"; do
+    rm -f out0 out1 # what an earlier pair said
     for rank in 0 1; do
         PROBE=stay "$probe" --init "file://$PWD/rendezvous" --rank $rank --world-size 2 $interface >out$rank 2>err$rank &
         eval "job$rank=$!"

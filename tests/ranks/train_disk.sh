@@ -26,7 +26,7 @@ grep -q '^step-' found || { echo "no checkpoint is left"; cat found; exit 1; }
 says err 'a checkpoint takes .* are free'
 [ "$(cat code.rows)" = 3 ] || { echo "rows: exit code $(cat code.rows)"; cat out.rows err.rows; exit 1; }
 [ "$(grep -c 'write failed' err.rows)" -le 6 ] || { echo "said more than once"; sort err.rows | uniq -c | head; exit 1; }
-says err.rows 'full/rows lacks metrics.jsonl and events from step [0-9]* on, model.safetensors, trace.json, summary.json'
+says err.rows 'full/rows lacks metrics.jsonl and events from step [0-9]* on, \(history.jsonl, \)*model.safetensors, trace.json, summary.json'
 [ "$(cat code.readonly)" = 3 ] || { echo "read-only: exit code $(cat code.readonly)"; cat out.readonly err.readonly; exit 1; }
 says err.readonly 'Read-only'
 [ "$(wc -l <err.readonly)" -le 3 ] || { cat err.readonly; exit 1; }
