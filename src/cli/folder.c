@@ -157,9 +157,15 @@ static enum status make_named(const char *name, char **out) {
     return STATUS_OK;
 }
 
+/* Where make_default would look: the first of its names that is free. */
 static char *name_of(const struct options *options) {
-    bool named = option_is_set(options, OPTION_out);
-    return named ? mem_text(options->out) : default_folder(options, 1);
+    if (option_is_set(options, OPTION_out)) return mem_text(options->out);
+    char *path = default_folder(options, 1);
+    for (int i = 2; file_exists(path); i++) {
+        free(path);
+        path = default_folder(options, i);
+    }
+    return path;
 }
 
 /* Its name, once it is there. */
@@ -275,7 +281,8 @@ static enum status try_missing(const char *folder) {
 enum status folder_check(const struct options *options, bool keeps) {
     char *folder = name_of(options);
     enum status status;
-    if (!file_exists(folder)) {
+    /* a name of our own choice that another run takes meanwhile is no obstacle */
+    if (!option_is_set(options, OPTION_out) || !file_exists(folder)) {
         status = try_missing(folder);
     } else {
         status = folder_make(folder); /* says so where it is none */
