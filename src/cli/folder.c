@@ -174,20 +174,23 @@ static enum status make(const struct options *options, char **out) {
                                               : make_default(options, out);
 }
 
-/* What is in the folder and must not be written over; changes nothing. */
-static enum status refuse_run(const struct options *options, const char *folder) {
-    const char *name = options->resume ? NULL : in_the_way(folder);
-    bool run = name && is_run(folder);
-    if (!name || (run && options->overwrite)) return STATUS_OK;
-    if (run)
-        return fail(STATUS_USAGE,
-                    "--out %s holds a run already\n  --resume goes on with it, --overwrite starts "
-                    "anew",
-                    folder);
+static enum status refuse_foreign(const char *folder, const char *name) {
     return fail(STATUS_USAGE,
                 "--out %s holds %s, but nothing that shows a run of stretto\n"
                 "  it is not written over, nor removed: name another folder",
                 folder, name);
+}
+
+/* What is in the folder and must not be written over; changes nothing. */
+static enum status refuse_run(const struct options *options, const char *folder) {
+    const char *name = in_the_way(folder);
+    bool run = name && is_run(folder);
+    if (!name || (run && (options->resume || options->overwrite))) return STATUS_OK;
+    if (!run) return refuse_foreign(folder, name);
+    return fail(STATUS_USAGE,
+                "--out %s holds a run already\n  --resume goes on with it, --overwrite starts "
+                "anew",
+                folder);
 }
 
 static enum status make_room(const struct options *options, const char *folder) {

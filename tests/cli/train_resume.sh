@@ -36,6 +36,18 @@ mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
     answer 0 'starting at step 1' train --config model.yml --device ref --threads 1 --steps 1 --resume --out configured
     grep -q '"model": "mlp"' configured/summary.json || say "--config names mlp, trained: $(grep '"model"' configured/summary.json)"
 
+    # Files of another program under a run's names are not a run: they stay as they are, whatever is named.
+    for file in model.safetensors metrics.jsonl summary.json config.yml checkpoints/notes; do
+        rm -rf foreign && mkdir -p "foreign/$(dirname $file)" && echo 'lr: 0.05' >foreign/$file
+        for command in explain train; do
+            answer 2 "holds ${file%/*}, but nothing that shows a run of stretto" $command $mlp --resume --out foreign
+        done
+        [ "$(find foreign -type f)" = foreign/$file ] && [ "$(cat foreign/$file)" = 'lr: 0.05' ] || say "foreign $file was changed"
+    done
+    rm -r foreign && mkdir foreign && echo 'lr: 0.05' >foreign/config.yml
+    answer 2 'holds config.yml, but nothing that shows a run of stretto' train --device ref --threads 1 --steps 1 --resume --out foreign
+    answer 2 'holds config.yml, but nothing that shows a run of stretto' train $mlp -n 2 --resume --out foreign
+
     # A run that was stopped before its first checkpoint begins again, with its own options.
     rm -r first/checkpoints first/summary.json
     answer 0 'no checkpoint in first/checkpoints: starting at step 1' train --resume --out first --seed 3
