@@ -48,6 +48,17 @@ mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
     answer 2 'holds config.yml, but nothing that shows a run of stretto' train --device ref --threads 1 --steps 1 --resume --out foreign
     answer 2 'holds config.yml, but nothing that shows a run of stretto' train $mlp -n 2 --resume --out foreign
 
+    # A link named checkpoints whose folder is missing: it may hold some, so nothing is touched.
+    answer 0 '' train $mlp --out linked --quiet
+    mv linked/checkpoints elsewhere && ln -s ../missing linked/checkpoints
+    ls -l --time-style=full-iso linked >before
+    for command in explain train; do
+        answer 3 'linked/checkpoints: cannot open folder' $command --resume --out linked --steps 4
+    done
+    ls -l --time-style=full-iso linked | cmp -s - before || say "changed: $(ls -l linked)"
+    rm linked/checkpoints && ln -s ../elsewhere linked/checkpoints
+    answer 0 'resuming from linked/checkpoints/step-00000002' train --resume --out linked --steps 4
+
     # A run that was stopped before its first checkpoint begins again, with its own options.
     rm -r first/checkpoints first/summary.json
     answer 0 'no checkpoint in first/checkpoints: starting at step 1' train --resume --out first --seed 3
