@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -254,11 +255,24 @@ void explain_print_json(const struct job *job, FILE *out) {
     json_decref(root);
 }
 
+static enum status open_program(const char *path, FILE **out) {
+    *out = fopen(path, "wx");
+    if (*out) return STATUS_OK;
+    return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA, "%s: cannot write the program: %s",
+                path, strerror(errno));
+}
+
+enum status explain_check_program(const char *path) {
+    FILE *file;
+    TRY(open_program(path, &file));
+    fclose(file);
+    unlink(path);
+    return STATUS_OK;
+}
+
 enum status explain_save_program(const struct plan *plan, const char *path) {
-    FILE *file = fopen(path, "wx");
-    if (!file)
-        return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA,
-                    "%s: cannot write the program: %s", path, strerror(errno));
+    FILE *file;
+    TRY(open_program(path, &file));
     program_print(plan->program, file);
     bool bad = ferror(file);
     if (fclose(file) != 0 || bad)
