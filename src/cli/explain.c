@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/folder.h"
@@ -294,15 +295,18 @@ static void print(const struct job *job) {
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
  */
 static enum status check_checkpoint(const struct job *job) {
-    struct session session = {.job = *job};
-    struct checkpoint_state state;
+    struct session session = {.job = *job, .folder = mem_text(job->options.out)};
+    struct checkpoint_state state = train_fresh();
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");
     struct checkpoint_config config = {
         .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
+    if (status == STATUS_OK) status = session_check_step(&session, state.step);
+    summary_free(&session.summary);
     arena_free(&session.arena);
+    free(session.folder);
     free(folder);
     return status;
 }
