@@ -97,6 +97,10 @@ void option_resolve(struct options *options, enum option_id id) {
     options->source[id] = OPTION_RESOLVED;
 }
 
+void option_derive(struct options *options, enum option_id id) {
+    options->source[id] = OPTION_DERIVED;
+}
+
 bool option_find(const char *name, enum option_id *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (strcmp(option_rows[id].name, name) != 0) continue;

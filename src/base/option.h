@@ -146,10 +146,11 @@ enum status option_set(struct options *options, enum option_id id, const char *t
                        const char *where, enum option_source source);
 
 /* Has a value, from anywhere; was named by the user; note a value the caller just stored in the
- * field. */
+ * field, as OPTION_RESOLVED or OPTION_DERIVED. */
 bool option_is_set(const struct options *options, enum option_id id);
 bool option_is_given(const struct options *options, enum option_id id);
 void option_resolve(struct options *options, enum option_id id);
+void option_derive(struct options *options, enum option_id id);
 
 /* False when there is none of that name (without dashes). */
 bool option_find(const char *name, enum option_id *out);

@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/folder.h"
@@ -254,11 +256,24 @@ void explain_print_json(const struct job *job, FILE *out) {
     json_decref(root);
 }
 
+static enum status open_program(const char *path, FILE **out) {
+    *out = fopen(path, "wx");
+    if (*out) return STATUS_OK;
+    return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA, "%s: cannot write the program: %s",
+                path, strerror(errno));
+}
+
+enum status explain_check_program(const char *path) {
+    FILE *file;
+    TRY(open_program(path, &file));
+    fclose(file);
+    unlink(path);
+    return STATUS_OK;
+}
+
 enum status explain_save_program(const struct plan *plan, const char *path) {
-    FILE *file = fopen(path, "wx");
-    if (!file)
-        return fail(errno == EEXIST ? STATUS_USAGE : STATUS_DATA,
-                    "%s: cannot write the program: %s", path, strerror(errno));
+    FILE *file;
+    TRY(open_program(path, &file));
     program_print(plan->program, file);
     bool bad = ferror(file);
     if (fclose(file) != 0 || bad)
@@ -280,15 +295,18 @@ static void print(const struct job *job) {
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
  */
 static enum status check_checkpoint(const struct job *job) {
-    struct session session = {.job = *job};
-    struct checkpoint_state state;
+    struct session session = {.job = *job, .folder = mem_text(job->options.out)};
+    struct checkpoint_state state = train_fresh();
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");
     struct checkpoint_config config = {
         .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
+    if (status == STATUS_OK) status = session_check_step(&session, state.step);
+    summary_free(&session.summary);
     arena_free(&session.arena);
+    free(session.folder);
     free(folder);
     return status;
 }

@@ -13,5 +13,7 @@ void explain_print(const struct job *job, FILE *out);
 void explain_print_json(const struct job *job, FILE *out);
 /* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
 enum status explain_save_program(const struct plan *plan, const char *path);
+/* Local, blocking. Whether that would be refused; leaves no file behind. */
+enum status explain_check_program(const char *path);
 
 #endif

@@ -157,9 +157,15 @@ static enum status make_named(const char *name, char **out) {
     return STATUS_OK;
 }
 
+/* Where make_default would look: the first of its names that is free. */
 static char *name_of(const struct options *options) {
-    bool named = option_is_set(options, OPTION_out);
-    return named ? mem_text(options->out) : default_folder(options, 1);
+    if (option_is_set(options, OPTION_out)) return mem_text(options->out);
+    char *path = default_folder(options, 1);
+    for (int i = 2; file_exists(path); i++) {
+        free(path);
+        path = default_folder(options, i);
+    }
+    return path;
 }
 
 /* Its name, once it is there. */
@@ -168,20 +174,23 @@ static enum status make(const struct options *options, char **out) {
                                               : make_default(options, out);
 }
 
-/* What is in the folder and must not be written over; changes nothing. */
-static enum status refuse_run(const struct options *options, const char *folder) {
-    const char *name = options->resume ? NULL : in_the_way(folder);
-    bool run = name && is_run(folder);
-    if (!name || (run && options->overwrite)) return STATUS_OK;
-    if (run)
-        return fail(STATUS_USAGE,
-                    "--out %s holds a run already\n  --resume continues it, --overwrite starts "
-                    "anew",
-                    folder);
+static enum status refuse_foreign(const char *folder, const char *name) {
     return fail(STATUS_USAGE,
                 "--out %s holds %s, but nothing that shows a run of stretto\n"
                 "  it is not written over, nor removed: name another folder",
                 folder, name);
+}
+
+/* What is in the folder and must not be written over; changes nothing. */
+static enum status refuse_run(const struct options *options, const char *folder) {
+    const char *name = in_the_way(folder);
+    bool run = name && is_run(folder);
+    if (!name || (run && (options->resume || options->overwrite))) return STATUS_OK;
+    if (!run) return refuse_foreign(folder, name);
+    return fail(STATUS_USAGE,
+                "--out %s holds a run already\n  --resume continues it, --overwrite starts "
+                "anew",
+                folder);
 }
 
 static enum status make_room(const struct options *options, const char *folder) {
@@ -275,7 +284,8 @@ static enum status try_missing(const char *folder) {
 enum status folder_check(const struct options *options, bool keeps) {
     char *folder = name_of(options);
     enum status status;
-    if (!file_exists(folder)) {
+    /* a name of our own choice that another run takes meanwhile is no obstacle */
+    if (!option_is_set(options, OPTION_out) || !file_exists(folder)) {
         status = try_missing(folder);
     } else {
         status = folder_make(folder); /* says so where it is none */

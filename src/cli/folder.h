@@ -8,8 +8,8 @@
 /* Local, blocking. Makes the folder ready and gives its path (the caller frees it): a new
  * runs/MODEL-DATE-TIME where --out is not given. A folder that holds a run is refused
  * (STATUS_USAGE) without --resume or --overwrite, and one that another process writes to. One that
- * holds files of our names, and no mark, summary or manifest of ours, is refused in any case but
- * --resume. --overwrite removes what a run writes and nothing else; both clear what a killed write
+ * holds files of our names, and no mark, summary or manifest of ours, is refused in any case.
+ * --overwrite removes what a run writes and nothing else; both clear what a killed write
  * left. Writes the mark, so that a full disk or a read-only place is known before training. The
  * caller gives `lock` back when the run is over. */
 enum status folder_open(const struct options *options, char **out, struct lock **lock);

@@ -247,6 +247,8 @@ static enum status share_folder(struct rank *rank) {
         return STATUS_OK;
     }
     if (rank->identity->rank == 0) {
+        if (option_is_set(options, OPTION_weights))
+            TRY(checkpoint_check_weights(session->job.plan, options->weights));
         TRY(folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }

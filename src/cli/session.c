@@ -157,10 +157,19 @@ static bool look_done(struct session *session, int64_t step) {
                  session->folder, (long long)session->summary.steps, (long long)total);
     else if (step == 0)
         log_note("no checkpoint in %s/checkpoints: starting at step 1", session->folder);
-    else if (step >= total)
+    else if (step == total)
         log_note("%s is at step %lld of %lld: its results are written anew", session->folder,
                  (long long)step, (long long)total);
     return done;
+}
+
+enum status session_check_step(struct session *session, int64_t step) {
+    int64_t total = session->job.plan->config.steps;
+    if (step <= total || has_results(session, step, total)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--out %s has done %lld steps, --steps or --epochs ends the run at %lld\n"
+                "  name at least as many, or start anew in another folder",
+                session->folder, (long long)step, (long long)total);
 }
 
 static enum status find_done(struct session *session, int64_t step) {
@@ -185,6 +194,8 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     if (options->resume) {
         TRY(train_resume(session->exec, checkpoint, state));
         TRY(find_done(session, state->step));
+        bool looks = first_rank(session) && !session->done;
+        TRY(comm_agree(world, looks ? session_check_step(session, state->step) : STATUS_OK));
     }
     if (session->done) return STATUS_OK;
     TRY(exec_start(session->exec));

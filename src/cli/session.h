@@ -50,6 +50,9 @@ double session_wait_limit_s(const struct session *session);
 /* Local. Parts of it: what a checkpoint remembers of the run; the summary, the table for people,
  * the report. */
 void session_facts(struct session *session);
+/* Local, blocking. Refuses (STATUS_USAGE) to resume at a step behind the run's last one, unless
+ * the folder holds the results of that step: then there is nothing to do. */
+enum status session_check_step(struct session *session, int64_t step);
 void result_measure(struct session *session);
 /* Collective, blocking: every rank's own figures to all. */
 enum status result_gather(struct session *session);

@@ -2,14 +2,14 @@
  * refused leaves no folder behind. */
 #include "cli/start.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 
@@ -61,11 +61,11 @@ bool start_has_first(const struct start *start) {
     return start->kind != START_RANK || start->identity.rank == 0;
 }
 
-/* What it holds is judged when it is loaded. */
-static enum status check_weights(const struct start *start, const struct options *options) {
+/* Rank 0 reads it once more when the run begins. */
+static enum status check_weights(const struct start *start, const struct job *job) {
+    const struct options *options = &job->options;
     bool read = option_is_set(options, OPTION_weights) && start_has_first(start);
-    if (!read || access(options->weights, R_OK) == 0) return STATUS_OK;
-    return fail(STATUS_DATA, "--weights %s: cannot be read: %s", options->weights, strerror(errno));
+    return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
 }
 
 static const char *program_file(const struct options *options) {
@@ -93,6 +93,17 @@ static bool keeps_folder(const struct start *start) {
     return start->kind != START_RANK || start->identity.rank == 0;
 }
 
+/* A file in the folder of the run, which is not there yet, is left to the run. */
+static enum status check_program(const struct start *start, const struct options *options) {
+    const char *path = program_file(options);
+    if (!path || !keeps_folder(start)) return STATUS_OK;
+    char *folder = folder_of(path);
+    bool own = option_is_set(options, OPTION_out) && strcmp(folder, options->out) == 0 &&
+               !file_exists(folder);
+    free(folder);
+    return own ? STATUS_OK : explain_check_program(path);
+}
+
 static enum status check_folder(const struct start *start, const struct options *options) {
     if (start->kind == START_RANK &&
         (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
@@ -101,10 +112,9 @@ static enum status check_folder(const struct start *start, const struct options 
 }
 
 enum status start_check(const struct start *start, const struct job *job) {
-    const char *program = program_file(&job->options);
     TRY(job_check_memory(job));
-    if (program && file_exists(program)) return explain_save_program(job->plan, program);
-    TRY(check_weights(start, &job->options));
+    TRY(check_program(start, &job->options));
+    TRY(check_weights(start, job));
     TRY(check_rendezvous(start));
     return check_folder(start, &job->options);
 }

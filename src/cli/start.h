@@ -27,7 +27,7 @@ enum status start_find(const struct options *options, struct start *out);
 /* Local. Whether rank 0, which reads weights and checkpoints, runs or is started here. */
 bool start_has_first(const struct start *start);
 /* Local, blocking. Refuses what the run would be refused for on this machine: memory, the file of
- * --save-program, missing --weights, where ranks meet, --out. Leaves nothing behind. */
+ * --save-program, --weights, where ranks meet, --out. Leaves nothing behind. */
 enum status start_check(const struct start *start, const struct job *job);
 /* Local, blocking. The same, then opens the folder of the run and writes the program where
  * --save-program names a file. For all kinds but START_RANK, whose ranks meet first. The caller

@@ -39,11 +39,14 @@ static int newest_first(const void *left, const void *right) {
     return a < b ? 1 : -(a > b);
 }
 
-/* A folder that is not there holds none; one that cannot be read may hold some. */
+/* A folder that is not there holds none; one that cannot be read may hold some, and so may one that
+ * a link names: its disk may not be mounted. */
 static enum status open_folder(const char *path, DIR **out) {
     *out = opendir(path);
-    if (*out || errno == ENOENT) return STATUS_OK;
-    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s", path, strerror(errno));
+    int code = *out ? 0 : errno;
+    if (*out || (code == ENOENT && !file_exists(path))) return STATUS_OK;
+    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%s", path, strerror(code),
+                code == ENOENT ? "\n  it is a link: what it names is missing" : "");
 }
 
 /* Steps of the checkpoints in the folder; those under other names are not looked at. */
@@ -356,4 +359,8 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {
     return weights_load(exec_store(exec), path);
+}
+
+enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
+    return weights_check(plan->store, path);
 }

@@ -56,7 +56,8 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
 
 /* What is being loaded, and what was found so far. */
 struct loading {
-    struct store *store;
+    const struct store_layout *layout;
+    struct store *store; /* NULL: only checked */
     const char *path;
     const struct safetensors *file;
     int taken, converted[DTYPE_COUNT];
@@ -120,12 +121,11 @@ static enum status convert(const struct loading *loading, const struct store_ite
 }
 
 /* Parameters first, then buffers. */
-static int tensor_count(const struct store *store) {
-    return store->layout->param_count + store->layout->buffer_count;
+static int tensor_count(const struct store_layout *layout) {
+    return layout->param_count + layout->buffer_count;
 }
 
-static const struct store_item *tensor_at(const struct store *store, int index) {
-    const struct store_layout *layout = store->layout;
+static const struct store_item *tensor_at(const struct store_layout *layout, int index) {
     int params = layout->param_count;
     return index < params ? &layout->params[index] : &layout->buffers[index - params];
 }
@@ -138,7 +138,7 @@ static enum status put(struct store *store, int index, const void *plain) {
 
 static enum status take(struct loading *loading, int index, size_t at, bool checking) {
     const struct safetensors_entry *entry = safetensors_at(loading->file, at);
-    const struct store_item *item = tensor_at(loading->store, index);
+    const struct store_item *item = tensor_at(loading->layout, index);
     void *data = mem_new((size_t)entry->bytes), *plain = mem_new(tensor_type_bytes(&item->type));
     enum status status = safetensors_read(loading->file, at, data, (size_t)entry->bytes);
     bool real = item->type.dtype == DTYPE_F32;
@@ -157,8 +157,8 @@ static void count_taken(struct loading *loading, const struct store_item *item,
 
 /* Notes what every tensor of the model meets in the file, and checks what will be taken. */
 static enum status check_all(struct loading *loading, bool *used) {
-    for (int i = 0; i < tensor_count(loading->store); i++) {
-        const struct store_item *item = tensor_at(loading->store, i);
+    for (int i = 0; i < tensor_count(loading->layout); i++) {
+        const struct store_item *item = tensor_at(loading->layout, i);
         size_t at;
         if (!find_entry(loading->file, item->name, &at)) {
             name_add(&loading->missing, item->name);
@@ -177,8 +177,8 @@ static enum status check_all(struct loading *loading, bool *used) {
 }
 
 static enum status take_all(struct loading *loading) {
-    for (int i = 0; i < tensor_count(loading->store); i++) {
-        const struct store_item *item = tensor_at(loading->store, i);
+    for (int i = 0; i < tensor_count(loading->layout); i++) {
+        const struct store_item *item = tensor_at(loading->layout, i);
         size_t at;
         if (find_entry(loading->file, item->name, &at) &&
             fits(item, safetensors_at(loading->file, at)))
@@ -202,9 +202,9 @@ static void converted_text(const struct loading *loading, char *text, size_t roo
 static enum status nothing_fits(const struct loading *loading) {
     char first[160];
     snprintf(first, sizeof first, "\n  the model's begin with %.120s",
-             tensor_at(loading->store, 0)->name);
+             tensor_at(loading->layout, 0)->name);
     return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%s", loading->path,
-                safetensors_count(loading->file), tensor_count(loading->store),
+                safetensors_count(loading->file), tensor_count(loading->layout),
                 loading->misfits.count ? loading->misfits.text : first);
 }
 
@@ -213,7 +213,7 @@ static void report(const struct loading *loading) {
     char converted[128];
     converted_text(loading, converted, sizeof converted);
     log_note("%s: %d of the model's %d tensors loaded%s", path, loading->taken,
-             tensor_count(loading->store), converted);
+             tensor_count(loading->layout), converted);
     name_note(&loading->missing, path, "missing from the file keep their initial values");
     if (loading->misfits.count)
         log_warning("%s: %d tensor(s) of another shape or type keep their initial values%s%s", path,
@@ -232,6 +232,7 @@ static enum status load(struct loading *loading) {
     free(used);
     TRY(status);
     if (loading->taken == 0) return nothing_fits(loading);
+    if (!loading->store) return STATUS_OK;
     TRY(take_all(loading));
     report(loading);
     return STATUS_OK;
@@ -265,19 +266,29 @@ enum status weights_path(const char *path, char **out) {
     return found ? STATUS_OK : no_model(path);
 }
 
-static enum status load_file(struct store *store, const char *path) {
+static enum status load_file(struct loading *loading) {
     struct safetensors *file;
-    TRY(safetensors_open(path, &file));
-    struct loading loading = {.store = store, .path = path, .file = file};
-    enum status status = load(&loading);
+    TRY(safetensors_open(loading->path, &file));
+    loading->file = file;
+    enum status status = load(loading);
     safetensors_close(&file);
     return status;
 }
 
-enum status weights_load(struct store *store, const char *path) {
+static enum status load_path(const struct store_layout *layout, struct store *store,
+                             const char *path) {
     char *file;
     TRY(weights_path(path, &file));
-    enum status status = load_file(store, file);
+    struct loading loading = {.layout = layout, .store = store, .path = file};
+    enum status status = load_file(&loading);
     free(file);
     return status;
+}
+
+enum status weights_check(const struct store_layout *layout, const char *path) {
+    return load_path(layout, NULL, path);
+}
+
+enum status weights_load(struct store *store, const char *path) {
+    return load_path(store->layout, store, path);
 }

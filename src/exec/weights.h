@@ -6,6 +6,9 @@
 
 /* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
 enum status weights_load(struct store *store, const char *path);
+/* Local, blocking. Whether weights_load would refuse the file for a store of this layout, in the
+ * same words; reads all of it, takes nothing, and is silent where it would not. */
+enum status weights_check(const struct store_layout *layout, const char *path);
 
 /* Local, blocking. The safetensors file that `path` names: itself, or for the folder of a run or of
  * a checkpoint the model.safetensors in it; STATUS_DATA where such a folder has none. The caller

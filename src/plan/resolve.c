@@ -160,7 +160,7 @@ static enum status resolve_strategy(struct resolve *resolve) {
     struct run_config *config = resolve->config;
     bool several = config->ranks > 1;
     if (!option_is_set(options, OPTION_strategy))
-        options->strategy = several ? "ddp" : "single", option_resolve(options, OPTION_strategy);
+        options->strategy = several ? "ddp" : "single", option_derive(options, OPTION_strategy);
     const struct strategy *strategy = strategy_find(options->strategy);
     CHECK(strategy, "no strategy is called %s", options->strategy);
     config->schedule = strategy->schedule;

@@ -137,8 +137,10 @@ static enum status copy_rows(FILE *from, const char *path, int64_t last, struct 
 }
 
 static enum status cut_rows(const char *path, int64_t last, struct metrics_past *past) {
+    if (!file_exists(path)) return STATUS_OK;
+    if (!file_is_regular(path)) /* a pipe would make it wait */
+        return fail(STATUS_DATA, "%s: not a regular file", path);
     FILE *from = fopen(path, "rbe");
-    if (!from && errno == ENOENT) return STATUS_OK;
     if (!from) return fail(STATUS_DATA, "%s: cannot open: %s", path, strerror(errno));
     struct file_writer to;
     enum status status = file_begin(path, &to);

@@ -37,6 +37,16 @@ both 5 'largest at the peak' --out new --memory-limit 1K
 both 2 'no such model' --out new --model nothing
 both 3 'nowhere' --out new --data mnist:nowhere
 both 3 'nowhere.safetensors' --out new --weights nowhere.safetensors
+both 3 'nowhere/p: cannot write the program' --out new --save-program nowhere/p
+mkdir bare && mkfifo pipe && printf rubbish >rubbish
+"$STRETTO" train --model resnet8 --device ref --threads 1 --batch 8 --steps 1 --eval-every never --out other --quiet || say "a run failed"
+for ranks in 1 2; do
+    both 3 'bare: no model.safetensors in this folder' -n $ranks --out new --weights bare
+    both 3 'pipe' -n $ranks --out new --weights pipe
+    both 3 '/dev/null' -n $ranks --out new --weights /dev/null
+    both 3 'rubbish' -n $ranks --out new --weights rubbish
+    both 3 'tensors fits the model' -n $ranks --out new --weights other
+done
 both 2 'seed was 0, this run has 9' --out run --resume --seed 9
 cp -r run damaged && echo x >>damaged/checkpoints/step-00000001/optimizer.safetensors
 mkdir damaged/checkpoints/.step-00000002.tmp
@@ -82,11 +92,14 @@ kill -TERM "$(cat pid)"
 wait
 
 # What train takes, explain takes; a plan that is refused is shown all the same.
-for options in "--out new" "--out new/below/it" "--out run --overwrite" "--out run --resume" "" "-n 2 --out new" "--strategy dp -n 2 --out new" \
+for options in "--out new" "--out new --weights run" "--out new --save-program new.txt" "--out new/below/it" "--out run --overwrite" "--out run --resume" "" "-n 2 --out new" "--strategy dp -n 2 --out new" \
     "--nodes 2 --node-rank 1 --init tcp://192.0.2.1:29500 --key job.key --out new" "--rank 1 --world-size 2 --init tcp://127.0.0.1:1 --out run"; do
     # shellcheck disable=SC2086
     "$STRETTO" explain $mlp --quiet $options >out 2>err || say "explain $options: exit $?: $(cat err)"
 done
+[ -s new.txt ] || say "explain did not save the program"
+# shellcheck disable=SC2086
+"$STRETTO" train $mlp --quiet --out inside --save-program inside/p && [ -s inside/p ] || say "no program in the folder of the run"
 [ ! -e new ] && [ ! -e runs ] || say "explain made a folder"
 [ -s run/summary.json ] || say "explain --overwrite removed the run"
 # shellcheck disable=SC2086

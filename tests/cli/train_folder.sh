@@ -60,6 +60,20 @@ expect() {
     expect 0 'resuming from later/checkpoints/step-00000002' --resume --steps 4 --out later
 }
 
+# Without --out: the names of the next minutes are taken by other runs, so another one is chosen.
+mkdir crowd && cd crowd || exit 1
+now=$(date +%s)
+names=$(for i in $(seq 0 300); do date -d "@$((now + i))" +runs/mlp-%Y%m%d-%H%M%S; done)
+echo "$names" | xargs mkdir -p
+for name in $names; do : >"$name/.stretto-run" && : >"$name/config.yml"; done
+for command in explain train; do
+    # shellcheck disable=SC2086
+    "$STRETTO" $command $mlp --quiet 2>err || say "$command with the first name taken: exit $?: $(cat err)"
+done
+[ "$(ls -d runs/*-2 | wc -l)" = 1 ] || say "another name: $(ls -d runs/*-2)"
+find runs -name '.stretto-*' ! -name .stretto-run | grep . && say "left behind"
+cd ..
+
 # A damaged newest checkpoint: the older one is taken, saying so; with none left the run stops.
 "$STRETTO" train --model mlp --device ref --threads 1 --steps 4 --save-every 2 --out damaged --quiet || say "a run failed"
 echo x >>damaged/checkpoints/step-00000004/model.safetensors

@@ -63,13 +63,14 @@ done <<'END'
 5|would fit|--memory-limit 1K
 END
 
-# Files that are read when the run is set up, after its folder was made.
+# Files that are read when the run is set up, before its folder is made.
 for line in 3:bad.safetensors 3:nowhere.safetensors 3:folder; do
     rm -rf run
     "$STRETTO" train --model mlp --device ref --steps 1 --out run --quiet --weights "${line#*:}" >out 2>err
     got=$?
     [ $got = "${line%%:*}" ] || { echo "--weights ${line#*:}: exit $got"; failed=1; }
     grep -qF "${line#*:}" err || { echo "--weights: $(cat err)"; failed=1; }
+    [ ! -e run ] || { echo "--weights ${line#*:}: made its folder"; failed=1; }
 done
 
 # Numeric failure: exit 6, naming step, tensor and operation; nothing that looks like a result.

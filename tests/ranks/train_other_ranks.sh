@@ -23,3 +23,12 @@ cp -r alone two
 code 0 train $long -n 2 --out two --resume
 code 0 train $long -n 1 --deal 2x1 --out alone --resume
 ends_as alone "$(hash two)"
+# one rank, then two, then one: a strategy that nobody named follows the number of ranks; one that was named stays
+short="--model mlp --threads 1 --batch 24 --eval-every never"
+code 0 train $short --steps 2 --out one
+code 0 train --out one --resume -n 2 --steps 4
+grep -q '^# strategy: ddp' one/config.yml || { grep strategy: one/config.yml; exit 1; }
+code 0 train --out one --resume -n 1 --steps 6
+code 0 train $short --strategy single --steps 2 --out named
+code 2 train --out named --resume -n 2 --steps 4
+says err '--strategy single runs on one'

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -150,6 +151,21 @@ Test(record_metrics, resume_without_a_file_starts_one) {
     char *text = text_of_file();
     cr_assert(strstr(text, "\"step\":6"));
     free(text);
+}
+
+/* To open a pipe waits for a writer: an alarm ends the test where that happens. */
+Test(record_metrics, a_pipe_is_no_file_to_resume) {
+    char *path = mem_format("%s/metrics.jsonl", folder), said[512];
+    struct metrics *metrics = NULL;
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    alarm(10);
+    log_capture(said, sizeof said);
+    cr_expect_eq(metrics_open(folder, 3, &metrics), STATUS_DATA);
+    log_capture(NULL, 0);
+    alarm(0);
+    cr_expect(strstr(said, "metrics.jsonl: not a regular file"), "%s", said);
+    cr_expect_null(metrics);
+    free(path);
 }
 
 Test(record_metrics, line_cut_by_a_crash_is_left_out) {
