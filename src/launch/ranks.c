@@ -310,6 +310,7 @@ static void watch(struct ranks *ranks) {
         handle_given_up(ranks);
         handle_time(ranks);
     }
+    handle_signals(ranks); /* one that came with the last end asks for no other start, either */
 }
 
 /* ---- starting ---- */
