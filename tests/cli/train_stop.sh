@@ -44,6 +44,23 @@ stop() {
 stop INT 130
 stop TERM 143
 
+# One that is not ours to handle ends a run at once, sent once.
+for signal in ABRT:134 SEGV:139; do
+    "$STRETTO" train --model mlp --device ref --threads 1 --steps 100000000 --save-every never --eval-every never --out "${signal%:*}" >sent.out 2>&1 &
+    pid=$!
+    await 400 test -s "${signal%:*}/metrics.jsonl"
+    kill -"${signal%:*}" $pid
+    tries=400
+    while kill -0 $pid 2>/dev/null && [ $tries -gt 0 ]; do sleep 0.05; tries=$((tries - 1)); done
+    [ $tries -gt 0 ] || { say "SIG${signal%:*} did not end the run"; kill -KILL $pid; }
+    wait $pid
+    code=$?
+    [ $code = "${signal#*:}" ] || say "SIG${signal%:*}: exit $code"
+done
+
+# The longest time there is, is a time: the run does not end before its steps.
+"$STRETTO" train --model mlp --device ref --threads 1 --steps 2 --out longest --time-limit 1e9 --quiet || say "--time-limit 1e9: exit $?"
+
 # SIGUSR2 saves and goes on.
 # shellcheck disable=SC2086
 "$STRETTO" train $mlp --out usr2 >usr2.out 2>usr2.err &
