@@ -33,7 +33,8 @@ stop() {
     wait $pid
     code=$?
     [ $code = "$2" ] || say "$1: exit $code, not $2"
-    grep -q "stopped by .*saved; --resume goes on" "$1.err" || say "$1: $(cat "$1.err")"
+    grep -q "SIG$1: stopping after this step, then saving (again: stop without saving)" "$1.err" || say "$1: no acknowledgement"
+    grep -q "stopped by SIG$1 .*saved; --resume goes on" "$1.err" || say "$1: $(cat "$1.err")"
     has_checkpoint "$1" || say "$1: no checkpoint"
     grep -q "\"exit\": $2" "$1/summary.json" || say "$1: the summary does not tell the exit code"
     "$STRETTO" train --resume --out "$1" >"$1.out" 2>"$1.err" || say "$1: the resumed run failed: $(cat "$1.err")"
@@ -78,7 +79,7 @@ pid=$!
 await 400 test -s twice/program.txt
 sleep 0.3
 kill -INT $pid
-sleep 0.1
+await 400 grep -q 'SIGINT: stopping after this step' twice.err # the step is far from its end
 kill -TERM $pid
 wait $pid
 code=$?
