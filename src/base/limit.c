@@ -175,9 +175,8 @@ static void on_exit_called(int code, void *nothing) {
 }
 
 static void watch_signal(int signal) {
-    struct sigaction before,
-        action = {.sa_sigaction = on_end,
-                  .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK | SA_SIGINFO)};
+    struct sigaction before, action = {.sa_sigaction = on_end,
+                                       .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK | SA_SIGINFO)};
     if (sigaction(signal, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
         sigaction(signal, &action, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/process.h"
@@ -20,14 +21,16 @@ static bool acknowledges, on_terminal;
 /* Not through the display, whose lock this thread may hold. On a terminal a progress bar is cleared
  * away. */
 static void acknowledge(int signal) {
-    char line[128] = "";
+    static const char what[] =
+        ": stopping after this step, then saving (again: stop without saving)\n";
+    const char *begin = on_terminal ? "\r\033[Kstretto: " : "stretto: ",
+               *name = process_stop_name(signal);
+    struct iovec parts[] = {{(void *)begin, strlen(begin)},
+                            {(void *)name, strlen(name)},
+                            {(void *)what, sizeof what - 1}};
     struct pollfd error = {STDERR_FILENO, POLLOUT, 0};
-    if (on_terminal) strcpy(line, "\r\033[K");
-    strcat(line, "stretto: ");
-    strcat(line, process_stop_name(signal));
-    strcat(line, ": stopping after this step, then saving (again: stop without saving)\n");
     if (poll(&error, 1, 0) != 1 || !(error.revents & POLLOUT)) return;
-    ssize_t written = write(STDERR_FILENO, line, strlen(line));
+    ssize_t written = writev(STDERR_FILENO, parts, 3);
     (void)written; /* nobody is there */
 }
 
