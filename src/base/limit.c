@@ -149,9 +149,15 @@ static int reached(bool crashed) {
     return crashed || is_process_left() ? 0 : EAGAIN;
 }
 
-/* A crash is of the limits' doing only where memory is at its end. What comes back from here is
- * raised once more, for whoever looks after it. */
-static void on_end(int signal) {
+/* A crash is of the limits' doing only where memory is at its end. What comes back from here comes
+ * once more, for whoever looks after it: abort() raises it again and a fault repeats itself. One
+ * that another process sent does not, so it is raised here; it is delivered at the return. */
+static void on_end(int signal, siginfo_t *info, void *context) {
+    (void)context;
+    if (info->si_code == SI_USER && info->si_pid != getpid()) {
+        raise(signal);
+        return;
+    }
     int error = reached(signal == SIGSEGV);
     if (!error && signal == SIGABRT && beginning) error = EAGAIN;
     if (!error || (signal == SIGSEGV && error != ENOMEM)) return;
@@ -169,8 +175,8 @@ static void on_exit_called(int code, void *nothing) {
 }
 
 static void watch_signal(int signal) {
-    struct sigaction before,
-        action = {.sa_handler = on_end, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
+    struct sigaction before, action = {.sa_sigaction = on_end,
+                                       .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK | SA_SIGINFO)};
     if (sigaction(signal, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
         sigaction(signal, &action, NULL);
 }

@@ -37,6 +37,13 @@ bool process_ignores(int signal) {
     return sigaction(signal, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+const char *process_stop_name(int signal) {
+    return signal == SIGINT    ? "SIGINT"
+           : signal == SIGTERM ? "SIGTERM"
+           : signal == SIGHUP  ? "SIGHUP"
+                               : "a signal";
+}
+
 /* "PID (name) STATE ...": the name may hold any character, also brackets. */
 bool process_is_stopped(int pid) {
     char path[64], text[512] = "";

@@ -20,6 +20,10 @@ void process_release_signals(void);
  * nohup ignores SIGHUP, and a script SIGINT for its background jobs. */
 bool process_ignores(int signal);
 
+/* "SIGINT", "SIGTERM" or "SIGHUP", what asks a run to stop; else "a signal". Static text; safe in a
+ * handler. */
+const char *process_stop_name(int signal);
+
 /* Whether a process of this machine is stopped (SIGSTOP, Ctrl-Z, a debugger); false where it is
  * gone. */
 bool process_is_stopped(int pid);

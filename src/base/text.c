@@ -52,8 +52,8 @@ static const char *longer_name(const char *word, const char *const *list, int co
 const char *text_nearest(const char *word, const char *const *list, int count) {
     const char *best = longer_name(word, list, count);
     if (best) return best;
-    int best_distance =
-        (int)strnlen(word, LONGEST_WORD) / 3 + 2; /* one slip in three letters, and one free */
+    int slips = (int)strnlen(word, LONGEST_WORD) / 3; /* one in three letters */
+    int best_distance = (slips > 0 ? slips : 1) + 1;
     if (best_distance > (int)strlen(word)) best_distance = (int)strlen(word);
     for (int i = 0; i < count; i++) {
         int distance = text_distance(word, list[i]);

@@ -298,7 +298,10 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(check_neighbours(rank));
     TRY(share_folder(rank));
     TRY(open_comm(rank));
-    stop_install(); /* not before: a rank that waits for others ends at once */
+    /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
+     */
+    stop_install(rank->identity->rank == 0 && rank->identity->source != LAUNCH_LAUNCHER &&
+                 !rank->options->quiet);
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/display.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/explain.h"
@@ -214,7 +215,8 @@ static void say_stopped(const struct session *session) {
     cli_stopped_by(signal);
     if (!first_rank(session)) return;
     log_note("stopped by %s after step %lld, saved; --resume continues it",
-             signalled ? strsignal(signal) : "--time-limit", (long long)session->result.steps);
+             signalled ? process_stop_name(signal) : "--time-limit",
+             (long long)session->result.steps);
 }
 
 static enum status train(struct session *session, const struct checkpoint_config *checkpoint,

@@ -174,7 +174,7 @@ enum status threads_run(const struct options *options, const struct start *start
     if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
-        stop_install();
+        stop_install(!options->quiet);
         status = run_team(&team);
     }
     session_free(first);

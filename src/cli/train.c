@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/display.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/rank.h"
@@ -19,6 +20,9 @@
 #include "exec/stop.h"
 #include "launch/local.h"
 
+/* That a run has open at a time, beside the standard streams. */
+enum { RUN_FILES = 6 };
+
 static enum status run_one(const struct options *options, const struct start *start) {
     struct session session = {.begin_ns = clock_ns()};
     TRY(job_open(options, &start->info, &session.job));
@@ -27,8 +31,8 @@ static enum status run_one(const struct options *options, const struct start *st
     enum status status = start_open(start, &session.job, &session.folder, &session.lock);
     if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
     if (status == STATUS_OK) {
-        stop_install(); /* not before: until then there is nothing to save, and a signal just ends
-                           it */
+        stop_install(!options->quiet); /* not before: until then there is nothing to save, and a
+                                          signal just ends it */
         status = session_run(&session);
     }
     session_free(&session);
@@ -108,6 +112,7 @@ static enum status train_with(const struct options *options) {
     if (start.kind == START_LAUNCHER) return launch(options, &start);
     if (start.kind == START_THREADS) return threads_run(options, &start);
     say_unused(options);
+    TRY(limit_room("a run of one rank", RUN_FILES, 0));
     return run_one(options, &start);
 }
 

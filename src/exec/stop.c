@@ -1,20 +1,45 @@
-/* Handlers only set flags; the training loop looks at them between steps. Ranks may be threads, so
- * of those that ask at once one takes a request: the flags are atomic (and lock-free, as a handler
- * needs). */
+/* Handlers only set flags, and acknowledge a stop, since a step may be long; the training loop
+ * looks at them between steps. Ranks may be threads, so of those that ask at once one takes a
+ * request: the flags are atomic (and lock-free, as a handler needs). */
 #include "exec/stop.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/process.h"
 
 static _Atomic int stopped_by, save_wanted, report_wanted;
 
+static bool acknowledges, on_terminal;
+
+/* Not through the display, whose lock this thread may hold. On a terminal a progress bar is cleared
+ * away. */
+static void acknowledge(int signal) {
+    static const char what[] =
+        ": stopping after this step, then saving (again: stop without saving)\n";
+    const char *begin = on_terminal ? "\r\033[Kstretto: " : "stretto: ",
+               *name = process_stop_name(signal);
+    struct iovec parts[] = {{(void *)begin, strlen(begin)},
+                            {(void *)name, strlen(name)},
+                            {(void *)what, sizeof what - 1}};
+    struct pollfd error = {STDERR_FILENO, POLLOUT, 0};
+    if (poll(&error, 1, 0) != 1 || !(error.revents & POLLOUT)) return;
+    ssize_t written = writev(STDERR_FILENO, parts, 3);
+    (void)written; /* nobody is there */
+}
+
 static void on_stop(int signal) {
+    int before = errno;
     if (stopped_by) _exit(128 + signal);
     stopped_by = signal;
+    if (acknowledges) acknowledge(signal);
+    errno = before;
 }
 
 static void on_save(int signal) {
@@ -45,7 +70,9 @@ static void own_stack(void) {
     sigaltstack(&stack, NULL);
 }
 
-void stop_install(void) {
+void stop_install(bool says) {
+    acknowledges = says;
+    on_terminal = isatty(STDERR_FILENO);
     own_stack();
     install(SIGHUP, on_stop);
     install(SIGINT, on_stop);

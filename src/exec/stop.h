@@ -7,8 +7,9 @@
 /* Local; from the main thread, which gets a signal stack of its own. SIGINT, SIGTERM and SIGHUP ask
  * for a stop after the step under way (the second one ends the process at once with 128 + signal);
  * SIGUSR2 asks for a save, SIGUSR1 where every rank is; both may have come before and been held
- * (base/process.h). A signal that is ignored stays ignored. */
-void stop_install(void);
+ * (base/process.h). A signal that is ignored stays ignored. `says`: the first that asks for a stop
+ * is acknowledged at once, on standard error, unless that would block. */
+void stop_install(bool says);
 
 /* Local. The signal that asked for a stop, 0 for none; whether a save was asked for since the last
  * call. */

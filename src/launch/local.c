@@ -173,6 +173,14 @@ static enum status run_once(const struct launch_local_config *config,
     return status;
 }
 
+/* A stop that was asked for after a loss takes the place of the next start. */
+static bool starts_again(const struct launch_local_config *config, int attempt,
+                         struct ranks_outcome *outcome) {
+    if (!outcome->worth_another || attempt >= config->restarts) return false;
+    if (outcome->stopped_by) outcome->exit_code = 128 + outcome->stopped_by;
+    return !outcome->stopped_by;
+}
+
 static enum status run_all(const struct launch_local_config *config, int *exit_code) {
     struct launch_layout layout;
     struct ranks_outcome outcome;
@@ -180,7 +188,7 @@ static enum status run_all(const struct launch_local_config *config, int *exit_c
     if (config->log_folder) TRY(folder_make(config->log_folder));
     for (int attempt = 0;; attempt++) {
         TRY(run_once(config, &layout, attempt, &outcome));
-        if (!outcome.worth_another || attempt >= config->restarts) break;
+        if (!starts_again(config, attempt, &outcome)) break;
         log_warning("all ranks start again, %d of %d times", attempt + 1, config->restarts);
     }
     *exit_code = outcome.exit_code;

@@ -79,7 +79,11 @@ static void handle_stop(struct ranks *ranks, int signal) {
     ranks->outcome.stopped_by = signal;
     if (again) ranks->phase = KILLED, ranks->deadline_ns = 0;
     signal_all(ranks, again ? SIGKILL : signal);
-    if (again) log_note("%s again: ranks are killed", strsignal(signal));
+    if (again)
+        log_note("%s again: ranks are killed", process_stop_name(signal));
+    else if (ranks->alive > 0)
+        log_note("%s: ranks stop after this step, then save (again: they are killed)",
+                 process_stop_name(signal));
 }
 
 /* Ctrl-Z reaches the launcher alone: ranks are process groups of their own. They stop with it and
@@ -310,6 +314,7 @@ static void watch(struct ranks *ranks) {
         handle_given_up(ranks);
         handle_time(ranks);
     }
+    handle_signals(ranks); /* one that came with the last end asks for no other start, either */
 }
 
 /* ---- starting ---- */

@@ -49,7 +49,7 @@ struct ranks_outcome {
     int exit_code;      /* 0, or that of the rank that failed first (below) */
     int rank;           /* which, -1: none */
     int stopped_by;     /* the signal that asked the launcher to stop, 0: none */
-    bool worth_another; /* a peer was lost or a rank was killed, and nobody asked to stop */
+    bool worth_another; /* a peer was lost or a rank was killed, before anybody asked to stop */
 };
 
 /* Runs the ranks to their end. A rank that was killed counts as a lost peer (4), by the kernel for

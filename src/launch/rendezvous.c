@@ -288,11 +288,15 @@ static enum status rendezvous_at_port(struct opening *opening) {
     return STATUS_OK;
 }
 
-static enum status refuse_nowhere(const struct launch_peers *peers) {
+static enum status refuse_nowhere(const struct launch_config *config,
+                                  const struct launch_peers *peers) {
+    bool env = launch_variable(config, "MASTER_ADDR") && launch_variable(config, "MASTER_PORT");
     return fail(STATUS_USAGE,
                 "%d %s need a rendezvous: --init is missing\n"
-                "  --init tcp://host:port, or file:///shared/path",
-                peers->count, peers->count == peers->world ? "ranks" : "nodes");
+                "  %s",
+                peers->count, peers->count == peers->world ? "ranks" : "nodes",
+                env ? "--init env:// takes MASTER_ADDR and MASTER_PORT, which are set"
+                    : "--init tcp://host:port, or file:///shared/path");
 }
 
 static enum status rendezvous_by_job(struct opening *opening) {
@@ -307,7 +311,7 @@ static enum status rendezvous_by_job(struct opening *opening) {
         if (is_host(opening)) TRY(listen_anywhere(opening, bind));
         return rendezvous_by_mpi(opening, &mpi_config, bind);
     }
-    if (!peers->job[0]) return refuse_nowhere(peers);
+    if (!peers->job[0]) return refuse_nowhere(opening->config, peers);
     if (peers->one_host) return rendezvous_in_private_folder(opening, peers->job, "");
     if (!getcwd(folder, sizeof folder))
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
@@ -360,7 +364,7 @@ static enum status check_route(const struct opening *opening) {
     if (!closed && !mpi &&
         !launch_bootstrap_find(opening->config, peers, port ? opening->init.host : NULL,
                                &bootstrap))
-        return port ? refuse_without_key(opening) : refuse_nowhere(peers);
+        return port ? refuse_without_key(opening) : refuse_nowhere(opening->config, peers);
     return port ? own_address(opening, &own) : STATUS_OK;
 }
 

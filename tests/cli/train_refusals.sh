@@ -38,6 +38,8 @@ done <<'END'
 2|not divisible by 3|--batch 10 --deal 3x1
 2|--batch|--batch 0
 2|--lr|--lr -1
+2|above 0 and at most 1000000000|--time-limit 9.3e9
+2|above 0 and at most 1000000000|--join-limit 1e10
 2|--lr|--lr nan
 2|2000|--batch 2000 --drop-last
 # models and data that do not fit

@@ -33,7 +33,8 @@ stop() {
     wait $pid
     code=$?
     [ $code = "$2" ] || say "$1: exit $code, not $2"
-    grep -q "stopped by .*saved; --resume continues it" "$1.err" || say "$1: $(cat "$1.err")"
+    grep -q "SIG$1: stopping after this step, then saving (again: stop without saving)" "$1.err" || say "$1: no acknowledgement"
+    grep -q "stopped by SIG$1 .*saved; --resume continues it" "$1.err" || say "$1: $(cat "$1.err")"
     has_checkpoint "$1" || say "$1: no checkpoint"
     grep -q "\"exit\": $2" "$1/summary.json" || say "$1: the summary does not tell the exit code"
     "$STRETTO" train --resume --out "$1" >"$1.out" 2>"$1.err" || say "$1: the resumed run failed: $(cat "$1.err")"
@@ -43,6 +44,23 @@ stop() {
 }
 stop INT 130
 stop TERM 143
+
+# One that is not ours to handle ends a run at once, sent once.
+for signal in ABRT:134 SEGV:139; do
+    "$STRETTO" train --model mlp --device ref --threads 1 --steps 100000000 --save-every never --eval-every never --out "${signal%:*}" >sent.out 2>&1 &
+    pid=$!
+    await 400 test -s "${signal%:*}/metrics.jsonl"
+    kill -"${signal%:*}" $pid
+    tries=400
+    while kill -0 $pid 2>/dev/null && [ $tries -gt 0 ]; do sleep 0.05; tries=$((tries - 1)); done
+    [ $tries -gt 0 ] || { say "SIG${signal%:*} did not end the run"; kill -KILL $pid; }
+    wait $pid
+    code=$?
+    [ $code = "${signal#*:}" ] || say "SIG${signal%:*}: exit $code"
+done
+
+# The longest time there is, is a time: the run does not end before its steps.
+"$STRETTO" train --model mlp --device ref --threads 1 --steps 2 --out longest --time-limit 1e9 --quiet || say "--time-limit 1e9: exit $?"
 
 # SIGUSR2 saves and goes on.
 # shellcheck disable=SC2086
@@ -61,7 +79,7 @@ pid=$!
 await 400 test -s twice/program.txt
 sleep 0.3
 kill -INT $pid
-sleep 0.1
+await 400 grep -q 'SIGINT: stopping after this step' twice.err # the step is far from its end
 kill -TERM $pid
 wait $pid
 code=$?

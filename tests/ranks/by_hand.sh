@@ -74,6 +74,8 @@ says err 'needs a key'
 says err 'stretto key job.key'
 code 2 "$probe" --rank 0 --world-size 2
 says err 'init is missing'
+MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 code 2 "$probe" --rank 0 --world-size 2
+says err 'init env:// takes MASTER_ADDR and MASTER_PORT, which are set'
 chmod 644 key
 code 2 "$probe" --rank 0 --world-size 2 --init tcp://127.0.0.1:29500 --key key
 says err 'key'

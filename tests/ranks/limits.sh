@@ -17,6 +17,9 @@ for files in 8 16 24; do
     under "-n $files" 2 -n 3
     says err "the limit of open files is $files; raise it with ulimit -n"
 done
+under '-n 8' 2
+says err 'the limit of open files is 8; raise it with ulimit -n'
+under '-S -n 8' 0
 under '-S -n 8' 0 -n 3 # raised by itself as far as the hard limit allows
 
 # Files, and memory that is shared: it counts as a file.

@@ -44,3 +44,19 @@ for pid in $(pids); do
         [ $tries -lt 200 ] || { echo "rank $pid outlives its launcher"; exit 1; }
     done
 done
+# SIGTERM after the loss of a rank, while another is still there: nothing starts again
+PROBE=stay "$probe" -n 2 --restarts 2 --out lost >out 2>err &
+launcher=$!
+for rank in 0 1; do await 600 grep -qs "rank $rank of 2" lost/rank-$rank.log; done
+kill -STOP "$(pid_of lost 0)"
+await 600 stands lost 0
+kill -KILL "$(pid_of lost 1)"
+await 600 grep -q 'rank 1 ended: killed by signal 9' err
+kill -TERM $launcher
+kill -CONT "$(pid_of lost 0)"
+over() { ! alive $launcher || grep -q 'start again' err; }
+await 600 over
+! grep -q 'start again' err || { cat err; kill -KILL $launcher; exit 1; }
+wait $launcher
+got=$?
+[ $got = 143 ] || { echo "stopped after a loss: exit code $got"; cat out err; exit 1; }

@@ -13,7 +13,16 @@ wait $run
 code=$?
 [ $code = 143 ] || { echo "exit code $code, not 143"; cat out err; exit 1; }
 ls run/checkpoints/* >/dev/null || exit 1
+says err 'SIGTERM: ranks stop after this step, then save (again: they are killed)'
+says err 'stopped by SIGTERM'
 says err 'saved'
+# threads: one process, one acknowledgement
+"$STRETTO" train -n 2 --spawn threads --model mlp --threads 1 --steps 100000000 --eval-every never --out team >out 2>err &
+run=$!
+await 600 grep -q '^step' out
+kill -TERM $run
+wait $run
+[ "$(grep -c 'SIGTERM: stopping after this step, then saving' err)" = 1 ] || { echo "threads:"; cat err; exit 1; }
 "$STRETTO" train --model mlp --rank 0 --world-size 2 --init "file://$PWD/rendezvous" --out early >out 2>err &
 run=$!
 until [ -s rendezvous ]; do sleep 0.1; done

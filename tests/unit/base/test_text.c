@@ -49,6 +49,9 @@ Test(base_text, nearest) {
     }
     static const char *const models[] = {"resnet8", "resnet20", "resnet18-cifar"};
     cr_expect_str_eq(text_nearest("resnet18", models, 3), "resnet18-cifar");
+    static const char *const far[] = {"dp", "eps"};
+    cr_expect_null(text_nearest("fsdp", far, 2));
+    cr_expect_null(text_nearest("gpu", far, 2));
     cr_expect_str_eq(text_nearest("resnet9", models, 3), "resnet8");
     char very_long[1000];
     memset(very_long, 'x', sizeof very_long);
