@@ -290,7 +290,21 @@ static enum status try_missing(const char *folder) {
     return status;
 }
 
-enum status folder_check(const struct options *options, bool keeps) {
+/* --overwrite gives room that is not known yet. */
+static enum status check_space(const struct options *options, const char *folder, uint64_t bytes) {
+    char *there = part_there(folder), needs[TEXT_BYTES], has[TEXT_BYTES];
+    uint64_t room;
+    bool known = folder_free_bytes(*there ? there : ".", &room);
+    free(there);
+    if (options->overwrite || !known || bytes <= room) return STATUS_OK;
+    return fail(STATUS_DATA,
+                "--out %s: %s: a checkpoint takes %s, %s are free\n"
+                "  name another folder, or save none with --save-every never",
+                folder, strerror(ENOSPC), text_size((int64_t)bytes, needs),
+                text_size((int64_t)room, has));
+}
+
+enum status folder_check(const struct options *options, bool keeps, uint64_t bytes) {
     char *folder = name_of(options);
     enum status status;
     /* a name of our own choice that another run takes meanwhile is no obstacle */
@@ -302,6 +316,7 @@ enum status folder_check(const struct options *options, bool keeps) {
         if (status == STATUS_OK && keeps) status = refuse_run(options, folder);
         if (status == STATUS_OK) status = try_write(folder, folder);
     }
+    if (status == STATUS_OK && keeps) status = check_space(options, folder, bytes);
     free(folder);
     return status;
 }
