@@ -110,7 +110,8 @@ static enum status check_folder(const struct start *start, const struct job *job
     if (start->kind == START_RANK &&
         (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
         return STATUS_OK;
-    return folder_check(&job->options, keeps_folder(start), saves ? checkpoint_bytes(job->plan) : 0);
+    return folder_check(&job->options, keeps_folder(start),
+                        saves ? checkpoint_bytes(job->plan) : 0);
 }
 
 enum status start_check(const struct start *start, const struct job *job) {
