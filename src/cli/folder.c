@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -117,12 +118,20 @@ static enum status remove_run(const char *folder) {
     return status == STATUS_OK ? remove_named(folder, is_numbered) : status;
 }
 
-static enum status try_write(const char *folder) {
+/* Writes a file of our own and takes it away again; `shown` is the folder as the user named it. */
+static enum status try_write(const char *folder, const char *shown) {
+    static const char text[] = "can this folder be written to?\n";
     char *path = folder_path(folder, ".stretto-write-test");
-    enum status status = file_write_text(path, "can this folder be written to?\n");
-    unlink(path);
+    int code = 0;
+    errno = 0; /* a short write sets none */
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, text, sizeof text - 1) != (ssize_t)sizeof text - 1 || fsync(fd) != 0)
+        code = errno ? errno : ENOSPC;
+    if (fd >= 0 && close(fd) != 0 && !code) code = errno;
+    if (fd >= 0) unlink(path);
     free(path);
-    return status;
+    return code ? fail(STATUS_DATA, "--out %s: cannot be written to: %s", shown, strerror(code))
+                : STATUS_OK;
 }
 
 /* runs/MODEL-TIME, with a number behind it from the second try on. */
@@ -220,7 +229,7 @@ enum status folder_open(const struct options *options, char **out, struct lock *
 enum status folder_follow(const struct options *options, char **out) {
     char *folder;
     TRY(make(options, &folder));
-    enum status status = try_write(folder);
+    enum status status = try_write(folder, folder);
     if (status == STATUS_OK)
         *out = folder;
     else
@@ -273,7 +282,7 @@ static enum status try_missing(const char *folder) {
     enum status status = STATUS_OK;
     if (!make_each(path, strlen(own)))
         status = fail(STATUS_DATA, "%s: cannot create folder: %s", folder, strerror(errno));
-    if (status == STATUS_OK) status = try_write(path);
+    if (status == STATUS_OK) status = try_write(path, folder);
     if (file_exists(own)) folder_remove(own);
     free(there);
     free(own);
@@ -281,7 +290,21 @@ static enum status try_missing(const char *folder) {
     return status;
 }
 
-enum status folder_check(const struct options *options, bool keeps) {
+/* --overwrite gives room that is not known yet. */
+static enum status check_space(const struct options *options, const char *folder, uint64_t bytes) {
+    char *there = part_there(folder), needs[TEXT_BYTES], has[TEXT_BYTES];
+    uint64_t room;
+    bool known = folder_free_bytes(*there ? there : ".", &room);
+    free(there);
+    if (options->overwrite || !known || bytes <= room) return STATUS_OK;
+    return fail(STATUS_DATA,
+                "--out %s: %s: a checkpoint takes %s, %s are free\n"
+                "  name another folder, or save none with --save-every never",
+                folder, strerror(ENOSPC), text_size((int64_t)bytes, needs),
+                text_size((int64_t)room, has));
+}
+
+enum status folder_check(const struct options *options, bool keeps, uint64_t bytes) {
     char *folder = name_of(options);
     enum status status;
     /* a name of our own choice that another run takes meanwhile is no obstacle */
@@ -291,8 +314,9 @@ enum status folder_check(const struct options *options, bool keeps) {
         status = folder_make(folder); /* says so where it is none */
         if (status == STATUS_OK && keeps) status = lock_check(folder);
         if (status == STATUS_OK && keeps) status = refuse_run(options, folder);
-        if (status == STATUS_OK) status = try_write(folder);
+        if (status == STATUS_OK) status = try_write(folder, folder);
     }
+    if (status == STATUS_OK && keeps) status = check_space(options, folder, bytes);
     free(folder);
     return status;
 }

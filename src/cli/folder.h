@@ -14,8 +14,9 @@
  * caller gives `lock` back when the run is over. */
 enum status folder_open(const struct options *options, char **out, struct lock **lock);
 /* Local, blocking. Whether folder_open would be refused or could not write (`keeps`), or
- * folder_follow; makes and removes a folder of its own for the trial and leaves nothing behind. */
-enum status folder_check(const struct options *options, bool keeps);
+ * folder_follow; makes and removes a folder of its own for the trial and leaves nothing behind.
+ * STATUS_DATA where the disk has no room for `bytes`, which the run will write at once. */
+enum status folder_check(const struct options *options, bool keeps, uint64_t bytes);
 /* Local, blocking. The same for a node of a job whose first node opens the folder, which they may
  * share: looks at nothing that is in it, and takes nothing away. */
 enum status folder_follow(const struct options *options, char **out);

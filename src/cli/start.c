@@ -12,6 +12,7 @@
 #include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
+#include "plan/resolve.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
@@ -104,11 +105,13 @@ static enum status check_program(const struct start *start, const struct options
     return own ? STATUS_OK : explain_check_program(path);
 }
 
-static enum status check_folder(const struct start *start, const struct options *options) {
+static enum status check_folder(const struct start *start, const struct job *job) {
+    bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0;
     if (start->kind == START_RANK &&
         (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
         return STATUS_OK;
-    return folder_check(options, keeps_folder(start));
+    return folder_check(&job->options, keeps_folder(start),
+                        saves ? checkpoint_bytes(job->plan) : 0);
 }
 
 enum status start_check(const struct start *start, const struct job *job) {
@@ -116,7 +119,7 @@ enum status start_check(const struct start *start, const struct job *job) {
     TRY(check_program(start, &job->options));
     TRY(check_weights(start, job));
     TRY(check_rendezvous(start));
-    return check_folder(start, &job->options);
+    return check_folder(start, job);
 }
 
 enum status start_open(const struct start *start, const struct job *job, char **folder,

@@ -214,13 +214,14 @@ static enum status check_space(const char *folder, uint64_t bytes, const char *w
                 text_size((int64_t)room, has));
 }
 
+uint64_t checkpoint_bytes(const struct plan *plan) {
+    return tensors_bytes(plan->store, PART_MODEL) + tensors_bytes(plan->store, PART_OPTIMIZER);
+}
+
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
                             const struct checkpoint_state *state) {
-    struct store *store = exec_store(exec);
     TRY(folder_make(config->folder));
-    TRY(check_space(config->folder,
-                    tensors_bytes(store, PART_MODEL) + tensors_bytes(store, PART_OPTIMIZER),
-                    "a checkpoint"));
+    TRY(check_space(config->folder, checkpoint_bytes(exec_plan(exec)), "a checkpoint"));
     char *temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step);
     char *final = step_folder(config->folder, state->step);
     enum status status = folder_remove(temporary);
@@ -352,7 +353,7 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
                                    struct safetensors_mark *mark) {
     struct store *store = exec_store(exec);
     char *folder = folder_of(path);
-    enum status status = check_space(folder, tensors_bytes(store, PART_MODEL), path);
+    enum status status = check_space(folder, tensors_bytes(store->layout, PART_MODEL), path);
     free(folder);
     return status == STATUS_OK ? tensors_write(store, PART_MODEL, path, mark) : status;
 }

@@ -39,6 +39,9 @@ struct checkpoint_state {
     int64_t saved_step; /* of the newest checkpoint that this run saved or resumed from, or -1 */
 };
 
+/* Local. What a checkpoint of a run takes on disk, at least: the bytes of its tensors. */
+uint64_t checkpoint_bytes(const struct plan *plan);
+
 /* Local, blocking. Saves; on failure the older checkpoints are untouched and nothing is left
  * behind. Does not begin where the disk has no room for it. */
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,

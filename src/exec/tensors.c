@@ -73,11 +73,20 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     return status;
 }
 
-uint64_t tensors_bytes(struct store *store, enum tensor_part part) {
-    struct listing list = list_new(store, part);
+static uint64_t array_bytes(const struct store_layout *layout, enum array_kind kind, int index) {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < list.count; i++) bytes += item_bytes(&list.items[i]);
-    list_free(&list);
+    int count;
+    const struct store_item *items = store_items(layout, store_array(layout, kind, index), &count);
+    for (int i = 0; i < count; i++) bytes += tensor_type_bytes(&items[i].type);
+    return bytes;
+}
+
+uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part) {
+    uint64_t bytes = 0;
+    if (part == PART_MODEL)
+        return array_bytes(layout, ARRAY_PARAM, 0) + array_bytes(layout, ARRAY_BUFFER, 0);
+    for (int s = 0; s < layout->optimizer->state_count; s++)
+        bytes += array_bytes(layout, ARRAY_STATE, s);
     return bytes;
 }
 

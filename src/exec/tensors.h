@@ -9,7 +9,7 @@
 enum tensor_part { PART_MODEL, PART_OPTIMIZER };
 
 /* Local. Bytes of its tensors. */
-uint64_t tensors_bytes(struct store *store, enum tensor_part part);
+uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part);
 /* Local, blocking. Writes a part. */
 enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
                           struct safetensors_mark *mark);

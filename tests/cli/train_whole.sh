@@ -63,4 +63,9 @@ grep -q 'starting at step 1' err || say "begun anew: $(cat err)"
 # shellcheck disable=SC2086
 "$STRETTO" train $mlp --steps 1 --out parts --overwrite --quiet || say "--overwrite failed"
 [ "$(wc -l <parts/history.jsonl)" = 1 ] || say "--overwrite: $(cat parts/history.jsonl)"
+# Without a step there is no training loss to show; the weights are evaluated.
+# shellcheck disable=SC2086
+"$STRETTO" train $mlp --weights whole --epochs 0 --out evaluated >out 2>err || say "--epochs 0: exit $?: $(cat err)"
+grep -q '^test loss' out || say "--epochs 0: no test loss: $(cat out)"
+grep -q '^training loss\|nan' out && say "--epochs 0: $(cat out)"
 exit $failed

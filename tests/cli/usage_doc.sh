@@ -21,4 +21,7 @@ for part in summary.json metrics.jsonl; do
     sed -n "/^## $part\$/,/^## /p" "$ROOT/docs/metrics.md" | sed -n 's/^| `\([a-z0-9_.]*\)` |.*/\1/p' | sort >"${part%.*}.explained"
     diff "${part%.*}.explained" "${part%.*}.keys" || say "docs/metrics.md: the table of $part (<) is not what a run writes (>)"
 done
+# The tags of the events are those that docs/metrics.md names.
+grep -aoE '(train|eval)/[a-z0-9_]+' run/events.out.tfevents.* | sort -u >tags
+grep -oE '`(train|eval)/[a-z0-9_]+`' "$ROOT/docs/metrics.md" | tr -d '`' | sort -u | diff - tags || say "docs/metrics.md: the tags of TensorBoard (<) are not those of a run (>)"
 exit $failed
