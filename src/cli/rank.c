@@ -285,6 +285,12 @@ static void give_up(struct rank *rank, enum status status) {
     control_give_up(rank->control, why);
 }
 
+/* mpirun gives its ranks a terminal that it reads itself: what looks like one is a file or a pipe.
+ */
+static bool started_by_another(const struct launch_identity *identity) {
+    return identity->source < LAUNCH_SOURCE_ROWS && identity->source != LAUNCH_LAUNCHER;
+}
+
 static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
@@ -305,6 +311,7 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);
+    watch->lines = started_by_another(rank->identity);
     watch->print_positions = print_positions;
     watch->position_context = rank->control;
     return session_run(&rank->session);

@@ -202,6 +202,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .history = out->history,
                           .begin_ns = out->begin_ns,
                           .fault = out->fault,
+                          .lines = out->lines,
                           .job = job,
                           .folder = folder,
                           .log_every = options->log_every,
@@ -221,7 +222,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                                   .steps_per_epoch = job->plan->config.steps_per_epoch,
                                   .log_every = options->log_every,
                                   .json = options->json,
-                                  .quiet = options->quiet});
+                                  .quiet = options->quiet,
+                                  .columns = watch.lines ? -1 : 0});
     *out = watch;
     return STATUS_OK;
 }

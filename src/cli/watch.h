@@ -27,6 +27,7 @@ struct watch {
     struct history *history; /* of the run, the session's; rank 0 */
     int64_t begin_ns;        /* of this start */
     struct fault fault;      /* of this rank, for tests */
+    bool lines;              /* progress as lines, never a bar: another launcher shows it */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;

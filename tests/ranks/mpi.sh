@@ -15,3 +15,7 @@ says err 'contradicts Open MPI'
 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 code 0 "$probe"
 OMPI_COMM_WORLD_RANK=0 code 2 "$probe"
 says err 'OMPI_COMM_WORLD_RANK is set but OMPI_COMM_WORLD_SIZE is not'
+# Output that mpirun passes on is lines, also where it gives rank 0 a terminal of its own.
+run 0 "$STRETTO" train --model mlp --threads 1 --batch 24 --steps 4 --log-every 1 --eval-every never --save-every never --out run
+says out 'step 4/4'
+! grep -q "$(printf '\033')" out || { echo "a progress bar in the output of mpirun"; exit 1; }

@@ -12,5 +12,5 @@ for how in "-n 1" "-n 2" "-n 2 --spawn threads"; do
     wait $run
     code=$?
     [ $code = 143 ] || { echo "$how: exit code $code, not 143"; cat err; exit 1; }
-    says err 'stopped by Terminated after step .*, saved' # where SIGINT counts, SIGTERM is the second signal and saves nothing
+    says err 'stopped by SIGTERM after step .*, saved' # where SIGINT counts, SIGTERM is the second signal and saves nothing
 done
