@@ -147,7 +147,7 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
     if (!isnan(summary->loss_first) && !isnan(summary->loss_last))
         text_table_cell(&table, "training loss"),
-            text_table_cell(&table, "%.4f at first, %.4f at last", summary->loss_first,
+            text_table_cell(&table, "%.4f at the first step, %.4f at the last", summary->loss_first,
                             summary->loss_last);
     if (!isnan(summary->eval_loss)) {
         text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
