@@ -12,27 +12,39 @@
 
 /* --- what is under way --- */
 
-static struct posted *reduction(struct exec *exec, int grad, int bucket) {
-    return &exec->reductions[grad * exec->plan->buckets.count + bucket];
+static int bucket_count(const struct exec *exec) {
+    return sizes_bucket(exec->plan->sizes, exec->plan->chunk_count, 0);
 }
 
-/* Of these buckets the first with a reduction under way. */
-static struct posted *first_reduction(struct exec *exec, const struct instr_access *access) {
-    for (int b = 0; b < access->bucket_count; b++) {
-        struct posted *posted = reduction(exec, access->grad, access->first_bucket + b);
-        if (posted->instr) return posted;
+static int slot_count(const struct exec *exec) {
+    return sizes_slot(exec->plan->sizes, exec->plan->chunk_count, 0);
+}
+
+static struct posted *reduction(struct exec *exec, int grad, int bucket) {
+    return &exec->reductions[grad * bucket_count(exec) + bucket];
+}
+
+/* Where what is posted on a resource is kept until it is done; of a gradient, that of its first
+ * bucket. NULL: nothing is ever posted there. */
+static struct posted *place_for(struct exec *exec, const struct resource_access *access) {
+    switch (access->resource) {
+    case RESOURCE_SEEDS: return &exec->seeds;
+    case RESOURCE_LOSSES: return &exec->losses;
+    case RESOURCE_NORM: return &exec->norm;
+    case RESOURCE_SLOT: return &exec->messages[access->slot];
+    case RESOURCE_GRADIENT: return reduction(exec, access->grad, access->first_bucket);
+    case RESOURCE_READY: break;
     }
     return NULL;
 }
 
 static struct posted *posted_on(struct exec *exec, const struct instr *instr, char letter) {
-    struct instr_access access = instr_access(instr, letter, exec->plan->buckets.count);
-    switch (access.resource) {
-    case RESOURCE_SEEDS: return exec->seeds.instr ? &exec->seeds : NULL;
-    case RESOURCE_LOSSES: return exec->losses.instr ? &exec->losses : NULL;
-    case RESOURCE_GRADIENT: return first_reduction(exec, &access);
-    case RESOURCE_READY: break;
-    }
+    const struct plan *plan = exec->plan;
+    struct resource_access access = program_access(plan->program, plan->sizes, instr, letter);
+    struct posted *place = place_for(exec, &access);
+    int count = access.resource == RESOURCE_GRADIENT ? access.bucket_count : place ? 1 : 0;
+    for (int i = 0; i < count; i++)
+        if (place[i].instr) return &place[i];
     return NULL;
 }
 
@@ -47,22 +59,25 @@ static struct posted *first_posted(struct exec *exec, const struct instr *instr)
     return found;
 }
 
-/* Where what an instruction posts is kept until it is done: by what it writes. */
+/* Where what an instruction posts is kept until it is done: by what it writes, or of a send by what
+ * it reads. */
 static struct posted *place_of(struct exec *exec, const struct instr *instr) {
-    const char *writes = instr_row(instr)->writes;
-    struct instr_access access = instr_access(instr, writes[0], exec->plan->buckets.count);
-    if (access.resource == RESOURCE_GRADIENT)
-        return reduction(exec, access.grad, access.first_bucket);
-    CHECK(access.resource != RESOURCE_READY && !writes[1], "%s posts what nobody would await",
-          instr_row(instr)->name);
-    return access.resource == RESOURCE_SEEDS ? &exec->seeds : &exec->losses;
+    const struct instr_row *row = instr_row(instr);
+    const char *letters = row->writes[0] ? row->writes : row->reads;
+    struct resource_access access =
+        program_access(exec->plan->program, exec->plan->sizes, instr, letters[0]);
+    struct posted *place = place_for(exec, &access);
+    CHECK(place && !letters[1], "%s posts what nobody would await", row->name);
+    return place;
 }
 
 /* All places; NULL behind the last. */
 static struct posted *place_at(struct exec *exec, int i) {
-    int count = exec->plan->grads * exec->plan->buckets.count;
-    if (i < count) return &exec->reductions[i];
-    return i == count ? &exec->seeds : i == count + 1 ? &exec->losses : NULL;
+    int reductions = exec->plan->grads * bucket_count(exec), messages = slot_count(exec);
+    struct posted *const single[] = {&exec->seeds, &exec->losses, &exec->norm, NULL};
+    if (i < reductions) return &exec->reductions[i];
+    return i - reductions < messages ? &exec->messages[i - reductions]
+                                     : single[i - reductions - messages];
 }
 
 /* The hooks of the communicator, which holds its lock. */

@@ -9,6 +9,24 @@
 #include "base/mem.h"
 #include "exec/state.h"
 
+static int chunk_of(const struct exec *exec, const struct instr *instr) {
+    return grid_chunk(&exec->plan->program->grid, instr->stage);
+}
+
+/* Slots are counted through all chunks. */
+static int slot_index(const struct exec *exec, const struct instr *instr) {
+    return sizes_slot(exec->plan->sizes, chunk_of(exec, instr), instr->slot);
+}
+
+static struct slot *slot_of(const struct exec *exec, const struct instr *instr) {
+    return &exec->slot[slot_index(exec, instr)];
+}
+
+static bool is_last_stage(const struct exec *exec, const struct instr *instr) {
+    const struct grid *grid = &exec->plan->program->grid;
+    return instr->stage == grid->stages * grid->chunks - 1;
+}
+
 /* --- samples --- */
 
 /* Waits for the samples of the step: for the loader's own threads, never for other ranks. */
@@ -48,9 +66,9 @@ static enum status run_LOAD(struct exec *exec, const struct instr *instr) {
     const struct micro_batch *samples = &exec->batch->micro[instr->micro];
     const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, true);
     CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
-    struct slot *slot = &exec->slot[instr->slot];
+    struct slot *slot = slot_of(exec, instr);
     *slot = (struct slot){&exec->runnable[micro - exec->plan->micro], instr->micro};
-    bind_inputs(exec, slot->runnable, instr->slot, samples);
+    bind_inputs(exec, slot->runnable, slot_index(exec, instr), samples);
     return STATUS_OK;
 }
 
@@ -60,7 +78,7 @@ static struct pass_run run_of(const struct exec *exec, const struct instr *instr
                               struct runnable *runnable, const struct pass_config *config) {
     struct pass_run run = {.instr = instr,
                            .runnable = runnable,
-                           .slot = instr->slot,
+                           .slot = slot_index(exec, instr),
                            .replica = instr->micro / exec->plan->config.micro_batches,
                            .config = *config};
     if (instr_shares(instr)) run.config.sharers = exec->group[instr->group];
@@ -80,7 +98,7 @@ static int sharers_of(const struct exec *exec, int micro) {
 static enum status join_lockstep(struct exec *exec, const struct instr *instr,
                                  const struct pass_config *config, bool *last) {
     exec->lockstep[exec->lockstep_count++] =
-        run_of(exec, instr, exec->slot[instr->slot].runnable, config);
+        run_of(exec, instr, slot_of(exec, instr)->runnable, config);
     *last = exec->lockstep_count == sharers_of(exec, instr->micro);
     return *last ? pass_run_lockstep(exec, exec->lockstep, exec->lockstep_count) : STATUS_OK;
 }
@@ -104,8 +122,10 @@ static enum status run_pass(struct exec *exec, const struct instr *instr, struct
 }
 
 static enum status read_loss(struct exec *exec, const struct instr *instr) {
-    const struct slot *slot = &exec->slot[instr->slot];
-    tally_add(slot->runnable, instr->slot, &exec->batch->micro[instr->micro], &exec->tally);
+    if (!is_last_stage(exec, instr)) return STATUS_OK;
+    const struct slot *slot = slot_of(exec, instr);
+    tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
+              &exec->tally);
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
@@ -130,14 +150,14 @@ static enum status run_F(struct exec *exec, const struct instr *instr) {
                                .pure = instr->flags & INSTR_PURE};
     if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
     bool done;
-    TRY(run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done));
+    TRY(run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done));
     return done ? read_loss(exec, instr) : STATUS_OK;
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
                                .stage = instr->stage,
-                               .segment = kind == PASS_BACKWARD ? instr->segment : INSTR_ALL,
+                               .segment = kind == PASS_INPUT_HALF ? INSTR_ALL : instr->segment,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
@@ -146,7 +166,7 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
         if (done) exec->lockstep_count = 0;
         return STATUS_OK;
     }
-    return run_pass(exec, instr, exec->slot[instr->slot].runnable, &pass, &done);
+    return run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done);
 }
 
 static enum status run_B(struct exec *exec, const struct instr *instr) {
@@ -177,26 +197,118 @@ static enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
 }
 
+/* --- messages between stages --- */
+
+static bool goes_back(const struct instr *instr) {
+    return instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
+}
+
+/* The cut that a message of an instruction crosses: between stages `cut` and `cut` + 1. */
+static int cut_of(const struct instr *instr) {
+    bool next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B;
+    return next ? instr->stage : instr->stage - 1;
+}
+
+static struct comm_channel *channel_of(const struct exec *exec, const struct instr *instr) {
+    return exec->channel[cut_of(instr) * 2 + goes_back(instr)];
+}
+
+/* The tensors of a message in the slot, as they lie there: ranks have the same layouts (they agree
+ * on it before the start). */
+static int message_pieces(const struct exec *exec, const struct instr *instr,
+                          struct comm_piece *pieces) {
+    struct runnable *runnable = slot_of(exec, instr)->runnable;
+    const struct graph *graph = runnable->plan->graph;
+    const struct crossing *crossing =
+        &runnable->plan->crossing[cut_of(instr) * PHASE_COUNT +
+                                  (goes_back(instr) ? PHASE_BACKWARD : PHASE_FORWARD)];
+    void **address = runnable->slot[slot_index(exec, instr)].address;
+    for (int i = 0; i < crossing->count; i++) {
+        int value = crossing->values[i];
+        pieces[i] = (struct comm_piece){address[value], graph->values[value].layout->bytes};
+    }
+    return crossing->count;
+}
+
+static enum status send(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    struct comm_piece *pieces = exec->pieces;
+    int count = message_pieces(exec, instr, pieces);
+    return comm_channel_post_send(channel_of(exec, instr), pieces, count, out);
+}
+
+/* Messages are taken out in the order they come; see finish_receive. */
+static enum status receive(struct exec *exec, const struct instr *instr,
+                           struct comm_request **out) {
+    struct comm_channel *channel = channel_of(exec, instr);
+    TRY(comm_channel_post_receive(channel, out));
+    exec->messages[slot_index(exec, instr)].number = comm_request_sequence(*out);
+    return STATUS_OK;
+}
+
+static enum status finish_receive(struct exec *exec, const struct instr *instr) {
+    struct comm_channel *channel = channel_of(exec, instr);
+    struct device *device = exec->plan->device;
+    int count = message_pieces(exec, instr, exec->pieces);
+    size_t bytes, done = 0;
+    char *message =
+        comm_channel_message(channel, exec->messages[slot_index(exec, instr)].number, &bytes);
+    for (int i = 0; i < count; i++) {
+        const struct comm_piece *piece = &exec->pieces[i];
+        CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
+        TRY(device->backend->array_copy(device, (void *)(uintptr_t)piece->data, message + done,
+                                        piece->bytes, NULL));
+        done += piece->bytes;
+    }
+    return comm_channel_release(channel);
+}
+
+static enum status finish_send(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+#define MESSAGE(NAME, way)                                                                         \
+    static enum status post_##NAME(struct exec *exec, const struct instr *instr,                   \
+                                   struct comm_request **out) {                                    \
+        return way(exec, instr, out);                                                              \
+    }                                                                                              \
+    static enum status finish_##NAME(struct exec *exec, const struct instr *instr) {               \
+        return finish_##way(exec, instr);                                                          \
+    }
+MESSAGE(SEND_F, send)
+MESSAGE(RECV_F, receive)
+MESSAGE(SEND_B, send)
+MESSAGE(RECV_B, receive)
+
 /* --- gradients --- */
 
 static enum status run_ZERO(struct exec *exec, const struct instr *instr) {
-    return store_zero(exec->store, instr->grad);
+    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
+    for (int b = 0; b < buckets->count; b++)
+        TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
+    return STATUS_OK;
 }
 
 static enum status run_TIE(struct exec *exec, const struct instr *instr) {
-    struct bucket all = {.first = 0, .count = exec->store->layout->param_count};
-    const struct bucket *bucket =
-        instr->bucket == INSTR_ALL ? &all : &exec->plan->buckets.items[instr->bucket];
-    return store_tie(exec->store, instr->grad, bucket->first, bucket->count);
+    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
+    bool all = instr->bucket == INSTR_ALL;
+    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
+    for (int b = first; b < end; b++)
+        TRY(store_tie(exec->store, instr->grad, &buckets->items[b]));
+    return STATUS_OK;
 }
 
 static enum status run_SUM(struct exec *exec, const struct instr *instr) {
-    return store_sum(exec->store, instr->grad, instr->other);
+    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
+    for (int b = 0; b < buckets->count; b++)
+        TRY(store_sum(exec->store, instr->grad, instr->other, &buckets->items[b]));
+    return STATUS_OK;
 }
 
 static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
                                struct comm_request **out) {
-    const struct bucket *bucket = &exec->plan->buckets.items[instr->bucket];
+    const struct bucket *bucket =
+        &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
     int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
     struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
@@ -338,14 +450,35 @@ static enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status run_NORM(struct exec *exec, const struct instr *instr) {
+/* Exact sums of doubles may be added in any order: the norm does not depend on who holds which
+ * parameters. */
+static enum status post_NORM(struct exec *exec, const struct instr *instr,
+                             struct comm_request **out) {
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
-    double squares;
-    TRY(store_squares(exec->store, instr->grad, &squares));
+    exec->squares = (struct exact_sum){0};
+    TRY(store_squares(exec->store, instr->grad, &exec->squares));
+    *out = NULL;
+    if (instr->group == INSTR_ALL) return STATUS_OK;
+    return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
+                              exec->all_squares, out);
+}
+
+static enum status finish_NORM(struct exec *exec, const struct instr *instr) {
+    int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
+    if (members) exec->squares = (struct exact_sum){0};
+    for (int m = 0; m < members; m++) exact_merge(&exec->squares, &exec->all_squares[m]);
+    double squares = exact_total(&exec->squares);
     exec->grad_norm = sqrt(squares);
     return isfinite(squares) ? STATUS_OK
                              : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
+}
+
+static enum status run_MEET(struct exec *exec, const struct instr *instr) {
+    exec->met = !exec->met;
+    if (!exec->met) return STATUS_OK; /* all have come */
+    exec->awaiting = &exec->request;
+    return comm_barrier_post(exec->group[instr->group], &exec->request);
 }
 
 /* Clipping as torch does it: scale by limit / (norm + 1e-6) where that is below 1. */

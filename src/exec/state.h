@@ -2,6 +2,7 @@
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 
+#include "base/exact.h"
 #include "exec/exec.h"
 
 /* Where the bytes of an input come from. */
@@ -22,7 +23,7 @@ struct runnable {
     const struct micro_plan *plan;
     struct input_binding input[GRAPH_MAX_INPUTS];
     int label_field[GRAPH_MAX_LOSSES]; /* of the data set, per loss */
-    struct binding *slot;              /* per activation slot */
+    struct binding *slot;              /* per activation slot, through all chunks */
 };
 
 struct slot {
@@ -52,6 +53,7 @@ struct posted {
     int group;
     uint64_t sequence;
     int64_t begin_ns, end_ns; /* 0: not yet */
+    uint64_t number;          /* of a message to be received */
 };
 
 /* What a pass runs: its nodes, and whether and where it makes gradients. The last two kinds are the
@@ -103,7 +105,8 @@ struct exec {
     bool begun;                     /* whoever watches was told of that one */
     struct comm_request **awaiting; /* what it waits for; NULL: it can go on */
     const struct instr *awaited;    /* who posted that */
-    struct posted seeds, losses;    /* COUNT and REPORT under way */
+    struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
+    struct posted *messages;        /* per slot: a send or a receive under way */
     struct posted *reductions;      /* per gradient buffer and bucket: REDUCE under way */
     int under_way;                  /* how many operations there are in all */
     struct posted *posting;         /* being posted now; NULL: none */
@@ -121,6 +124,10 @@ struct exec {
     int64_t step;
     float seed[GRAPH_MAX_LOSSES];
     struct tally tally;
+    struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */
+    bool met;                               /* at MEET, and waits for the others */
+    struct comm_channel **channel;          /* per cut of the model and direction; NULL: not an end */
+    struct comm_piece *pieces;              /* room for the tensors of one message */
     double grad_norm, lr;
     struct exec_times times;
     struct comm *comm;

@@ -39,8 +39,8 @@ static enum status take_array(struct store *store, int array) {
 static int clip_spans(const struct store_layout *layout, const struct slice *slice,
                       struct optim_span *out) {
     int count = 0;
-    for (int p = 0; p < layout->param_count; p++) {
-        const struct store_item *item = &layout->params[p];
+    for (int p = 0; p < layout->held_count; p++) {
+        const struct store_item *item = &layout->params[layout->order[p]];
         int64_t begin = item->begin - slice->begin, end = begin + item->count;
         if (begin < 0) begin = 0;
         if (end > slice->count) end = slice->count;
@@ -195,29 +195,33 @@ static enum status init_buffer(struct store *store, const struct graph *graph, i
 }
 
 enum status store_init(struct store *store, const struct graph *graph, uint64_t seed) {
-    for (int p = 0; p < store->layout->param_count; p++) TRY(init_param(store, graph, p, seed));
-    for (int b = 0; b < store->layout->buffer_count; b++) TRY(init_buffer(store, graph, b));
+    const struct store_layout *layout = store->layout;
+    for (int p = 0; p < layout->param_count; p++)
+        if (store_holds(&layout->params[p])) TRY(init_param(store, graph, p, seed));
+    for (int b = 0; b < layout->buffer_count; b++)
+        if (store_holds(&layout->buffers[b])) TRY(init_buffer(store, graph, b));
     return STATUS_OK;
 }
 
 /* --- hashes --- */
 
-static enum status hash_item(const struct store *store, int array, int item, uint64_t *hash) {
+static enum status hash_item(const struct store *store, int array, int item, uint64_t *sum) {
     const struct store_item *of = item_of(store, array, item);
+    if (!store_holds(of)) return STATUS_OK;
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
     enum status status = store_get(store, array, item, plain);
-    *hash = hash64(hash64(*hash, of->name, strlen(of->name)), plain, bytes);
+    *sum += hash64(hash64(HASH64_START, of->name, strlen(of->name)), plain, bytes);
     free(plain);
     return status;
 }
 
 static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
     int count, array = store_array(store->layout, kind, 0);
-    uint64_t hash = HASH64_START;
+    uint64_t sum = 0;
     store_items(store->layout, array, &count);
-    for (int i = 0; i < count; i++) TRY(hash_item(store, array, i, &hash));
-    *out = hash;
+    for (int i = 0; i < count; i++) TRY(hash_item(store, array, i, &sum));
+    *out = sum;
     return STATUS_OK;
 }
 
@@ -236,38 +240,59 @@ static enum status add(struct store *store, const struct elements *into,
     return backend_of(store)->array_add(store->device, into, from, NULL);
 }
 
+/* What of a bucket lies in a slice; false: nothing. */
+static bool clip_bucket(const struct bucket *bucket, const struct slice *slice, struct slice *out) {
+    int64_t begin = bucket->begin > slice->begin ? bucket->begin : slice->begin,
+            end = bucket->begin + bucket->elements, last = slice->begin + slice->count;
+    if (end > last) end = last;
+    *out = (struct slice){begin, end - begin};
+    return begin < end;
+}
+
 /* Further uses were folded into the first by TIE: the tails are spent. */
-enum status store_sum(struct store *store, int into, int from) {
+enum status store_sum(struct store *store, int into, int from, const struct bucket *bucket) {
     const struct store_layout *layout = store->layout;
     int a = store_array(layout, ARRAY_GRAD, into), b = store_array(layout, ARRAY_GRAD, from);
     const struct array_layout *array = &layout->arrays[a];
     for (int i = 0; i < array->slice_count; i++) {
-        struct slice slice = array->slices[i];
-        if (slice.begin + slice.count > layout->param_elements)
-            slice.count = layout->param_elements - slice.begin;
-        struct elements to = store_elements(store, a, slice.begin, slice.count),
-                        of = store_elements(store, b, slice.begin, slice.count);
+        struct slice part;
+        if (!clip_bucket(bucket, &array->slices[i], &part)) continue;
+        struct elements to = store_elements(store, a, part.begin, part.count),
+                        of = store_elements(store, b, part.begin, part.count);
         TRY(add(store, &to, &of));
     }
     return STATUS_OK;
 }
 
-enum status store_tie(struct store *store, int grad, int first_param, int count) {
+/* A further use of one of the bucket's parameters. */
+static bool is_further(const struct store_layout *layout, const struct bucket *bucket, int use) {
+    int position = layout->params[layout->uses[use].param].position;
+    return layout->uses[use].number > 0 && position >= bucket->first &&
+           position < bucket->first + bucket->count;
+}
+
+enum status store_tie(struct store *store, int grad, const struct bucket *bucket) {
     int array = store_array(store->layout, ARRAY_GRAD, grad);
     for (int u = 0; u < store->layout->use_count; u++) {
-        const struct store_use *use = &store->layout->uses[u];
-        if (use->number == 0 || use->param < first_param || use->param >= first_param + count)
-            continue;
-        struct elements into = store_tensor(store, array, use->param),
+        if (!is_further(store->layout, bucket, u)) continue;
+        struct elements into = store_tensor(store, array, store->layout->uses[u].param),
                         from = store_use_gradient(store, grad, u);
         TRY(add(store, &into, &from));
     }
     return STATUS_OK;
 }
 
-enum status store_zero(struct store *store, int grad) {
+enum status store_zero(struct store *store, int grad, const struct bucket *bucket) {
     int array = store_array(store->layout, ARRAY_GRAD, grad);
-    return backend_of(store)->array_fill(store->device, &store->held[array], -0.0f, NULL);
+    const struct backend *backend = backend_of(store);
+    struct elements own = store_elements(store, array, bucket->begin, bucket->elements);
+    TRY(backend->array_fill(store->device, &own, -0.0f, NULL));
+    for (int u = 0; u < store->layout->use_count; u++) {
+        if (!is_further(store->layout, bucket, u)) continue;
+        struct elements use = store_use_gradient(store, grad, u);
+        TRY(backend->array_fill(store->device, &use, -0.0f, NULL));
+    }
+    return STATUS_OK;
 }
 
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first) {
@@ -280,32 +305,31 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
     return backend_of(store)->array_copy(store->device, to.data, made, elements_bytes(&to), NULL);
 }
 
-/* The sums of some blocks, added to *total one after the other. */
-static enum status add_squares(struct store *store, const struct elements *blocks, double *total) {
+/* The sums of some blocks, each added to *total. */
+static enum status add_squares(struct store *store, const struct elements *blocks,
+                               struct exact_sum *total) {
     double sums[SUMS];
     int64_t count = (blocks->count + NORM_BLOCK - 1) / NORM_BLOCK;
     TRY(backend_of(store)->array_squares(store->device, blocks, store->told->sums, NULL));
     TRY(backend_of(store)->copy_out(store->device, sums, store->told->sums,
                                     (size_t)count * sizeof(double)));
-    for (int64_t b = 0; b < count; b++) *total += sums[b];
+    for (int64_t b = 0; b < count; b++) exact_add(total, sums[b]);
     return STATUS_OK;
 }
 
-enum status store_squares(struct store *store, int grad, double *out) {
+enum status store_squares(struct store *store, int grad, struct exact_sum *total) {
     const struct store_layout *layout = store->layout;
     const int64_t most = (int64_t)SUMS * NORM_BLOCK;
     int array = store_array(layout, ARRAY_GRAD, grad);
-    double total = 0;
     for (int i = 0; i < layout->owned_count; i++) {
         const struct slice *slice = &layout->owned[i];
         struct elements all = store_elements(store, array, slice->begin, slice->count);
         for (int64_t at = 0; at < all.count; at += most) {
             int64_t count = all.count - at < most ? all.count - at : most;
             struct elements blocks = elements_part(&all, at, count);
-            TRY(add_squares(store, &blocks, &total));
+            TRY(add_squares(store, &blocks, total));
         }
     }
-    *out = total;
     return STATUS_OK;
 }
 

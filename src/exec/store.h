@@ -8,7 +8,9 @@
 #ifndef EXEC_STORE_H
 #define EXEC_STORE_H
 
+#include "base/exact.h"
 #include "comm/comm.h"
+#include "plan/buckets.h"
 #include "plan/store_layout.h"
 
 struct store {
@@ -41,22 +43,23 @@ struct elements store_use_gradient(const struct store *store, int grad, int use)
 enum status store_get(const struct store *store, int array, int item, void *plain);
 enum status store_put(struct store *store, int array, int item, const void *plain);
 
-/* Local, blocking. Content hashes over plain bytes and names, in order. */
+/* Local, blocking. Content hashes over plain bytes and names of what this rank holds; of several
+ * ranks that hold different tensors they are added. */
 enum status store_param_hash(const struct store *store, uint64_t *out);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
-/* Local, asynchronous on the device. Gradient arithmetic, by gradient buffer: a += b; the gradients
- * of further uses of `count` parameters into those of the first, in graph order; all of it -0, the
- * neutral element of addition to the last bit; what a kernel made into the gradient of a use, added
- * or (first) copied. */
-enum status store_sum(struct store *store, int into, int from);
-enum status store_tie(struct store *store, int grad, int first_param, int count);
-enum status store_zero(struct store *store, int grad);
+/* Local, asynchronous on the device. Gradient arithmetic, by bucket of a gradient buffer: a += b;
+ * the gradients of further uses of its parameters into those of the first, in graph order; all of
+ * it -0, the neutral element of addition to the last bit. What a kernel made into the gradient of a
+ * use, added or (first) copied. */
+enum status store_sum(struct store *store, int into, int from, const struct bucket *bucket);
+enum status store_tie(struct store *store, int grad, const struct bucket *bucket);
+enum status store_zero(struct store *store, int grad, const struct bucket *bucket);
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first);
 
-/* Local, blocking. Over the slices this rank owns: the sum of squares, block by block in f64; the
- * optimizer's update, and whether all parameters are finite afterwards. */
-enum status store_squares(struct store *store, int grad, double *out);
+/* Local, blocking. Over the slices this rank owns: squares, added up block by block in f64 and then
+ * exactly, to *total; the optimizer's update, and whether all parameters are finite afterwards. */
+enum status store_squares(struct store *store, int grad, struct exact_sum *total);
 enum status store_update(struct store *store, const struct optim_step *step, int grad,
                          bool *finite);
 /* Local, blocking. Whether elements of this device are finite. */

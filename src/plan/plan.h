@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "plan/buckets.h"
 #include "plan/config.h"
+#include "plan/partition.h"
 #include "plan/store_layout.h"
 #include "graph/memory.h"
 #include "graph/range.h"
@@ -23,8 +24,17 @@ struct micro_plan {
     int64_t samples;
     bool training;
     struct graph *graph;
-    struct ranges ranges; /* one stage; a segment of backward for each bucket of gradients */
-    struct placement placement;
+    struct ranges ranges;        /* a segment of backward for each bucket of a stage's gradients */
+    struct crossing *crossing;   /* per cut and phase; see ranges_crossing */
+    struct placement *placement; /* per chunk of the rank */
+};
+
+/* One chunk of this rank: a stage of the model. */
+struct chunk_plan {
+    int stage;
+    struct bucket_list buckets; /* of its gradients */
+    size_t slot_bytes;          /* of a slot's arena */
+    size_t arena_begin;         /* of its slots' arenas, one behind the other */
 };
 
 /* Predicted bytes of a rank, by purpose. */
@@ -41,15 +51,19 @@ struct plan {
     struct device *device;
     struct program *program, *last_program;  /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                   /* per micro-batch of the short last step */
-    struct bucket_list buckets;              /* of the gradients */
+    struct partition partition;              /* of the model into stages */
+    struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
+    struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
+    int chunk_count;
     struct store_layout *store;              /* parameters, gradients, optimizer state */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
     int64_t eval_batch;
     struct loader_config train_loader, eval_loader;
     struct memory_estimate memory;
-    int grads, slots;                /* the most any program of the run needs */
-    size_t slot_bytes, shared_bytes; /* of a slot's arena, and of the one all slots share */
+    int grads;           /* the most any program of the run needs */
+    size_t shared_begin; /* of the arena that all slots share, behind their own */
+    size_t shared_bytes;
     bool split; /* some step runs backward as I and W: memory is placed for that */
 };
 

@@ -15,9 +15,9 @@ int64_t store_param_span(const struct graph *graph, int param) {
     return (elements + NORM_BLOCK - 1) / NORM_BLOCK * NORM_BLOCK;
 }
 
-int64_t store_param_elements(const struct graph *graph) {
+int64_t store_param_elements(const struct graph *graph, const int *params, int count) {
     int64_t elements = 0;
-    for (int p = 0; p < graph->param_count; p++) elements += store_param_span(graph, p);
+    for (int p = 0; p < count; p++) elements += store_param_span(graph, params ? params[p] : p);
     return elements;
 }
 
@@ -33,35 +33,51 @@ static void describe_uses(struct store_layout *layout, const struct param *param
     }
 }
 
-static void describe_params(struct store_layout *layout, const struct store_config *config) {
+static void describe_param(struct store_layout *layout, const struct store_config *config, int index,
+                           int64_t begin) {
     const struct graph *graph = config->graph;
-    int64_t begin = 0, tail = store_param_elements(graph);
-    for (int p = 0; p < graph->param_count; p++) {
-        const struct param *param = &graph->params[p];
-        const struct value *value = &graph->values[param->value];
-        CHECK(value->type.dtype == DTYPE_F32, "parameter %s is %s", param->name,
-              dtype_name(value->type.dtype));
-        layout->params[p] = (struct store_item){.name = param->name,
+    const struct param *param = &graph->params[index];
+    const struct value *value = &graph->values[param->value];
+    CHECK(value->type.dtype == DTYPE_F32, "parameter %s is %s", param->name,
+          dtype_name(value->type.dtype));
+    layout->params[index] = (struct store_item){.name = param->name,
                                                 .type = value->type,
                                                 .layout = value->layout,
                                                 .begin = begin,
-                                                .count = store_param_span(graph, p),
+                                                .count = store_param_span(graph, index),
                                                 .decay = config->decay[param->class]};
-        describe_uses(layout, param, p, &tail);
-        begin += layout->params[p].count;
+}
+
+static void describe_params(struct store_layout *layout, const struct store_config *config) {
+    const struct graph *graph = config->graph;
+    int held = config->params ? config->param_count : graph->param_count;
+    int64_t begin = 0, tail = store_param_elements(graph, config->params, held);
+    for (int p = 0; p < graph->param_count; p++)
+        layout->params[p] =
+            (struct store_item){.name = graph->params[p].name, .begin = -1, .position = -1};
+    for (int i = 0; i < held; i++) {
+        int index = layout->order[i] = config->params ? config->params[i] : i;
+        describe_param(layout, config, index, begin);
+        layout->params[index].position = i;
+        describe_uses(layout, &graph->params[index], index, &tail);
+        begin += layout->params[index].count;
     }
+    layout->held_count = held;
     layout->param_elements = begin;
     layout->gradient_elements = tail;
 }
 
-static void describe_buffers(struct store_layout *layout, const struct graph *graph) {
+static void describe_buffers(struct store_layout *layout, const struct store_config *config) {
+    const struct graph *graph = config->graph;
     for (int b = 0; b < graph->buffer_count; b++) {
         const struct value *value = &graph->values[graph->buffers[b].value];
+        bool held = !config->holds_buffer || config->holds_buffer[b];
         layout->buffers[b] = (struct store_item){.name = graph->buffers[b].name,
                                                  .type = value->type,
                                                  .layout = value->layout,
-                                                 .begin = layout->buffer_bytes,
-                                                 .count = (int64_t)value->layout->bytes};
+                                                 .begin = held ? layout->buffer_bytes : -1,
+                                                 .position = -1,
+                                                 .count = held ? (int64_t)value->layout->bytes : 0};
         layout->buffer_bytes +=
             (layout->buffers[b].count + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
     }
@@ -130,11 +146,12 @@ struct store_layout *store_layout_new(const struct store_config *config) {
                                     .params = MEM_ARRAY(struct store_item, graph->param_count),
                                     .buffers = MEM_ARRAY(struct store_item, graph->buffer_count),
                                     .uses = MEM_ARRAY(struct store_use, graph->use_count),
+                                    .order = MEM_ARRAY(int, graph->param_count + 1),
                                     .param_count = graph->param_count,
                                     .buffer_count = graph->buffer_count,
                                     .use_count = graph->use_count};
     describe_params(layout, config);
-    describe_buffers(layout, graph);
+    describe_buffers(layout, config);
     take_owned(layout, config);
     describe_arrays(layout, config);
     return layout;
@@ -145,6 +162,7 @@ void store_layout_free(struct store_layout **layout) {
     free((*layout)->params);
     free((*layout)->buffers);
     free((*layout)->uses);
+    free((*layout)->order);
     free((*layout)->owned);
     free((*layout)->arrays);
     free(*layout);

@@ -43,9 +43,15 @@ struct store_item {
     const char *name;
     struct tensor_type type;
     const struct layout *layout;
-    int64_t begin, count;
-    bool decay; /* of a parameter: weight decay reaches it */
+    int64_t begin, count; /* -1 and 0: this rank does not hold it */
+    int position;         /* of a parameter: in `order`; -1 where it is not held */
+    bool decay;           /* of a parameter: weight decay reaches it */
 };
+
+/* Local. Whether this rank holds the item. */
+static inline bool store_holds(const struct store_item *item) {
+    return item->begin >= 0;
+}
 
 /* One use of a parameter: where its gradient lies in a gradient array. */
 struct store_use {
@@ -57,7 +63,8 @@ struct store_layout {
     const struct optim_rule *optimizer;
     struct store_item *params, *buffers;
     struct store_use *uses;
-    int param_count, buffer_count, use_count;
+    int param_count, buffer_count, use_count; /* of the graph: all stages */
+    int *order, held_count; /* parameters this rank holds, as they follow one another */
     int64_t param_elements, gradient_elements, buffer_bytes; /* whole arrays */
     struct slice *owned;
     int owned_count;
@@ -68,6 +75,9 @@ struct store_layout {
 struct store_config {
     const struct graph *graph; /* lowered, for training; outlives the layout */
     const struct optim_rule *optimizer;
+    const int *params;         /* of the graph that the rank holds, in order; NULL: all of them */
+    int param_count;
+    const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     int grads;                 /* gradient buffers */
     bool decay[3];             /* per class of parameters: weight decay reaches it */
     const struct slice *owned; /* ascending, of whole blocks of NORM_BLOCK; NULL: everything */
@@ -78,10 +88,10 @@ struct store_config {
     } array[ARRAY_KIND_COUNT];
 };
 
-/* Local. Elements that a parameter of a lowered graph takes in the range, padding included; all of
- * them together. */
+/* Local. Elements that a parameter of a lowered graph takes in the range, padding included; `count`
+ * of them together (`params` NULL: the first ones). */
 int64_t store_param_span(const struct graph *graph, int param);
-int64_t store_param_elements(const struct graph *graph);
+int64_t store_param_elements(const struct graph *graph, const int *params, int count);
 
 /* Local. The caller owns the layout; store_layout_free accepts NULL and clears the pointer. */
 struct store_layout *store_layout_new(const struct store_config *config);

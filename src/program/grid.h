@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+enum { GRID_MAX_CHUNKS = 32 };
+
 struct grid {
     int stages;        /* ranks of one pipeline */
     int chunks;        /* parts of the model that each of them holds */

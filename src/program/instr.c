@@ -6,31 +6,17 @@
 
 #include "base/log.h"
 
-/* The column "slot" of instr.def. */
-#define SLOT_NONE                                                                                  \
-    { false }
-#define SLOT_FREE_FREE                                                                             \
-    { true, SLOT_FREE, SLOT_FREE }
-#define SLOT_FREE_LOADED                                                                           \
-    { true, SLOT_FREE, SLOT_LOADED }
-#define SLOT_LOADED_FORWARD                                                                        \
-    { true, SLOT_LOADED, SLOT_FORWARD }
-#define SLOT_FORWARD_HALF                                                                          \
-    { true, SLOT_FORWARD, SLOT_HALF }
-#define SLOT_FORWARD_DONE                                                                          \
-    { true, SLOT_FORWARD, SLOT_DONE }
-#define SLOT_HALF_DONE                                                                             \
-    { true, SLOT_HALF, SLOT_DONE }
-
 const struct instr_row instr_rows[INSTR_COUNT_] = {
-#define INSTR(NAME, operands_, flags_, list_, queue_, time_, slot_, reads_, writes_, meets_, doc_) \
+#define INSTR(NAME, operands_, flags_, list_, queue_, time_, needs_, gives_, reads_, writes_,      \
+              meets_, doc_)                                                                        \
     [INSTR_##NAME] = {.name = #NAME,                                                               \
                       .operands = operands_,                                                       \
                       .flags = flags_,                                                             \
                       .list = LIST_##list_,                                                        \
                       .queue = QUEUE_##queue_,                                                     \
                       .time = TIME_##time_,                                                        \
-                      .slot = SLOT_##slot_,                                                        \
+                      .needs = needs_,                                                             \
+                      .gives = gives_,                                                             \
                       .reads = reads_,                                                             \
                       .writes = writes_,                                                           \
                       .meets = MEETS_##meets_,                                                     \
@@ -48,6 +34,38 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 static const char *const flag_names[] = {"new", "pure"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
+
+const char *const fact_words[FACT_COUNT] = {
+#define FACT(letter, NAME, words, where) words,
+#include "program/fact.def"
+#undef FACT
+};
+
+unsigned facts_named(const char *letters) {
+    static const char all[] = {
+#define FACT(letter, ...) letter,
+#include "program/fact.def"
+#undef FACT
+    };
+    unsigned facts = 0;
+    for (int i = 0; i < FACT_COUNT; i++)
+        if (strchr(letters, all[i])) facts |= 1u << i;
+    return facts;
+}
+
+unsigned facts_of_stage(bool first, bool last) {
+    enum { EVERY, AFTER, BEFORE };
+    static const int where[] = {
+#define FACT(letter, NAME, words, where) where,
+#include "program/fact.def"
+#undef FACT
+    };
+    unsigned facts = 0;
+    for (int i = 0; i < FACT_COUNT; i++)
+        if (where[i] == EVERY || (where[i] == AFTER && !first) || (where[i] == BEFORE && !last))
+            facts |= 1u << i;
+    return facts;
+}
 
 const char *instr_flag_name(int bit) {
     return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;
@@ -74,29 +92,6 @@ void instr_set_operand(struct instr *instr, char letter, int value) {
 #undef OPERAND
     default: break;
     }
-}
-
-/* Segment e of backward makes bucket e whole. */
-static struct instr_access gradient(const struct instr *instr, int grad, int buckets) {
-    const char *operands = instr_row(instr)->operands;
-    int one = strchr(operands, 'b')   ? instr->bucket
-              : strchr(operands, 'e') ? instr->segment
-                                      : INSTR_ALL;
-    return (struct instr_access){.resource = RESOURCE_GRADIENT,
-                                 .grad = grad,
-                                 .first_bucket = one == INSTR_ALL ? 0 : one,
-                                 .bucket_count = one == INSTR_ALL ? buckets : 1};
-}
-
-struct instr_access instr_access(const struct instr *instr, char letter, int buckets) {
-    switch (letter) {
-    case 'k': return (struct instr_access){.resource = RESOURCE_SEEDS};
-    case 'l': return (struct instr_access){.resource = RESOURCE_LOSSES};
-    case 'g': return gradient(instr, instr->grad, buckets);
-    case 'h': return gradient(instr, instr->other, buckets);
-    default: CHECK(strchr("xapotn", letter), "a buffer called %c", letter);
-    }
-    return (struct instr_access){.resource = RESOURCE_READY};
 }
 
 struct instr instr_make(enum instr_op op) {

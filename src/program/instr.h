@@ -20,7 +20,7 @@ enum { INSTR_ALL = -1 };
 struct instr {
     int32_t id, micro, peer;
     uint8_t op, flags;
-    int16_t stage, segment, slot, version, grad, other, bucket, group, channel;
+    int16_t stage, segment, slot, version, grad, other, bucket, group;
 };
 
 enum list_name { LIST_START, LIST_BODY, LIST_DRAIN, LIST_COUNT };
@@ -34,22 +34,28 @@ struct instr_list {
 
 enum instr_queue { QUEUE_COMPUTE, QUEUE_COMM };
 enum instr_time { TIME_DATA, TIME_FORWARD, TIME_BACKWARD, TIME_COMM, TIME_OPTIMIZER, TIME_COUNT };
-enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS };
+enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS, MEETS_PEER };
 
-/* How far the micro-batch in a slot has come. */
-enum slot_state { SLOT_FREE, SLOT_LOADED, SLOT_FORWARD, SLOT_HALF, SLOT_DONE };
+/* How far the micro-batch in a slot has come: a set of facts, the rows of fact.def, as bits. */
+enum {
+#define FACT(letter, NAME, words, where) FACT_##NAME,
+#include "program/fact.def"
+#undef FACT
+    FACT_COUNT
+};
+extern const char *const fact_words[FACT_COUNT];
+/* Local. The set that letters name. */
+unsigned facts_named(const char *letters);
+/* Local. All that a stage can have: the first one receives nothing, the last one sends nothing. */
+unsigned facts_of_stage(bool first, bool last);
 
 /* A row of instr.def; see there. */
 struct instr_row {
-    const char *name, *operands, *flags, *reads, *writes, *doc;
+    const char *name, *operands, *flags, *needs, *gives, *reads, *writes, *doc;
     enum list_name list;
     enum instr_queue queue;
     enum instr_time time;
     enum instr_meets meets;
-    struct slot_change {
-        bool has_slot; /* else the states mean nothing */
-        enum slot_state from, to;
-    } slot;
 };
 extern const struct instr_row instr_rows[INSTR_COUNT_];
 
@@ -77,21 +83,6 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 /* Local. An operand by its letter. */
 int instr_operand(const struct instr *instr, char letter);
 void instr_set_operand(struct instr *instr, char letter, int value);
-/* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
- * it can be under way: the result of an exchange, or buckets of a gradient buffer. One rule for
- * whoever must await it: verifier, executor, simulator. */
-enum resource {
-    RESOURCE_READY /* is never under way */,
-    RESOURCE_SEEDS,
-    RESOURCE_LOSSES,
-    RESOURCE_GRADIENT
-};
-struct instr_access {
-    enum resource resource;
-    int grad, first_bucket, bucket_count; /* of a gradient, of which the rank has `buckets` */
-};
-/* Local. `letter` is one of the columns. */
-struct instr_access instr_access(const struct instr *instr, char letter, int buckets);
 /* Local. The word of a flag, as the text form spells it: the first, second bit; NULL beyond. */
 const char *instr_flag_name(int bit);
 /* Local. An instruction with its optional operands left out. */

@@ -50,6 +50,7 @@ enum header_key {
     KEY_REPLICAS_EACH,
     KEY_DRIVERS,
     KEY_SERVERS,
+    KEY_CREDITS,
     KEY_COUNT
 };
 
@@ -63,11 +64,12 @@ static const struct {
     [KEY_STAGES] = {"stages", 1, PROGRAM_MAX_SMALL, NEEDED},
     [KEY_REPLICAS] = {"replicas", 1, PROGRAM_MAX_MICROS, NEEDED},
     [KEY_MICRO_BATCHES] = {"micro-batches", 1, PROGRAM_MAX_MICROS, NEEDED},
-    [KEY_CHUNKS] = {"chunks", 1, PROGRAM_MAX_SMALL, 1},
+    [KEY_CHUNKS] = {"chunks", 1, GRID_MAX_CHUNKS, 1},
     [KEY_V_SHAPE] = {"v-shape", 0, 1, 0},
     [KEY_REPLICAS_EACH] = {"replicas-each", 1, PROGRAM_MAX_MICROS, 1},
     [KEY_DRIVERS] = {"drivers", 0, PROGRAM_MAX_RANKS, 0},
     [KEY_SERVERS] = {"servers", 0, PROGRAM_MAX_RANKS, 0},
+    [KEY_CREDITS] = {"credits", 1, PROGRAM_MAX_SMALL, PROGRAM_CREDITS},
 };
 
 /* The number behind the key at `at`. */
@@ -122,6 +124,7 @@ static enum status parse_header(struct parser *parser) {
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad(parser, "fewer stages and chunks", parser->word[3]);
     parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)sum);
+    parser->program->credits = value[KEY_CREDITS];
     return STATUS_OK;
 }
 
@@ -143,19 +146,34 @@ static struct rank_program *being_read(const struct parser *parser) {
     return &parser->program->kinds[parser->program->kind_of[parser->rank]];
 }
 
-/* "rank" N "slots" A "grads" G "buckets" B */
+/* A number for each chunk, behind the key at `at`: "4,2". `stride` is that of struct chunk_sizes.
+ */
+static enum status read_list(struct parser *parser, int at, int *to) {
+    const int stride = sizeof(struct chunk_sizes) / sizeof(int);
+    char copy[GRID_MAX_CHUNKS * 8] = "", what[96], *state = NULL;
+    int found = 0, chunks = parser->program->grid.chunks;
+    const char *text = word_at(parser, at + 1);
+    snprintf(what, sizeof what, "%s from 1 to %d for each of %d chunk(s)", parser->word[at],
+             PROGRAM_MAX_SMALL, chunks);
+    if (strlen(text) >= sizeof copy) return bad(parser, what, text);
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *one = strtok_r(copy, ",", &state); one; one = strtok_r(NULL, ",", &state), found++)
+        if (found == chunks || !read_number(one, 1, PROGRAM_MAX_SMALL, to + found * stride))
+            return bad(parser, what, text);
+    return found == chunks ? STATUS_OK : bad(parser, what, text);
+}
+
+/* "rank" N "slots" A,A.. "grads" G "buckets" B,B.. */
 static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
-    const struct {
-        const char *key;
-        int *to;
-    } sizes[] = {{"slots", &rank->slots}, {"grads", &rank->grads}, {"buckets", &rank->buckets}};
+    static const char *const sizes[] = {"slots", "grads", "buckets"};
     parser->list = LIST_COUNT;
-    for (int i = 0, at = 2; i < 3; i++, at += 2) {
-        if (strcmp(word_at(parser, at), sizes[i].key) != 0)
-            return bad(parser, sizes[i].key, word_at(parser, at));
-        TRY(read_size(parser, at, 1, PROGRAM_MAX_SMALL, sizes[i].to));
-    }
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word_at(parser, 2 + 2 * i), sizes[i]) != 0)
+            return bad(parser, sizes[i], word_at(parser, 2 + 2 * i));
+    TRY(read_list(parser, 2, &rank->chunk[0].slots));
+    TRY(read_size(parser, 4, 1, PROGRAM_MAX_SMALL, &rank->grads));
+    TRY(read_list(parser, 6, &rank->chunk[0].buckets));
     return parser->words == 8 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 8));
 }
 
@@ -228,8 +246,8 @@ static enum status split_words(struct parser *parser, char *line) {
 static enum status parse_line(struct parser *parser, char *line) {
     parser->line++;
     if (parser->line == 1)
-        return strcmp(line, "stretto program 2") == 0 ? STATUS_OK
-                                                      : bad(parser, "stretto program 2", line);
+        return strcmp(line, "stretto program 3") == 0 ? STATUS_OK
+                                                      : bad(parser, "stretto program 3", line);
     TRY(split_words(parser, line));
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);

@@ -26,7 +26,8 @@ static struct rank_program *add_kind(struct program *program) {
     program->kinds = mem_grow(program->kinds, &program->kind_capacity,
                               (size_t)program->kind_count + 1, sizeof *program->kinds);
     struct rank_program *kind = &program->kinds[program->kind_count++];
-    *kind = (struct rank_program){.slots = 1, .grads = 1, .buckets = 1};
+    *kind = (struct rank_program){.grads = 1, .chunks = program->grid.chunks};
+    for (int c = 0; c < kind->chunks; c++) kind->chunk[c] = (struct chunk_sizes){1, 1};
     return kind;
 }
 
@@ -37,8 +38,12 @@ static void free_lists(struct rank_program *rank) {
 
 struct program *program_new(const struct grid *grid, int micro_batches, enum sum_order sum) {
     struct program *program = MEM_NEW(struct program);
-    *program = (struct program){
-        .grid = *grid, .ranks = grid_ranks(grid), .micro_batches = micro_batches, .sum = sum};
+    CHECK(grid->chunks >= 1 && grid->chunks <= GRID_MAX_CHUNKS, "%d chunks", grid->chunks);
+    *program = (struct program){.grid = *grid,
+                                .ranks = grid_ranks(grid),
+                                .micro_batches = micro_batches,
+                                .sum = sum,
+                                .credits = PROGRAM_CREDITS};
     program->kind_of = MEM_ARRAY(int32_t, program->ranks);
     add_kind(program);
     return program;
@@ -92,14 +97,14 @@ static bool same_list(const struct instr_list *a, const struct instr_list *b) {
 }
 
 static bool same_kind(const struct rank_program *a, const struct rank_program *b) {
-    bool same = a->slots == b->slots && a->grads == b->grads && a->buckets == b->buckets;
+    bool same = a->grads == b->grads && memcmp(a->chunk, b->chunk, sizeof a->chunk) == 0;
     for (int l = 0; same && l < LIST_COUNT; l++) same = same_list(&a->list[l], &b->list[l]);
     return same;
 }
 
 static uint64_t hash_kind(const struct rank_program *rank) {
-    const int sizes[] = {rank->slots, rank->grads, rank->buckets};
-    uint64_t hash = hash64(HASH64_START, sizes, sizeof sizes);
+    uint64_t hash = hash64(HASH64_START, &rank->grads, sizeof rank->grads);
+    hash = hash64(hash, rank->chunk, (size_t)rank->chunks * sizeof rank->chunk[0]);
     for (int l = 0; l < LIST_COUNT; l++) {
         const struct instr_list *list = &rank->list[l];
         hash = hash64(hash, &list->count, sizeof list->count);
@@ -173,6 +178,58 @@ int program_declare_group(struct program *program, enum group_family family) {
     return program->group_count++;
 }
 
+/* --- sizes, and what instructions touch --- */
+
+int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot) {
+    for (int c = 0; c < chunk; c++) slot += sizes[c].slots;
+    return slot;
+}
+
+int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
+    for (int c = 0; c < chunk; c++) bucket += sizes[c].buckets;
+    return bucket;
+}
+
+/* Segment e of backward makes bucket e whole. */
+static struct resource_access gradient(const struct program *program,
+                                       const struct chunk_sizes *sizes, const struct instr *instr,
+                                       int grad) {
+    const char *operands = instr_row(instr)->operands;
+    int chunk = grid_chunk(&program->grid, instr->stage);
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    struct resource_access access = {.resource = RESOURCE_GRADIENT, .grad = grad};
+    if (!strchr(operands, 's')) {
+        access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
+    } else if (one == INSTR_ALL) {
+        access.first_bucket = sizes_bucket(sizes, chunk, 0);
+        access.bucket_count = sizes[chunk].buckets;
+    } else {
+        access.first_bucket = sizes_bucket(sizes, chunk, one);
+        access.bucket_count = 1;
+    }
+    return access;
+}
+
+struct resource_access program_access(const struct program *program,
+                                      const struct chunk_sizes *sizes, const struct instr *instr,
+                                      char letter) {
+    int chunk = grid_chunk(&program->grid, instr->stage);
+    switch (letter) {
+    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS};
+    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES};
+    case 'n': return (struct resource_access){.resource = RESOURCE_NORM};
+    case 'a':
+        return (struct resource_access){.resource = RESOURCE_SLOT,
+                                        .slot = sizes_slot(sizes, chunk, instr->slot)};
+    case 'g': return gradient(program, sizes, instr, instr->grad);
+    case 'h': return gradient(program, sizes, instr, instr->other);
+    default: CHECK(strchr("xpot", letter), "a buffer called %c", letter);
+    }
+    return (struct resource_access){.resource = RESOURCE_READY};
+}
+
 /* --- facts of a program --- */
 
 bool program_shares(const struct program *program) {
@@ -194,10 +251,10 @@ int program_first_micro(const struct program *program, int rank) {
 
 uint64_t program_hash(const struct program *program) {
     const struct grid *grid = &program->grid;
-    const int numbers[] = {grid->stages,        grid->chunks,      grid->replicas,
-                           grid->replicas_each, grid->v_shape,     grid->drivers,
-                           grid->servers,       (int)program->sum, program->micro_batches,
-                           program->group_count};
+    const int numbers[] = {grid->stages,         grid->chunks,      grid->replicas,
+                           grid->replicas_each,  grid->v_shape,     grid->drivers,
+                           grid->servers,        (int)program->sum, program->micro_batches,
+                           program->group_count, program->credits};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int g = 0; g < program->group_count; g++)
         hash = hash64(hash, &program->group[g], sizeof program->group[g]);
@@ -216,7 +273,7 @@ static void print_unless(FILE *out, const char *key, int value, int usual) {
 
 static void print_header(const struct program *program, FILE *out) {
     const struct grid *grid = &program->grid;
-    fprintf(out, "stretto program 2\nranks %d stages %d replicas %d micro-batches %d sum %s",
+    fprintf(out, "stretto program 3\nranks %d stages %d replicas %d micro-batches %d sum %s",
             program->ranks, grid->stages, grid->replicas, program->micro_batches,
             sum_order_name(program->sum));
     print_unless(out, "chunks", grid->chunks, 1);
@@ -224,9 +281,20 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "replicas-each", grid->replicas_each, 1);
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
+    if (grid->stages * grid->chunks > 1) fprintf(out, " credits %d", program->credits);
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));
+    fprintf(out, "\n");
+}
+
+/* Sizes of chunks one after the other: "slots 4,2". */
+static void print_sizes(const struct rank_program *rank, int number, FILE *out) {
+    fprintf(out, "rank %d slots ", number);
+    for (int c = 0; c < rank->chunks; c++) fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].slots);
+    fprintf(out, " grads %d buckets ", rank->grads);
+    for (int c = 0; c < rank->chunks; c++)
+        fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].buckets);
     fprintf(out, "\n");
 }
 
@@ -235,8 +303,7 @@ void program_print(const struct program *program, FILE *out) {
     print_header(program, out);
     for (int r = 0; r < program->ranks; r++) {
         const struct rank_program *rank = program_of(program, r);
-        fprintf(out, "rank %d slots %d grads %d buckets %d\n", r, rank->slots, rank->grads,
-                rank->buckets);
+        print_sizes(rank, r, out);
         for (int l = 0; l < LIST_COUNT; l++) {
             fprintf(out, "rank %d %s\n", r, list_names[l]);
             for (int i = 0; i < rank->list[l].count; i++)

@@ -20,8 +20,12 @@
 /* What one rank runs, or several that do the same. */
 struct rank_program {
     struct instr_list list[LIST_COUNT];
-    int slots, grads; /* activation slots and gradient buffers */
-    int buckets;      /* of a gradient buffer: what REDUCE takes at a time */
+    int grads; /* gradient buffers, each for all chunks */
+    int chunks;
+    struct chunk_sizes {
+        int slots;   /* for activations */
+        int buckets; /* of its part of a gradient buffer: what REDUCE takes at a time */
+    } chunk[GRID_MAX_CHUNKS];
 };
 
 /* How gradients of micro-batches and replicas are added: see design contract 1. */
@@ -34,6 +38,7 @@ enum { PROGRAM_MAX_GROUPS = 8 };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
+enum { PROGRAM_CREDITS = 2 }; /* unless it says otherwise */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
 
 struct program {
@@ -43,6 +48,7 @@ struct program {
     enum sum_order sum;
     enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
     int group_count;
+    int credits;                /* messages that a channel holds: how far a sender runs ahead */
     struct rank_program *kinds; /* the different rank programs */
     int kind_count;
     size_t kind_capacity;
@@ -63,6 +69,32 @@ struct rank_program *program_begin(struct program *program, int rank);
 struct rank_program *program_edit(struct program *program, int rank);
 /* Local. Lets ranks whose rank programs have become equal share one. */
 void program_share(struct program *program);
+
+/* Local. A slot or a bucket of a chunk, counted through all chunks; with the number of chunks for
+ * `chunk` and 0: how many there are in all. */
+int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
+int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
+
+/* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
+ * it can be under way: the result of an exchange, a slot, or buckets of a gradient buffer. One rule
+ * for whoever must await it: verifier, executor, simulator. */
+enum resource {
+    RESOURCE_READY /* is never under way */,
+    RESOURCE_SEEDS,
+    RESOURCE_LOSSES,
+    RESOURCE_NORM,
+    RESOURCE_SLOT,
+    RESOURCE_GRADIENT
+};
+struct resource_access {
+    enum resource resource;
+    int slot;                             /* counted through all chunks, as are buckets */
+    int grad, first_bucket, bucket_count; /* of a gradient */
+};
+/* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
+struct resource_access program_access(const struct program *program,
+                                      const struct chunk_sizes *sizes, const struct instr *instr,
+                                      char letter);
 
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
@@ -101,6 +133,8 @@ struct schedule_config {
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
+    bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
+    const struct pipeline_order *orders; /* of pipelines, per position */
 };
 
 struct schedule {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/emit.h"
 #include "program/program.h"
 
 extern const struct schedule schedule_single;
@@ -90,11 +91,8 @@ static enum status check_size(const struct schedule_config *config) {
                 PROGRAM_MAX_MICROS);
 }
 
-enum status schedule_build(const char *name, const struct schedule_config *config,
-                           struct program **out) {
-    const struct schedule *schedule = schedule_find(name);
-    if (!schedule) return fail(STATUS_USAGE, "no schedule is called %s", name);
-    TRY(check_size(config));
+static enum status build(const struct schedule *schedule, const struct schedule_config *config,
+                         struct program **out) {
     struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
     enum status status = schedule->prepare(config, program);
     if (status == STATUS_OK) {
@@ -105,4 +103,53 @@ enum status schedule_build(const char *name, const struct schedule_config *confi
         program_free(&program);
     }
     return status;
+}
+
+/* --- pipelines --- */
+
+static enum status prepare_pipeline(const struct schedule_config *config, struct program *program) {
+    emit_declare(config, program);
+    return STATUS_OK;
+}
+
+static void build_position(const struct schedule_config *config, const struct program *program,
+                           int rank, struct rank_program *out) {
+    int position = grid_cell(&config->grid, rank).position;
+    emit_rank(config, program, &config->orders[position], rank, out);
+}
+
+static const struct schedule of_orders = {.prepare = prepare_pipeline, .build = build_position};
+
+static struct pipeline_shape shape_of(const struct schedule_config *config) {
+    return (struct pipeline_shape){.positions = config->grid.stages,
+                                   .chunks = config->grid.chunks,
+                                   .v_shape = config->grid.v_shape,
+                                   .micro_batches = config->micro_batches};
+}
+
+/* A schedule that takes another number of chunks than the grid has is refused. */
+static enum status build_pipeline(const struct pipeline_schedule *pipeline,
+                                  const struct schedule_config *config, struct program **out) {
+    struct pipeline_shape shape = shape_of(config);
+    struct schedule_config own = *config;
+    if (!pipeline_takes(pipeline, &shape))
+        return fail(STATUS_USAGE, "schedule %s takes %d chunk(s) a rank%s, not %d%s",
+                    pipeline->name, pipeline->chunks, pipeline->v_shape ? " in a V" : "",
+                    shape.chunks, shape.v_shape ? " in a V" : "");
+    struct pipeline_order *orders = pipeline_orders_build(pipeline, &shape);
+    own.orders = orders;
+    own.one_backward_at_a_time = pipeline->one_backward_at_a_time;
+    enum status status = build(&of_orders, &own, out);
+    pipeline_orders_free(&orders, shape.positions);
+    return status;
+}
+
+enum status schedule_build(const char *name, const struct schedule_config *config,
+                           struct program **out) {
+    const struct schedule *schedule = schedule_find(name);
+    const struct pipeline_schedule *pipeline = pipeline_find(name);
+    if (!schedule && !pipeline) return fail(STATUS_USAGE, "no schedule is called %s", name);
+    TRY(check_size(config));
+    if (schedule) return build(schedule, config, out);
+    return build_pipeline(pipeline, config, out);
 }

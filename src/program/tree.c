@@ -15,6 +15,7 @@ int tree_take(struct sum_tree *tree) {
 static void merge_last_two(struct sum_tree *tree) {
     int into = tree->buffer[tree->depth - 2], from = tree->buffer[tree->depth - 1];
     struct instr *sum = program_add(tree->out, LIST_BODY, INSTR_SUM);
+    sum->stage = (int16_t)tree->stage;
     sum->grad = (int16_t)into;
     sum->other = (int16_t)from;
     tree->busy[from] = false;

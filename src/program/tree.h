@@ -12,6 +12,7 @@ enum { TREE_MAX_DEPTH = 40 };
 
 struct sum_tree {
     struct rank_program *out; /* gets the SUMs, in its body */
+    int stage;                /* whose gradients */
     int buffer[TREE_MAX_DEPTH], level[TREE_MAX_DEPTH], depth;
     bool busy[TREE_MAX_DEPTH + 2]; /* gradient buffers in use */
 };

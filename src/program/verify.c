@@ -33,6 +33,18 @@ bool verify_present(const struct walk *walk, int micro) {
     return !samples || samples[walk->first_micro + micro] > 0;
 }
 
+int verify_chunk(const struct walk *walk) {
+    return grid_chunk(&walk->program->grid, walk->instr->stage);
+}
+
+bool verify_first_stage(const struct walk *walk) {
+    return walk->instr->stage == 0;
+}
+
+bool verify_last_stage(const struct walk *walk) {
+    return walk->instr->stage == walk->program->grid.stages * walk->program->grid.chunks - 1;
+}
+
 /* --- operands and flags --- */
 
 /* One past the largest value of an operand. */
@@ -40,11 +52,11 @@ static int operand_limit(const struct walk *walk, char letter) {
     switch (letter) {
     case 's': return walk->program->grid.stages * walk->program->grid.chunks;
     case 'm': return walk->micros;
-    case 'a': return walk->own->slots;
+    case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
     case 'g':
     case 'h': return walk->own->grads;
     case 'e':
-    case 'b': return walk->own->buckets;
+    case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
     case 'q': return walk->program->group_count;
     case 'p': return walk->program->grid.stages;
     default: return PROGRAM_MAX_SMALL;
@@ -101,16 +113,43 @@ static enum status check_list(const struct walk *walk, enum list_name list) {
 
 /* --- walking --- */
 
+static bool holds_last_stage(const struct walk *walk) {
+    const struct grid *grid = &walk->program->grid;
+    return walk->cell.role == GRID_STAGE &&
+           grid_position(grid, grid->stages * grid->chunks - 1) == walk->cell.position;
+}
+
+/* Labels are counted by the ranks that have the loss, once for each replica. */
+static enum status check_count(struct walk *walk) {
+    const struct program *program = walk->program;
+    enum group_family family = program->group[walk->instr->group];
+    if (!holds_last_stage(walk)) return verify_broken(walk, "this rank has no loss");
+    if (family != GROUP_REPLICAS &&
+        group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0))
+        return verify_broken(walk, "labels are counted once for each replica: its group is "
+                                   "the replicas");
+    walk->counted = true;
+    return STATUS_OK;
+}
+
+static enum status check_report(struct walk *walk) {
+    if (walk->reported) return verify_broken(walk, "a second REPORT would add up the losses again");
+    if (walk->program->group[walk->instr->group] != GROUP_WORLD)
+        return verify_broken(walk, "all ranks must hear of it: its group is the world");
+    walk->reported = true;
+    return STATUS_OK;
+}
+
 /* Seeds are set before they are read; losses are reported once, when all are there. */
 static enum status check_sequence(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    if (instr->op == INSTR_COUNT) walk->counted = true;
-    if (strchr(instr_row(instr)->reads, 'k') && !walk->counted)
+    const struct instr_row *row = instr_row(instr);
+    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : holds_last_stage(walk);
+    if (instr->op == INSTR_COUNT) TRY(check_count(walk));
+    if (strchr(row->reads, 'k') && has_loss && !walk->counted)
         return verify_broken(walk, "no COUNT before the first backward");
-    if (instr->op == INSTR_REPORT && walk->reported)
-        return verify_broken(walk, "a second REPORT would add up the losses again");
-    if (instr->op == INSTR_REPORT) walk->reported = true;
-    if (strchr(instr_row(instr)->writes, 'l') && walk->reported && instr->op != INSTR_REPORT)
+    if (instr->op == INSTR_REPORT) return check_report(walk);
+    if (strchr(row->writes, 'l') && has_loss && walk->reported)
         return verify_broken(walk, "the losses were reported before it");
     return STATUS_OK;
 }
@@ -120,7 +159,7 @@ static enum status visit(struct walk *walk) {
         TRY(check_operands(walk));
         TRY(check_flags(walk));
         TRY(check_list(walk, LIST_BODY));
-        verify_await(walk);
+        TRY(verify_await(walk));
         if (walk->waits) return STATUS_OK;
         TRY(check_sequence(walk));
     }
@@ -128,6 +167,7 @@ static enum status visit(struct walk *walk) {
     if (walk->waits) return STATUS_OK;
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
+    TRY(verify_message(walk));
     return verify_post(walk);
 }
 
@@ -158,6 +198,9 @@ static enum status walk_on(struct walk *walk, bool *moved) {
     }
     if (walk->together > 0)
         return verify_broken(walk, "replicas that share statistics are missing behind it");
+    walk->waits = false;
+    TRY(verify_await_all(walk));
+    if (walk->waits) return STATUS_OK;
     if (walk->cell.role == GRID_STAGE && !walk->stepped)
         return fail(STATUS_USAGE,
                     "program refused: rank %d has no STEP in its body (%d instructions)",
@@ -192,7 +235,8 @@ static enum status walk_all(struct verifier *verifier) {
             return verify_broken(&verifier->walks[w],
                                  "it would wait for ever: another rank never comes to meet it");
     }
-    return check_all_came(verifier);
+    TRY(check_all_came(verifier));
+    return verify_all_received(verifier);
 }
 
 /* Do sums of ranks, added by the tree of a reduction, give the order of the header? */
@@ -239,7 +283,7 @@ static bool same_pipeline(const struct verifier *verifier, int a, int b) {
     return same_samples(verifier, a, b);
 }
 
-static void walk_new(struct verifier *verifier, int rank) {
+static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     const struct program *program = verifier->program;
     struct walk *walk = &verifier->walks[verifier->walk_count++];
     *walk = (struct walk){.verifier = verifier,
@@ -249,10 +293,11 @@ static void walk_new(struct verifier *verifier, int rank) {
                           .rank = rank,
                           .micros = program_micros(program, rank),
                           .first_micro = program_first_micro(program, rank),
+                          .pipeline = pipeline,
                           .in_backward = -1};
-    walk->slots = MEM_ARRAY(struct slot, walk->own->slots);
+    walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
-    walk->loaded = MEM_ARRAY(bool, walk->micros + 1);
+    walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
         if (!verify_present(walk, m)) continue;
         walk->present++;
@@ -287,17 +332,20 @@ static void choose_walks(struct verifier *verifier) {
     const struct grid *grid = &program->grid;
     int *pipeline = MEM_ARRAY(int, group_count(grid, GROUP_PIPELINE) + 1);
     int count = different_pipelines(verifier, pipeline);
+    verifier->pipeline_count = count;
+    verifier->channels =
+        MEM_ARRAY(struct channel, count * (grid->stages * grid->chunks - 1) * 2 + 1);
     verifier->walks =
         MEM_ARRAY(struct walk, count * grid->stages + grid->drivers + grid->servers + 1);
     for (int g = 0; g < program->group_count; g++)
         verifier->groups[g] =
             MEM_ARRAY(struct meeting_group, group_count(grid, program->group[g]) + 1);
-    for (int r = 0; r < grid->drivers; r++) walk_new(verifier, r);
+    for (int r = 0; r < grid->drivers; r++) walk_new(verifier, r, -1);
     for (int i = 0; i < count; i++) {
         for (int p = 0; p < grid->stages; p++)
-            walk_new(verifier, group_rank(grid, GROUP_PIPELINE, pipeline[i], p));
+            walk_new(verifier, group_rank(grid, GROUP_PIPELINE, pipeline[i], p), i);
     }
-    for (int r = program->ranks - grid->servers; r < program->ranks; r++) walk_new(verifier, r);
+    for (int r = program->ranks - grid->servers; r < program->ranks; r++) walk_new(verifier, r, -1);
     free(pipeline);
 }
 
@@ -309,6 +357,9 @@ static void verifier_free(struct verifier *verifier) {
         for (int i = 0; i < count; i++) free(verifier->groups[g][i].items);
         free(verifier->groups[g]);
     }
+    int channels = verifier->pipeline_count * (program->grid.stages * program->grid.chunks - 1) * 2;
+    for (int c = 0; c < channels; c++) free(verifier->channels[c].sent);
+    free(verifier->channels);
     free(verifier->walks);
 }
 

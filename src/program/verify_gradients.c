@@ -15,7 +15,8 @@
 
 struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     struct grad *of = &walk->grads[grad];
-    if (!of->bucket) of->bucket = MEM_ARRAY(struct bucket, walk->own->buckets);
+    if (!of->bucket)
+        of->bucket = MEM_ARRAY(struct bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0));
     return &of->bucket[index];
 }
 
@@ -116,7 +117,13 @@ static enum status check_order(struct walk *walk, const struct bucket *bucket) {
 
 /* NORM sees what STEP will read; a loss that is not finite shows in REPORT's sum alone. */
 static enum status norm(struct walk *walk) {
+    const struct program *program = walk->program;
+    int group = walk->instr->group, positions = program->grid.stages;
     if (!walk->reported) return verify_broken(walk, "no REPORT of the losses before it");
+    if (positions > 1 && (group == INSTR_ALL || program->group[group] != GROUP_PIPELINE))
+        return verify_broken(walk, "the norm is that of all stages: its group is the pipeline");
+    if (positions == 1 && group != INSTR_ALL)
+        return verify_broken(walk, "this rank has all stages: there is nobody to ask");
     walk->grads[walk->instr->grad].normed = true;
     return STATUS_OK;
 }
@@ -151,7 +158,7 @@ enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
     if (!strchr(row->operands, 'g')) return STATUS_OK;
-    struct instr_access access = instr_access(instr, 'g', walk->own->buckets);
+    struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, "a buffer added to itself");
     for (int b = 0; b < access.bucket_count; b++) TRY(visit(walk, access.first_bucket + b));

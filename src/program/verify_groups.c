@@ -13,19 +13,23 @@ static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
                 ->groups[group][group_of(&program->grid, program->group[group], walk->rank)];
 }
 
-static bool is_done(const struct pending *pending) {
+static bool is_done(const struct walk *walk, const struct pending *pending) {
+    if (pending->channel) return verify_message_done(walk->verifier, pending);
     return !pending->group ||
            pending->group->items[pending->number].arrived == pending->group->members;
 }
 
-/* A group carries one exchange at a time: what COUNT or REPORT posted there must have been awaited.
+/* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.
  * A reduction is none. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
-    bool open = walk->seeds.group == of || walk->losses.group == of;
+    const char *open = walk->seeds.group == of    ? "COUNT"
+                       : walk->losses.group == of ? "REPORT"
+                       : walk->norm.group == of   ? "NORM"
+                                                  : NULL;
     if (!open || walk->instr->op == INSTR_REDUCE) return STATUS_OK;
     return verify_broken(walk, "an exchange of group %d (%s) is under way and was not awaited",
-                         group, walk->seeds.group == of ? "COUNT" : "REPORT");
+                         group, open);
 }
 
 /* Posts the walk's instruction as the next operation of a group. */
@@ -45,59 +49,89 @@ static enum status post(struct walk *walk, int group, int64_t what, struct pendi
                              meeting->rank, group,
                              instr_text(meeting->instr, meeting->rank, other));
     meeting->arrived++;
-    *out = (struct pending){of, number};
+    *out = (struct pending){.group = of, .number = number};
     return STATUS_OK;
 }
 
 /* --- posted, and awaited by who touches the buffer --- */
 
 /* What was awaited is under way no more. */
-static bool await_one(struct pending *pending) {
-    if (!is_done(pending)) return false;
+static enum status await_one(struct walk *walk, struct pending *pending) {
+    if (!is_done(walk, pending)) {
+        walk->waits = true;
+        return STATUS_OK;
+    }
+    struct pending done = *pending;
     *pending = (struct pending){0};
-    return true;
+    return done.receive ? verify_take_message(walk, &done) : STATUS_OK;
 }
 
-static bool gradient_done(const struct walk *walk, const struct instr_access *access) {
-    const struct bucket *bucket = walk->grads[access->grad].bucket;
+static enum status await_gradient(struct walk *walk, const struct resource_access *access) {
+    struct bucket *bucket = walk->grads[access->grad].bucket;
     for (int b = 0; bucket && b < access->bucket_count; b++)
-        if (!is_done(&bucket[access->first_bucket + b].pending)) return false;
-    return true;
+        TRY(await_one(walk, &bucket[access->first_bucket + b].pending));
+    return STATUS_OK;
 }
 
-static bool letter_done(struct walk *walk, char letter) {
-    struct instr_access access = instr_access(walk->instr, letter, walk->own->buckets);
+static enum status await_letter(struct walk *walk, char letter) {
+    struct resource_access access =
+        program_access(walk->program, walk->own->chunk, walk->instr, letter);
     switch (access.resource) {
-    case RESOURCE_SEEDS: return await_one(&walk->seeds);
-    case RESOURCE_LOSSES: return await_one(&walk->losses);
-    case RESOURCE_GRADIENT: return gradient_done(walk, &access);
+    case RESOURCE_SEEDS: return await_one(walk, &walk->seeds);
+    case RESOURCE_LOSSES: return await_one(walk, &walk->losses);
+    case RESOURCE_NORM: return await_one(walk, &walk->norm);
+    case RESOURCE_SLOT: return await_one(walk, &walk->slots[access.slot].pending);
+    case RESOURCE_GRADIENT: return await_gradient(walk, &access);
     case RESOURCE_READY: break;
     }
-    return true;
+    return STATUS_OK;
 }
 
-void verify_await(struct walk *walk) {
+enum status verify_await(struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
-    for (const char *letter = row->reads; *letter; letter++)
-        walk->waits |= !letter_done(walk, *letter);
-    for (const char *letter = row->writes; *letter; letter++)
-        walk->waits |= !letter_done(walk, *letter);
+    for (const char *letter = row->reads; *letter; letter++) TRY(await_letter(walk, *letter));
+    for (const char *letter = row->writes; *letter; letter++) TRY(await_letter(walk, *letter));
+    return STATUS_OK;
 }
 
-static int64_t operation(const struct instr *instr, int what) {
-    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)what;
+enum status verify_await_all(struct walk *walk) {
+    TRY(await_one(walk, &walk->seeds));
+    TRY(await_one(walk, &walk->losses));
+    TRY(await_one(walk, &walk->norm));
+    for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
+        TRY(await_one(walk, &walk->slots[s].pending));
+    for (int g = 0; g < walk->own->grads; g++) {
+        struct resource_access all = {
+            .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+        TRY(await_gradient(walk, &all));
+    }
+    return STATUS_OK;
+}
+
+/* Of the body, and not posted: it waits where it stands. */
+static bool waits_there(const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    return row->list == LIST_BODY && row->meets == MEETS_GROUP && row->queue == QUEUE_COMPUTE;
+}
+
+static int64_t operation(const struct instr *instr) {
+    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)instr->stage << 16 |
+           instr->bucket;
 }
 
 enum status verify_post(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
     struct pending pending;
-    if (row->meets != MEETS_GROUP) return STATUS_OK;
-    TRY(post(walk, instr->group, operation(instr, instr->bucket), &pending));
+    if (row->meets != MEETS_GROUP || instr->group == INSTR_ALL || waits_there(instr))
+        return STATUS_OK;
+    TRY(post(walk, instr->group, operation(instr), &pending));
     for (const char *letter = row->writes; *letter; letter++) {
-        struct instr_access access = instr_access(instr, *letter, walk->own->buckets);
+        struct resource_access access =
+            program_access(walk->program, walk->own->chunk, instr, *letter);
         if (access.resource == RESOURCE_SEEDS) walk->seeds = pending;
         if (access.resource == RESOURCE_LOSSES) walk->losses = pending;
+        if (access.resource == RESOURCE_NORM) walk->norm = pending;
         if (access.resource == RESOURCE_GRADIENT)
             verify_bucket(walk, access.grad, access.first_bucket)->pending = pending;
     }
@@ -128,7 +162,7 @@ static enum status check_between(struct walk *walk) {
                              "shares statistics between segments of the backward of micro-batch %d",
                              walk->in_backward);
     bool open = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
-                instr->segment < walk->own->buckets - 1;
+                instr->segment < walk->own->chunk[verify_chunk(walk)].buckets - 1;
     walk->in_backward = open ? instr->micro : -1;
     return STATUS_OK;
 }
@@ -169,20 +203,31 @@ static enum status check_group(const struct walk *walk) {
     return STATUS_OK;
 }
 
+static enum status meet(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    struct pending pending = {.group = group_of_walk(walk, instr->group),
+                              .number = walk->posted[instr->group] - 1};
+    if (!walk->arrived) TRY(post(walk, instr->group, operation(instr), &pending));
+    walk->waits = walk->arrived = !is_done(walk, &pending);
+    return STATUS_OK;
+}
+
 enum status verify_share(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (instr_row(instr)->meets == MEETS_SHARERS) TRY(check_group(walk));
     if (walk->together > 0 && !instr_shares(instr))
         return verify_broken(walk,
                              "replicas that share statistics stand before it, but not all of them");
+    if (waits_there(instr)) return meet(walk);
     if (!instr_shares(instr)) return STATUS_OK;
     if (walk->cell.replica_count > 1) return share_here(walk);
-    struct pending pending = {group_of_walk(walk, instr->group), walk->posted[instr->group] - 1};
+    struct pending pending = {.group = group_of_walk(walk, instr->group),
+                              .number = walk->posted[instr->group] - 1};
     if (!walk->arrived) {
         TRY(check_between(walk));
         if (goes_on(instr)) return STATUS_OK;
         TRY(post(walk, instr->group, shared_by(walk), &pending));
     }
-    walk->waits = walk->arrived = !is_done(&pending);
+    walk->waits = walk->arrived = !is_done(walk, &pending);
     return STATUS_OK;
 }

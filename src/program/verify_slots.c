@@ -1,47 +1,63 @@
-/* What is proven of slots: each holds the micro-batch an instruction names and has come as far as
- * the column "slot" says; each micro-batch that has samples runs once, those without are not
- * touched; running statistics are moved by one replica of the rank, its micro-batches in order. */
+/* What is proven of slots: each holds the micro-batch an instruction names and has the facts that
+ * the column "needs" asks for; each micro-batch that has samples is run once by each stage, those
+ * without are not touched; running statistics are moved by one replica of the rank, its
+ * micro-batches in order. */
+#include <string.h>
+
 #include "program/verify.h"
 
-static const char *const state_names[] = {"free", "loaded", "forward done", "input gradients done",
-                                          "done"};
+static unsigned all_facts(const struct walk *walk) {
+    return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk));
+}
 
-static bool is_free(const struct slot *slot) {
-    return slot->state == SLOT_FREE || slot->state == SLOT_DONE;
+static bool is_free(const struct walk *walk, const struct slot *slot) {
+    return slot->facts == 0 || slot->facts == all_facts(walk);
+}
+
+/* The first of some facts, in words. */
+static const char *fact_name(unsigned facts) {
+    int fact = 0;
+    while (fact < FACT_COUNT - 1 && !(facts >> fact & 1)) fact++;
+    return fact_words[fact];
+}
+
+static const char *last_fact(unsigned facts) {
+    int fact = FACT_COUNT - 1;
+    while (fact > 0 && !(facts >> fact & 1)) fact--;
+    return fact_words[fact];
 }
 
 static enum status need_free(const struct walk *walk, const struct slot *slot) {
-    if (is_free(slot)) return STATUS_OK;
+    if (is_free(walk, slot)) return STATUS_OK;
     return verify_broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot,
-                         slot->micro, state_names[slot->state]);
+                         slot->micro, last_fact(slot->facts));
 }
 
 static enum status load(struct walk *walk, struct slot *slot) {
     int micro = walk->instr->micro;
+    bool *loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
     if (!verify_present(walk, micro))
         return verify_broken(walk, "micro-batch %d has no samples in this step", micro);
-    if (walk->loaded[micro]) return verify_broken(walk, "micro-batch %d was loaded before", micro);
+    if (*loaded) return verify_broken(walk, "micro-batch %d was loaded before", micro);
     TRY(need_free(walk, slot));
-    *slot = (struct slot){SLOT_LOADED, micro, 0, 0};
-    walk->loaded[micro] = true;
+    *slot = (struct slot){.facts = facts_named(instr_row(walk->instr)->gives), .micro = micro};
+    *loaded = true;
     return STATUS_OK;
 }
 
 /* Of the replicas on one device the first moves the running statistics, in the order of its
  * micro-batches; a replica with ranks of its own moves its own. */
 static enum status track(struct walk *walk) {
-    int micro = walk->instr->micro;
-    if (micro < walk->tracked)
-        return verify_broken(walk, "running statistics saw micro-batch %d before it",
-                             walk->tracked - 1);
-    walk->tracked = micro + 1;
+    int micro = walk->instr->micro, *tracked = &walk->tracked[verify_chunk(walk)];
+    if (micro < *tracked)
+        return verify_broken(walk, "running statistics saw micro-batch %d before it", *tracked - 1);
+    *tracked = micro + 1;
     return STATUS_OK;
 }
 
-static enum status forward(struct walk *walk, struct slot *slot) {
+static enum status forward(struct walk *walk) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
-    slot->stage = walk->instr->stage;
     if (pure != (replica > 0))
         return verify_broken(walk,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
@@ -49,15 +65,15 @@ static enum status forward(struct walk *walk, struct slot *slot) {
     return pure ? STATUS_OK : track(walk);
 }
 
-/* Segments of backward come in order; the last one ends it. */
-static enum status backward(struct walk *walk, struct slot *slot) {
-    int segment = walk->instr->segment;
+/* Segments of a pass come in order; only the last one gives its facts. */
+static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
+    int segment = walk->instr->segment, count = walk->own->chunk[verify_chunk(walk)].buckets;
     if (segment == INSTR_ALL && slot->segment > 0)
         return verify_broken(walk, "segments below %d were run already", slot->segment);
     if (segment != INSTR_ALL && segment != slot->segment)
         return verify_broken(walk, "segment %d is next", slot->segment);
-    slot->segment++;
-    if (segment != INSTR_ALL && slot->segment < walk->own->buckets) slot->state = SLOT_FORWARD;
+    slot->segment = segment == INSTR_ALL ? count : segment + 1;
+    if (slot->segment < count) *gives = 0;
     return STATUS_OK;
 }
 
@@ -82,26 +98,35 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
     return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
 }
 
+/* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
+ * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
-    const struct slot_change *change = &instr_row(walk->instr)->slot;
-    if (slot->state != change->from)
-        return verify_broken(walk, "slot %d is %s, must be %s", walk->instr->slot,
-                             state_names[slot->state], state_names[change->from]);
-    if (slot->micro != walk->instr->micro)
-        return verify_broken(walk, "slot %d holds micro-batch %d", walk->instr->slot, slot->micro);
-    if (walk->instr->op != INSTR_F && slot->stage != walk->instr->stage)
-        return verify_broken(walk, "slot %d holds stage %d", walk->instr->slot, slot->stage);
-    slot->state = change->to;
+    const struct instr_row *row = instr_row(walk->instr);
+    unsigned can = all_facts(walk), missing = facts_named(row->needs) & can & ~slot->facts;
+    unsigned gives = facts_named(row->gives);
+    if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
+        return verify_broken(walk, "slot %d does not hold micro-batch %d", walk->instr->slot,
+                             walk->instr->micro);
+    if (missing)
+        return verify_broken(walk, "slot %d is not \"%s\" yet", walk->instr->slot,
+                             fact_name(missing));
+    if (gives & slot->facts)
+        return verify_broken(walk, "slot %d is \"%s\" already", walk->instr->slot,
+                             fact_name(gives & slot->facts));
+    bool cut = strchr(row->operands, 'e');
+    if (slot->segment > 0 && !(slot->facts & facts_named("i")) && !cut)
+        return verify_broken(walk, "segment %d of backward is next", slot->segment);
+    if (cut) TRY(count_segment(walk, slot, &gives));
+    slot->facts |= gives;
     return STATUS_OK;
 }
 
 enum status verify_slot(struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
-    struct slot *slot = &walk->slots[walk->instr->slot];
-    if (!row->slot.has_slot) return STATUS_OK;
-    if (walk->instr->op == INSTR_LOAD) return load(walk, slot);
-    if (row->slot.to == SLOT_FREE) return stand_in(walk, slot);
+    if (!row->needs) return STATUS_OK;
+    struct slot *slot =
+        &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
+    if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
-    if (walk->instr->op == INSTR_F) return forward(walk, slot);
-    return walk->instr->op == INSTR_B ? backward(walk, slot) : STATUS_OK;
+    return walk->instr->op == INSTR_F ? forward(walk) : STATUS_OK;
 }

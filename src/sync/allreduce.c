@@ -1,27 +1,51 @@
 /* All-reduce: every replica ends a step with the sum of all gradients.
  *
- * Where the last backward of a step writes straight into the buffer that STEP reads, it is cut into
- * segments and each bucket is posted as soon as its segment is done, so that reduction and backward
- * overlap; where sums inside the rank come after it (--sum tree), all buckets are posted at
- * the end. */
+ * Where the last backward of a stage writes straight into the buffer that STEP reads, it is cut
+ * into segments and each bucket is posted as soon as its segment is done, so that reduction and
+ * backward overlap; where sums inside the rank come after it (--sum tree), all buckets are posted
+ * behind them. */
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
 
 #include "sync/sync.h"
 
-/* REPORT, which stands before NORM and STEP. */
-static int find_report(const struct instr_list *body) {
-    int at = body->count - 1;
-    while (at > 0 && body->items[at].op != INSTR_REPORT) at--;
+/* Where a rank's program makes the gradients of one stage whole: its last TIE, and the backward
+ * pass before it that can be cut (-1: sums inside the rank come between). */
+struct whole {
+    int tie, pass;
+};
+
+static bool writes_gradient(const struct instr *instr, int stage, int grad) {
+    const struct instr_row *row = instr_row(instr);
+    if (!strchr(row->operands, 's') || instr->stage != stage) return false;
+    return (strchr(row->writes, 'g') && instr->grad == grad) ||
+           (strchr(row->writes, 'h') && instr->other == grad);
+}
+
+/* The last instruction before `end` that writes the stage's part of a gradient buffer; -1: none. */
+static int last_writer(const struct instr_list *body, int end, int stage, int grad) {
+    int at = end - 1;
+    while (at >= 0 && !writes_gradient(&body->items[at], stage, grad)) at--;
     return at;
 }
 
-/* The last backward into NORM's buffer, when nothing but its TIE stands between it and REPORT; else
- * -1. */
-static int last_backward(const struct instr_list *body, int report) {
-    const struct instr *items = body->items;
-    if (report < 2 || items[report - 1].op != INSTR_TIE || items[report - 2].op != INSTR_B)
-        return -1;
-    return items[report - 2].grad == items[report + 1].grad ? report - 2 : -1;
+static struct whole find_whole(const struct instr_list *body, int stage, int grad) {
+    struct whole whole = {last_writer(body, body->count, stage, grad), -1};
+    if (whole.tie < 0 || body->items[whole.tie].op != INSTR_TIE) return whole;
+    int before = last_writer(body, whole.tie, stage, grad);
+    bool pass =
+        before >= 0 && (body->items[before].op == INSTR_B || body->items[before].op == INSTR_W);
+    if (pass) whole.pass = before;
+    return whole;
+}
+
+/* The buffer that STEP reads. */
+static int final_grad(const struct instr_list *body) {
+    for (int i = body->count - 1; i >= 0; i--)
+        if (body->items[i].op == INSTR_STEP) return body->items[i].grad;
+    return 0;
 }
 
 struct copy {
@@ -35,60 +59,88 @@ static struct instr *append(struct copy *copy, const struct instr *from) {
     return to;
 }
 
-static void append_bucket(struct copy *copy, enum instr_op op, int bucket, int grad) {
+static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
+                          const struct instr *like) {
     struct instr *instr = program_add(copy->out, LIST_BODY, op);
+    instr->stage = like->stage;
     instr->bucket = (int16_t)bucket;
-    instr->grad = (int16_t)grad;
+    instr->grad = like->grad;
     if (op == INSTR_REDUCE) instr->group = (int16_t)copy->group;
 }
 
-static void append_segments(struct copy *copy, const struct instr *backward) {
-    for (int b = 0; b < copy->out->buckets; b++) {
-        append(copy, backward)->segment = (int16_t)b;
-        append_bucket(copy, INSTR_TIE, b, backward->grad);
-        append_bucket(copy, INSTR_REDUCE, b, backward->grad);
+static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
+    for (int b = 0; b < buckets; b++) {
+        append(copy, pass)->segment = (int16_t)b;
+        append_bucket(copy, INSTR_TIE, b, pass);
+        append_bucket(copy, INSTR_REDUCE, b, pass);
     }
 }
 
-static void insert_rank(struct rank_program *rank, int group) {
+/* One instruction of the old body; `whole` is of the chunk it belongs to, or NULL. */
+static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
+                       const struct whole *whole, int buckets) {
+    const struct instr *instr = &old->items[at];
+    if (whole && at == whole->pass) {
+        append_segments(copy, instr, buckets);
+        return;
+    }
+    if (whole && at == whole->tie && whole->pass >= 0) return; /* it is among the segments */
+    append(copy, instr);
+    if (!whole || at != whole->tie) return;
+    for (int b = 0; b < buckets; b++) append_bucket(copy, INSTR_REDUCE, b, instr);
+}
+
+static void insert_rank(const struct grid *grid, struct rank_program *rank, int group) {
     struct instr_list old = rank->list[LIST_BODY];
+    struct whole whole[GRID_MAX_CHUNKS];
     struct copy copy = {rank, group};
-    int report = find_report(&old), backward = last_backward(&old, report);
-    int grad = old.items[report + 1].grad; /* NORM's */
+    int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
+    for (int i = 0; i < old.count; i++)
+        if (strchr(instr_row(&old.items[i])->operands, 's'))
+            stage_of[grid_chunk(grid, old.items[i].stage)] = old.items[i].stage;
+    for (int c = 0; c < rank->chunks; c++) whole[c] = find_whole(&old, stage_of[c], grad);
     rank->list[LIST_BODY] = (struct instr_list){0};
     for (int i = 0; i < old.count; i++) {
-        if (i == backward) {
-            append_segments(&copy, &old.items[i]);
-            i++; /* its TIE is among the segments */
-            continue;
-        }
-        if (i == report && backward < 0) {
-            for (int b = 0; b < rank->buckets; b++) append_bucket(&copy, INSTR_REDUCE, b, grad);
-        }
-        append(&copy, &old.items[i]);
+        bool staged = strchr(instr_row(&old.items[i])->operands, 's');
+        int chunk = staged ? grid_chunk(grid, old.items[i].stage) : 0;
+        copy_instr(&copy, &old, i, staged ? &whole[chunk] : NULL, rank->chunk[chunk].buckets);
     }
     free(old.items);
 }
 
-/* Ranks of one stage that are all ranks need no group besides that of all. */
+/* A group of the replicas that is declared already, or one that is the same. */
 static int group_for(struct program *program) {
     const struct grid *grid = &program->grid;
     bool all = group_size(grid, GROUP_REPLICAS, 0) == program->ranks;
-    for (int g = 0; all && g < program->group_count; g++)
-        if (program->group[g] == GROUP_WORLD) return g;
+    for (int g = 0; g < program->group_count; g++)
+        if (program->group[g] == GROUP_REPLICAS || (all && program->group[g] == GROUP_WORLD))
+            return g;
     return program_declare_group(program, GROUP_REPLICAS);
 }
 
-static enum status allreduce_insert(struct program *program, int buckets) {
+static void change_rank(struct program *program, int rank, int group, const int *buckets) {
+    const struct grid *grid = &program->grid;
+    struct rank_program *own = &program->kinds[program->kind_of[rank]];
+    int position = grid_cell(grid, rank).position;
+    for (int c = 0; c < own->chunks; c++)
+        own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
+    insert_rank(grid, own, group);
+    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
+    program_renumber(own);
+}
+
+/* Ranks that share a rank program are at one position: it is changed once. */
+static enum status allreduce_insert(struct program *program, const int *buckets) {
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
     int group = group_for(program);
-    for (int k = 0; k < program->kind_count; k++) {
-        struct rank_program *rank = &program->kinds[k];
-        rank->buckets = buckets;
-        insert_rank(rank, group);
-        program_add(rank, LIST_START, INSTR_BCAST)->group = (int16_t)group;
-        program_renumber(rank);
+    bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
+    for (int r = 0; r < program->ranks; r++) {
+        bool *done = &changed[program->kind_of[r]];
+        if (!*done && grid_cell(&program->grid, r).role == GRID_STAGE)
+            change_rank(program, r, group, buckets);
+        *done = true;
     }
+    free(changed);
     return STATUS_OK;
 }
 

@@ -16,13 +16,13 @@ const struct sync_policy *sync_find(const char *name) {
     return NULL;
 }
 
-enum status sync_insert(const char *name, struct program *program, int buckets) {
+enum status sync_insert(const char *name, struct program *program, const int *buckets) {
     const struct sync_policy *policy = sync_find(name);
     if (!policy) return fail(STATUS_USAGE, "no sync policy is called %s", name);
     return policy->insert(program, buckets);
 }
 
-static enum status none_insert(struct program *program, int buckets) {
+static enum status none_insert(struct program *program, const int *buckets) {
     (void)buckets;
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
     return fail(STATUS_USAGE, "%d ranks without a sync policy would train %d models",

@@ -8,13 +8,13 @@
 
 struct sync_policy {
     const char *name, *help;
-    /* Local. Changes the program in place; it has `buckets` buckets a gradient buffer from then on.
-     */
-    enum status (*insert)(struct program *program, int buckets);
+    /* Local. Changes the program in place; stage s has buckets[s] buckets of gradients from then
+     * on. */
+    enum status (*insert)(struct program *program, const int *buckets);
 };
 
 /* Local. By name, NULL when there is none. */
 const struct sync_policy *sync_find(const char *name);
-enum status sync_insert(const char *name, struct program *program, int buckets);
+enum status sync_insert(const char *name, struct program *program, const int *buckets);
 
 #endif

@@ -231,7 +231,7 @@ static int build_together(struct builder *builder) {
                                                    [SUM_REPLICAS_FIRST] = together_replicas_first};
     struct leaf *leaf = MEM_ARRAY(struct leaf, builder->replicas);
     int grad = orders[builder->config->sum](builder, leaf);
-    builder->out->slots = builder->replicas;
+    builder->out->chunk[0].slots = builder->replicas;
     free(leaf);
     return grad;
 }
