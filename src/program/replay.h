@@ -1,0 +1,53 @@
+/* Orders of a pipeline in virtual time: what a schedule costs before there is a program. Each
+ * position runs its order, one computation after the other; one begins when what it waits for has
+ * ended, and has crossed from another position. Messages take time but block nobody.
+ *
+ * Used by `auto`, which compares orders, and by tests. It knows nothing of slots, credits and
+ * updates: the simulator of whole programs does. */
+#ifndef PROGRAM_REPLAY_H
+#define PROGRAM_REPLAY_H
+
+#include "program/pipeline.h"
+
+/* Per stage; B takes input + weight. */
+struct replay_costs {
+    const double *forward, *input, *weight; /* borrowed */
+    double hop;                             /* from one position to another */
+};
+
+struct replay {
+    const struct pipeline_shape *shape;  /* borrowed, as all pointers here */
+    const struct pipeline_order *orders; /* per position */
+    const struct replay_costs *costs;
+    bool one_backward_at_a_time; /* see struct pipeline_schedule */
+    double *const *begin;        /* per position and computation, filled in; NULL: not wanted */
+};
+
+struct replay_times {
+    double total;
+    double bubble;      /* share of total that positions are idle */
+    double span_bubble; /* the same of the longest span from a position's first to its last
+                           computation: what counts where no barrier ends a step */
+};
+
+/* Where a position waits for ever. */
+struct replay_stop {
+    int position, index;
+};
+
+/* Local. False where the orders deadlock: `stop` is the first position that waits. The outputs may
+ * be NULL. Takes time in proportion to the computations. */
+bool replay_run(const struct replay *replay, struct replay_times *times, struct replay_stop *stop);
+
+/* Local. The most (stage, micro-batch) pairs whose activations an order keeps at once, from F to B
+ * or W. In units of a whole position's model part: divide by the chunks. */
+int replay_peak(const struct pipeline_order *order);
+
+/* Per stage: what a micro-batch keeps from F to I (or B), and from I to W. Borrowed. */
+struct replay_bytes {
+    const int64_t *forward, *input;
+};
+/* Local. The most bytes an order keeps at once. */
+int64_t replay_peak_bytes(const struct pipeline_order *order, const struct replay_bytes *bytes);
+
+#endif
