@@ -7,6 +7,22 @@
 
 #include "base/rng.h"
 
+struct device *ref, *twist;
+
+void kit_open_devices(void) {
+    twist = twist_open();
+    cr_assert_eq(device_open("ref", 0, 1, &ref), STATUS_OK);
+}
+
+void kit_close_devices(void) {
+    device_close(&twist);
+    device_close(&ref);
+}
+
+int kit_weight(struct graph *graph, const char *name, struct shape shape) {
+    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
+}
+
 struct graph *kit_model(const char *name, int64_t batch, bool training) {
     const struct model *model = model_find(name);
     cr_assert_not_null(model, "no model %s", name);

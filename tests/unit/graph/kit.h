@@ -13,6 +13,14 @@
  * equal bits on it and on ref, whatever reorders lie in between. The caller closes it. */
 struct device *twist_open(void);
 
+/* Of the tests' suites: both devices. */
+extern struct device *ref, *twist;
+void kit_open_devices(void);
+void kit_close_devices(void);
+
+/* A parameter of any kind. */
+int kit_weight(struct graph *graph, const char *name, struct shape shape);
+
 /* A model small enough to run on ref; the caller frees the graph. */
 struct graph *kit_model(const char *name, int64_t batch, bool training);
 /* fuse, gradient (training graphs) and lower. */

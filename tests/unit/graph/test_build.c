@@ -30,14 +30,10 @@ static int image(struct graph *graph) {
     return graph_input(graph, "image", DTYPE_F32, SHAPE(4, 3, 8, 8));
 }
 
-static int weight(struct graph *graph, const char *name, struct shape shape) {
-    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
-}
-
 Test(graph_build, a_convolution_that_does_not_fit) {
     struct graph *graph = begin();
-    int x = graph_conv2d(graph, "stem.conv1", image(graph), weight(graph, "w", SHAPE(16, 5, 3, 3)),
-                         NO_VALUE, 1, 1, 1);
+    int x = graph_conv2d(graph, "stem.conv1", image(graph),
+                         kit_weight(graph, "w", SHAPE(16, 5, 3, 3)), NO_VALUE, 1, 1, 1);
     cr_expect_eq(x, NO_VALUE);
     /* Later lines of a model do nothing. */
     x = graph_relu(graph, "relu", x);
@@ -103,7 +99,7 @@ Test(graph_build, models_say_what_does_not_fit) {
 
 Test(graph_build, costs_and_shapes_are_known_at_once) {
     struct graph *graph = graph_new(4, true);
-    int x = graph_conv2d(graph, "conv", image(graph), weight(graph, "w", SHAPE(16, 3, 3, 3)),
+    int x = graph_conv2d(graph, "conv", image(graph), kit_weight(graph, "w", SHAPE(16, 3, 3, 3)),
                          NO_VALUE, 2, 1, 1);
     struct shape shape = graph_shape(graph, x);
     cr_expect(shape_equal(&shape, &SHAPE(4, 16, 4, 4)));

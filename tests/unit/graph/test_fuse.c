@@ -9,26 +9,23 @@
 enum first { CONV, LINEAR, NORM, ADD };
 enum second { RELU, TANH, GELU };
 
-static int weight(struct graph *graph, const char *name, struct shape shape) {
-    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
-}
-
 static int make_first(struct graph *graph, enum first first) {
     int x = graph_input(graph, "x", DTYPE_F32, SHAPE(2, 3, 4, 4));
-    int c = first == LINEAR ? NO_VALUE : weight(graph, "c", SHAPE(3, 3, 3, 3));
+    int c = first == LINEAR ? NO_VALUE : kit_weight(graph, "c", SHAPE(3, 3, 3, 3));
     switch (first) {
     case CONV: return graph_conv2d(graph, "first", x, c, NO_VALUE, 1, 1, 1);
-    case LINEAR: return graph_linear(graph, "first", x, weight(graph, "w", SHAPE(4, 4)), NO_VALUE);
+    case LINEAR:
+        return graph_linear(graph, "first", x, kit_weight(graph, "w", SHAPE(4, 4)), NO_VALUE);
     case ADD:
         return graph_add(graph, "first", x, graph_conv2d(graph, "c", x, c, NO_VALUE, 1, 1, 1));
     case NORM: break;
     }
-    return graph_batch_norm(graph, "first", graph_conv2d(graph, "c", x, c, NO_VALUE, 1, 1, 1),
-                            weight(graph, "scale", SHAPE(3)), weight(graph, "shift", SHAPE(3)),
-                            graph_buffer(graph, "running_mean", DTYPE_F32, SHAPE(3), 0),
-                            graph_buffer(graph, "running_var", DTYPE_F32, SHAPE(3), 1),
-                            graph_buffer(graph, "batches", DTYPE_I64, SHAPE_SCALAR, 0), 1e-5f,
-                            0.1f);
+    return graph_batch_norm(
+        graph, "first", graph_conv2d(graph, "c", x, c, NO_VALUE, 1, 1, 1),
+        kit_weight(graph, "scale", SHAPE(3)), kit_weight(graph, "shift", SHAPE(3)),
+        graph_buffer(graph, "running_mean", DTYPE_F32, SHAPE(3), 0),
+        graph_buffer(graph, "running_var", DTYPE_F32, SHAPE(3), 1),
+        graph_buffer(graph, "batches", DTYPE_I64, SHAPE_SCALAR, 0), 1e-5f, 0.1f);
 }
 
 static int make_second(struct graph *graph, enum second second, const char *name, int x) {
@@ -152,7 +149,7 @@ Test(graph_fuse, the_loss_becomes_one_operation) {
 Test(graph_fuse, nothing_merges_past_what_it_reads) {
     struct graph *graph = graph_new(2, true);
     int logits = graph_linear(graph, "fc", graph_input(graph, "x", DTYPE_F32, SHAPE(2, 4)),
-                              weight(graph, "w", SHAPE(5, 4)), NO_VALUE);
+                              kit_weight(graph, "w", SHAPE(5, 4)), NO_VALUE);
     int logp = graph_op(graph, "logp", OP_LOG_SOFTMAX, NULL, 1, &logits);
     int label = graph_input(graph, "label", DTYPE_I32, SHAPE(2, 1));
     label = graph_reshape(graph, "label2", label, SHAPE(2));

@@ -7,21 +7,7 @@
 #include "base/log.h"
 #include "kit.h"
 
-static struct device *device;
-
-static void open_ref(void) {
-    cr_assert_eq(device_open("ref", 0, 1, &device), STATUS_OK);
-}
-
-static void close_ref(void) {
-    device_close(&device);
-}
-
-TestSuite(graph_gradient, .init = open_ref, .fini = close_ref);
-
-static int weight(struct graph *graph, const char *name, struct shape shape) {
-    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
-}
+TestSuite(graph_gradient, .init = kit_open_devices, .fini = kit_close_devices);
 
 static int features(struct graph *graph) {
     return graph_input(graph, "x", DTYPE_F32, SHAPE(graph->batch, 6));
@@ -87,10 +73,11 @@ static int count_nodes(const struct graph *graph, enum op op, enum phase phase) 
 /* x -> w -> y, read by relu and tanh and by the sum of both: three gradients, two sums. */
 Test(graph_gradient, a_value_read_several_times_gets_the_sum) {
     struct graph *graph = graph_new(4, true);
-    int y = graph_linear(graph, "fc", features(graph), weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
+    int y =
+        graph_linear(graph, "fc", features(graph), kit_weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
     int both = graph_add(graph, "both", graph_relu(graph, "relu", y), graph_tanh(graph, "tanh", y));
     finish(graph, graph_add(graph, "again", both, y));
-    kit_compile(graph, device, NULL);
+    kit_compile(graph, ref, NULL);
     cr_expect_eq(count_nodes(graph, OP_ADD, PHASE_BACKWARD), 2);
     expect_differences(graph);
     graph_free(&graph);
@@ -98,22 +85,23 @@ Test(graph_gradient, a_value_read_several_times_gets_the_sum) {
 
 Test(graph_gradient, a_value_added_to_itself) {
     struct graph *graph = graph_new(4, true);
-    int y = graph_linear(graph, "fc", features(graph), weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
+    int y =
+        graph_linear(graph, "fc", features(graph), kit_weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
     finish(graph, graph_add(graph, "twice", y, y));
-    kit_compile(graph, device, NULL);
+    kit_compile(graph, ref, NULL);
     expect_differences(graph);
     graph_free(&graph);
 }
 
 Test(graph_gradient, tied_parameters_have_a_gradient_for_each_use) {
     struct graph *graph = graph_new(4, true);
-    int w = weight(graph, "tied", SHAPE(6, 6)), v = weight(graph, "once", SHAPE(6, 6));
+    int w = kit_weight(graph, "tied", SHAPE(6, 6)), v = kit_weight(graph, "once", SHAPE(6, 6));
     int x = graph_linear(graph, "first", features(graph), w, NO_VALUE);
     x = graph_tanh(graph, "tanh", x);
     x = graph_linear(graph, "between", x, v, NO_VALUE);
     x = graph_linear(graph, "second", x, graph_param_find(graph, "tied"), NO_VALUE);
     finish(graph, x);
-    kit_compile(graph, device, NULL);
+    kit_compile(graph, ref, NULL);
     cr_assert_eq(graph->use_count, 3);
     cr_expect_eq(graph->params[0].use_count, 2);
     cr_expect_eq(graph->params[1].use_count, 1);
@@ -132,8 +120,9 @@ Test(graph_gradient, tied_parameters_have_a_gradient_for_each_use) {
 Test(graph_gradient, a_parameter_without_influence_is_refused) {
     char said[512] = "";
     struct graph *graph = graph_new(4, true);
-    int x = graph_linear(graph, "fc", features(graph), weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
-    graph_linear(graph, "aside", x, weight(graph, "idle.weight", SHAPE(5, 5)), NO_VALUE);
+    int x =
+        graph_linear(graph, "fc", features(graph), kit_weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
+    graph_linear(graph, "aside", x, kit_weight(graph, "idle.weight", SHAPE(5, 5)), NO_VALUE);
     finish(graph, x);
     log_capture(said, sizeof said);
     cr_expect_eq(graph_gradient(graph), STATUS_USAGE);
@@ -161,15 +150,15 @@ static void expect_own_gradients(const struct graph *graph, const char *name) {
 Test(graph_gradient, a_parameter_that_shares_its_gradient_gets_a_copy) {
     for (int activated = 0; activated < 2; activated++) {
         struct graph *graph = graph_new(4, true);
-        int y =
-            graph_linear(graph, "fc", features(graph), weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
-        int p = weight(graph, "p", SHAPE(4, 5));
+        int y = graph_linear(graph, "fc", features(graph), kit_weight(graph, "w", SHAPE(5, 6)),
+                             NO_VALUE);
+        int p = kit_weight(graph, "p", SHAPE(4, 5));
         int x = graph_add(graph, "shift", p, y);
         if (activated) x = graph_relu(graph, "relu", x);
         x = graph_add(graph, "twice", p, p);
         if (activated) x = graph_relu(graph, "relu2", x);
         finish(graph, graph_add(graph, "all", x, graph_add(graph, "rest", p, y)));
-        kit_compile(graph, device, NULL);
+        kit_compile(graph, ref, NULL);
         expect_own_gradients(graph, "shared");
         expect_differences(graph);
         graph_free(&graph);
@@ -193,11 +182,12 @@ static void expect_halves_apart(const struct graph *graph, const char *name) {
 /* A local value broadcast over the batch: its gradient, a sum over the batch, is needed by I. */
 Test(graph_gradient, what_input_gradients_need_belongs_to_the_input_half) {
     struct graph *graph = graph_new(4, true);
-    int p = weight(graph, "p", SHAPE(1, 5));
+    int p = kit_weight(graph, "p", SHAPE(1, 5));
     int wide = graph_tanh(graph, "tanh", p);
-    int y = graph_linear(graph, "fc", features(graph), weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
+    int y =
+        graph_linear(graph, "fc", features(graph), kit_weight(graph, "w", SHAPE(5, 6)), NO_VALUE);
     finish(graph, graph_add(graph, "shift", y, wide));
-    kit_compile(graph, device, NULL);
+    kit_compile(graph, ref, NULL);
     expect_halves_apart(graph, "broadcast");
     struct kit_result together = kit_run(graph, NULL, KIT_TOGETHER, NULL);
     struct kit_result split = kit_run(graph, NULL, KIT_SPLIT, NULL);

@@ -10,19 +10,7 @@
 static const char *const models[] = {"mlp", "lenet", "resnet8", "vit-micro", "bert-tiny"};
 enum { MODELS = sizeof models / sizeof models[0] };
 
-static struct device *twist, *ref;
-
-static void open_devices(void) {
-    twist = twist_open();
-    cr_assert_eq(device_open("ref", 0, 1, &ref), STATUS_OK);
-}
-
-static void close_devices(void) {
-    device_close(&twist);
-    device_close(&ref);
-}
-
-TestSuite(graph_lower, .init = open_devices, .fini = close_devices);
+TestSuite(graph_lower, .init = kit_open_devices, .fini = kit_close_devices);
 
 /* Every kernel gets what it wants; every value is where it says. */
 static void expect_layouts_meet(const struct graph *graph) {

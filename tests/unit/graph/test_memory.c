@@ -8,19 +8,7 @@
 #include "base/log.h"
 #include "kit.h"
 
-static struct device *twist, *ref;
-
-static void open_devices(void) {
-    twist = twist_open();
-    cr_assert_eq(device_open("ref", 0, 1, &ref), STATUS_OK);
-}
-
-static void close_devices(void) {
-    device_close(&twist);
-    device_close(&ref);
-}
-
-TestSuite(graph_memory, .init = open_devices, .fini = close_devices);
+TestSuite(graph_memory, .init = kit_open_devices, .fini = kit_close_devices);
 
 /* When each value's bytes are written first and read last, in the order the passes run. */
 struct span {

@@ -13,19 +13,7 @@
 static const char *const models[] = {"resnet8", "vit-micro", "bert-tiny", "lenet"};
 enum { MODELS = sizeof models / sizeof models[0] };
 
-static struct device *twist, *ref;
-
-static void open_devices(void) {
-    twist = twist_open();
-    cr_assert_eq(device_open("ref", 0, 1, &ref), STATUS_OK);
-}
-
-static void close_devices(void) {
-    device_close(&twist);
-    device_close(&ref);
-}
-
-TestSuite(graph_range, .init = open_devices, .fini = close_devices);
+TestSuite(graph_range, .init = kit_open_devices, .fini = kit_close_devices);
 
 static struct ranges cut(const struct graph *graph, const int *cuts, int count) {
     struct ranges ranges;
@@ -202,10 +190,6 @@ Test(graph_range, segments_cut_a_phase_of_a_stage) {
 
 /* --- crossing --- */
 
-static int weight(struct graph *graph, const char *name, struct shape shape) {
-    return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
-}
-
 enum { FC, GELU, MIDDLE, RESIDUAL, HEAD, LOSS };
 
 /* FC -> GELU -> MIDDLE -> RESIDUAL (which reads FC again) -> HEAD -> LOSS, a unit each. */
@@ -213,13 +197,13 @@ static struct graph *residual_chain(int out[LOSS]) {
     struct graph *graph = graph_new(4, true);
     int x = graph_input(graph, "x", DTYPE_F32, SHAPE(4, 6));
     int label = graph_input(graph, "label", DTYPE_I32, SHAPE(4));
-    out[FC] = graph_linear(graph, "fc", x, weight(graph, "w0", SHAPE(6, 6)), NO_VALUE);
+    out[FC] = graph_linear(graph, "fc", x, kit_weight(graph, "w0", SHAPE(6, 6)), NO_VALUE);
     out[GELU] = graph_gelu(graph, "gelu", out[FC], false);
     out[MIDDLE] =
-        graph_linear(graph, "middle", out[GELU], weight(graph, "w1", SHAPE(6, 6)), NO_VALUE);
+        graph_linear(graph, "middle", out[GELU], kit_weight(graph, "w1", SHAPE(6, 6)), NO_VALUE);
     out[RESIDUAL] = graph_add(graph, "residual", out[MIDDLE], out[FC]);
     out[HEAD] =
-        graph_linear(graph, "head", out[RESIDUAL], weight(graph, "w2", SHAPE(5, 6)), NO_VALUE);
+        graph_linear(graph, "head", out[RESIDUAL], kit_weight(graph, "w2", SHAPE(5, 6)), NO_VALUE);
     graph_cross_entropy(graph, "loss", out[HEAD], label, 0, false);
     kit_compile(graph, ref, NULL);
     cr_assert_eq(graph_unit_count(graph), 6);

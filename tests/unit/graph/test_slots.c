@@ -11,19 +11,7 @@
 
 enum { LINE_BYTES = 64, MOST_SLOTS = 4, MOST_STEPS = 64 };
 
-static struct device *twist, *ref;
-
-static void open_devices(void) {
-    twist = twist_open();
-    cr_assert_eq(device_open("ref", 0, 1, &ref), STATUS_OK);
-}
-
-static void close_devices(void) {
-    device_close(&twist);
-    device_close(&ref);
-}
-
-TestSuite(graph_slots, .init = open_devices, .fini = close_devices);
+TestSuite(graph_slots, .init = kit_open_devices, .fini = kit_close_devices);
 
 /* A micro-batch's way through a slot, a letter a step: r receive from the stage before, F forward,
  * s send on; R receive from the stage behind, B backward or I and W its halves, S send back; digits
