@@ -162,24 +162,6 @@ enum { COMM_NOBODY = -1, COMM_ANOTHER = -2 /* not this rank, but it is not known
 void comm_blame(struct comm *comm, int rank);
 int comm_blamed(const struct comm *comm);
 
-/* Channels: messages of one size to one peer, in order, with buffers owned by the receiver and
- * credits, so that a sender runs ahead by at most `slots` messages. Both ends declare a channel
- * with the same kind and sizes; only the order inside one channel matters. Declaring is collective
- * over the job, not blocking; STATUS_MEMORY on all ranks when the receiver's channel_bytes do not
- * hold it. */
-struct comm_channel;
-enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size_t bytes, int slots,
-                             struct comm_channel **out);
-/* Not blocking: *sent is false when no credit is left. The data may be reused at once after a send.
- */
-enum status comm_channel_try_send(struct comm_channel *channel, const void *data, bool *sent);
-enum status comm_channel_send(struct comm_channel *channel, const void *data); /* blocking */
-/* The oldest message, in the receiver's buffer until it is released. try: *data is NULL when none
- * has come. */
-enum status comm_channel_try_receive(struct comm_channel *channel, void **data);
-enum status comm_channel_receive(struct comm_channel *channel, void **data); /* blocking */
-enum status comm_channel_release(struct comm_channel *channel);
-
 /* Local. Who watches, or disturbs: `before` is called at each post and makes it fail when it
  * returns a failure, `after` when an operation is seen to be done, by whatever thread, before a
  * test or a wait tells so. Both under the communicator's lock; either may be NULL. */
@@ -196,5 +178,7 @@ struct comm_hooks {
     void (*after)(void *context, const struct comm_event *event);
 };
 void comm_set_hooks(struct comm *comm, const struct comm_hooks *hooks);
+
+#include "comm/channel.h"
 
 #endif
