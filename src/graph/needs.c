@@ -1,0 +1,86 @@
+/* See needs.h. */
+#include "graph/needs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Which values the nodes of a stage read, views counted for their root. */
+static bool *find_read(const struct ranges *ranges, int stage) {
+    const struct graph *graph = ranges->graph;
+    bool *read = MEM_ARRAY(bool, graph->value_count + 1);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, (enum phase)phase);
+        for (int n = nodes.begin; n < nodes.end; n++)
+            for (int i = 0; i < graph->nodes[n].in_count; i++)
+                read[graph->values[graph->nodes[n].in[i]].root] = true;
+    }
+    return read;
+}
+
+/* The stage whose forward reads a parameter first. */
+static int first_stage(const struct ranges *ranges, int value) {
+    const struct graph *graph = ranges->graph;
+    for (int n = 0; n < graph->forward_count; n++)
+        for (int i = 0; i < graph->nodes[n].in_count; i++)
+            if (graph->values[graph->nodes[n].in[i]].root == value)
+                return ranges_stage(ranges, &graph->nodes[n]);
+    return -1;
+}
+
+static struct param_need param_need(const struct ranges *ranges, int stage, int p) {
+    const struct graph *graph = ranges->graph;
+    const struct param *param = &graph->params[p];
+    struct param_need need = {.param = p, .first_stage = first_stage(ranges, param->value)};
+    for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
+        int maker = graph->values[graph->uses[u].gradient].producer;
+        if (ranges_stage(ranges, &graph->nodes[maker]) != stage) continue;
+        if (need.use_count++ == 0) need.first_use = u;
+    }
+    return need;
+}
+
+struct needs needs_of(const struct ranges *ranges, int stage) {
+    const struct graph *graph = ranges->graph;
+    struct needs needs = {.params = MEM_ARRAY(struct param_need, graph->param_count + 1),
+                          .buffers = MEM_ARRAY(int, graph->buffer_count + 1),
+                          .inputs = MEM_ARRAY(int, graph->input_count + 1),
+                          .losses = MEM_ARRAY(int, graph->loss_count + 1)};
+    bool *read = find_read(ranges, stage);
+    for (int p = 0; p < graph->param_count; p++)
+        if (read[graph->params[p].value])
+            needs.params[needs.param_count++] = param_need(ranges, stage, p);
+    for (int b = 0; b < graph->buffer_count; b++)
+        if (read[graph->buffers[b].value]) needs.buffers[needs.buffer_count++] = b;
+    for (int i = 0; i < graph->input_count; i++)
+        if (read[graph->inputs[i]]) needs.inputs[needs.input_count++] = i;
+    for (int i = 0; i < graph->loss_count; i++) {
+        int maker = graph->values[graph->losses[i].sum].producer;
+        if (ranges_stage(ranges, &graph->nodes[maker]) == stage)
+            needs.losses[needs.loss_count++] = i;
+    }
+    free(read);
+    return needs;
+}
+
+void needs_free(struct needs *needs) {
+    free(needs->params);
+    free(needs->buffers);
+    free(needs->inputs);
+    free(needs->losses);
+    *needs = (struct needs){0};
+}
+
+static bool has(const int *list, int count, int item) {
+    for (int i = 0; i < count; i++)
+        if (list[i] == item) return true;
+    return false;
+}
+
+bool needs_value(const struct needs *needs, const struct graph *graph, int value) {
+    const struct value *root = &graph->values[graph->values[value].root];
+    if (root->kind == VALUE_INPUT) return has(needs->inputs, needs->input_count, root->index);
+    if (root->kind == VALUE_BUFFER) return has(needs->buffers, needs->buffer_count, root->index);
+    for (int i = 0; root->kind == VALUE_PARAM && i < needs->param_count; i++)
+        if (needs->params[i].param == root->index) return true;
+    return false;
+}
