@@ -34,7 +34,8 @@ void exact_add(struct exact_sum *sum, double term) {
     uint64_t mantissa = (uint64_t)ldexp(fraction, MANTISSA_BITS);
     int at = exponent - MANTISSA_BITS - LOWEST, limb = at / LIMB_BITS;
     u128 shifted = (u128)mantissa << at % LIMB_BITS;
-    for (int i = 0; i < 3; i++) sum->limb[limb + i] += (int64_t)(uint32_t)(shifted >> LIMB_BITS * i);
+    for (int i = 0; i < 3; i++)
+        sum->limb[limb + i] += (int64_t)(uint32_t)(shifted >> LIMB_BITS * i);
     count_terms(sum, 1);
 }
 

@@ -60,20 +60,25 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
     return STATUS_OK;
 }
 
-/* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. */
-static void bind_fixed(struct exec *exec, struct runnable *runnable, int slot) {
+/* Addresses that never change: locals in the arenas, parameters, buffers, loss seeds. Of what other
+ * stages have there is none. */
+static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, int slot) {
+    const struct plan *plan = exec->plan;
     const struct graph *graph = runnable->plan->graph;
-    const struct placement *placement = &runnable->plan->placement;
-    void **address = runnable->slot[slot].address;
-    char *own = exec->arena + (size_t)slot * exec->plan->slot_bytes,
-         *shared = exec->arena + (size_t)exec->plan->slots * exec->plan->slot_bytes;
+    const struct placement *placement = &runnable->plan->placement[chunk];
+    const struct chunk_plan *of = &plan->chunk[chunk];
+    void **address = runnable->slot[sizes_slot(plan->sizes, chunk, slot)].address;
+    size_t begin =
+        runnable->plan->training ? of->arena_begin + (size_t)slot * of->slot_bytes : of->eval_begin;
+    char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
+    const struct store_layout *layout = exec->store->layout;
     int params = store_array(exec->store->layout, ARRAY_PARAM, 0),
         buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
-        if (root->kind == VALUE_PARAM)
+        if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
             address[v] = store_tensor(exec->store, params, root->index).data;
-        else if (root->kind == VALUE_BUFFER)
+        else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(exec->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
             address[v] = (placement->in_shared[v] ? shared : own) + placement->offset[v];
@@ -97,17 +102,27 @@ void bind_inputs(struct exec *exec, struct runnable *runnable, int slot,
     }
 }
 
+static int slot_count(const struct plan *plan) {
+    return sizes_slot(plan->sizes, plan->chunk_count, 0);
+}
+
+static void bind_chunk(struct exec *exec, struct runnable *runnable, int chunk) {
+    const struct chunk_sizes *sizes = exec->plan->sizes;
+    int slots = runnable->plan->training ? sizes[chunk].slots : 1;
+    for (int s = 0; s < slots; s++) {
+        runnable->slot[sizes_slot(sizes, chunk, s)].address =
+            MEM_ARRAY(void *, runnable->plan->graph->value_count);
+        bind_fixed(exec, runnable, chunk, s);
+    }
+}
+
 static enum status make_runnables(struct exec *exec) {
     for (int i = 0; i < exec->plan->micro_count; i++) {
         struct runnable *runnable = &exec->runnable[i];
         runnable->plan = &exec->plan->micro[i];
         TRY(bind_names(exec->plan, runnable));
-        runnable->slot = MEM_ARRAY(struct binding, exec->plan->slots);
-        int slots = runnable->plan->training ? exec->plan->slots : 1;
-        for (int s = 0; s < slots; s++) {
-            runnable->slot[s].address = MEM_ARRAY(void *, runnable->plan->graph->value_count);
-            bind_fixed(exec, runnable, s);
-        }
+        runnable->slot = MEM_ARRAY(struct binding, slot_count(exec->plan));
+        for (int c = 0; c < exec->plan->chunk_count; c++) bind_chunk(exec, runnable, c);
     }
     return STATUS_OK;
 }
@@ -156,11 +171,38 @@ static enum status open_groups(struct exec *exec) {
     return STATUS_OK;
 }
 
+/* Every rank declares the channels of every pipeline, in the same order, and keeps those it is an
+ * end of. */
+static enum status open_channels(struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    const struct grid *grid = &plan->program->grid;
+    int cuts = grid->stages * grid->chunks - 1, pipelines = group_count(grid, GROUP_PIPELINE),
+        own = comm_rank(exec->comm), most = 0;
+    exec->channel = MEM_ARRAY(struct comm_channel *, cuts * PHASE_COUNT + 1);
+    for (int i = 0; i < pipelines * cuts * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT % cuts, phase = i % PHASE_COUNT;
+        int replica = i / PHASE_COUNT / cuts * grid->replicas_each;
+        int low = grid_owner(grid, cut, replica), high = grid_owner(grid, cut + 1, replica);
+        bool back = phase == PHASE_BACKWARD;
+        struct comm_channel *channel;
+        TRY(comm_channel_new(
+            exec->comm, back ? high : low, back ? low : high, cut * PHASE_COUNT + phase,
+            plan_message_bytes(plan, cut, (enum phase)phase), plan->program->credits, &channel));
+        if (low == own || high == own) exec->channel[cut * PHASE_COUNT + phase] = channel;
+    }
+    for (int i = 0; i < plan->micro_count; i++)
+        for (int c = 0; c < cuts * PHASE_COUNT; c++)
+            if (plan->micro[i].crossing[c].count > most) most = plan->micro[i].crossing[c].count;
+    exec->pieces = MEM_ARRAY(struct comm_piece, most + 1);
+    return STATUS_OK;
+}
+
 static enum status set_up(struct exec *exec) {
     const struct plan *plan = exec->plan;
     if (exec->owns_comm) TRY(open_self(exec));
     exec_listen(exec, true);
     TRY(open_groups(exec));
+    TRY(open_channels(exec));
     if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
@@ -181,13 +223,16 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->plan = plan;
     exec->comm = comm;
     exec->owns_comm = !comm;
-    exec->reductions = MEM_ARRAY(struct posted, plan->grads * plan->buckets.count + 1);
+    int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
+    exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
+    exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
+    exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
     exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
     exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
     exec->rank_ms = MEM_ARRAY(double, plan->config.ranks);
     if (observer) exec->observer = *observer;
-    exec->slot = MEM_ARRAY(struct slot, plan->slots);
+    exec->slot = MEM_ARRAY(struct slot, slot_count(plan));
     enum status status = set_up(exec);
     if (status == STATUS_OK)
         *out = exec;
@@ -204,7 +249,7 @@ void exec_free(struct exec **pointer) {
     loader_free(&exec->train);
     loader_free(&exec->eval);
     for (int i = 0; i < PLAN_MAX_MICRO; i++) {
-        for (int s = 0; exec->runnable[i].slot && s < plan->slots; s++)
+        for (int s = 0; exec->runnable[i].slot && s < slot_count(plan); s++)
             free(exec->runnable[i].slot[s].address);
         free(exec->runnable[i].slot);
     }
@@ -217,6 +262,10 @@ void exec_free(struct exec **pointer) {
     free(exec->slot);
     free(exec->lockstep);
     free(exec->reductions);
+    free(exec->messages);
+    free(exec->all_squares);
+    free(exec->channel);
+    free(exec->pieces);
     free(exec->shares);
     free(exec->labels);
     free(exec->rank_loss);

@@ -293,8 +293,7 @@ static enum status run_TIE(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
     bool all = instr->bucket == INSTR_ALL;
     int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++)
-        TRY(store_tie(exec->store, instr->grad, &buckets->items[b]));
+    for (int b = first; b < end; b++) TRY(store_tie(exec->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 

@@ -50,6 +50,7 @@ static const char *bad_param(const struct exec *exec, int *value) {
     const struct store *store = exec->store;
     int params = store_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
+        if (!store_holds(&store->layout->params[p])) continue;
         *value = exec->plan->micro[0].graph->params[p].value;
         if (is_bad(store, store_tensor(store, params, p))) return store->layout->params[p].name;
     }

@@ -99,17 +99,17 @@ struct broadcast_run {
 struct exec {
     const struct plan *plan;
     struct exec_observer observer;
-    const struct instr_list *list;  /* being run */
-    int at;                         /* its next instruction */
-    int64_t begin_ns;               /* when that one began to run; 0: not yet */
-    bool begun;                     /* whoever watches was told of that one */
-    struct comm_request **awaiting; /* what it waits for; NULL: it can go on */
-    const struct instr *awaited;    /* who posted that */
+    const struct instr_list *list;     /* being run */
+    int at;                            /* its next instruction */
+    int64_t begin_ns;                  /* when that one began to run; 0: not yet */
+    bool begun;                        /* whoever watches was told of that one */
+    struct comm_request **awaiting;    /* what it waits for; NULL: it can go on */
+    const struct instr *awaited;       /* who posted that */
     struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
-    struct posted *messages;        /* per slot: a send or a receive under way */
-    struct posted *reductions;      /* per gradient buffer and bucket: REDUCE under way */
-    int under_way;                  /* how many operations there are in all */
-    struct posted *posting;         /* being posted now; NULL: none */
+    struct posted *messages;           /* per slot: a send or a receive under way */
+    struct posted *reductions;         /* per gradient buffer and bucket: REDUCE under way */
+    int under_way;                     /* how many operations there are in all */
+    struct posted *posting;            /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
     struct comm_request *request;                 /* of a pass or a broadcast under way */
@@ -126,8 +126,8 @@ struct exec {
     struct tally tally;
     struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */
     bool met;                               /* at MEET, and waits for the others */
-    struct comm_channel **channel;          /* per cut of the model and direction; NULL: not an end */
-    struct comm_piece *pieces;              /* room for the tensors of one message */
+    struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
+    struct comm_piece *pieces;     /* room for the tensors of one message */
     double grad_norm, lr;
     struct exec_times times;
     struct comm *comm;

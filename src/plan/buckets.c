@@ -16,10 +16,12 @@ static int64_t most_elements(int64_t total) {
 }
 
 /* The node after which every gradient of the bucket's parameters is there. */
-static int whole_after(const struct bucket *bucket, const struct graph *graph) {
+static int whole_after(const struct bucket *bucket, const struct bucket_source *source,
+                       const struct graph *graph) {
     int last = 0;
-    for (int p = bucket->first; p < bucket->first + bucket->count; p++) {
-        const struct param *param = &graph->params[p];
+    for (int i = 0; i < bucket->count; i++) {
+        const struct param *param =
+            &graph->params[source->params[bucket->first - source->first + i]];
         for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
             int producer = graph->values[graph->uses[u].gradient].producer;
             if (producer > last) last = producer;
@@ -29,54 +31,62 @@ static int whole_after(const struct bucket *bucket, const struct graph *graph) {
 }
 
 /* Stable insertion sort by `whole_after`: there are few, and they are nearly sorted. */
-static void sort_by_time(struct bucket_list *list, const struct graph *graph) {
+static void sort_by_time(struct bucket_list *list, const struct bucket_source *source) {
     for (int i = 1; i < list->count; i++) {
         struct bucket bucket = list->items[i];
-        int at = i, when = whole_after(&bucket, graph);
-        for (; at > 0 && whole_after(&list->items[at - 1], graph) > when; at--)
+        int at = i, when = whole_after(&bucket, source, source->graph);
+        for (; at > 0 && whole_after(&list->items[at - 1], source, source->graph) > when; at--)
             list->items[at] = list->items[at - 1];
         list->items[at] = bucket;
     }
 }
 
-struct bucket_list buckets_of(const struct graph *graph) {
-    struct bucket_list list = {.items = MEM_ARRAY(struct bucket, graph->param_count + 1)};
-    int64_t end = store_param_elements(graph), most = most_elements(end);
+struct bucket_list buckets_of(const struct bucket_source *source) {
+    const struct graph *graph = source->graph;
+    struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
+    int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
+            most = most_elements(store_param_elements(graph, NULL, graph->param_count));
     struct bucket *open = NULL;
-    for (int p = graph->param_count - 1; p >= 0; p--) {
-        int64_t elements = store_param_span(graph, p);
+    for (int p = source->count - 1; p >= 0; p--) {
+        int64_t elements = store_param_span(graph, source->params[p]);
         if (!open || open->elements + elements > most) {
             open = &list.items[list.count++];
-            *open = (struct bucket){.first = p + 1, .begin = end};
+            *open = (struct bucket){.begin = end};
         }
         end -= elements;
-        open->first = p;
+        open->first = source->first + p;
         open->count++;
         open->begin = end;
         open->elements += elements;
     }
-    sort_by_time(&list, graph);
+    if (list.count == 0) list.items[list.count++] = (struct bucket){source->first, 0, end, 0};
+    sort_by_time(&list, source);
     return list;
 }
 
 void buckets_join(struct bucket_list *buckets) {
-    struct bucket all = {0};
+    struct bucket all = buckets->items[0];
+    all.count = 0, all.elements = 0;
     for (int b = 0; b < buckets->count; b++) {
-        all.count += buckets->items[b].count;
-        all.elements += buckets->items[b].elements;
+        const struct bucket *one = &buckets->items[b];
+        if (one->first < all.first) all.first = one->first;
+        if (one->begin < all.begin) all.begin = one->begin;
+        all.count += one->count;
+        all.elements += one->elements;
     }
     buckets->items[0] = all;
     buckets->count = 1;
 }
 
-void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage) {
+void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
+                 struct ranges *ranges, int stage) {
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
-    int *ends = MEM_ARRAY(int, buckets->count + 1), last = nodes.begin;
+    int *ends = MEM_ARRAY(int, buckets->count), last = nodes.begin;
     for (int b = 0; b < buckets->count; b++) {
-        int end = whole_after(&buckets->items[b], ranges->graph);
+        int end = whole_after(&buckets->items[b], source, ranges->graph);
         last = ends[b] = end > last ? end : last;
     }
-    if (buckets->count) ends[buckets->count - 1] = nodes.end;
-    if (buckets->count) ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, buckets->count);
+    ends[buckets->count - 1] = nodes.end;
+    ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, buckets->count);
     free(ends);
 }

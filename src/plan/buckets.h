@@ -5,7 +5,8 @@
 
 #include "graph/range.h"
 
-/* Parameters [first, first + count), elements [begin, begin + elements) of a gradient array. */
+/* Parameters [first, first + count) of those the rank holds, in the order of its store; elements
+ * [begin, begin + elements) of a gradient array. */
 struct bucket {
     int first, count;
     int64_t begin, elements;
@@ -16,16 +17,26 @@ struct bucket_list {
     int count;
 };
 
-/* Local. Cuts the parameters of a lowered training graph, from the last to the first, into pieces
- * of at most a sixteenth of all gradients (but 1 to 25 MiB), ordered by when backward completes
- * them; the caller frees the items. */
-struct bucket_list buckets_of(const struct graph *graph);
+/* The parameters of one stage: of a lowered training graph, `count` from position `first` on in the
+ * order of the store, at element `begin`. */
+struct bucket_source {
+    const struct graph *graph;
+    const int *params;
+    int count, first;
+    int64_t begin;
+};
+
+/* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most a
+ * sixteenth of the model's gradients (but 1 to 25 MiB), ordered by when backward completes them;
+ * the caller frees the items. One at least, also where there is no parameter. */
+struct bucket_list buckets_of(const struct bucket_source *source);
 
 /* Local. Makes one of all. */
 void buckets_join(struct bucket_list *buckets);
 
 /* Local. Cuts the backward of a stage into a segment for each bucket, which ends with the node
  * after which the bucket is whole; the last one ends with the stage. */
-void buckets_cut(const struct bucket_list *buckets, struct ranges *ranges, int stage);
+void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
+                 struct ranges *ranges, int stage);
 
 #endif

@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "plan/balance.h"
 #include "program/program.h"
 
 struct run_config {
@@ -20,7 +21,10 @@ struct run_config {
     int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */
-    int64_t batch;               /* samples a step, a multiple of R * M */
+    enum balance balance;        /* of the stages, unless they are named: */
+    const char *const *cut;      /* first layers of the stages after the first; NULL */
+    int cut_count;
+    int64_t batch; /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */

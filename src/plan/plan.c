@@ -64,14 +64,16 @@ static bool either_has(const struct plan *plan, enum instr_op op, unsigned witho
 /* Does a pass of another slot run between two segments of a backward? */
 static bool is_interrupted(const struct program *program, int rank) {
     const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    const struct chunk_sizes *sizes = program_of(program, rank)->chunk;
     int open = -1; /* the slot of the last pass, where that was a segment with others to come */
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i];
         if (!runs_nodes(instr)) continue;
-        if (open >= 0 && instr->slot != open) return true;
-        bool more = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
-                    instr->segment < program_of(program, rank)->buckets - 1;
-        open = more ? instr->slot : -1;
+        int chunk = grid_chunk(&program->grid, instr->stage),
+            slot = sizes_slot(sizes, chunk, instr->slot);
+        if (open >= 0 && slot != open) return true;
+        bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
+        open = cut && instr->segment < sizes[chunk].buckets - 1 ? slot : -1;
     }
     return false;
 }
@@ -105,38 +107,154 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     return STATUS_OK;
 }
 
-static enum status cut_micros(struct plan *plan) {
-    for (int i = 0; i < plan->micro_count; i++) {
-        struct micro_plan *micro = &plan->micro[i];
-        TRY(ranges_new(micro->graph, NULL, 0, &micro->ranges));
-        if (micro->training) buckets_cut(&plan->buckets, &micro->ranges, 0);
+/* --- stages --- */
+
+static int stage_count(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
+static enum status plan_partition(struct plan *plan) {
+    const struct run_config *config = &plan->config;
+    struct partition_config partition = {.chunks = stage_count(plan),
+                                         .balance = config->balance,
+                                         .cut = config->cut,
+                                         .cut_count = config->cut_count,
+                                         .grads = 1,
+                                         .states = config->optimizer->state_count};
+    return partition_new(plan->micro[0].graph, &partition, &plan->partition);
+}
+
+static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
+    int stages = stage_count(plan), *cuts = MEM_ARRAY(int, stages);
+    enum status status = partition_translate(&plan->partition, micro->graph, cuts);
+    if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
+    free(cuts);
+    TRY(status);
+    micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
+    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
+        micro->crossing[i] =
+            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
+    return STATUS_OK;
+}
+
+/* The buckets of every stage are known to every rank: the program has them all. */
+static enum status count_buckets(const struct plan *plan, int *counts) {
+    const struct grid *grid = &plan->config.grid;
+    for (int p = 0; p < grid->stages; p++) {
+        struct holdings holdings;
+        TRY(holdings_of(&plan->micro[0].ranges, grid, p, &holdings));
+        for (int c = 0; c < grid->chunks; c++) {
+            struct bucket_source source = holdings_source(&holdings, plan->micro[0].graph, c);
+            struct bucket_list list = buckets_of(&source);
+            counts[grid_stage(grid, p, c)] = list.count;
+            free(list.items);
+        }
+        holdings_free(&holdings);
     }
     return STATUS_OK;
 }
+
+static enum status plan_chunks(struct plan *plan) {
+    const struct grid *grid = &plan->config.grid;
+    int position = plan->config.cell.position;
+    TRY(holdings_of(&plan->micro[0].ranges, grid, position, &plan->holdings));
+    plan->chunk_count = grid->chunks;
+    for (int c = 0; c < grid->chunks; c++) {
+        struct bucket_source source = holdings_source(&plan->holdings, plan->micro[0].graph, c);
+        plan->chunk[c] = (struct chunk_plan){.stage = grid_stage(grid, position, c),
+                                             .buckets = buckets_of(&source)};
+    }
+    return STATUS_OK;
+}
+
+static void cut_segments(struct plan *plan) {
+    for (int i = 0; i < plan->micro_count; i++) {
+        struct micro_plan *micro = &plan->micro[i];
+        for (int c = 0; micro->training && c < plan->chunk_count; c++) {
+            struct bucket_source source = holdings_source(&plan->holdings, micro->graph, c);
+            buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, plan->chunk[c].stage);
+        }
+    }
+}
+
+size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
+    size_t most = 0;
+    for (int i = 0; i < plan->micro_count; i++) {
+        size_t bytes = plan->micro[i].crossing[cut * PHASE_COUNT + phase].bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+size_t plan_channel_bytes(const struct plan *plan) {
+    const struct grid *grid = &plan->config.grid;
+    size_t bytes = 0;
+    for (int cut = 0; cut < stage_count(plan) - 1; cut++) {
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            int receiver = grid_position(grid, phase == PHASE_FORWARD ? cut + 1 : cut);
+            if (receiver == plan->config.cell.position)
+                bytes += comm_channel_bytes(plan_message_bytes(plan, cut, (enum phase)phase),
+                                            plan->program->credits);
+        }
+    }
+    return bytes;
+}
+
+/* --- activations --- */
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+static void place_micro(struct plan *plan, struct micro_plan *micro,
+                        const struct placement_config *config) {
+    struct placement_config own = *config;
+    own.shared &= micro->training;
+    if (!micro->placement) micro->placement = MEM_ARRAY(struct placement, plan->chunk_count);
+    for (int c = 0; c < plan->chunk_count; c++) {
+        placement_free(&micro->placement[c]);
+        micro->placement[c] = graph_place(&micro->ranges, plan->chunk[c].stage, &own);
+    }
+}
+
+/* Slots of the chunks one behind the other, then what all share. Evaluation runs between steps,
+ * when all of it is free, and has one slot a chunk. Returns the bytes of all. */
+static size_t lay_arenas(struct plan *plan) {
+    size_t training = 0, evaluation = 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        struct chunk_plan *chunk = &plan->chunk[c];
+        chunk->arena_begin = training;
+        chunk->eval_begin = evaluation;
+        training += chunk->slot_bytes * (size_t)plan->sizes[c].slots;
+        evaluation += chunk->eval_bytes;
+    }
+    plan->shared_begin = training;
+    return larger(training + plan->shared_bytes, evaluation);
+}
+
+static void measure_placement(struct plan *plan, int chunk, const struct placement *placement,
+                              bool training) {
+    struct chunk_plan *of = &plan->chunk[chunk];
+    if (!training) {
+        of->eval_bytes = larger(of->eval_bytes, placement_bytes(placement, 1));
+        return;
+    }
+    of->slot_bytes = larger(of->slot_bytes, placement->slot_bytes);
+    plan->shared_bytes = larger(plan->shared_bytes, placement->shared_bytes);
+}
+
 /* Places every graph of the run; returns the bytes of all arenas together. */
 static size_t place_micros(struct plan *plan, const struct placement_config *config) {
-    size_t evaluation = 0;
-    plan->slot_bytes = plan->shared_bytes = 0;
+    plan->shared_bytes = 0;
+    for (int c = 0; c < plan->chunk_count; c++)
+        plan->chunk[c].slot_bytes = plan->chunk[c].eval_bytes = 0;
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
-        struct placement_config own = *config;
-        own.shared &= micro->training;
-        placement_free(&micro->placement);
-        micro->placement = graph_place(&micro->ranges, 0, &own);
-        if (!micro->training) {
-            evaluation = larger(evaluation, placement_bytes(&micro->placement, 1));
-            continue;
-        }
-        plan->slot_bytes = larger(plan->slot_bytes, micro->placement.slot_bytes);
-        plan->shared_bytes = larger(plan->shared_bytes, micro->placement.shared_bytes);
+        place_micro(plan, micro, config);
+        for (int c = 0; c < plan->chunk_count; c++)
+            measure_placement(plan, c, &micro->placement[c], micro->training);
     }
-    size_t training = plan->slot_bytes * (size_t)plan->slots + plan->shared_bytes;
-    return larger(training, evaluation);
+    return lay_arenas(plan);
 }
 
 /* The smaller of the two forms; one slot has nobody to share with. */
@@ -145,7 +263,7 @@ static void plan_activations(struct plan *plan) {
     plan->split = config.life.split;
     size_t joint = place_micros(plan, &config);
     plan->memory.activations = joint;
-    if (plan->slots == 1) return;
+    if (sizes_slot(plan->sizes, plan->chunk_count, 0) == 1) return;
     config.shared = true;
     plan->memory.activations = place_micros(plan, &config);
     if (plan->memory.activations < joint) return;
@@ -249,16 +367,24 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .samples = samples,
                                        .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
-    TRY(sync_insert(config->sync, *out, plan->buckets.count));
-    return program_verify(*out, samples);
+    int *buckets = MEM_ARRAY(int, stage_count(plan));
+    enum status status = count_buckets(plan, buckets);
+    if (status == STATUS_OK) status = sync_insert(config->sync, *out, buckets);
+    free(buckets);
+    return status == STATUS_OK ? program_verify(*out, samples) : status;
 }
 
+/* Sums that need no buckets may be of one. */
 static enum status check_buckets(const struct plan *plan, const char *name) {
-    int buckets = program_of(plan->program, plan->config.rank)->buckets;
-    if (buckets == plan->buckets.count || (plan->program->ranks == 1 && buckets == 1))
-        return STATUS_OK;
-    return fail(STATUS_USAGE, "%s: the program has %d buckets, this model %d", name, buckets,
-                plan->buckets.count);
+    const struct rank_program *own = program_of(plan->program, plan->config.rank);
+    for (int c = 0; c < plan->chunk_count; c++) {
+        int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
+        bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1;
+        if (have == want || joined) continue;
+        return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
+                    name, plan->chunk[c].stage, have, want);
+    }
+    return STATUS_OK;
 }
 
 static void groups_text(const struct program *program, char *text, size_t bytes) {
@@ -286,7 +412,10 @@ static enum status check_groups(const struct plan *plan, const char *name) {
 static void take_sizes(struct plan *plan, const struct program *program) {
     const struct rank_program *own = program_of(program, plan->config.rank);
     if (own->grads > plan->grads) plan->grads = own->grads;
-    if (own->slots > plan->slots) plan->slots = own->slots;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        plan->sizes[c].buckets = own->chunk[c].buckets;
+        if (own->chunk[c].slots > plan->sizes[c].slots) plan->sizes[c].slots = own->chunk[c].slots;
+    }
 }
 
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
@@ -300,10 +429,11 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
     if (plan->last_program) TRY(check_groups(plan, name));
-    /* Segment 0 is all then. */
-    if (program_of(plan->program, plan->config.rank)->buckets == 1) buckets_join(&plan->buckets);
     take_sizes(plan, plan->program);
     if (plan->last_program) take_sizes(plan, plan->last_program);
+    /* Segment 0 is all then. */
+    for (int c = 0; c < plan->chunk_count; c++)
+        if (plan->sizes[c].buckets == 1) buckets_join(&plan->chunk[c].buckets);
     return STATUS_OK;
 }
 
@@ -370,6 +500,9 @@ static void plan_store(struct plan *plan) {
     const struct run_config *config = &plan->config;
     plan->store =
         store_layout_new(&(struct store_config){.graph = plan->micro[0].graph,
+                                                .params = plan->holdings.params,
+                                                .param_count = plan->holdings.param_count,
+                                                .holds_buffer = plan->holdings.buffers,
                                                 .optimizer = config->optimizer,
                                                 .grads = plan->grads,
                                                 .decay = {[PARAM_WEIGHT] = true,
@@ -406,11 +539,14 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
-    plan->buckets = buckets_of(plan->micro[0].graph);
+    TRY_GOTO(plan_partition(plan), failed);
+    TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
+    TRY_GOTO(plan_chunks(plan), failed);
     TRY_GOTO(check_statistics(plan), failed);
     TRY_GOTO(plan_programs(plan, program_name, program_text), failed);
     TRY_GOTO(plan_other_graphs(plan), failed);
-    TRY_GOTO(cut_micros(plan), failed);
+    for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
+    cut_segments(plan);
     plan_activations(plan);
     plan_store(plan);
     plan_estimate(plan);
@@ -422,18 +558,29 @@ failed:
     return status;
 }
 
+static void free_micro(const struct plan *plan, struct micro_plan *micro) {
+    for (int c = 0; micro->placement && c < plan->chunk_count; c++)
+        placement_free(&micro->placement[c]);
+    for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
+        free(micro->crossing[i].values);
+    free(micro->placement);
+    free(micro->crossing);
+    ranges_free(&micro->ranges);
+    graph_free(&micro->graph);
+}
+
 void plan_free(struct plan **plan) {
     if (!*plan) return;
     for (int i = 0; i < (*plan)->micro_count; i++) {
-        placement_free(&(*plan)->micro[i].placement);
-        ranges_free(&(*plan)->micro[i].ranges);
-        graph_free(&(*plan)->micro[i].graph);
+        free_micro(*plan, &(*plan)->micro[i]);
     }
+    for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
+    partition_free(&(*plan)->partition);
+    holdings_free(&(*plan)->holdings);
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);
     free((*plan)->last_samples);
-    free((*plan)->buckets.items);
     store_layout_free(&(*plan)->store);
     free(*plan);
     *plan = NULL;

@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "plan/buckets.h"
 #include "plan/config.h"
+#include "plan/holdings.h"
 #include "plan/partition.h"
 #include "plan/store_layout.h"
 #include "graph/memory.h"
@@ -32,9 +33,10 @@ struct micro_plan {
 /* One chunk of this rank: a stage of the model. */
 struct chunk_plan {
     int stage;
-    struct bucket_list buckets; /* of its gradients */
-    size_t slot_bytes;          /* of a slot's arena */
-    size_t arena_begin;         /* of its slots' arenas, one behind the other */
+    struct bucket_list buckets;    /* of its gradients */
+    size_t slot_bytes;             /* of a slot's arena */
+    size_t arena_begin;            /* of its slots' arenas, one behind the other */
+    size_t eval_bytes, eval_begin; /* of the one that evaluation has in their place */
 };
 
 /* Predicted bytes of a rank, by purpose. */
@@ -49,9 +51,10 @@ enum { PLAN_MAX_MICRO = 5 };
 struct plan {
     struct run_config config;
     struct device *device;
-    struct program *program, *last_program;  /* a step; the short last step of an epoch, or NULL */
-    int64_t *last_samples;                   /* per micro-batch of the short last step */
-    struct partition partition;              /* of the model into stages */
+    struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
+    int64_t *last_samples;                    /* per micro-batch of the short last step */
+    struct partition partition;               /* of the model into stages */
+    struct holdings holdings;                 /* of this rank */
     struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;
@@ -79,6 +82,11 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
 /* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
+
+/* Local. The most bytes of a message over a cut, of any graph that a rank runs; what a rank sets
+ * aside for the messages it receives. */
+size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
+size_t plan_channel_bytes(const struct plan *plan);
 
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
  * the estimate. */

@@ -33,8 +33,8 @@ static void describe_uses(struct store_layout *layout, const struct param *param
     }
 }
 
-static void describe_param(struct store_layout *layout, const struct store_config *config, int index,
-                           int64_t begin) {
+static void describe_param(struct store_layout *layout, const struct store_config *config,
+                           int index, int64_t begin) {
     const struct graph *graph = config->graph;
     const struct param *param = &graph->params[index];
     const struct value *value = &graph->values[param->value];

@@ -75,7 +75,7 @@ struct store_layout {
 struct store_config {
     const struct graph *graph; /* lowered, for training; outlives the layout */
     const struct optim_rule *optimizer;
-    const int *params;         /* of the graph that the rank holds, in order; NULL: all of them */
+    const int *params; /* of the graph that the rank holds, in order; NULL: all of them */
     int param_count;
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     int grads;                 /* gradient buffers */

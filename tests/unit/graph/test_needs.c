@@ -27,10 +27,9 @@ static void expect_names(const struct graph *graph, const int *list, int count,
                          const char *(*name)(const struct graph *graph, int index),
                          const char *expected, const char *what) {
     char text[512] = "";
-    for (int i = 0; i < count; i++) {
-        if (i) strcat(text, " ");
-        strcat(text, name(graph, list[i]));
-    }
+    for (int i = 0, used = 0; i < count; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? " " : "",
+                         name(graph, list[i]));
     cr_expect_str_eq(text, expected, "%s", what);
 }
 

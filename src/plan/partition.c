@@ -1,0 +1,336 @@
+/* See partition.h. Weights are those of whole chunks, not sums over layers: a tensor that several
+ * layers of a chunk read is there once, and it is in every chunk that reads it. So a layer has
+ * terms, of which those of one value count once a chunk. */
+#include "plan/partition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "plan/store_layout.h"
+
+/* --- terms of the weights --- */
+
+enum { EVERY_TIME = -1 };
+
+struct term {
+    int value; /* counts once a chunk; EVERY_TIME: always */
+    double weight;
+};
+
+struct terms {
+    struct term *items;
+    size_t count, capacity;
+    size_t *begin; /* per layer, and one behind the last */
+};
+
+struct weighing {
+    const struct graph *graph;
+    const struct partition_config *config;
+    const struct layer_list *layers;
+};
+
+/* Adds the terms of a node. */
+typedef void (*measure)(const struct weighing *weighing, int n, struct terms *terms);
+
+static void add_term(struct terms *terms, int value, double weight) {
+    terms->items = mem_grow(terms->items, &terms->capacity, terms->count + 1, sizeof *terms->items);
+    terms->items[terms->count++] = (struct term){value, weight};
+}
+
+static double node_flops(const struct graph *graph, int n) {
+    struct op_call call = graph_call(graph, &graph->nodes[n]);
+    return op_cost(&call).flops;
+}
+
+static void measure_flops(const struct weighing *weighing, int n, struct terms *terms) {
+    add_term(terms, EVERY_TIME, node_flops(weighing->graph, n));
+}
+
+static void measure_time(const struct weighing *weighing, int n, struct terms *terms) {
+    add_term(terms, EVERY_TIME, weighing->config->node_ns[n]);
+}
+
+/* The parameter a node reads as input i, itself or through views; -1: none. */
+static int param_read(const struct graph *graph, const struct node *node, int i) {
+    const struct value *root = &graph->values[graph->values[node->in[i]].root];
+    return root->kind == VALUE_PARAM ? root->index : -1;
+}
+
+static bool reads_param(const struct graph *graph, const struct node *node, int param) {
+    for (int i = 0; i < node->in_count; i++)
+        if (param_read(graph, node, i) == param) return true;
+    return false;
+}
+
+/* The unit that uses a parameter first. */
+static int first_unit(const struct graph *graph, int param) {
+    int n = 0;
+    while (n < graph->forward_count - 1 && !reads_param(graph, &graph->nodes[n], param)) n++;
+    return graph->nodes[n].unit;
+}
+
+static const struct tensor_type *param_type(const struct graph *graph, int param) {
+    return &graph->values[graph->params[param].value].type;
+}
+
+static void measure_params(const struct weighing *weighing, int n, struct terms *terms) {
+    const struct graph *graph = weighing->graph;
+    const struct node *node = &graph->nodes[n];
+    for (int i = 0; i < node->in_count; i++) {
+        int param = param_read(graph, node, i);
+        if (param < 0 || first_unit(graph, param) != node->unit) continue;
+        add_term(terms, graph->params[param].value,
+                 (double)tensor_type_bytes(param_type(graph, param)));
+    }
+}
+
+/* A copy of a tied parameter has gradients and state of its own. */
+static void measure_store(const struct weighing *weighing, int n, struct terms *terms) {
+    const struct graph *graph = weighing->graph;
+    const struct node *node = &graph->nodes[n];
+    double arrays = 1 + weighing->config->grads + weighing->config->states;
+    for (int i = 0; i < node->in_count; i++) {
+        int param = param_read(graph, node, i);
+        if (param < 0) continue;
+        double bytes = (double)store_param_span(graph, param) * (double)sizeof(float);
+        add_term(terms, graph->params[param].value, bytes * arrays);
+    }
+}
+
+/* What backward reads of forward, made in the chunk or received. */
+static void measure_kept(const struct weighing *weighing, int n, struct terms *terms) {
+    const struct graph *graph = weighing->graph;
+    const struct node *node = &graph->nodes[n];
+    for (int i = 0; node->phase == PHASE_BACKWARD && i < node->in_count; i++) {
+        int root = graph->values[node->in[i]].root;
+        const struct value *value = &graph->values[root];
+        if (value->kind == VALUE_LOCAL && value->producer < graph->forward_count)
+            add_term(terms, root, (double)value->layout->bytes);
+    }
+}
+
+static struct terms terms_of(const struct weighing *weighing, measure measure) {
+    const struct graph *graph = weighing->graph;
+    const struct layer_list *layers = weighing->layers;
+    struct terms terms = {.begin = MEM_ARRAY(size_t, layers->count + 1)};
+    for (int layer = 0; layer < layers->count; layer++) {
+        const int *unit = &layers->first_unit[layer];
+        terms.begin[layer] = terms.count;
+        for (int n = 0; n < graph->node_count; n++)
+            if (graph->nodes[n].unit >= unit[0] && graph->nodes[n].unit < unit[1])
+                measure(weighing, n, &terms);
+    }
+    terms.begin[layers->count] = terms.count;
+    return terms;
+}
+
+/* The table of balance.h: weights of all runs of layers. The caller frees it. */
+static double *weigh(const struct weighing *weighing, measure measure) {
+    int count = weighing->layers->count;
+    struct terms terms = terms_of(weighing, measure);
+    double *table = MEM_ARRAY(double, (count + 1) * (count + 1));
+    int *counted = MEM_ARRAY(int, weighing->graph->value_count + 1); /* for chunks from this - 1 */
+    for (int a = 0; a < count; a++) {
+        double sum = 0;
+        for (int b = a; b < count; b++) {
+            for (size_t t = terms.begin[b]; t < terms.begin[b + 1]; t++) {
+                const struct term *term = &terms.items[t];
+                if (term->value != EVERY_TIME && counted[term->value] == a + 1) continue;
+                if (term->value != EVERY_TIME) counted[term->value] = a + 1;
+                sum += term->weight;
+            }
+            table[balance_entry(count, a, b + 1)] = sum;
+        }
+    }
+    free(counted);
+    free(terms.items);
+    free(terms.begin);
+    return table;
+}
+
+/* --- cuts --- */
+
+static size_t *weigh_cuts(const struct weighing *weighing) {
+    const struct layer_list *layers = weighing->layers;
+    size_t *bytes = MEM_ARRAY(size_t, layers->count + 1);
+    for (int layer = 1; layer < layers->count; layer++) {
+        struct ranges ranges;
+        enum status status = ranges_new(weighing->graph, &layers->first_unit[layer], 1, &ranges);
+        CHECK(status == STATUS_OK, "no cut before layer %s", layers->name[layer]);
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            struct crossing crossing = ranges_crossing(&ranges, 0, (enum phase)phase);
+            bytes[layer] += crossing.bytes;
+            free(crossing.values);
+        }
+        ranges_free(&ranges);
+    }
+    return bytes;
+}
+
+static struct balance_problem problem_new(const struct weighing *weighing) {
+    static const measure fixed[] = {[BALANCE_TIME] = measure_time,
+                                    [BALANCE_FLOPS] = measure_flops,
+                                    [BALANCE_PARAMS] = measure_params,
+                                    [BALANCE_MEMORY] = measure_store};
+    const struct partition_config *config = weighing->config;
+    bool memory = config->balance == BALANCE_MEMORY;
+    return (struct balance_problem){.layers = weighing->layers->count,
+                                    .chunks = config->chunks,
+                                    .fixed = weigh(weighing, fixed[config->balance]),
+                                    .per_slot = memory ? weigh(weighing, measure_kept) : NULL,
+                                    .slots = config->slots,
+                                    .cross_bytes = weigh_cuts(weighing)};
+}
+
+static void problem_free(struct balance_problem *problem) {
+    free((void *)problem->fixed);
+    free((void *)problem->per_slot);
+    free((void *)problem->cross_bytes);
+}
+
+static enum status check_config(const struct partition_config *config,
+                                const struct layer_list *layers) {
+    if (config->chunks > layers->count)
+        return fail(STATUS_USAGE,
+                    "%d chunks of a model with %d layers that cuts can go between: one would be "
+                    "empty\n  fewer --stages, or fewer chunks a rank (--virtual)",
+                    config->chunks, layers->count);
+    if (config->cut && config->cut_count != config->chunks - 1)
+        return fail(STATUS_USAGE,
+                    "--cut names %d layer(s), which makes %d chunks; the run has %d (stages x "
+                    "chunks a rank)\n  name the first layer of every chunk but the first",
+                    config->cut_count, config->cut_count + 1, config->chunks);
+    if (config->balance == BALANCE_TIME && !config->node_ns && !config->cut)
+        return fail(STATUS_USAGE,
+                    "--balance time needs measured times\n"
+                    "  give --profile FILE (--save-profile FILE makes one), or --balance flops");
+    return STATUS_OK;
+}
+
+static enum status find_cuts(const struct weighing *weighing, const struct balance_problem *problem,
+                             int *cuts) {
+    const struct partition_config *config = weighing->config;
+    if (config->cut) return layers_cut(weighing->layers, config->cut, config->cut_count, cuts);
+    balance_cut(problem, cuts);
+    for (int i = 0; i < config->chunks - 1; i++) cuts[i] = weighing->layers->first_unit[cuts[i]];
+    return STATUS_OK;
+}
+
+/* --- what a chunk has --- */
+
+static double kept_bytes(const struct graph *graph, const struct stage_range *stage) {
+    struct layer_list whole = {
+        .graph = graph, .first_unit = (int[]){stage->first_unit, stage->end_unit}, .count = 1};
+    struct weighing weighing = {.graph = graph, .layers = &whole};
+    double *table = weigh(&weighing, measure_kept), bytes = table[balance_entry(1, 0, 1)];
+    free(table);
+    return bytes;
+}
+
+static void add_params(const struct graph *graph, struct partition_chunk *chunk) {
+    for (int p = 0; p < graph->param_count; p++) {
+        int unit = first_unit(graph, p);
+        if (unit < chunk->first_unit || unit >= chunk->end_unit) continue;
+        chunk->param_elements += shape_count(&param_type(graph, p)->shape);
+        chunk->param_bytes += tensor_type_bytes(param_type(graph, p));
+    }
+}
+
+static struct partition_chunk chunk_of(const struct ranges *ranges, int index,
+                                       const struct layer_list *layers) {
+    const struct stage_range *stage = &ranges->stages[index];
+    int first = layers_at(layers, stage->first_unit), last = layers_at(layers, stage->end_unit - 1);
+    struct partition_chunk chunk = {.first_layer = layers->name[first],
+                                    .last_layer = layers->name[last],
+                                    .first_unit = stage->first_unit,
+                                    .end_unit = stage->end_unit,
+                                    .layer_count = last - first + 1,
+                                    .kept_bytes = (size_t)kept_bytes(ranges->graph, stage)};
+    add_params(ranges->graph, &chunk);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        struct node_range nodes = stage->phase[phase].nodes;
+        for (int n = nodes.begin; n < nodes.end; n++)
+            chunk.flops[phase] += node_flops(ranges->graph, n);
+        if (index < ranges->stage_count - 1)
+            chunk.crossing[phase] = ranges_crossing(ranges, index, (enum phase)phase);
+    }
+    return chunk;
+}
+
+static enum status fill_chunks(struct partition *partition, const struct layer_list *layers,
+                               const struct balance_problem *problem) {
+    struct ranges ranges;
+    TRY(ranges_new(partition->graph, partition->cuts, partition->count - 1, &ranges));
+    for (int c = 0; c < partition->count; c++) {
+        struct partition_chunk *chunk = &partition->chunks[c];
+        *chunk = chunk_of(&ranges, c, layers);
+        int first = layers_at(layers, chunk->first_unit);
+        chunk->weight = balance_weight(problem, c, first, first + chunk->layer_count);
+    }
+    ranges_free(&ranges);
+    return STATUS_OK;
+}
+
+static enum status cut_graph(const struct graph *graph, const struct partition_config *config,
+                             const struct layer_list *layers, struct partition *out) {
+    TRY(check_config(config, layers));
+    struct partition_config own = *config;
+    if (own.balance == BALANCE_TIME && !own.node_ns) own.balance = BALANCE_FLOPS;
+    struct weighing weighing = {.graph = graph, .config = &own, .layers = layers};
+    struct partition partition = {.graph = graph,
+                                  .balance = own.balance,
+                                  .named = own.cut,
+                                  .cuts = MEM_ARRAY(int, own.chunks),
+                                  .chunks = MEM_ARRAY(struct partition_chunk, own.chunks),
+                                  .count = own.chunks};
+    struct balance_problem problem = problem_new(&weighing);
+    enum status status = find_cuts(&weighing, &problem, partition.cuts);
+    if (status == STATUS_OK) status = fill_chunks(&partition, layers, &problem);
+    problem_free(&problem);
+    if (status == STATUS_OK)
+        *out = partition;
+    else
+        partition_free(&partition);
+    return status;
+}
+
+enum status partition_new(const struct graph *graph, const struct partition_config *config,
+                          struct partition *out) {
+    CHECK(config->chunks >= 1, "a partition into %d chunks", config->chunks);
+    struct layer_list layers = layers_of(graph);
+    enum status status = cut_graph(graph, config, &layers, out);
+    layers_free(&layers);
+    return status;
+}
+
+void partition_free(struct partition *partition) {
+    for (int c = 0; c < partition->count; c++)
+        for (int phase = 0; phase < PHASE_COUNT; phase++)
+            free(partition->chunks[c].crossing[phase].values);
+    free(partition->chunks);
+    free(partition->cuts);
+    *partition = (struct partition){0};
+}
+
+enum status partition_translate(const struct partition *partition, const struct graph *to,
+                                int *cuts) {
+    struct layer_list from_layers = layers_of(partition->graph), to_layers = layers_of(to);
+    enum status status =
+        layers_translate(&from_layers, partition->cuts, partition->count - 1, &to_layers, cuts);
+    layers_free(&from_layers);
+    layers_free(&to_layers);
+    return status;
+}
+
+struct needs *partition_needs(const struct partition *partition) {
+    struct ranges ranges;
+    enum status status =
+        ranges_new(partition->graph, partition->cuts, partition->count - 1, &ranges);
+    CHECK(status == STATUS_OK, "a partition that cannot be cut");
+    struct needs *needs = MEM_ARRAY(struct needs, partition->count);
+    for (int c = 0; c < partition->count; c++) needs[c] = needs_of(&ranges, c);
+    ranges_free(&ranges);
+    return needs;
+}
