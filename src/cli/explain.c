@@ -59,10 +59,16 @@ __attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *nam
 
 /* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
 static int64_t reduced_bytes(const struct plan *plan) {
-    int64_t bytes = 0;
-    for (int b = 0; b < plan->buckets.count; b++)
-        bytes += plan->buckets.items[b].elements * (int64_t)sizeof(float);
-    return plan->config.ranks > 1 ? bytes : 0;
+    int64_t bytes = plan->store->param_elements * (int64_t)sizeof(float);
+    return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
+}
+
+static int bucket_count(const struct plan *plan) {
+    return sizes_bucket(plan->sizes, plan->chunk_count, 0);
+}
+
+static int slot_count(const struct plan *plan) {
+    return sizes_slot(plan->sizes, plan->chunk_count, 0);
 }
 
 static int64_t sent_bytes(const struct plan *plan) {
@@ -92,7 +98,7 @@ static void print_ranks(const struct job *job, FILE *out) {
         row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s%s; each sends %s",
             plan->config.ranks, job->options.strategy, plan->config.sync,
             text_size(reduced_bytes(plan), reduced),
-            text_count(plan->buckets.count, "bucket", buckets),
+            text_count(bucket_count(plan), "bucket", buckets),
             job->options.deterministic ? "" : ", added in any order",
             text_size(sent_bytes(plan), sent));
 }
@@ -150,7 +156,7 @@ static void print_program(const struct job *job, FILE *out) {
                          instr_row(&body->items[i])->name);
     row(out, "program", "%s: %d instructions a step:%s%s; %s, %s",
         own ? options->program : options->strategy, body->count, names,
-        body->count > SHOWN ? " ..." : "", text_count(plan->slots, "slot", slots),
+        body->count > SHOWN ? " ..." : "", text_count(slot_count(plan), "slot", slots),
         text_count(plan->grads, "gradient buffer", grads));
 }
 
@@ -201,11 +207,11 @@ static void show_part(const struct job *job, const char *part, FILE *out) {
     if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
     if (strcmp(part, "memory") != 0) return;
     fprintf(out, "  arena of a slot %s%s%s; most bytes of a micro-batch alive at once %s\n",
-            text_size((int64_t)job->plan->slot_bytes, arena),
+            text_size((int64_t)job->plan->chunk[0].slot_bytes, arena),
             job->plan->shared_bytes ? ", shared by all slots " : "",
             job->plan->shared_bytes ? text_size((int64_t)job->plan->shared_bytes, shared) : "",
-            text_size((int64_t)main->placement.live_bytes, live));
-    placement_print(&main->placement, out, MEMORY_LINES);
+            text_size((int64_t)main->placement[0].live_bytes, live));
+    placement_print(&main->placement[0], out, MEMORY_LINES);
 }
 
 /* The parts of --show as texts. */
@@ -244,7 +250,7 @@ void explain_print_json(const struct job *job, FILE *out) {
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
-        program_list(plan->program, 0, LIST_BODY)->count, "slots", plan->slots, "gradient_buffers",
+        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan), "gradient_buffers",
         plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
         plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",

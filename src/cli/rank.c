@@ -231,6 +231,7 @@ static enum status open_comm(struct rank *rank) {
                                  .size = rank->identity->world,
                                  .link = &rank->link,
                                  .heap_bytes = plan_heap_bytes(rank->session.job.plan),
+                                 .channel_bytes = plan_channel_bytes(rank->session.job.plan),
                                  .host = rank->identity->machine,
                                  .interface = *network.interface ? network.interface : NULL,
                                  .any_order = !rank->options->deterministic};

@@ -1,9 +1,16 @@
-/* Channels over messages. The sender copies a message aside, so that its data may be reused at
- * once; the receiver offers one buffer a slot, in order, and sends a credit for each one released.
+/* Channels over messages. The receiver offers one buffer a slot, in order, and tells how many it
+ * has released; while that message is on its way, further releases wait for the next one, so that a
+ * release never blocks. The sender copies a message aside, so that it is done when it has a credit
+ * and the rank's data may be reused at once; only its used part is sent, and its length is that of
+ * the message that came. (Rejected: sending from where the data is. A rank would keep activations
+ * until the network has taken them, and pieces would need a message each.)
+ *
+ * Where the sender sees the receiver's heap (ranks of one host, with hosts) it copies straight into
+ * the receiver's slot, and the message holds the length alone.
  *
  * The ends tell one another what they declared; the receiver offers no buffer before the two agree,
- * so a message of another length finds none. */
-#include <stdio.h>
+ * so a message of another length finds none, and nothing is written into a neighbour's heap. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -17,14 +24,14 @@ struct end {
     char *buffer;
     size_t stride;
     struct p2p_transfer *data; /* of each slot */
+    uint64_t *length;          /* of each slot; NULL: not near */
     uint32_t mine, other;
-    uint64_t credit_word; /* sender */
-    struct p2p_transfer told, heard, credit, *credit_sent;
-    uint64_t *credit_out; /* receiver: of each slot */
+    struct p2p_transfer told, heard, credit;
+    uint64_t credit_word; /* the last credits that came, or were sent: `released` then */
 };
 
 static uint32_t stream_of(const struct comm_channel *channel, int what) {
-    return (channel->index * 4 + (uint32_t)what) * 2 + 1;
+    return ((uint32_t)(channel->index + 1) * 4 + (uint32_t)what) * 2 + 1;
 }
 
 static bool is_sender(const struct comm_channel *channel) {
@@ -54,6 +61,7 @@ static void declare(struct comm_channel *channel, struct p2p_transport *transpor
     struct end *end = channel->state;
     uint32_t stream = stream_of(channel, P2P_DECLARED);
     end->mine = channel->hash;
+    end->credit.done = true;
     transport->ops->receive(transport, peer_of(channel), stream, &end->other, sizeof end->other,
                             &end->heard);
     transport->ops->send(transport, peer_of(channel), stream, &end->mine, sizeof end->mine,
@@ -66,40 +74,68 @@ static bool is_inside(const struct comm_channel *channel) {
     return channel->from == channel->to;
 }
 
+/* Between ranks that see one another's heaps. */
+static bool is_near(const struct comm_channel *channel) {
+    const struct p2p *p2p = p2p_of(channel->comm);
+    return !is_inside(channel) && p2p->host[channel->from] == p2p->host[channel->to];
+}
+
+static size_t stride_of(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* What p2p_channel_new takes of the system. */
+static size_t end_bytes(enum comm_side side, bool near, size_t bytes, size_t slots) {
+    size_t each = sizeof(struct p2p_transfer) + (near ? sizeof(uint64_t) : 0);
+    if (side == COMM_SENDER && !near) each += stride_of(bytes);
+    return sizeof(struct end) + slots * each;
+}
+
+size_t p2p_channel_overhead(enum comm_side side, bool same_host, size_t bytes, int slots) {
+    (void)same_host;
+    return end_bytes(side, false, bytes, (size_t)slots);
+}
+
+size_t p2p_near_channel_overhead(enum comm_side side, bool same_host, size_t bytes, int slots) {
+    return end_bytes(side, same_host, bytes, (size_t)slots);
+}
+
+static struct end *new_end(struct comm_channel *channel) {
+    struct p2p *p2p = p2p_of(channel->comm);
+    size_t slots = (size_t)channel->slots;
+    struct end *end = p2p_own(p2p, 1, sizeof *end);
+    end->stride = stride_of(channel->bytes);
+    end->data = p2p_own(p2p, slots, sizeof *end->data);
+    for (size_t i = 0; i < slots; i++) end->data[i].done = true;
+    if (is_near(channel)) end->length = p2p_own(p2p, slots, sizeof *end->length);
+    return end;
+}
+
 /* The receiver's buffers are in its heap, behind the head of a ring that is not needed here. */
 enum status p2p_channel_new(struct comm_channel *channel) {
     struct p2p *p2p = p2p_of(channel->comm);
-    channel->index = p2p->channel_count++;
+    size_t slots = (size_t)channel->slots;
     if (p2p->comm.rank != channel->from && p2p->comm.rank != channel->to) return STATUS_OK;
-    size_t slots = (size_t)channel->slots, stride = (channel->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    struct end *end = channel->state = p2p_own(p2p, 1, sizeof *end);
-    end->stride = stride;
-    end->data = p2p_own(p2p, slots, sizeof *end->data);
-    for (size_t i = 0; i < slots; i++) end->data[i].done = true;
-    if (p2p->comm.rank == channel->to) {
-        end->buffer = p2p->comm.heap + channel->offset;
-        end->credit_out = p2p_own(p2p, slots, sizeof *end->credit_out);
-        end->credit_sent = p2p_own(p2p, slots, sizeof *end->credit_sent);
-        for (size_t i = 0; i < slots; i++) end->credit_sent[i].done = true;
-    } else {
-        end->buffer = p2p_own(p2p, slots, stride);
-    }
+    struct end *end = channel->state = new_end(channel);
+    if (p2p->heap[channel->to])
+        end->buffer = p2p->heap[channel->to] + channel->offset;
+    else
+        end->buffer = p2p_own(p2p, slots, end->stride);
     if (!is_inside(channel)) declare(channel, p2p->transport);
     return STATUS_OK;
 }
 
+void p2p_poll(struct comm *comm) {
+    struct p2p_transport *transport = p2p_of(comm)->transport;
+    transport->ops->progress(transport);
+}
+
 static enum status check_ends(struct comm_channel *channel) {
     const struct end *end = channel->state;
-    if (!end->heard.done) return STATUS_OK;
+    if (channel->agreed || !end->heard.done) return STATUS_OK;
     if (end->other != end->mine) return comm_channel_misfit(channel);
     channel->agreed = true;
     return STATUS_OK;
-}
-
-static enum status look(struct comm_channel *channel) {
-    struct p2p *p2p = p2p_of(channel->comm);
-    p2p->transport->ops->progress(p2p->transport);
-    return channel->agreed ? STATUS_OK : check_ends(channel);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
@@ -112,22 +148,42 @@ static void take_credits(struct comm_channel *channel) {
     }
 }
 
-enum status p2p_try_send(struct comm_channel *channel, const void *data, bool *sent) {
-    struct p2p *p2p = p2p_of(channel->comm);
+static bool can_send(const struct comm_channel *channel) {
+    const struct end *end = channel->state;
+    if (is_near(channel) && !channel->agreed) return false;
+    return end->moved - end->released < (uint64_t)channel->slots &&
+           data_of(channel, end->moved)->done;
+}
+
+static void send_slot(struct comm_channel *channel, size_t bytes) {
+    struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
-    bool inside = is_inside(channel);
-    if (!inside) {
-        TRY(look(channel));
+    uint64_t at = end->moved % (uint64_t)channel->slots;
+    const void *what = slot(channel, end->moved);
+    if (end->length) {
+        end->length[at] = bytes;
+        what = &end->length[at];
+        bytes = sizeof end->length[at];
+        atomic_thread_fence(memory_order_seq_cst); /* the data before the news of it */
+    }
+    transport->ops->send(transport, channel->to, stream_of(channel, P2P_DATA), what, bytes,
+                         &end->data[at]);
+}
+
+enum status p2p_try_send(struct comm_channel *channel, const struct comm_request *message,
+                         bool *sent) {
+    struct end *end = channel->state;
+    if (!is_inside(channel)) {
+        TRY(check_ends(channel));
         take_credits(channel);
     }
-    *sent =
-        end->moved - end->released < (uint64_t)channel->slots && data_of(channel, end->moved)->done;
-    if (!*sent) return p2p_check_gone(p2p, inside ? -1 : channel->to);
-    if (channel->bytes) memcpy(slot(channel, end->moved), data, channel->bytes);
-    if (!inside)
-        p2p->transport->ops->send(p2p->transport, channel->to, stream_of(channel, P2P_DATA),
-                                  slot(channel, end->moved), channel->bytes,
-                                  data_of(channel, end->moved));
+    *sent = can_send(channel);
+    if (!*sent) return p2p_check_gone(p2p_of(channel->comm), is_inside(channel) ? -1 : channel->to);
+    comm_copy_pieces(message, slot(channel, end->moved));
+    if (is_inside(channel))
+        data_of(channel, end->moved)->bytes = (size_t)message->count;
+    else
+        send_slot(channel, (size_t)message->count);
     end->moved++;
     return STATUS_OK;
 }
@@ -138,58 +194,59 @@ enum status p2p_try_send(struct comm_channel *channel, const void *data, bool *s
 static void offer(struct comm_channel *channel) {
     struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
-    for (; end->moved < end->released + (uint64_t)channel->slots; end->moved++)
-        transport->ops->receive(transport, channel->from, stream_of(channel, P2P_DATA),
-                                slot(channel, end->moved), channel->bytes,
-                                data_of(channel, end->moved));
+    for (; end->moved < end->released + (uint64_t)channel->slots; end->moved++) {
+        uint64_t at = end->moved % (uint64_t)channel->slots;
+        void *to = end->length ? (void *)&end->length[at] : slot(channel, end->moved);
+        size_t bytes = end->length ? sizeof end->length[at] : channel->bytes;
+        transport->ops->receive(transport, channel->from, stream_of(channel, P2P_DATA), to, bytes,
+                                &end->data[at]);
+    }
 }
 
-enum status p2p_try_receive(struct comm_channel *channel, void **data) {
+enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool *come) {
     struct end *end = channel->state;
-    *data = NULL;
     if (!is_inside(channel)) {
-        TRY(look(channel));
+        TRY(check_ends(channel));
         if (channel->agreed) offer(channel);
     }
-    if (end->moved > end->released && data_of(channel, end->released)->done)
-        *data = slot(channel, end->released);
-    else
-        return p2p_check_gone(p2p_of(channel->comm), is_inside(channel) ? -1 : channel->from);
-    return STATUS_OK;
+    *come = number <= end->moved && data_of(channel, number - 1)->done;
+    if (*come || is_inside(channel)) return STATUS_OK;
+    return p2p_check_gone(p2p_of(channel->comm), channel->from);
 }
 
-/* Whether the last credit of the slot released just now has left. */
-static enum status credit_ready(void *object, bool *out) {
-    struct comm_channel *channel = object;
-    struct p2p *p2p = p2p_of(channel->comm);
+void *p2p_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
     const struct end *end = channel->state;
-    p2p->transport->ops->progress(p2p->transport);
-    *out = end->credit_sent[(end->released - 1) % (uint64_t)channel->slots].done;
-    return *out ? STATUS_OK : p2p_check_gone(p2p, channel->from);
+    *bytes = end->length ? end->length[(number - 1) % (uint64_t)channel->slots]
+                         : data_of(channel, number - 1)->bytes;
+    atomic_thread_fence(memory_order_seq_cst); /* see send_slot */
+    return slot(channel, number - 1);
 }
 
-static int credit_whom(void *object, char text[COMM_TEXT_BYTES]) {
-    const struct comm_channel *channel = object;
-    snprintf(text, COMM_TEXT_BYTES, "credit on channel %d to rank %d", channel->kind,
-             channel->from);
-    return channel->from;
-}
+/* --- credits and what is on its way ---------------------------------------------------------- */
 
-/* The slot's last credit has long left when its next message is released: that message was sent for
- * it. */
-enum status p2p_release(struct comm_channel *channel) {
+/* Whether credits are still on their way. */
+static bool give_credits(struct comm_channel *channel) {
     struct p2p_transport *transport = p2p_of(channel->comm)->transport;
-    struct comm_subject subject = {channel, credit_ready, credit_whom};
     struct end *end = channel->state;
-    uint64_t at = end->released % (uint64_t)channel->slots;
-    CHECK(end->moved > end->released && data_of(channel, end->released)->done,
-          "no message to release");
-    end->released++;
-    if (is_inside(channel)) return STATUS_OK;
-    offer(channel);
-    if (!end->credit_sent[at].done) TRY(comm_await(channel->comm, &subject));
-    end->credit_out[at] = end->released;
-    transport->ops->send(transport, channel->from, stream_of(channel, P2P_CREDIT),
-                         &end->credit_out[at], sizeof end->credit_out[at], &end->credit_sent[at]);
-    return STATUS_OK;
+    if (end->credit.done && end->credit_word != end->released) {
+        end->credit_word = end->released;
+        transport->ops->send(transport, channel->from, stream_of(channel, P2P_CREDIT),
+                             &end->credit_word, sizeof end->credit_word, &end->credit);
+    }
+    return !end->credit.done;
+}
+
+bool p2p_settle(struct comm_channel *channel) {
+    const struct end *end = channel->state;
+    if (is_inside(channel)) return false;
+    if (!is_sender(channel)) return give_credits(channel);
+    int i = 0;
+    while (i < channel->slots && end->data[i].done) i++;
+    return i < channel->slots;
+}
+
+/* The credit is given by settle, which follows. */
+void p2p_release(struct comm_channel *channel) {
+    ((struct end *)channel->state)->released++;
+    if (!is_inside(channel)) offer(channel);
 }

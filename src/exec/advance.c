@@ -139,6 +139,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     enum status status = handler->post(exec, instr, &posted->request);
     exec->posting = NULL;
     TRY(status);
+    if (!posted->request) return handler->finish(exec, instr); /* it needed nobody */
     posted->instr = instr;
     exec->under_way++;
     return comm_progress(exec->comm);

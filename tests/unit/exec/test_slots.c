@@ -35,7 +35,7 @@ static struct kit_run *open_with(const char *line, const char *header, const cha
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
-    fprintf(out, "stretto program 2\nranks 1 stages 1 replicas 1 %s\nrank 0 body\n", header);
+    fprintf(out, "stretto program 3\nranks 1 stages 1 replicas 1 %s\nrank 0 body\n", header);
     for (int i = 0; body[i]; i++) fprintf(out, "#%d r0 %s\n", i, body[i]);
     fclose(out);
     char *path = written(text);
@@ -62,12 +62,12 @@ static size_t joint_bytes(const struct plan *plan, const struct placement_config
         if (joint.slot_bytes > most) most = joint.slot_bytes;
         placement_free(&joint);
     }
-    return most * (size_t)plan->slots;
+    return most * (size_t)plan->sizes[0].slots;
 }
 
 /* Evaluation may need more, all for itself. */
 static size_t arena_bytes(const struct plan *plan) {
-    return plan->slot_bytes * (size_t)plan->slots + plan->shared_bytes;
+    return plan->chunk[0].slot_bytes * (size_t)plan->sizes[0].slots + plan->shared_bytes;
 }
 
 Test(exec_slots, one_slot_has_one_arena_for_all) {
@@ -76,10 +76,10 @@ Test(exec_slots, one_slot_has_one_arena_for_all) {
         struct kit_run *run = kit_open("%s", lines[i]);
         const struct plan *plan = run->job.plan;
         struct placement_config config = {.gradients_outside = i < 2};
-        cr_expect_eq(plan->slots, 1);
+        cr_expect_eq(plan->sizes[0].slots, 1);
         cr_expect_eq(plan->shared_bytes, 0);
-        cr_expect_eq(plan->slot_bytes, joint_bytes(plan, &config), "%s", lines[i]);
-        cr_expect_geq(plan->memory.activations, plan->slot_bytes);
+        cr_expect_eq(plan->chunk[0].slot_bytes, joint_bytes(plan, &config), "%s", lines[i]);
+        cr_expect_geq(plan->memory.activations, plan->chunk[0].slot_bytes);
         kit_close(&run);
     }
 }
@@ -91,7 +91,7 @@ Test(exec_slots, replicas_of_one_device_share_what_is_transient) {
         struct kit_run *run = kit_open(BN "--deal %s --sync-bn", deals[i]);
         const struct plan *plan = run->job.plan;
         struct placement_config config = {.gradients_outside = i != 1};
-        cr_expect_gt(plan->slots, 1);
+        cr_expect_gt(plan->sizes[0].slots, 1);
         cr_expect_gt(plan->shared_bytes, 0);
         cr_expect_lt(arena_bytes(plan), joint_bytes(plan, &config), "%s", deals[i]);
         cr_expect_geq(plan->memory.activations, arena_bytes(plan));
@@ -105,7 +105,7 @@ Test(exec_slots, the_smaller_form_is_taken) {
     for (int slots = 2; slots <= 4; slots += 2) {
         struct kit_run *run = kit_open(LENET "--deal %dx1", slots);
         const struct plan *plan = run->job.plan;
-        cr_expect_eq(plan->slots, slots);
+        cr_expect_eq(plan->sizes[0].slots, slots);
         cr_expect_eq(plan->shared_bytes > 0, slots == 4);
         cr_expect_eq(arena_bytes(plan) < joint_bytes(plan, &config), slots == 4);
         cr_expect_leq(arena_bytes(plan), joint_bytes(plan, &config));
@@ -114,20 +114,20 @@ Test(exec_slots, the_smaller_form_is_taken) {
 }
 
 static const char *const pipelined[] = {"COUNT q0",
-                                        "LOAD m0 a0",
+                                        "LOAD s0 m0 a0",
                                         "F s0 m0 a0",
-                                        "LOAD m1 a1",
+                                        "LOAD s0 m1 a1",
                                         "F s0 m1 a1",
-                                        "LOAD m2 a2",
+                                        "LOAD s0 m2 a2",
                                         "F s0 m2 a2",
                                         "B s0 m0 a0 g0 new",
-                                        "LOAD m3 a0",
+                                        "LOAD s0 m3 a0",
                                         "F s0 m3 a0",
                                         "B s0 m1 a1 g0",
                                         "I s0 m3 a0",
                                         "B s0 m2 a2 g0",
                                         "W s0 m3 a0 g0",
-                                        "TIE g0",
+                                        "TIE s0 g0",
                                         "REPORT q0",
                                         "NORM g0",
                                         "STEP g0",
@@ -141,7 +141,7 @@ Test(exec_slots, passes_of_several_slots_in_turn_have_the_same_bits) {
             pipelined);
         const struct plan *plan = run->job.plan;
         struct placement_config config = {.life = {.split = true, .mixed = true}};
-        cr_expect_eq(plan->slots, 3);
+        cr_expect_eq(plan->sizes[0].slots, 3);
         cr_expect_leq(arena_bytes(plan), joint_bytes(plan, &config));
         cr_expect_geq(plan->memory.activations, arena_bytes(plan));
         cr_expect_eq(end_of(run), end_of(kit_open("%s", lines[i])), "%s", lines[i]);
@@ -154,8 +154,8 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
     static const char line[] = VIT "--micro-batches 2 ";
     enum { BUCKETS = 19, LINES = 5 + 2 * BUCKETS };
     char text[LINES][48], header[96];
-    const char *body[LINES + 5] = {"COUNT q0",   "LOAD m0 a0", "F s0 m0 a0",
-                                   "LOAD m1 a1", "F s0 m1 a1", NULL};
+    const char *body[LINES + 5] = {"COUNT q0",   "LOAD s0 m0 a0", "F s0 m0 a0",
+                                   "LOAD s0 m1 a1", "F s0 m1 a1", NULL};
     int count = 5;
     for (int e = 0; e < BUCKETS; e++) {
         for (int m = 0; m < 2; m++, count++) {
@@ -164,7 +164,7 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
             body[count] = text[count];
         }
     }
-    body[count] = "TIE g0", body[count + 1] = "REPORT q0";
+    body[count] = "TIE s0 g0", body[count + 1] = "REPORT q0";
     body[count + 2] = "NORM g0", body[count + 3] = "STEP g0";
     snprintf(header, sizeof header,
              "micro-batches 2 sum replica\ngroups world\nrank 0 slots 2 grads 1 buckets %d",
@@ -178,10 +178,10 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
 Test(exec_slots, the_only_segment_is_all_of_backward) {
     static const char line[] = VIT;
     static const char *const body[] = {
-        "COUNT q0", "LOAD m0 a0", "F s0 m0 a0", "B s0 e0 m0 a0 g0 new", "TIE b0 g0", "REPORT q0",
+        "COUNT q0", "LOAD s0 m0 a0", "F s0 m0 a0", "B s0 e0 m0 a0 g0 new", "TIE s0 b0 g0", "REPORT q0",
         "NORM g0",  "STEP g0",    NULL};
     struct kit_run *run = open_with(
         line, "micro-batches 1 sum replica\ngroups world\nrank 0 slots 1 grads 1 buckets 1", body);
-    cr_expect_eq(run->job.plan->buckets.count, 1);
+    cr_expect_eq(run->job.plan->chunk[0].buckets.count, 1);
     cr_expect_eq(end_of(run), end_of(kit_open("%s", line)));
 }

@@ -79,14 +79,15 @@ Test(exec_store, further_uses_lie_in_the_tail) {
     }
     cr_expect_gt(further, 0);
     struct store *store = exec_store(run->exec);
-    cr_assert_eq(store_zero(store, 0), STATUS_OK);
+    struct bucket all = {0, layout->held_count, 0, layout->param_elements};
+    cr_assert_eq(store_zero(store, 0, &all), STATUS_OK);
     for (int u = 0; u < layout->use_count; u++) {
         struct elements gradient = store_use_gradient(store, 0, u);
         for (int64_t i = 0; i < gradient.count; i++)
             cr_assert(signbit(((float *)gradient.data)[i]), "use %d", u);
         for (int64_t i = 0; i < gradient.count; i++) ((float *)gradient.data)[i] = 1 + (float)u;
     }
-    cr_assert_eq(store_tie(store, 0, 0, layout->param_count), STATUS_OK);
+    cr_assert_eq(store_tie(store, 0, &all), STATUS_OK);
     for (int u = 0; u < layout->use_count; u++) {
         const struct store_use *use = &layout->uses[u];
         if (use->number != 1) continue;
@@ -147,7 +148,7 @@ static void check_slices(struct kit_run *run, bool gradients, bool params, const
     struct store *whole = open_store(run, all, comm);
     cr_assert_eq(store_init(whole, config.graph, 1), STATUS_OK);
     for (int step = 0; step < STEPS; step++) update(whole, step);
-    double squares, sum = 0;
+    struct exact_sum squares = {0}, sum = {0};
     cr_assert_eq(store_squares(whole, 0, &squares), STATUS_OK);
     struct slice *slices = MEM_ARRAY(struct slice, all->param_elements / NORM_BLOCK);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -158,16 +159,16 @@ static void check_slices(struct kit_run *run, bool gradients, bool params, const
         config.array[ARRAY_PARAM].sliced = params;
         struct store_layout *layout = store_layout_new(&config);
         struct store *part = open_store(run, layout, comm);
-        double own;
+        struct exact_sum own = {0};
         cr_assert_eq(store_init(part, config.graph, 1), STATUS_OK);
         for (int step = 0; step < STEPS; step++) update(part, step);
         cr_assert_eq(store_squares(part, 0, &own), STATUS_OK);
         compare(part, whole, what);
-        sum += own;
+        exact_merge(&sum, &own);
         store_free(&part);
         store_layout_free(&layout);
     }
-    cr_expect_float_eq(sum, squares, 1e-9 * squares);
+    cr_expect_eq(exact_total(&sum), exact_total(&squares));
     free(slices);
     store_free(&whole);
     comm_close(&comm);

@@ -162,18 +162,18 @@ static char *spread_program(int micro_batches) {
     FILE *out = open_memstream(&text, &bytes);
     int id = 0;
     fprintf(out,
-            "stretto program 2\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
+            "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
             "groups world\nrank 0 slots %d grads 1 buckets 1\nrank 0 body\n",
             micro_batches, micro_batches);
     fprintf(out, "#%d r0 COUNT q0\n", id++);
     for (int m = 0; m < micro_batches; m++)
-        fprintf(out, "#%d r0 LOAD m%d a%d\n#%d r0 F s0 m%d a%d\n", 2 * m + 1, m, m, 2 * m + 2, m,
+        fprintf(out, "#%d r0 LOAD s0 m%d a%d\n#%d r0 F s0 m%d a%d\n", 2 * m + 1, m, m, 2 * m + 2, m,
                 m);
     id += 2 * micro_batches;
     for (int m = micro_batches - 1; m >= 0; m--) fprintf(out, "#%d r0 I s0 m%d a%d\n", id++, m, m);
     for (int m = 0; m < micro_batches; m++)
         fprintf(out, "#%d r0 W s0 m%d a%d g0%s\n", id++, m, m, m ? "" : " new");
-    fprintf(out, "#%d r0 TIE g0\n#%d r0 REPORT q0\n#%d r0 NORM g0\n#%d r0 STEP g0\n", id, id + 1,
+    fprintf(out, "#%d r0 TIE s0 g0\n#%d r0 REPORT q0\n#%d r0 NORM g0\n#%d r0 STEP g0\n", id, id + 1,
             id + 2, id + 3);
     fclose(out);
     return text;

@@ -37,7 +37,7 @@ static struct program *build_on(int ranks, const struct step *step, bool shares)
                                      .shares = shares};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
-    cr_assert_eq(sync_insert("allreduce", program, step->buckets), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, &(int){step->buckets}), STATUS_OK);
     return program;
 }
 
@@ -173,38 +173,38 @@ Test(program_stats, damage_is_refused) {
 
 /* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
  */
-static const char two_ranks[] = "stretto program 2\n"
+static const char two_ranks[] = "stretto program 3\n"
                                 "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
                                 "groups world replicas\n"
                                 "rank 0 slots 2 grads 1 buckets 2\n"
                                 "rank 0 body\n"
                                 "#0 r0 COUNT q0\n"
-                                "#1 r0 LOAD m0 a0\n"
+                                "#1 r0 LOAD s0 m0 a0\n"
                                 "#2 r0 F s0 m0 a0 q1\n"
-                                "#3 r0 LOAD m1 a1\n"
+                                "#3 r0 LOAD s0 m1 a1\n"
                                 "#4 r0 F s0 m1 a1 q1\n"
                                 "#5 r0 B s0 m0 a0 g0 q1 new\n"
                                 "#6 r0 B s0 m1 a1 g0 q1\n"
-                                "#7 r0 TIE g0\n"
-                                "#8 r0 REDUCE b0 g0 q0\n"
-                                "#9 r0 REDUCE b1 g0 q0\n"
+                                "#7 r0 TIE s0 g0\n"
+                                "#8 r0 REDUCE s0 b0 g0 q0\n"
+                                "#9 r0 REDUCE s0 b1 g0 q0\n"
                                 "#20 r0 REPORT q0\n"
                                 "#10 r0 NORM g0\n"
                                 "#11 r0 STEP g0\n"
                                 "rank 1 slots 2 grads 1 buckets 2\n"
                                 "rank 1 body\n"
                                 "#0 r1 COUNT q0\n"
-                                "#1 r1 LOAD m0 a0\n"
-                                "#2 r1 LOAD m1 a1\n"
+                                "#1 r1 LOAD s0 m0 a0\n"
+                                "#2 r1 LOAD s0 m1 a1\n"
                                 "#3 r1 F s0 m0 a0 q1\n"
                                 "#4 r1 F s0 m1 a1 q1\n"
                                 "#5 r1 B s0 e0 m0 a0 g0 q1 new\n"
                                 "#6 r1 B s0 e1 m0 a0 g0 q1 new\n"
                                 "#7 r1 I s0 m1 a1 q1\n"
                                 "#8 r1 W s0 m1 a1 g0\n"
-                                "#9 r1 TIE g0\n"
-                                "#10 r1 REDUCE b0 g0 q0\n"
-                                "#11 r1 REDUCE b1 g0 q0\n"
+                                "#9 r1 TIE s0 g0\n"
+                                "#10 r1 REDUCE s0 b0 g0 q0\n"
+                                "#11 r1 REDUCE s0 b1 g0 q0\n"
                                 "#20 r1 REPORT q0\n"
                                 "#12 r1 NORM g0\n"
                                 "#13 r1 STEP g0\n";
@@ -256,10 +256,10 @@ Test(program_stats, other_orders_are_taken_only_when_all_ranks_share_alike) {
 Test(program_stats, one_replica_has_nobody_to_share_with) {
     char log[512];
     static const char text[] =
-        "stretto program 2\n"
+        "stretto program 3\n"
         "ranks 1 stages 1 replicas 1 micro-batches 1 sum replica\n"
         "groups world replicas\n"
-        "rank 0 body\n#0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0 q1\n";
+        "rank 0 body\n#0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0 q1\n";
     samples[0] = 3;
     cr_expect_eq(verify_text(text, log), STATUS_USAGE);
     cr_expect(strstr(log, "no other replica"), "%s", log);
@@ -285,7 +285,7 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
         struct program *program = build_on(1, step, true);
         char log[512], *text = program_text(program);
         cr_expect_eq(verify(program, log), STATUS_OK, "%s\n%s", log, text);
-        cr_expect_eq(program_of(program, 0)->slots, step->ranks);
+        cr_expect_eq(program_of(program, 0)->chunk[0].slots, step->ranks);
         cr_expect_eq(count_of(program, 0, INSTR_STATS_F), 0);
         struct program *again = program_copy(program);
         char *same = program_text(again);
@@ -300,22 +300,22 @@ Test(program_stats, one_rank_runs_its_replicas_together) {
 }
 
 static const char one_rank[] =
-    "stretto program 2\n"
+    "stretto program 3\n"
     "ranks 1 stages 1 replicas 2 micro-batches 1 sum replica replicas-each 2\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 2 buckets 1\n"
     "rank 0 body\n"
     "#0 r0 COUNT q0\n"
-    "#1 r0 LOAD m0 a0\n"
-    "#2 r0 LOAD m1 a1\n"
+    "#1 r0 LOAD s0 m0 a0\n"
+    "#2 r0 LOAD s0 m1 a1\n"
     "#3 r0 F s0 m1 a1 q1 pure\n"
     "#4 r0 F s0 m0 a0 q1\n"
     "#5 r0 I s0 m0 a0 q1\n"
     "#6 r0 B s0 m1 a1 g1 q1 new\n"
     "#7 r0 W s0 m0 a0 g0 new\n"
-    "#8 r0 TIE g0\n"
-    "#9 r0 TIE g1\n"
-    "#10 r0 SUM g0 h1\n"
+    "#8 r0 TIE s0 g0\n"
+    "#9 r0 TIE s0 g1\n"
+    "#10 r0 SUM s0 g0 h1\n"
     "#20 r0 REPORT q0\n"
     "#11 r0 NORM g0\n"
     "#12 r0 STEP g0\n";
@@ -323,8 +323,8 @@ static const char one_rank[] =
 static const struct {
     const char *from, *to, *says;
 } edits_of_one[] = {
-    {"#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n#4 r0 F s0 m0 a0 q1\n",
-     "#4 r0 F s0 m0 a0 q1\n#2 r0 LOAD m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n", "not all of them"},
+    {"#2 r0 LOAD s0 m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n#4 r0 F s0 m0 a0 q1\n",
+     "#4 r0 F s0 m0 a0 q1\n#2 r0 LOAD s0 m1 a1\n#3 r0 F s0 m1 a1 q1 pure\n", "not all of them"},
     {"#4 r0 F s0 m0 a0 q1\n", "#4 r0 I s0 m1 a1 q1\n", "not all of them"},
     {"#6 r0 B s0 m1 a1 g1 q1 new\n#7 r0 W s0 m0 a0 g0 new\n",
      "#7 r0 W s0 m0 a0 g0 new\n#6 r0 B s0 m1 a1 g1 q1 new\n", "not all of them"},

@@ -18,7 +18,7 @@ static void round_trip(const struct program_case *of) {
     cr_expect_eq(again->grid.replicas, of->replicas);
     cr_expect_eq(again->micro_batches, of->micro_batches);
     cr_expect_eq(again->sum, of->sum);
-    cr_expect_eq(program_of(again, 0)->slots, program_of(program, 0)->slots);
+    cr_expect_eq(program_of(again, 0)->chunk[0].slots, program_of(program, 0)->chunk[0].slots);
     cr_expect_eq(program_of(again, 0)->grads, program_of(program, 0)->grads);
     cr_expect_eq(program_hash(again), program_hash(program));
     const struct instr_list *a = program_list(program, 0, LIST_BODY);
@@ -44,7 +44,7 @@ static void build_again(const struct schedule_config *config, int buckets) {
     log_capture(NULL, 0);
     if (status != STATUS_OK) return; /* an order that ranks cannot have */
     cr_assert_eq(
-        sync_insert(grid_ranks(&config->grid) > 1 ? "allreduce" : "none", program, buckets),
+        sync_insert(grid_ranks(&config->grid) > 1 ? "allreduce" : "none", program, &(int){buckets}),
         STATUS_OK);
     char *text = program_text(program);
     cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK,
@@ -79,9 +79,17 @@ Test(program_text, whatever_is_built_can_be_read_again) {
 }
 
 Test(program_text, the_largest_can_be_read_again) {
-    build_again(&(struct schedule_config){grid_flat(1, 1), 65536, SUM_TREE, NULL, false}, 1);
-    build_again(&(struct schedule_config){grid_flat(1, 65536), 1, SUM_REPLICA, NULL, false}, 1);
-    build_again(&(struct schedule_config){grid_flat(1, 2), 16383, SUM_TREE, NULL, true}, 1);
+    build_again(
+        &(struct schedule_config){.grid = grid_flat(1, 1), .micro_batches = 65536, .sum = SUM_TREE},
+        1);
+    build_again(&(struct schedule_config){.grid = grid_flat(1, 65536),
+                                          .micro_batches = 1,
+                                          .sum = SUM_REPLICA},
+                1);
+    build_again(
+        &(struct schedule_config){
+            .grid = grid_flat(1, 2), .micro_batches = 16383, .sum = SUM_TREE, .shares = true},
+        1);
 }
 
 Test(program_text, more_than_the_text_form_holds_is_not_built) {
@@ -98,7 +106,7 @@ Test(program_text, more_than_the_text_form_holds_is_not_built) {
 /* The verifier's memory follows the instructions, not the numbers of a header. */
 Test(program_text, a_header_of_large_numbers_takes_no_memory) {
     static const char text[] =
-        "stretto program 2\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
+        "stretto program 3\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
         "replicas-each 1024\ngroups world\nrank 0 slots 32767 grads 32767 buckets 32767\n"
         "rank 0 body\n#0 r0 COUNT q0\n#1 r0 STEP g0\n";
     struct program *program = NULL;
@@ -126,7 +134,10 @@ Test(program_text, every_instruction_and_flag_survives) {
     for (int family = 0; family < GROUP_FAMILY_COUNT; family++)
         program_declare_group(program, (enum group_family)family);
     for (int r = 0; r < program->ranks; r++)
-        *program_begin(program, r) = (struct rank_program){.slots = 9, .grads = 8, .buckets = 7};
+        *program_begin(program, r) = (struct rank_program){
+            .grads = 8,
+            .chunks = 2,
+            .chunk = {{.slots = 9, .buckets = 7}, {.slots = 3, .buckets = 5}}};
     for (int op = 0; op < INSTR_COUNT_; op++) {
         struct instr *instr = program_add(program_edit(program, op % 3),
                                           (enum list_name)(op % LIST_COUNT), (enum instr_op)op);
@@ -147,12 +158,12 @@ Test(program_text, every_instruction_and_flag_survives) {
 
 Test(program_text, spaces_and_empty_lines_do_not_matter) {
     static const char text[] =
-        "stretto program 2\n"
+        "stretto program 3\n"
         "\n  ranks 1 stages 1 replicas 1  micro-batches\t1 sum replica\r\n"
         "groups  world\n"
         "rank 0 body\n\n"
-        "  #0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
-        "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
+        "  #0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0\n"
+        "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE s0 g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
         "#6 r0 STEP g0"; /* no newline at the end */
     struct program *program = NULL;
     cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
@@ -162,31 +173,31 @@ Test(program_text, spaces_and_empty_lines_do_not_matter) {
 }
 
 #define HEADER                                                                                     \
-    "stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
+    "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
 
 static const struct {
     const char *text, *says;
 } bad[] = {
     {"", "expected a program"},
     {"stretto program 1\n", "line 1"},
-    {"stretto program 2", "expected a program"},
-    {"stretto program 2\n\n\n", "expected a program"},
-    {"stretto program 2\nranks 0 stages 1", "\"0\""},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
-    {"stretto program 2\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
-    {"stretto program 2\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
+    {"stretto program 3", "expected a program"},
+    {"stretto program 3\n\n\n", "expected a program"},
+    {"stretto program 3\nranks 0 stages 1", "\"0\""},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
+    {"stretto program 3\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
+    {"stretto program 3\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
      "as many ranks"},
-    {"stretto program 2\nranks 99999999999 stages 1\n", "99999999999"},
-    {"stretto program 2\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
+    {"stretto program 3\nranks 99999999999 stages 1\n", "99999999999"},
+    {"stretto program 3\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
      "fewer micro-batches"},
-    {"stretto program 2\nranks 1000 stages 1000 replicas 1 micro-batches 1 sum tree chunks 40\n",
+    {"stretto program 3\nranks 2000 stages 2000 replicas 1 micro-batches 1 sum tree chunks 30\n",
      "fewer stages"},
     {HEADER "groups world\n", "one line of groups"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
@@ -205,14 +216,14 @@ static const struct {
     {HEADER "rank 0 body\n#0 r1 COUNT\n", "\"r1\""},
     {HEADER "rank 0 body\n#0 r0 HOP\n", "\"HOP\""},
     {HEADER "rank 0 body\n#0 r0 count\n", "\"count\""},
-    {HEADER "rank 0 body\n#0 r0 LOAD\n", "operand m"},
-    {HEADER "rank 0 body\n#0 r0 LOAD a0 m0\n", "operand m"},
-    {HEADER "rank 0 body\n#0 r0 LOAD m a0\n", "operand m"},
-    {HEADER "rank 0 body\n#0 r0 LOAD m-1 a0\n", "operand m"},
-    {HEADER "rank 0 body\n#0 r0 LOAD m0 a99999\n", "operand a"},
-    {HEADER "rank 0 body\n#0 r0 LOAD m0x a0\n", "operand m"},
-    {HEADER "rank 0 body\n#0 r0 LOAD m0 a0 old\n", "\"old\""},
-    {HEADER "rank 0 body\n#0 r0 TIE g0 g1\n", "\"g1\""},
+    {HEADER "rank 0 body\n#0 r0 LOAD\n", "operand s"},
+    {HEADER "rank 0 body\n#0 r0 LOAD a0 m0\n", "operand s"},
+    {HEADER "rank 0 body\n#0 r0 LOAD s0 m a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD s0 m-1 a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD s0 m0 a99999\n", "operand a"},
+    {HEADER "rank 0 body\n#0 r0 LOAD s0 m0x a0\n", "operand m"},
+    {HEADER "rank 0 body\n#0 r0 LOAD s0 m0 a0 old\n", "\"old\""},
+    {HEADER "rank 0 body\n#0 r0 TIE s0 g0 g1\n", "\"g1\""},
 };
 
 Test(program_text, what_is_not_a_program_is_refused) {
@@ -230,7 +241,7 @@ Test(program_text, what_is_not_a_program_is_refused) {
 }
 
 Test(program_text, a_zero_byte_is_refused) {
-    static const char text[] = "stretto program 2\n\0ranks";
+    static const char text[] = "stretto program 3\n\0ranks";
     char log[256] = "";
     struct program *program = NULL;
     log_capture(log, sizeof log);

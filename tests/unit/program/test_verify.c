@@ -173,21 +173,21 @@ Test(program_verify, refuses_wrong_operands_and_flags) {
 }
 
 /* B as its two halves, with two micro-batches under way: a program a pipeline would have. */
-static const char halves[] = "stretto program 2\n"
+static const char halves[] = "stretto program 3\n"
                              "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica\n"
                              "groups world\n"
                              "rank 0 slots 2 grads 1 buckets 1\n"
                              "rank 0 body\n"
                              "#0 r0 COUNT q0\n"
-                             "#1 r0 LOAD m0 a0\n"
+                             "#1 r0 LOAD s0 m0 a0\n"
                              "#2 r0 F s0 m0 a0\n"
-                             "#3 r0 LOAD m1 a1\n"
+                             "#3 r0 LOAD s0 m1 a1\n"
                              "#4 r0 F s0 m1 a1\n"
                              "#5 r0 I s0 m0 a0\n"
                              "#6 r0 I s0 m1 a1\n"
                              "#7 r0 W s0 m0 a0 g0 new\n"
                              "#8 r0 W s0 m1 a1 g0\n"
-                             "#9 r0 TIE g0\n"
+                             "#9 r0 TIE s0 g0\n"
                              "#20 r0 REPORT q0\n"
                              "#10 r0 NORM g0\n"
                              "#11 r0 STEP g0\n";
