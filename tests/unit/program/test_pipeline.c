@@ -113,3 +113,31 @@ static void runs_with_two_credits(const struct pipe *pipe) {
 Test(program_pipeline, two_credits_are_enough) {
     pipe_every(runs_with_two_credits);
 }
+
+static void add_all(struct pipeline_order *order, uint8_t op, int stage) {
+    for (int m = 0; m < 4; m++)
+        pipeline_order_add(order, (struct pipeline_op){op, (int16_t)stage, m});
+}
+
+/* The check itself can fail. Position 1 keeps one slot for stage 3, whose gradients position 0
+ * takes only after the last forward has come round: two of them are under way, the third holds the
+ * slot. */
+Test(program_pipeline, too_few_credits_are_found) {
+    struct pipeline_order orders[2] = {{0}};
+    for (int stage = 0; stage <= 2; stage += 2) add_all(&orders[0], INSTR_F, stage);
+    add_all(&orders[1], INSTR_F, 1);
+    for (int m = 0; m < 4; m++) {
+        pipeline_order_add(&orders[0], (struct pipeline_op){INSTR_F, 4, m});
+        pipeline_order_add(&orders[0], (struct pipeline_op){INSTR_B, 4, m});
+        for (int i = 0; i < 4; i++)
+            pipeline_order_add(&orders[1], (struct pipeline_op){i < 2 ? INSTR_F : INSTR_B,
+                                                                i == 0 || i == 3 ? 3 : 5, m});
+    }
+    for (int stage = 2; stage >= 0; stage -= 2) add_all(&orders[0], INSTR_B, stage);
+    add_all(&orders[1], INSTR_B, 1);
+    struct pipe pipe = {.shape = {.positions = 2, .chunks = 3, .micro_batches = 4},
+                        .orders = orders};
+    cr_expect_not(pipe_runs_with_credits(&pipe, 2));
+    cr_expect(pipe_runs_with_credits(&pipe, 3));
+    for (int p = 0; p < 2; p++) pipeline_order_free(&orders[p]);
+}
