@@ -46,6 +46,10 @@ struct greedy {
     struct pipeline_order *out;
 };
 
+static size_t cell(const struct greedy *g, int stage, int micro) {
+    return (size_t)stage * (size_t)g->micros + (size_t)micro;
+}
+
 /* --- events, the earliest first --- */
 
 static bool earlier(struct event a, struct event b) {
@@ -83,7 +87,7 @@ static bool has(const struct greedy *g, enum greedy_switch which) {
 /* When the next I of a stage can begin; NOT_YET where that is not known. */
 static double next_input_at(const struct greedy *g, int s) {
     const struct stage_state *stage = &g->stage[s];
-    return stage->inputs < stage->forwards ? g->input_at[s * g->micros + stage->inputs] : NOT_YET;
+    return stage->inputs < stage->forwards ? g->input_at[cell(g, s, stage->inputs)] : NOT_YET;
 }
 
 static bool is_there(double at, double now) {
@@ -113,8 +117,7 @@ static int best_forward(const struct greedy *g, int position, double now) {
     for (int k = 0; k < g->chunks; k++) {
         int c = has(g, GREEDY_DEEP_FORWARD) ? g->chunks - 1 - k : k;
         int s = pipeline_stage(g->in->shape, position, c), m = g->stage[s].forwards;
-        if (m < g->micros && is_there(g->forward_at[s * g->micros + m], now) && fits(g, s))
-            return s;
+        if (m < g->micros && is_there(g->forward_at[cell(g, s, m)], now) && fits(g, s)) return s;
     }
     return -1;
 }
@@ -173,9 +176,9 @@ static double start_forward(struct greedy *g, int s, int m, double now) {
     g->stage[s].forwards++;
     g->position[g->stage[s].position].used_bytes += g->stage[s].charge_bytes;
     if (s + 1 < g->stages)
-        g->forward_at[(s + 1) * g->micros + m] = arrives(g, s, s + 1, end);
+        g->forward_at[cell(g, s + 1, m)] = arrives(g, s, s + 1, end);
     else
-        g->input_at[s * g->micros + m] = end;
+        g->input_at[cell(g, s, m)] = end;
     return end;
 }
 
@@ -185,7 +188,7 @@ static double start_input(struct greedy *g, int s, int m, double now) {
     g->stage[s].inputs++;
     position->used_bytes += g->in->bytes->input[s] - g->stage[s].charge_bytes;
     position->waiting[position->count++] = s;
-    if (s > 0) g->input_at[(s - 1) * g->micros + m] = arrives(g, s, s - 1, end);
+    if (s > 0) g->input_at[cell(g, s - 1, m)] = arrives(g, s, s - 1, end);
     return end;
 }
 
@@ -219,7 +222,7 @@ static void init_position(struct greedy *g, int position) {
         g->stage[s].reserve_bytes = later_bytes;
         later_bytes += g->stage[s].charge_bytes;
     }
-    g->position[position].waiting = MEM_ARRAY(int, g->chunks * g->micros);
+    g->position[position].waiting = MEM_ARRAY(int, (size_t)g->chunks *(size_t)g->micros);
 }
 
 static struct greedy greedy_new(const struct auto_input *input, int switches,
