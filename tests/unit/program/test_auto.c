@@ -56,22 +56,11 @@ static void fill(struct problem *of, struct pipeline_shape shape, double spread,
     link_parts(of);
 }
 
-static void is_an_order(const struct problem *of, const struct pipeline_order *orders) {
-    for (int p = 0; p < of->shape.positions; p++) {
-        int forwards[MOST] = {0}, inputs[MOST] = {0}, weights[MOST] = {0};
-        for (int i = 0; i < orders[p].count; i++) {
-            struct pipeline_op op = orders[p].items[i];
-            int s = op.stage, whole = op.op == INSTR_B;
-            cr_assert_eq(pipeline_position(&of->shape, s), p);
-            if (op.op == INSTR_F) cr_assert_eq(op.micro, forwards[s]++);
-            if (op.op == INSTR_I || whole) cr_assert_eq(op.micro, inputs[s]++);
-            if (op.op == INSTR_W || whole) cr_assert_eq(op.micro, weights[s]++);
-            cr_assert(weights[s] <= inputs[s] && inputs[s] <= forwards[s]);
-        }
-        for (int c = 0; c < of->shape.chunks; c++)
-            cr_assert_eq(weights[pipeline_stage(&of->shape, p, c)], of->shape.micro_batches);
+static void is_an_order(const struct problem *of, struct pipeline_order *orders) {
+    struct pipe pipe = {.shape = of->shape, .orders = orders};
+    pipe_expect_complete(&pipe);
+    for (int p = 0; p < of->shape.positions; p++)
         cr_assert_leq(replay_peak_bytes(&orders[p], &of->bytes), of->limit[p]);
-    }
 }
 
 static double time_of(const struct problem *of, const struct pipeline_order *orders) {

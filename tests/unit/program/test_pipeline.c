@@ -58,39 +58,8 @@ Test(program_pipeline, golden_orders) {
 
 /* --- what holds of every schedule on every shape --- */
 
-static void fail_with(const struct pipe *pipe, int position, const char *what) {
-    char *text = pipe_text(pipe, position);
-    cr_expect_fail("%s, position %d of %d, %d chunks, %d micro-batches: %s\n%s",
-                   pipe->schedule->name, position, pipe->shape.positions, pipe->shape.chunks,
-                   pipe->shape.micro_batches, what, text);
-    free(text);
-}
-
-/* F, then B or I and W, each once and by the position that holds the stage; of each stage in
- * ascending order. */
-static void complete_and_ascending(const struct pipe *pipe) {
-    for (int p = 0; p < pipe->shape.positions; p++) {
-        int forwards[32] = {0}, inputs[32] = {0}, weights[32] = {0};
-        const struct pipeline_order *order = &pipe->orders[p];
-        for (int i = 0; i < order->count; i++) {
-            struct pipeline_op op = order->items[i];
-            int s = op.stage, whole = op.op == INSTR_B;
-            if (pipeline_position(&pipe->shape, s) != p) fail_with(pipe, p, "stage of another");
-            if (op.op == INSTR_F && op.micro != forwards[s]++) fail_with(pipe, p, "F");
-            if ((op.op == INSTR_I || whole) && op.micro != inputs[s]++) fail_with(pipe, p, "I");
-            if ((op.op == INSTR_W || whole) && op.micro != weights[s]++) fail_with(pipe, p, "W");
-            if (inputs[s] > forwards[s] || weights[s] > inputs[s]) fail_with(pipe, p, "too early");
-        }
-        for (int c = 0; c < pipe->shape.chunks; c++) {
-            int s = pipeline_stage(&pipe->shape, p, c), micros = pipe->shape.micro_batches;
-            if (forwards[s] != micros || inputs[s] != micros || weights[s] != micros)
-                fail_with(pipe, p, "not complete");
-        }
-    }
-}
-
 Test(program_pipeline, every_order_is_complete_and_ascends) {
-    pipe_every(complete_and_ascending);
+    pipe_every(pipe_expect_complete);
 }
 
 static void runs_to_its_end(const struct pipe *pipe) {
@@ -107,7 +76,7 @@ Test(program_pipeline, no_order_deadlocks) {
 }
 
 static void runs_with_two_credits(const struct pipe *pipe) {
-    if (!pipe_runs_with_credits(pipe, 2)) fail_with(pipe, 0, "deadlocks with 2 credits");
+    if (!pipe_runs_with_credits(pipe, 2)) pipe_fail(pipe, 0, "deadlocks with 2 credits");
 }
 
 Test(program_pipeline, two_credits_are_enough) {
