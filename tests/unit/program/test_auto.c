@@ -59,6 +59,7 @@ static void fill(struct problem *of, struct pipeline_shape shape, double spread,
 static void is_an_order(const struct problem *of, struct pipeline_order *orders) {
     struct pipe pipe = {.shape = of->shape, .orders = orders};
     pipe_expect_complete(&pipe);
+    if (!pipe_runs_with_credits(&pipe, 2)) pipe_fail(&pipe, 0, "deadlocks with 2 credits");
     for (int p = 0; p < of->shape.positions; p++)
         cr_assert_leq(replay_peak_bytes(&orders[p], &of->bytes), of->limit[p]);
 }
