@@ -23,10 +23,14 @@ struct run {
     bool *listed;            /* per position: is among them */
 };
 
-static double *not_yet(int count) {
+static double *not_yet(size_t count) {
     double *ended = MEM_ARRAY(double, count);
-    for (int i = 0; i < count; i++) ended[i] = NOT_YET;
+    for (size_t i = 0; i < count; i++) ended[i] = NOT_YET;
     return ended;
+}
+
+static size_t cell(const struct run *run, int stage, int micro) {
+    return (size_t)stage * (size_t)run->micros + (size_t)micro;
 }
 
 static void wake(struct run *run, int position) {
@@ -48,8 +52,9 @@ static struct run run_new(const struct replay *of) {
                       .listed = MEM_ARRAY(bool, positions)};
     run.position = MEM_ARRAY(int, run.stages);
     for (int s = 0; s < run.stages; s++) run.position[s] = pipeline_position(of->shape, s);
-    run.forward = not_yet(run.stages * run.micros);
-    run.input = not_yet(run.stages * run.micros);
+    size_t cells = (size_t)run.stages * (size_t)run.micros;
+    run.forward = not_yet(cells);
+    run.input = not_yet(cells);
     for (int p = positions - 1; p >= 0; p--) wake(&run, p);
     return run;
 }
@@ -74,10 +79,9 @@ static double later(double a, double b) {
 /* B and I wait for their own forward and for the gradient of their output. */
 static double backward_ready(const struct run *run, int stage, int micro) {
     const double *input = run->input;
-    double ready = run->forward[stage * run->micros + micro];
+    double ready = run->forward[cell(run, stage, micro)];
     if (stage + 1 < run->stages)
-        return later(ready,
-                     arrival(run, input[(stage + 1) * run->micros + micro], stage + 1, stage));
+        return later(ready, arrival(run, input[cell(run, stage + 1, micro)], stage + 1, stage));
     if (run->of->one_backward_at_a_time && micro > 0)
         return later(ready, arrival(run, input[micro - 1], 0, stage));
     return ready;
@@ -85,11 +89,10 @@ static double backward_ready(const struct run *run, int stage, int micro) {
 
 /* When all that a computation waits for is at hand, or NOT_YET. */
 static double ready_at(const struct run *run, struct pipeline_op op) {
-    if (op.op == INSTR_W) return run->input[op.stage * run->micros + op.micro];
+    if (op.op == INSTR_W) return run->input[cell(run, op.stage, op.micro)];
     if (op.op != INSTR_F) return backward_ready(run, op.stage, op.micro);
     if (op.stage == 0) return 0;
-    return arrival(run, run->forward[(op.stage - 1) * run->micros + op.micro], op.stage - 1,
-                   op.stage);
+    return arrival(run, run->forward[cell(run, op.stage - 1, op.micro)], op.stage - 1, op.stage);
 }
 
 static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
@@ -105,7 +108,7 @@ static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
 static void finish(struct run *run, struct pipeline_op op, double end) {
     if (op.op == INSTR_W) return;
     bool forward = op.op == INSTR_F;
-    (forward ? run->forward : run->input)[op.stage * run->micros + op.micro] = end;
+    (forward ? run->forward : run->input)[cell(run, op.stage, op.micro)] = end;
     int waits = op.stage + (forward ? 1 : -1);
     if (waits < 0) waits = run->stages - 1;
     if (waits < run->stages) wake(run, run->position[waits]);

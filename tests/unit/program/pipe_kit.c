@@ -39,6 +39,48 @@ char *pipe_text(const struct pipe *pipe, int position) {
     return text;
 }
 
+void pipe_fail(const struct pipe *pipe, int position, const char *what) {
+    char *text = pipe_text(pipe, position);
+    cr_expect_fail("%s, position %d of %d, %d chunks, %d micro-batches: %s\n%s",
+                   pipe->schedule ? pipe->schedule->name : "auto", position, pipe->shape.positions,
+                   pipe->shape.chunks, pipe->shape.micro_batches, what, text);
+    free(text);
+}
+
+/* Next micro-batch of each computation of a stage. */
+struct progress {
+    int forwards, inputs, weights;
+};
+
+static const char *complaint(struct progress *stage, struct pipeline_op op) {
+    bool whole = op.op == INSTR_B;
+    if (op.op == INSTR_F && op.micro != stage->forwards++) return "F out of order";
+    if ((op.op == INSTR_I || whole) && op.micro != stage->inputs++) return "I out of order";
+    if ((op.op == INSTR_W || whole) && op.micro != stage->weights++) return "W out of order";
+    bool late = stage->inputs <= stage->forwards && stage->weights <= stage->inputs;
+    return late ? NULL : "backward before forward, or W before I";
+}
+
+void pipe_expect_complete(const struct pipe *pipe) {
+    int stages = pipeline_stages(&pipe->shape), micros = pipe->shape.micro_batches;
+    struct progress *progress = MEM_ARRAY(struct progress, stages);
+    for (int p = 0; p < pipe->shape.positions; p++) {
+        for (int i = 0; i < pipe->orders[p].count; i++) {
+            struct pipeline_op op = pipe->orders[p].items[i];
+            const char *what = complaint(&progress[op.stage], op);
+            if (what) pipe_fail(pipe, p, what);
+            if (pipeline_position(&pipe->shape, op.stage) != p)
+                pipe_fail(pipe, p, "a stage of another position");
+        }
+    }
+    for (int s = 0; s < stages; s++) {
+        struct progress of = progress[s];
+        if (of.forwards != micros || of.inputs != micros || of.weights != micros)
+            pipe_fail(pipe, pipeline_position(&pipe->shape, s), "not complete");
+    }
+    free(progress);
+}
+
 struct replay_times pipe_times(const struct pipe *pipe, struct pipe_costs costs) {
     int stages = pipeline_stages(&pipe->shape);
     double *time = MEM_ARRAY(double, 3 * stages);

@@ -20,6 +20,12 @@ void pipe_free(struct pipe *pipe);
 /* "F0 F1 B0", or "0F0 2F0 2B0" with several chunks. The caller frees it. */
 char *pipe_text(const struct pipe *pipe, int position);
 
+/* Fails the test, naming the shape and the order of a position. */
+void pipe_fail(const struct pipe *pipe, int position, const char *what);
+/* Fails it unless each position runs F, then B or I and W, of each of its stages on each
+ * micro-batch once, and those of a stage in ascending order. */
+void pipe_expect_complete(const struct pipe *pipe);
+
 /* Equal stages with these times; fails the test on a deadlock. */
 struct pipe_costs {
     double f, i, w, hop;
