@@ -110,7 +110,10 @@ static double slow_weight(const struct graph *graph, const struct partition_conf
     free(kept);
     free(read);
     free(earlier);
-    const double all[] = {ns, flops, params, memory};
+    const double all[] = {[BALANCE_TIME] = ns,
+                          [BALANCE_FLOPS] = flops,
+                          [BALANCE_PARAMS] = params,
+                          [BALANCE_MEMORY] = memory};
     return all[config->balance];
 }
 
