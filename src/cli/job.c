@@ -52,9 +52,9 @@ static enum status open_data(struct job *job, const struct model *model) {
 
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
-    const struct model *model;
+    const struct model *model = model_find(job->options.model);
     struct cores_share share;
-    TRY(resolve_model(&job->options, &model));
+    CHECK(model, "no model is called %s", job->options.model);
     TRY(open_data(job, model));
     TRY(share_of(job, info, &share));
     job->local_ranks = share.ranks;

@@ -15,9 +15,7 @@ struct resolve_place {
     bool dry;         /* nothing will run: kernels are described, not made */
 };
 
-/* Local, blocking. The model that --model names; the data set that --data names, as this model
- * reads it, which the caller frees. */
-enum status resolve_model(const struct options *options, const struct model **out);
+/* Local, blocking. The data set that --data names, as this model reads it; the caller frees it. */
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out);
 

@@ -25,7 +25,7 @@ while IFS='|' read -r code part line; do
 done <<'END'
 # unknown words, and what was meant
 2|did you mean resnet8?|--model resnet
-2|there are: mlp|--model xyzzyxyzzy
+2|one of: mlp|--model xyzzyxyzzy
 2|did you mean digits?|--data digit
 2|did you mean --batch?|--bacth 3
 2|did you mean --momentum?|--momentun 0.9
