@@ -206,6 +206,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));
     resolve_optimizer(&resolve);
+    TRY(options_check(options)); /* some act with certain optimizers only */
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
     resolve_machine(&resolve);
