@@ -138,6 +138,11 @@ static enum status resolve_batch(struct resolve *resolve) {
     return STATUS_OK;
 }
 
+const char *resolve_comm(const struct options *options, bool spread) {
+    if (strcmp(options->comm, "auto") != 0) return options->comm;
+    return spread ? "hosts" : "shm";
+}
+
 static void resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -147,7 +152,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->device = options->device;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
-    config->comm = resolve->place->comm;
+    config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
 }

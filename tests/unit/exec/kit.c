@@ -21,11 +21,7 @@ void kit_options(const char *line, struct options *out) {
 }
 
 static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
-    struct resolve_place place = {.rank = rank,
-                                  .ranks = ranks,
-                                  .threads = 1,
-                                  .comm = ranks > 1 ? "shm" : NULL,
-                                  .saves = rank == 0};
+    struct resolve_place place = {.rank = rank, .ranks = ranks, .threads = 1, .saves = rank == 0};
     const struct model *model = model_find(plan->options.model);
     struct run_config config;
     struct bytes text = {0};
