@@ -28,9 +28,6 @@ void cli_print_options(enum option_command command, FILE *out);
 
 /* Local. What `stretto help --man` prints: stretto(1), in troff. */
 void cli_print_man(FILE *out);
-/* Local. A data set as --data takes it: "mnist:DIR"; the caller frees it. */
-struct dataset_ops;
-char *cli_data_usage(const struct dataset_ops *ops);
 
 /* Local. Notes which signal a run was stopped by, so that STATUS_STOPPED exits with 128 + signal.
  */

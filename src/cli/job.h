@@ -13,7 +13,7 @@ struct rank_info {
     int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
     bool to_start;           /* those are processes that this one will start */
     struct dataset *dataset; /* NULL: open it */
-    const char *comm;        /* how ranks will talk; NULL: as far as the options say */
+    bool spread;             /* ranks are on several machines, as far as known before they meet */
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
     size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
 };

@@ -21,9 +21,11 @@
 #include "launch/cores.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
+#include "plan/resolve.h"
 
 struct rank {
     const struct options *options;
+    const struct start *start;
     const struct launch_config *launch;
     const struct launch_identity *identity;
     struct launch_rendezvous rendezvous;
@@ -214,14 +216,11 @@ static enum status choose_network(const struct rank *rank, struct network_addres
 }
 
 static enum status open_comm(struct rank *rank) {
-    const char *name = rank->options->comm;
     struct network_address network;
     TRY(choose_network(rank, &network));
-    if (strcmp(name, "auto") == 0) {
-        warn_oversubscribed(rank);
-        name = rank->here == rank->identity->world ? "shm" : "hosts";
-        plan_use_comm(rank->session.job.plan, name);
-    }
+    if (strcmp(rank->options->comm, "auto") == 0) warn_oversubscribed(rank);
+    const char *name = resolve_comm(rank->options, rank->here < rank->identity->world);
+    plan_use_comm(rank->session.job.plan, name);
     rank->link = (struct comm_link){.context = rank,
                                     .put = link_put,
                                     .get = link_get,
@@ -247,9 +246,8 @@ static enum status share_folder(struct rank *rank) {
         session->folder = mem_text(options->out);
         return STATUS_OK;
     }
-    if (rank->identity->rank == 0) {
-        if (option_is_set(options, OPTION_weights))
-            TRY(checkpoint_check_weights(session->job.plan, options->weights));
+    if (start_keeps_run(rank->start)) {
+        TRY(start_check_weights(rank->start, &session->job));
         TRY(folder_open(options, &session->folder, &session->lock));
         return control_put(rank->control, "folder", session->folder, strlen(session->folder));
     }
@@ -307,8 +305,7 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(open_comm(rank));
     /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
      */
-    stop_install(rank->identity->rank == 0 && rank->identity->source != LAUNCH_LAUNCHER &&
-                 !rank->options->quiet);
+    stop_install(start_keeps_run(rank->start) && !rank->options->quiet);
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);
@@ -320,6 +317,7 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
 
 enum status rank_run(const struct options *options, const struct start *start) {
     struct rank rank = {.options = options,
+                        .start = start,
                         .launch = &start->launch,
                         .identity = &start->identity,
                         .session = {.begin_ns = clock_ns()}};

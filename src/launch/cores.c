@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/machine.h"
-
 static int smaller(int a, int b) {
     return a < b ? a : b;
 }
@@ -64,7 +62,29 @@ void cores_of_rank(const struct launch_config *config, const struct launch_ident
         out->pool = smaller(out->pool, (int)ceil(cores.quota - 0.01));
 }
 
+static struct cores_share share_of(int cores, int count) {
+    return (struct cores_share){.usable = cores, .pool = cores, .ranks = count};
+}
+
 void cores_of_ranks(int count, struct cores_share *out) {
-    int usable = machine_cores("").usable;
-    *out = (struct cores_share){.usable = usable, .pool = usable, .ranks = count};
+    *out = share_of(machine_cores("").usable, count);
+}
+
+struct cores_each cores_each(const struct machine_cores *cores, int count, int said) {
+    struct cores_share share = share_of(cores->usable, count);
+    struct cores_each out = {.threads = said > 0 ? said : cores_threads(&share)};
+    bool quota = cores->usable < cores->affinity;
+    out.oversubscribed = (int64_t)out.threads * count > cores->usable;
+    out.pinned = !out.oversubscribed && !quota && count > 1;
+    return out;
+}
+
+void cores_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out) {
+    int share = CPU_COUNT(all) / count, seen = 0;
+    CPU_ZERO(out);
+    for (int cpu = 0; cpu < CPU_SETSIZE && share > 0; cpu++) {
+        if (!CPU_ISSET(cpu, all)) continue;
+        if (seen / share == index) CPU_SET(cpu, out);
+        seen++;
+    }
 }
