@@ -7,7 +7,9 @@
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "plan/balance.h"
 #include "plan/strategy.h"
+#include "program/pipeline.h"
 #include "program/program.h"
 
 #include <string.h>
@@ -33,6 +35,22 @@ static bool strategies_word(int index, struct option_word *out) {
     const struct strategy *all = strategy_all(&count);
     if (index >= count) return false;
     *out = (struct option_word){.name = all[index].name, .help = all[index].help};
+    return true;
+}
+
+/* The whole model on each rank, then the orders of pipelines. */
+static bool schedules_word(int index, struct option_word *out) {
+    const struct pipeline_schedule *pipeline = index ? pipeline_at(index - 1) : NULL;
+    const struct schedule *single = schedule_find("single");
+    if (index > pipeline_count()) return false;
+    *out = (struct option_word){.name = pipeline ? pipeline->name : single->name,
+                                .help = pipeline ? pipeline->help : single->help};
+    return true;
+}
+
+static bool balances_word(int index, struct option_word *out) {
+    if (index >= BALANCE_COUNT) return false;
+    *out = (struct option_word){.name = balance_name((enum balance)index)};
     return true;
 }
 

@@ -116,21 +116,27 @@ static enum status resolve_strategy(struct resolve *resolve) {
         options->strategy = several ? "ddp" : "single", option_derive(options, OPTION_strategy);
     const struct strategy *strategy = strategy_find(options->strategy);
     CHECK(strategy, "no strategy is called %s", options->strategy);
-    config->schedule = strategy->schedule;
-    config->sync = several ? strategy->sync : "none";
+    config->schedule =
+        option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
+    TRY(resolve_grid(options, config, &config->grid));
+    config->cell = grid_cell(&config->grid, config->rank);
+    config->sync = group_size(&config->grid, GROUP_REPLICAS, 0) > 1 ? strategy->sync : "none";
     return STATUS_OK;
 }
 
 static enum status resolve_batch(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
-    TRY(options_solve_batch(options, config->ranks));
     bool dealt = option_is_set(options, OPTION_deal);
+    TRY(options_solve_batch(options, dealt ? config->ranks : config->grid.replicas));
     config->batch = options->batch;
-    config->replicas = dealt ? (int)options->deal.replicas : config->ranks;
+    config->replicas = config->grid.replicas;
     config->micro_batches = (int)(dealt ? options->deal.micro_batches : options->micro_batches);
-    config->grid = grid_flat(config->ranks, config->replicas);
-    config->cell = grid_cell(&config->grid, config->rank);
+    config->balance = balance_find(options->balance);
+    if (option_is_given(options, OPTION_cut)) {
+        config->cut = (const char *const *)options->cut.item;
+        config->cut_count = options->cut.count;
+    }
     config->sum = (enum sum_order)sum_order_find(options->sum);
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */

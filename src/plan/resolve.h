@@ -25,6 +25,12 @@ enum status resolve_run(struct options *options, const struct model *model,
                         const struct dataset *dataset, const struct resolve_place *place,
                         struct run_config *out);
 
+/* Local. How many ranks --stages and --replicas ask for; 1 where neither is given. */
+int resolve_ranks_asked(const struct options *options);
+/* Local. The grid of a run whose schedule and number of ranks are known. */
+enum status resolve_grid(const struct options *options, const struct run_config *config,
+                         struct grid *out);
+
 /* Local. The communicator of several ranks, where all are on one machine or spread over several:
  * --comm, and what `auto` means. */
 const char *resolve_comm(const struct options *options, bool spread);

@@ -8,7 +8,7 @@ enum { PROCESSES, THREADS };
 
 static const struct strategy strategies[] = {
 #define STRATEGY(NAME, schedule_, sync_, spawn, help_)                                             \
-    {.name = #NAME,                                                                                \
+    {.name = NAME,                                                                                 \
      .schedule = schedule_,                                                                        \
      .sync = sync_,                                                                                \
      .threads = spawn == THREADS,                                                                  \

@@ -1,0 +1,86 @@
+/* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. */
+#include <string.h>
+
+#include "base/log.h"
+#include "plan/resolve.h"
+#include "program/pipeline.h"
+
+/* The number that an option gives, or 0. */
+static int given(const struct options *options, enum option_id id, int64_t value) {
+    return option_is_given(options, id) ? (int)value : 0;
+}
+
+int resolve_ranks_asked(const struct options *options) {
+    int stages = given(options, OPTION_stages, options->stages),
+        replicas = given(options, OPTION_replicas, options->replicas);
+    return (stages ? stages : 1) * (replicas ? replicas : 1);
+}
+
+static enum status refuse_product(int ranks, int stages, int replicas) {
+    return fail(STATUS_USAGE,
+                "%d rank(s) are not %d stage(s) x %d replica(s)\n"
+                "  give two of -n, --stages and --replicas, or three that fit",
+                ranks, stages, replicas);
+}
+
+/* Without either, all ranks are one pipeline. */
+static enum status solve(const struct options *options, int ranks, int *stages, int *replicas) {
+    *stages = given(options, OPTION_stages, options->stages);
+    *replicas = given(options, OPTION_replicas, options->replicas);
+    if (!*stages && !*replicas) *replicas = 1;
+    if (!*stages) *stages = ranks / *replicas;
+    if (!*replicas) *replicas = ranks / *stages;
+    if (*stages < 1 || *replicas < 1 || *stages * *replicas != ranks)
+        return refuse_product(ranks, *stages < 1 ? 1 : *stages, *replicas < 1 ? 1 : *replicas);
+    return STATUS_OK;
+}
+
+static enum status solve_chunks(const struct options *options,
+                                const struct pipeline_schedule *schedule, int *chunks) {
+    *chunks = given(options, OPTION_virtual_stages, options->virtual_stages);
+    if (*chunks == 0) *chunks = schedule->chunks;
+    if (*chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
+    return fail(STATUS_USAGE, "--virtual %d: schedule %s has %d chunk(s) on each rank", *chunks,
+                schedule->name, schedule->chunks);
+}
+
+/* Every replica is whole on its rank, or one device plays them all. */
+static enum status flat_grid(const struct options *options, const struct run_config *config,
+                             struct grid *out) {
+    bool dealt = option_is_set(options, OPTION_deal);
+    int replicas = dealt ? (int)options->deal.replicas : config->ranks,
+        stages = given(options, OPTION_stages, options->stages),
+        wanted = given(options, OPTION_replicas, options->replicas);
+    if (stages > 1)
+        return fail(STATUS_USAGE,
+                    "--stages %d: schedule %s has the whole model on each rank\n  "
+                    "--strategy 1f1b, gpipe or another pipeline",
+                    stages, config->schedule);
+    if (option_is_given(options, OPTION_virtual_stages) || option_is_given(options, OPTION_cut))
+        return fail(STATUS_USAGE, "--%s has no effect with schedule %s",
+                    option_is_given(options, OPTION_virtual_stages) ? "virtual" : "cut",
+                    config->schedule);
+    if (wanted && wanted != config->ranks) return refuse_product(config->ranks, 1, wanted);
+    *out = grid_flat(config->ranks, replicas);
+    return STATUS_OK;
+}
+
+enum status resolve_grid(const struct options *options, const struct run_config *config,
+                         struct grid *out) {
+    const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
+    int stages, replicas, chunks;
+    if (!schedule) return flat_grid(options, config, out);
+    if (option_is_set(options, OPTION_deal))
+        return fail(STATUS_USAGE,
+                    "--deal replays replicas on one device, with --strategy single; "
+                    "this run is %s",
+                    config->schedule);
+    TRY(solve(options, config->ranks, &stages, &replicas));
+    TRY(solve_chunks(options, schedule, &chunks));
+    *out = (struct grid){.stages = stages,
+                         .chunks = chunks,
+                         .replicas = replicas,
+                         .replicas_each = 1,
+                         .v_shape = schedule->v_shape};
+    return STATUS_OK;
+}
