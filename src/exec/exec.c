@@ -135,7 +135,10 @@ static enum status open_loaders(struct exec *exec) {
 }
 
 static enum status open_self(struct exec *exec) {
-    struct comm_config config = {.rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(exec->plan)};
+    struct comm_config config = {.rank = 0,
+                                 .size = 1,
+                                 .heap_bytes = plan_heap_bytes(exec->plan),
+                                 .channel_bytes = plan_channel_bytes(exec->plan)};
     return comm_open("self", &config, &exec->comm);
 }
 
