@@ -216,12 +216,22 @@ static enum status check_single(const struct options *options) {
                 many);
 }
 
+/* Ranks = stages x replicas: on one machine -n need not be said. */
+static void derive_ranks(struct options *options) {
+    bool elsewhere = options_asking_ranks(options) != NULL;
+    int64_t stages = option_is_given(options, OPTION_stages) ? options->stages : 1,
+            replicas = option_is_given(options, OPTION_replicas) ? options->replicas : 1;
+    if (!elsewhere && stages * replicas > 1)
+        derive(options, OPTION_local_ranks, &options->local_ranks, stages * replicas);
+}
+
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE, "--resume and --overwrite exclude one another\n"
                                   "  --resume continues the run in --out, --overwrite discards it");
     if (options->nesterov && options->momentum == 0)
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
+    derive_ranks(options);
     TRY(check_needs(options));
     TRY(check_single(options));
     TRY(check_threads(options));

@@ -150,8 +150,9 @@ static enum status run_team(const struct team *team) {
 
 static enum status open_comms(const struct team *team) {
     struct comm **comms = MEM_ARRAY(struct comm *, team->ranks);
-    size_t heap_bytes = plan_heap_bytes(team->rank[0].session.job.plan);
-    enum status status = comm_open_threads(team->ranks, heap_bytes, 0, comms);
+    size_t heap, channels;
+    enum status status = plan_most_shared_bytes(team->rank[0].session.job.plan, &heap, &channels);
+    if (status == STATUS_OK) status = comm_open_threads(team->ranks, heap, channels, comms);
     for (int r = 0; r < team->ranks && status == STATUS_OK; r++) {
         struct thread_rank *rank = &team->rank[r];
         rank->index = r, rank->ranks = team->ranks, rank->team = team;

@@ -62,9 +62,9 @@ int64_t graph_param_elements(const struct graph *graph) {
     return count;
 }
 
-size_t graph_scratch_bytes(const struct graph *graph) {
+size_t graph_scratch_bytes(const struct graph *graph, int begin, int end) {
     size_t most = 0;
-    for (int i = 0; i < graph->node_count; i++) {
+    for (int i = begin; i < end; i++) {
         const struct kernel *kernel = graph->nodes[i].kernel;
         if (kernel && kernel->scratch_bytes > most) most = kernel->scratch_bytes;
     }

@@ -139,6 +139,9 @@ enum status graph_gradient(struct graph *graph);
  * shares one set of parameters. The device must outlive the graph. */
 enum status graph_lower(struct graph *graph, struct device *device,
                         const struct layout *const *param_layouts);
+/* A graph whose kernels a dry device only described: makes those of nodes from `begin` to `end`,
+ * which are the ones that run here. */
+enum status graph_make_kernels(struct graph *graph, int begin, int end);
 
 /* Local. The op_call of a node: its operation, attributes and the types of its values. */
 struct op_call graph_call(const struct graph *graph, const struct node *node);
@@ -146,10 +149,11 @@ struct op_call graph_call(const struct graph *graph, const struct node *node);
 /* Local. Input value by name, or NO_VALUE. */
 int graph_input_find(const struct graph *graph, const char *name);
 
-/* Local. Sums over nodes of a phase; parameters' elements; largest scratch any kernel wants. */
+/* Local. Sums over nodes of a phase; parameters' elements; largest scratch that the kernel of any
+ * node from `begin` to `end` wants. */
 struct op_cost graph_cost(const struct graph *graph, enum phase phase);
 int64_t graph_param_elements(const struct graph *graph);
-size_t graph_scratch_bytes(const struct graph *graph);
+size_t graph_scratch_bytes(const struct graph *graph, int begin, int end);
 
 /* Local. Exchanges of statistics between ranks in a phase, and what this rank gives in them. */
 struct graph_exchanges {

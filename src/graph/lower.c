@@ -178,3 +178,23 @@ enum status graph_lower(struct graph *graph, struct device *device,
     free(low.reordered);
     return status;
 }
+
+/* The layouts are those that the description chose. */
+static enum status make_described(struct graph *graph, struct node *node) {
+    struct kernel *described = node->kernel;
+    const struct layout *in[OP_MAX_IN] = {0};
+    for (int i = 0; i < node->in_count; i++) in[i] = graph->values[node->in[i]].layout;
+    struct op_call call = graph_call(graph, node);
+    TRY(kernel_create(graph->device, &call, in, &node->kernel));
+    for (int i = 0; i < node->out_count; i++)
+        CHECK(node->kernel->out[i] == described->out[i], "%s has another layout when it is made",
+              node->name);
+    kernel_free(&described);
+    return STATUS_OK;
+}
+
+enum status graph_make_kernels(struct graph *graph, int begin, int end) {
+    for (int i = begin; i < end; i++)
+        if (graph->nodes[i].kernel) TRY(make_described(graph, &graph->nodes[i]));
+    return STATUS_OK;
+}

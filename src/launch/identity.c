@@ -34,7 +34,9 @@ static const char *text_given(const struct options *options, enum option_id id, 
 
 void launch_config_of(const struct options *options, struct launch_config *out) {
     *out = (struct launch_config){
-        .local_ranks = given(options, OPTION_local_ranks, options->local_ranks, 0),
+        .local_ranks = options->source[OPTION_local_ranks] == OPTION_DERIVED
+                           ? (int)options->local_ranks
+                           : given(options, OPTION_local_ranks, options->local_ranks, 0),
         .rank = given(options, OPTION_rank, options->rank, -1),
         .world = given(options, OPTION_world_size, options->world_size, -1),
         .nodes = given(options, OPTION_nodes, options->nodes, -1),

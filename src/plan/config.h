@@ -38,6 +38,7 @@ struct run_config {
     int64_t steps_per_epoch;
 
     const char *device;
+    bool spread; /* ranks are on several machines */
     int threads;
     uint64_t seed;
     int workers;

@@ -13,6 +13,10 @@
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };
 
+static int stage_count(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
 static enum status make_graph(struct plan *plan, int64_t samples, bool training,
                               struct graph **out) {
     struct model_config shape = plan->config.shape;
@@ -31,6 +35,7 @@ static enum status make_graph(struct plan *plan, int64_t samples, bool training,
         for (int i = 0; i < main->param_count; i++)
             layouts[i] = main->values[main->params[i].value].layout;
     }
+    plan->device->dry = plan->config.dry || stage_count(plan) > 1;
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
     *out = graph;
@@ -109,10 +114,6 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 
 /* --- stages --- */
 
-static int stage_count(const struct plan *plan) {
-    return plan->config.grid.stages * plan->config.grid.chunks;
-}
-
 static enum status plan_partition(struct plan *plan) {
     const struct run_config *config = &plan->config;
     struct partition_config partition = {.chunks = stage_count(plan),
@@ -122,6 +123,21 @@ static enum status plan_partition(struct plan *plan) {
                                          .grads = 1,
                                          .states = config->optimizer->state_count};
     return partition_new(plan->micro[0].graph, &partition, &plan->partition);
+}
+
+/* A rank makes the kernels of its own stages; of the others it knows the layouts. */
+static enum status make_kernels(const struct plan *plan, const struct micro_plan *micro) {
+    const struct run_config *config = &plan->config;
+    plan->device->dry = config->dry;
+    for (int c = 0; c < config->grid.chunks && !config->dry; c++) {
+        int stage = grid_stage(&config->grid, config->cell.position, c);
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            struct node_range nodes =
+                ranges_find(&micro->ranges, stage, SEGMENT_ALL, (enum phase)phase);
+            TRY(graph_make_kernels(micro->graph, nodes.begin, nodes.end));
+        }
+    }
+    return STATUS_OK;
 }
 
 static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
@@ -134,7 +150,7 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
         micro->crossing[i] =
             ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
-    return STATUS_OK;
+    return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
 /* The buckets of every stage are known to every rank: the program has them all. */
@@ -186,18 +202,22 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
     return most;
 }
 
-size_t plan_channel_bytes(const struct plan *plan) {
+static size_t channel_bytes_at(const struct plan *plan, int position) {
     const struct grid *grid = &plan->config.grid;
     size_t bytes = 0;
     for (int cut = 0; cut < stage_count(plan) - 1; cut++) {
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             int receiver = grid_position(grid, phase == PHASE_FORWARD ? cut + 1 : cut);
-            if (receiver == plan->config.cell.position)
+            if (receiver == position)
                 bytes += comm_channel_bytes(plan_message_bytes(plan, cut, (enum phase)phase),
                                             plan->program->credits);
         }
     }
     return bytes;
+}
+
+size_t plan_channel_bytes(const struct plan *plan) {
+    return channel_bytes_at(plan, plan->config.cell.position);
 }
 
 /* --- activations --- */
@@ -496,19 +516,32 @@ static size_t staging_bytes(const struct plan *plan) {
 }
 
 /* Other ranks read and write gradients. */
-static void plan_store(struct plan *plan) {
+static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
+                                       int grads) {
     const struct run_config *config = &plan->config;
-    plan->store =
-        store_layout_new(&(struct store_config){.graph = plan->micro[0].graph,
-                                                .params = plan->holdings.params,
-                                                .param_count = plan->holdings.param_count,
-                                                .holds_buffer = plan->holdings.buffers,
-                                                .optimizer = config->optimizer,
-                                                .grads = plan->grads,
-                                                .decay = {[PARAM_WEIGHT] = true,
-                                                          [PARAM_BIAS] = config->decay_bias,
-                                                          [PARAM_NORM] = config->decay_norm},
-                                                .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
+    return store_layout_new(
+        &(struct store_config){.graph = plan->micro[0].graph,
+                               .params = holdings->params,
+                               .param_count = holdings->param_count,
+                               .holds_buffer = holdings->buffers,
+                               .optimizer = config->optimizer,
+                               .grads = grads,
+                               .decay = {[PARAM_WEIGHT] = true,
+                                         [PARAM_BIAS] = config->decay_bias,
+                                         [PARAM_NORM] = config->decay_norm},
+                               .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
+}
+
+static size_t scratch_bytes(const struct plan *plan) {
+    size_t most = 0;
+    for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
+        const struct micro_plan *micro = &plan->micro[i / PHASE_COUNT / plan->chunk_count];
+        int stage = plan->chunk[i / PHASE_COUNT % plan->chunk_count].stage;
+        struct node_range nodes =
+            ranges_find(&micro->ranges, stage, SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
+        most = larger(most, graph_scratch_bytes(micro->graph, nodes.begin, nodes.end));
+    }
+    return most;
 }
 
 static void plan_estimate(struct plan *plan) {
@@ -517,16 +550,31 @@ static void plan_estimate(struct plan *plan) {
     estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
-    for (int i = 0; i < plan->micro_count; i++)
-        estimate->scratch = larger(estimate->scratch, graph_scratch_bytes(plan->micro[i].graph));
+    estimate->scratch = scratch_bytes(plan);
     estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
                        loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
 }
 
+/* What messages take at their sender: copies of those on their way. */
+static size_t sender_bytes(const struct plan *plan, const char *name) {
+    const struct grid *grid = &plan->config.grid;
+    size_t bytes = 0;
+    for (int i = 0; name && i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT, phase = i % PHASE_COUNT;
+        int sender = grid_position(grid, phase == PHASE_FORWARD ? cut : cut + 1);
+        if (sender != plan->config.cell.position) continue;
+        bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread,
+                                       plan_message_bytes(plan, cut, (enum phase)phase),
+                                       plan->program->credits);
+    }
+    return bytes;
+}
+
 void plan_use_comm(struct plan *plan, const char *name) {
     plan->config.comm = name;
     plan->memory.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
+    plan->memory.comm += plan_channel_bytes(plan) + sender_bytes(plan, name);
 }
 
 enum status plan_new(const struct run_config *config, const char *program_name,
@@ -548,7 +596,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
     plan_activations(plan);
-    plan_store(plan);
+    plan->store = layout_for(plan, &plan->holdings, plan->grads);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -588,6 +636,41 @@ void plan_free(struct plan **plan) {
 
 size_t plan_heap_bytes(const struct plan *plan) {
     return store_heap_bytes(plan->store);
+}
+
+/* Gradient buffers that the ranks at a position have. */
+static int grads_at(const struct plan *plan, int position) {
+    const struct program *programs[] = {plan->program, plan->last_program};
+    int most = 0;
+    for (int i = 0; i < 2; i++) {
+        for (int r = 0; programs[i] && r < programs[i]->ranks; r++) {
+            int grads = program_of(programs[i], r)->grads;
+            if (grid_cell(&programs[i]->grid, r).position == position && grads > most) most = grads;
+        }
+    }
+    return most;
+}
+
+static enum status heap_bytes_at(const struct plan *plan, int position, size_t *out) {
+    struct holdings holdings;
+    const struct run_config *config = &plan->config;
+    TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, &holdings));
+    struct store_layout *layout = layout_for(plan, &holdings, grads_at(plan, position));
+    *out = store_heap_bytes(layout);
+    store_layout_free(&layout);
+    holdings_free(&holdings);
+    return STATUS_OK;
+}
+
+enum status plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
+    *heap = *channels = 0;
+    for (int p = 0; p < plan->config.grid.stages; p++) {
+        size_t own;
+        TRY(heap_bytes_at(plan, p, &own));
+        *heap = larger(*heap, own);
+        *channels = larger(*channels, channel_bytes_at(plan, p));
+    }
+    return STATUS_OK;
 }
 
 size_t plan_bytes(const struct plan *plan) {

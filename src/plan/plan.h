@@ -87,6 +87,8 @@ size_t plan_heap_bytes(const struct plan *plan);
  * aside for the messages it receives. */
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
+/* Local. The most of both that any rank of the run needs. */
+enum status plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
  * the estimate. */

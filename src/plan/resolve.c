@@ -159,6 +159,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
+    config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
 }

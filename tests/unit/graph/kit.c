@@ -210,7 +210,7 @@ static struct runner runner_new(const struct graph *graph, const struct placemen
                          .own = MEM_ARRAY(unsigned char *, graph->value_count),
                          .address = MEM_ARRAY(void *, graph->value_count),
                          .gradient = MEM_ARRAY(unsigned char *, graph->use_count + 1),
-                         .scratch = poisoned(graph_scratch_bytes(graph))};
+                         .scratch = poisoned(graph_scratch_bytes(graph, 0, graph->node_count))};
     for (int u = 0; u < graph->use_count; u++)
         run.gradient[u] = poisoned(graph->values[graph->uses[u].gradient].layout->bytes);
     bind(&run, nudge);
