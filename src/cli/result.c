@@ -79,6 +79,14 @@ static int64_t own_peak_bytes(const struct session *session) {
     return peak - (int64_t)comm_foreign_bytes(session->comm);
 }
 
+/* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
+static void hash_tensors(struct session *session, struct rank_figures *out) {
+    const struct store *store = exec_store(session->exec);
+    if (session->job.plan->config.cell.first_replica > 0) return;
+    out->hashed = store_param_hash(store, &out->param_hash) == STATUS_OK &&
+                  store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
+}
+
 void result_measure(struct session *session) {
     struct summary timed;
     summary_init(&timed);
@@ -86,11 +94,12 @@ void result_measure(struct session *session) {
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
-        .peak_bytes = own_peak_bytes(session),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
                       : 0};
+    hash_tensors(session, &session->figures);
+    session->figures.peak_bytes = own_peak_bytes(session);
     summary_free(&timed);
 }
 
@@ -115,7 +124,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
-/* Rank 0 goes on after all were measured: hashing takes a copy of each tensor, as writing does. */
+/* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
     int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
     session->figures.peak_bytes = own_peak_bytes(session);
@@ -123,18 +132,29 @@ static void measure_again(struct session *session) {
         session->all[r].peak_bytes = session->figures.peak_bytes;
 }
 
+/* The ranks of replica 0 hold each tensor once. */
+static void sum_hashes(const struct session *session, struct summary *summary) {
+    int ranks = session->all ? session->job.plan->config.grid.stages : 1;
+    bool known = true;
+    for (int r = 0; r < ranks; r++) {
+        const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
+        known &= of->hashed;
+        summary->param_hash.value += of->param_hash;
+        summary->buffer_hash.value += of->buffer_hash;
+    }
+    summary->param_hash.known = summary->buffer_hash.known = known;
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     watch_lacks(&session->watch, watch_note_times(&session->watch), "history.jsonl");
     watch_summary(&session->watch, summary);
-    TRY(store_param_hash(exec_store(session->exec), &summary->param_hash.value));
     measure_run(session, summary);
     measure_again(session);
     fill_ranks(session, summary);
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
-    summary->param_hash.known = summary->buffer_hash.known = true;
-    TRY(store_buffer_hash(exec_store(session->exec), &summary->buffer_hash.value));
+    sum_hashes(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }

@@ -12,6 +12,8 @@
 
 /* What each rank measures of itself. */
 struct rank_figures {
+    uint64_t param_hash, buffer_hash; /* of what the rank holds of replica 0; else 0 */
+    bool hashed;                      /* they are known */
     double samples_per_s;
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
 };

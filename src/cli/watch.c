@@ -28,7 +28,8 @@ static void report_position(const struct watch *watch, int64_t step, const char 
 
 /* The last parameter: behind it there is no ReLU that would hide it. */
 static void corrupt_parameter(struct store *store) {
-    int params = store_array(store->layout, ARRAY_PARAM, 0), last = store->layout->param_count - 1;
+    int params = store_array(store->layout, ARRAY_PARAM, 0),
+        last = store->layout->order[store->layout->held_count - 1];
     float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
     if (store_get(store, params, last, plain) == STATUS_OK) {
         plain[0] = NAN;

@@ -160,7 +160,9 @@ static void resolve_machine(struct resolve *resolve) {
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
-    config->saves = resolve->place->saves;
+    /* The ranks of replica 0 hold what is written. */
+    bool holds = config->grid.stages > 1 && config->cell.first_replica == 0;
+    config->saves = resolve->place->saves || holds;
     config->dry = resolve->place->dry;
 }
 
