@@ -24,11 +24,12 @@ int kit_weight(struct graph *graph, const char *name, struct shape shape) {
     return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
 }
 
-struct graph *kit_model(const char *name, int64_t batch, bool training) {
+static struct graph *build(const char *name, int64_t batch, bool training, int stats_ranks) {
     const struct model *model = model_find(name);
     cr_assert_not_null(model, "no model %s", name);
     struct model_config config = {.batch = batch,
                                   .training = training,
+                                  .stats_ranks = stats_ranks,
                                   .channels = 1,
                                   .height = 12,
                                   .width = 12,
@@ -40,6 +41,14 @@ struct graph *kit_model(const char *name, int64_t batch, bool training) {
     struct graph *graph = NULL;
     cr_assert_eq(model_build(model, &config, &graph), STATUS_OK);
     return graph;
+}
+
+struct graph *kit_model(const char *name, int64_t batch, bool training) {
+    return build(name, batch, training, 1);
+}
+
+struct graph *kit_sharing_model(const char *name, int64_t batch, int ranks) {
+    return build(name, batch, true, ranks);
 }
 
 void kit_compile(struct graph *graph, struct device *device,
@@ -199,6 +208,14 @@ static void add_plain(struct kit_result *result, const struct graph *graph, int 
     free(plain);
 }
 
+/* Evaluation leaves some buffers alone. */
+static bool is_read(const struct graph *graph, int value) {
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].in_count; i++)
+            if (graph->nodes[n].in[i] == value) return true;
+    return false;
+}
+
 static struct kit_result collect(struct runner *run) {
     const struct graph *graph = run->graph;
     struct kit_result result = {0};
@@ -214,7 +231,9 @@ static struct kit_result collect(struct runner *run) {
     for (int u = 0; u < graph->use_count; u++)
         add_plain(&result, graph, graph->uses[u].gradient, run->gradient[u]);
     for (int b = 0; b < graph->buffer_count; b++)
-        add_plain(&result, graph, graph->buffers[b].value, run->address[graph->buffers[b].value]);
+        if (is_read(graph, graph->buffers[b].value))
+            add_plain(&result, graph, graph->buffers[b].value,
+                      run->address[graph->buffers[b].value]);
     return result;
 }
 

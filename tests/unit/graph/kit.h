@@ -23,6 +23,8 @@ int kit_weight(struct graph *graph, const char *name, struct shape shape);
 
 /* A model small enough to run on ref; the caller frees the graph. */
 struct graph *kit_model(const char *name, int64_t batch, bool training);
+/* For training, with batch norm over the statistics of several ranks. */
+struct graph *kit_sharing_model(const char *name, int64_t batch, int ranks);
 /* fuse, gradient (training graphs) and lower. */
 void kit_compile(struct graph *graph, struct device *device,
                  const struct layout *const *param_layouts);

@@ -59,9 +59,13 @@ Test(graph_range, stages_cover_every_model_at_every_cut) {
             kit_compile(graph, ref, NULL);
             int units = graph_unit_count(graph), step = units > 60 ? units / 12 : 1;
             for (int at = 1; at < units; at += step) {
-                struct ranges ranges = cut(graph, &at, 1);
-                expect_cover(&ranges, all[m].name);
-                ranges_free(&ranges);
+                for (int count = 1; count <= 3 && at + count <= units; count++) {
+                    int cuts[3];
+                    for (int i = 0; i < count; i++) cuts[i] = at + i * (units - at) / count;
+                    struct ranges ranges = cut(graph, cuts, count);
+                    expect_cover(&ranges, all[m].name);
+                    ranges_free(&ranges);
+                }
             }
             graph_free(&graph);
         }

@@ -39,13 +39,17 @@ struct subject {
     struct kit_result whole;
 };
 
-static struct subject subject_new(const char *model, struct device *device) {
-    struct subject subject = {.name = model, .graph = kit_model(model, 2, true)};
-    kit_compile(subject.graph, device, NULL);
-    subject.whole = kit_run(subject.graph, NULL, KIT_TOGETHER, NULL);
-    cr_assert_gt(subject.whole.bytes, 1000);
-    cr_assert_eq(subject.whole.loss, subject.whole.loss, "%s: the loss is not a number", model);
+/* Takes the graph over. */
+static struct subject subject_of(const char *name, struct graph *graph, struct device *device) {
+    struct subject subject = {.name = name, .graph = graph};
+    kit_compile(graph, device, NULL);
+    subject.whole = kit_run(graph, NULL, KIT_TOGETHER, NULL);
+    cr_assert_gt(subject.whole.loss, 0);
     return subject;
+}
+
+static struct subject subject_new(const char *model, struct device *device) {
+    return subject_of(model, kit_model(model, 2, true), device);
 }
 
 static void subject_free(struct subject *subject) {
@@ -127,4 +131,32 @@ Test(graph_stages, as_many_as_there_are_layers) {
         layers_free(&layers);
         subject_free(&subject);
     }
+}
+
+/* Batch norm over several ranks is five units: cuts lie inside it too. */
+Test(graph_stages, cut_inside_a_batch_norm_of_several_ranks) {
+    struct subject sharing = subject_of("resnet8", kit_sharing_model("resnet8", 2, 3), twist);
+    check_every_cut(&sharing);
+    subject_free(&sharing);
+}
+
+/* Evaluation runs through the same stages as training: its cuts are translated. */
+static void check_evaluation(const char *model, struct device *device) {
+    struct graph *train = kit_model(model, 2, true);
+    kit_compile(train, device, NULL);
+    struct subject eval = subject_of(model, kit_model(model, 3, false), device);
+    struct layer_list from = layers_of(train), to = layers_of(eval.graph);
+    for (int layer = 1; layer + 1 < from.count; layer += 2) {
+        int cuts[2];
+        cr_assert_eq(layers_translate(&from, &from.first_unit[layer], 2, &to, cuts), STATUS_OK);
+        expect_same(&eval, cuts, 2, &ways[layer / 2 % 2]);
+    }
+    layers_free(&from);
+    layers_free(&to);
+    subject_free(&eval);
+    graph_free(&train);
+}
+
+Test(graph_stages, of_training_serve_evaluation) {
+    for (int m = 0; m < MODELS; m++) check_evaluation(models[m], twist);
 }
