@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "graph/needs.h"
 
 struct device *ref, *twist;
 
@@ -23,11 +24,12 @@ int kit_weight(struct graph *graph, const char *name, struct shape shape) {
     return graph_param(graph, name, shape, PARAM_WEIGHT, INIT_ZERO, 0);
 }
 
-struct graph *kit_model(const char *name, int64_t batch, bool training) {
+static struct graph *build(const char *name, int64_t batch, bool training, int stats_ranks) {
     const struct model *model = model_find(name);
     cr_assert_not_null(model, "no model %s", name);
     struct model_config config = {.batch = batch,
                                   .training = training,
+                                  .stats_ranks = stats_ranks,
                                   .channels = 1,
                                   .height = 12,
                                   .width = 12,
@@ -39,6 +41,14 @@ struct graph *kit_model(const char *name, int64_t batch, bool training) {
     struct graph *graph = NULL;
     cr_assert_eq(model_build(model, &config, &graph), STATUS_OK);
     return graph;
+}
+
+struct graph *kit_model(const char *name, int64_t batch, bool training) {
+    return build(name, batch, training, 1);
+}
+
+struct graph *kit_sharing_model(const char *name, int64_t batch, int ranks) {
+    return build(name, batch, true, ranks);
 }
 
 void kit_compile(struct graph *graph, struct device *device,
@@ -67,9 +77,9 @@ static int64_t integer_of(const char *name, int64_t at) {
     return at % 2;
 }
 
-static float real_of(const struct value *value, int64_t at) {
+static float real_of(const struct value *value, uint64_t key, int64_t at) {
     if (strncmp(value->name, "seed.", 5) == 0) return 0.25f;
-    float draw = rng_normal(rng_key_text(1, value->name), (uint64_t)at);
+    float draw = rng_normal(key, (uint64_t)at);
     if (value->kind == VALUE_BUFFER) return draw * draw + 0.5f; /* running variances are positive */
     return value->kind == VALUE_PARAM ? draw * 0.2f : draw;
 }
@@ -78,9 +88,10 @@ static float real_of(const struct value *value, int64_t at) {
 static void *content_of(const struct graph *graph, int id, const struct kit_nudge *nudge) {
     const struct value *value = &graph->values[id];
     int64_t count = shape_count(&value->type.shape);
+    uint64_t key = rng_key_text(1, value->name);
     char *plain = mem_new(tensor_type_bytes(&value->type) + 1);
     for (int64_t i = 0; i < count; i++) {
-        if (value->type.dtype == DTYPE_F32) ((float *)plain)[i] = real_of(value, i);
+        if (value->type.dtype == DTYPE_F32) ((float *)plain)[i] = real_of(value, key, i);
         if (value->type.dtype == DTYPE_I32)
             ((int32_t *)plain)[i] = (int32_t)integer_of(value->name, i);
         if (value->type.dtype == DTYPE_I64) ((int64_t *)plain)[i] = integer_of(value->name, i);
@@ -95,6 +106,7 @@ static void *content_of(const struct graph *graph, int id, const struct kit_nudg
 struct runner {
     const struct graph *graph;
     const struct placement *placement;
+    const struct needs *needs;   /* of a stage, which has nothing else; NULL: everything */
     unsigned char *arena, **own; /* own: per value, NULL where it has none */
     void **address;
     unsigned char **gradient; /* per use, kept when it is made, in the value's layout */
@@ -112,13 +124,25 @@ static size_t place_of(const struct placement *placement, int value) {
     return placement->offset[value] + (placement->in_shared[value] ? placement->slot_bytes : 0);
 }
 
+static bool is_placed(const struct runner *run, int root) {
+    return run->placement && run->graph->values[root].kind == VALUE_LOCAL &&
+           run->placement->offset[root] != PLACED_ELSEWHERE;
+}
+
+/* A stage's plan has a place for all it touches, but for gradients that go elsewhere. */
+static bool has_own(const struct runner *run, int id) {
+    const struct value *value = &run->graph->values[id];
+    if (value->root != id || !value->layout || is_placed(run, id)) return false;
+    if (!run->needs) return true;
+    if (value->kind == VALUE_LOCAL) return !run->placement || value->use >= 0;
+    return needs_value(run->needs, run->graph, id);
+}
+
 static void bind(struct runner *run, const struct kit_nudge *nudge) {
     const struct graph *graph = run->graph;
     for (int i = 0; i < graph->value_count; i++) {
         const struct value *value = &graph->values[i];
-        bool placed = run->placement && value->kind == VALUE_LOCAL && value->layout &&
-                      run->placement->offset[i] != PLACED_ELSEWHERE;
-        if (value->root != i || !value->layout || placed) continue;
+        if (!has_own(run, i)) continue;
         run->own[i] = poisoned(value->layout->bytes);
         if (value->kind == VALUE_LOCAL) continue;
         void *plain = content_of(graph, i, nudge);
@@ -128,10 +152,8 @@ static void bind(struct runner *run, const struct kit_nudge *nudge) {
     }
     for (int i = 0; i < graph->value_count; i++) {
         int root = graph->values[i].root;
-        run->address[i] = run->own[root] ? run->own[root]
-                          : run->placement && run->placement->offset[root] != PLACED_ELSEWHERE
-                              ? run->arena + place_of(run->placement, root)
-                              : NULL;
+        run->address[i] =
+            is_placed(run, root) ? run->arena + place_of(run->placement, root) : run->own[root];
     }
 }
 
@@ -148,6 +170,14 @@ static void run_node(struct runner *run, const struct node *node, bool keep) {
     }
 }
 
+/* Run apart, gradients made by I are taken at the end of W. */
+static void take_late(struct runner *run, int use) {
+    int gradient = run->graph->uses[use].gradient;
+    const struct value *value = &run->graph->values[gradient];
+    if (run->graph->nodes[value->producer].half == OP_HALF_I)
+        memcpy(run->gradient[use], run->address[gradient], value->layout->bytes);
+}
+
 static void run_nodes(struct runner *run, enum kit_order order) {
     const struct graph *graph = run->graph;
     for (int pass = 0; pass < (order == KIT_SPLIT ? 2 : 1); pass++) {
@@ -158,12 +188,7 @@ static void run_nodes(struct runner *run, enum kit_order order) {
             run_node(run, node, order == KIT_TOGETHER || weight);
         }
     }
-    /* Run apart, gradients made by I are taken at the end of W. */
-    for (int u = 0; order == KIT_SPLIT && u < graph->use_count; u++) {
-        const struct value *value = &graph->values[graph->uses[u].gradient];
-        if (graph->nodes[value->producer].half == OP_HALF_I)
-            memcpy(run->gradient[u], run->address[graph->uses[u].gradient], value->layout->bytes);
-    }
+    for (int u = 0; order == KIT_SPLIT && u < graph->use_count; u++) take_late(run, u);
 }
 
 /* --- results --- */
@@ -183,6 +208,14 @@ static void add_plain(struct kit_result *result, const struct graph *graph, int 
     free(plain);
 }
 
+/* Evaluation leaves some buffers alone. */
+static bool is_read(const struct graph *graph, int value) {
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].in_count; i++)
+            if (graph->nodes[n].in[i] == value) return true;
+    return false;
+}
+
 static struct kit_result collect(struct runner *run) {
     const struct graph *graph = run->graph;
     struct kit_result result = {0};
@@ -198,14 +231,17 @@ static struct kit_result collect(struct runner *run) {
     for (int u = 0; u < graph->use_count; u++)
         add_plain(&result, graph, graph->uses[u].gradient, run->gradient[u]);
     for (int b = 0; b < graph->buffer_count; b++)
-        add_plain(&result, graph, graph->buffers[b].value, run->address[graph->buffers[b].value]);
+        if (is_read(graph, graph->buffers[b].value))
+            add_plain(&result, graph, graph->buffers[b].value,
+                      run->address[graph->buffers[b].value]);
     return result;
 }
 
 static struct runner runner_new(const struct graph *graph, const struct placement *placement,
-                                const struct kit_nudge *nudge) {
+                                const struct needs *needs, const struct kit_nudge *nudge) {
     struct runner run = {.graph = graph,
                          .placement = placement,
+                         .needs = needs,
                          .arena = placement ? poisoned(placement_bytes(placement, 1)) : NULL,
                          .own = MEM_ARRAY(unsigned char *, graph->value_count),
                          .address = MEM_ARRAY(void *, graph->value_count),
@@ -229,17 +265,98 @@ static void runner_free(struct runner *run) {
 
 struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
                           enum kit_order order, const struct kit_nudge *nudge) {
-    struct runner run = runner_new(graph, placement, nudge);
+    struct runner run = runner_new(graph, placement, NULL, nudge);
     run_nodes(&run, order);
     struct kit_result result = collect(&run);
     runner_free(&run);
     return result;
 }
 
-static void run_stage(struct runner *run, const struct ranges *ranges, int stage,
-                      enum phase phase) {
-    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
-    for (int n = nodes.begin; n < nodes.end; n++) run_node(run, &ranges->graph->nodes[n], true);
+/* --- stages --- */
+
+struct stage {
+    struct runner run;
+    struct placement placement;
+    struct needs needs;
+};
+
+/* What runs in a stage without a break; B is I and W op by op. */
+enum pass { PASS_F, PASS_B, PASS_I, PASS_W };
+
+static bool in_pass(const struct node *node, enum pass pass) {
+    if (node->phase == PHASE_FORWARD) return pass == PASS_F;
+    return pass == PASS_B || pass == (node->half == OP_HALF_W ? PASS_W : PASS_I);
+}
+
+/* Will a node of the stage still run after this pass? */
+static bool runs_after(const struct node *node, enum pass pass) {
+    if (node->phase == PHASE_FORWARD) return false;
+    return pass == PASS_F || (pass == PASS_I && node->half == OP_HALF_W);
+}
+
+static void mark_crossing(const struct ranges *ranges, int cut, enum phase phase, bool *live) {
+    if (cut < 0 || cut >= ranges->stage_count - 1) return;
+    struct crossing crossing = ranges_crossing(ranges, cut, phase);
+    for (int i = 0; i < crossing.count; i++) live[crossing.values[i]] = true;
+    free(crossing.values);
+}
+
+/* What must outlive a pass, told from the nodes alone: what is there and will be read, by nodes,
+ * by whom it is sent to, or by the executor. */
+static bool *live_after(const struct ranges *ranges, int stage, enum pass pass) {
+    const struct graph *graph = ranges->graph;
+    bool *live = MEM_ARRAY(bool, graph->value_count + 1);
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (ranges_stage(ranges, node) != stage || !runs_after(node, pass)) continue;
+        for (int i = 0; i < node->in_count; i++) {
+            int root = graph->values[node->in[i]].root, maker = graph->values[root].producer;
+            live[root] = maker >= 0 && !(ranges_stage(ranges, &graph->nodes[maker]) == stage &&
+                                         runs_after(&graph->nodes[maker], pass));
+        }
+    }
+    mark_crossing(ranges, pass == PASS_F ? stage : stage - 1,
+                  pass == PASS_F ? PHASE_FORWARD : PHASE_BACKWARD, live);
+    for (int u = 0; pass == PASS_I && u < graph->use_count; u++) {
+        int maker = graph->values[graph->uses[u].gradient].producer;
+        live[graph->uses[u].gradient] |= graph->nodes[maker].half == OP_HALF_I;
+    }
+    for (int i = 0; i < graph->loss_count; i++) {
+        live[graph->losses[i].sum] = true;
+        if (graph->losses[i].top_k != NO_VALUE) live[graph->losses[i].top_k] = true;
+    }
+    return live;
+}
+
+/* NaN wherever nothing lives; the arena that slots share is another's now. */
+static void poison_rest(struct stage *stage, const bool *live) {
+    const struct graph *graph = stage->run.graph;
+    size_t bytes = placement_bytes(&stage->placement, 1);
+    bool *used = MEM_ARRAY(bool, bytes + 1);
+    for (int v = 0; v < graph->value_count; v++)
+        if (live[v] && graph->values[v].root == v && is_placed(&stage->run, v) &&
+            !stage->placement.in_shared[v])
+            memset(used + place_of(&stage->placement, v), true, graph->values[v].layout->bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (!used[i]) stage->run.arena[i] = 0xff;
+    free(used);
+}
+
+static void run_pass(struct stage *stage, const struct ranges *ranges, int index, enum pass pass) {
+    const struct graph *graph = ranges->graph;
+    enum phase phase = pass == PASS_F ? PHASE_FORWARD : PHASE_BACKWARD;
+    struct node_range nodes = ranges_find(ranges, index, SEGMENT_ALL, phase);
+    for (int n = nodes.begin; n < nodes.end; n++)
+        if (in_pass(&graph->nodes[n], pass))
+            run_node(&stage->run, &graph->nodes[n], pass != PASS_I);
+    for (int u = 0; pass == PASS_W && u < graph->use_count; u++) {
+        int maker = graph->values[graph->uses[u].gradient].producer;
+        if (ranges_stage(ranges, &graph->nodes[maker]) == index) take_late(&stage->run, u);
+    }
+    if (!stage->run.placement) return;
+    bool *live = live_after(ranges, index, pass);
+    poison_rest(stage, live);
+    free(live);
 }
 
 static void send(const struct ranges *ranges, int cut, enum phase phase, const struct runner *from,
@@ -277,22 +394,38 @@ static void hand_over(const struct ranges *ranges, int stage, const struct runne
     }
 }
 
-struct kit_result kit_run_stages(const struct ranges *ranges) {
+/* In place: the runner points into the stage. */
+static void stage_open(struct stage *stage, const struct ranges *ranges, int index,
+                       const struct placement_config *config) {
+    stage->needs = needs_of(ranges, index);
+    if (config) stage->placement = graph_place(ranges, index, config);
+    stage->run = runner_new(ranges->graph, config ? &stage->placement : NULL, &stage->needs, NULL);
+}
+
+static void stage_close(struct stage *stage) {
+    runner_free(&stage->run);
+    placement_free(&stage->placement);
+    needs_free(&stage->needs);
+}
+
+struct kit_result kit_run_stages(const struct ranges *ranges, const struct placement_config *config,
+                                 enum kit_order order) {
     int count = ranges->stage_count;
-    struct runner *run = MEM_ARRAY(struct runner, count);
-    for (int s = 0; s < count; s++) run[s] = runner_new(ranges->graph, NULL, NULL);
+    struct stage *stages = MEM_ARRAY(struct stage, count);
+    for (int s = 0; s < count; s++) stage_open(&stages[s], ranges, s, config);
     for (int s = 0; s < count; s++) {
-        run_stage(&run[s], ranges, s, PHASE_FORWARD);
-        if (s < count - 1) send(ranges, s, PHASE_FORWARD, &run[s], &run[s + 1]);
+        if (s > 0) send(ranges, s - 1, PHASE_FORWARD, &stages[s - 1].run, &stages[s].run);
+        run_pass(&stages[s], ranges, s, PASS_F);
     }
     for (int s = count - 1; s >= 0; s--) {
-        run_stage(&run[s], ranges, s, PHASE_BACKWARD);
-        if (s > 0) send(ranges, s - 1, PHASE_BACKWARD, &run[s], &run[s - 1]);
+        if (s < count - 1) send(ranges, s, PHASE_BACKWARD, &stages[s + 1].run, &stages[s].run);
+        run_pass(&stages[s], ranges, s, order == KIT_SPLIT ? PASS_I : PASS_B);
+        if (order == KIT_SPLIT) run_pass(&stages[s], ranges, s, PASS_W);
     }
-    for (int s = 1; s < count; s++) hand_over(ranges, s, &run[s], &run[0]);
-    struct kit_result result = collect(&run[0]);
-    for (int s = 0; s < count; s++) runner_free(&run[s]);
-    free(run);
+    for (int s = 1; s < count; s++) hand_over(ranges, s, &stages[s].run, &stages[0].run);
+    struct kit_result result = collect(&stages[0].run);
+    for (int s = 0; s < count; s++) stage_close(&stages[s]);
+    free(stages);
     return result;
 }
 

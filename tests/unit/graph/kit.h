@@ -23,6 +23,8 @@ int kit_weight(struct graph *graph, const char *name, struct shape shape);
 
 /* A model small enough to run on ref; the caller frees the graph. */
 struct graph *kit_model(const char *name, int64_t batch, bool training);
+/* For training, with batch norm over the statistics of several ranks. */
+struct graph *kit_sharing_model(const char *name, int64_t batch, int ranks);
 /* fuse, gradient (training graphs) and lower. */
 void kit_compile(struct graph *graph, struct device *device,
                  const struct layout *const *param_layouts);
@@ -49,9 +51,12 @@ struct kit_nudge {
 };
 struct kit_result kit_run(const struct graph *graph, const struct placement *placement,
                           enum kit_order order, const struct kit_nudge *nudge);
-/* Runs it stage by stage, as ranks would: each stage has memory of its own for all that nodes make,
- * and gets nothing but what crosses its cuts. Parameters, inputs and buffers are there. */
-struct kit_result kit_run_stages(const struct ranges *ranges);
+/* Runs it stage by stage, as ranks would. Each stage has the parameters, buffers and fields that it
+ * needs, and of what nodes make only what crosses its cuts. Values live in the stage's own arena,
+ * placed by `config`, in which nothing survives a pass but what is still to be read or sent; or
+ * each in its own memory when that is NULL. */
+struct kit_result kit_run_stages(const struct ranges *ranges, const struct placement_config *config,
+                                 enum kit_order order);
 void kit_result_free(struct kit_result *result);
 
 #endif

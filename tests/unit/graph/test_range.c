@@ -1,6 +1,6 @@
 /* Ranges by stage, segment and phase: they cover the node list, a graph whose order breaks them is
- * not cut, and what crosses a cut is all a stage needs and no more. The strongest test runs every
- * stage in memory of its own, with nothing but that. */
+ * not cut, and what crosses a cut is all a stage needs and no more. test_stages.c runs stages with
+ * nothing but that. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +59,13 @@ Test(graph_range, stages_cover_every_model_at_every_cut) {
             kit_compile(graph, ref, NULL);
             int units = graph_unit_count(graph), step = units > 60 ? units / 12 : 1;
             for (int at = 1; at < units; at += step) {
-                struct ranges ranges = cut(graph, &at, 1);
-                expect_cover(&ranges, all[m].name);
-                ranges_free(&ranges);
+                for (int count = 1; count <= 3 && at + count <= units; count++) {
+                    int cuts[3];
+                    for (int i = 0; i < count; i++) cuts[i] = at + i * (units - at) / count;
+                    struct ranges ranges = cut(graph, cuts, count);
+                    expect_cover(&ranges, all[m].name);
+                    ranges_free(&ranges);
+                }
             }
             graph_free(&graph);
         }
@@ -365,30 +369,6 @@ Test(graph_range, what_crosses_is_enough_and_no_more) {
             kit_compile(graph, devices[d], NULL);
             int most = expect_crossings(graph, models[m]);
             cr_expect(m >= 3 || most > 1, "%s: nothing crosses beside the chain", models[m]);
-            graph_free(&graph);
-        }
-    }
-}
-
-Test(graph_range, stages_in_memory_of_their_own_give_the_same_bits) {
-    struct device *devices[] = {ref, twist};
-    for (int m = 0; m < MODELS; m++) {
-        for (int d = 0; d < 2; d++) {
-            struct graph *graph = kit_model(models[m], 2, true);
-            kit_compile(graph, devices[d], NULL);
-            struct kit_result whole = kit_run(graph, NULL, KIT_TOGETHER, NULL);
-            int units = graph_unit_count(graph);
-            for (int at = 2 + d; at + 2 < units; at += units / 3) {
-                int cuts[] = {at, at + (units - at) / 2};
-                struct ranges ranges = cut(graph, cuts, 2);
-                struct kit_result staged = kit_run_stages(&ranges);
-                cr_assert_eq(whole.bytes, staged.bytes);
-                cr_expect_arr_eq(whole.data, staged.data, whole.bytes, "%s cut at %d", models[m],
-                                 at);
-                kit_result_free(&staged);
-                ranges_free(&ranges);
-            }
-            kit_result_free(&whole);
             graph_free(&graph);
         }
     }

@@ -386,15 +386,7 @@ static int run_lockstep(struct replay *replay, char step) {
 }
 
 static struct graph *sharing_graph(int64_t batch) {
-    struct model_config config = {.batch = batch,
-                                  .training = true,
-                                  .channels = 1,
-                                  .height = 12,
-                                  .width = 12,
-                                  .classes = 10,
-                                  .stats_ranks = 3};
-    struct graph *graph = NULL;
-    cr_assert_eq(model_build(model_find("resnet8"), &config, &graph), STATUS_OK);
+    struct graph *graph = kit_sharing_model("resnet8", batch, 3);
     kit_compile(graph, ref, NULL);
     return graph;
 }
