@@ -59,11 +59,27 @@ bool number_quantity(const char *text, const struct number_unit *unit, size_t un
     return false;
 }
 
+/* Parts of a second are divided, not multiplied by 1e-6: then 20us is the double nearest to it. */
+static bool small_duration(const char *text, double *seconds) {
+    static const struct {
+        struct number_unit unit;
+        double divisor;
+    } rows[] = {{{"ms", 1}, 1e3}, {{"us", 1}, 1e6}, {{"ns", 1}, 1e9}};
+    double value;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!number_quantity(text, &rows[i].unit, 1, &value)) continue;
+        *seconds = value / rows[i].divisor;
+        return true;
+    }
+    return false;
+}
+
 bool number_duration(const char *text, double *seconds) {
     static const struct number_unit units[] = {
         {"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400},
     };
     double value;
+    if (small_duration(text, seconds)) return true;
     if (!number_quantity(text, units, sizeof units / sizeof units[0], &value) || !isfinite(value))
         return false;
     *seconds = value;

@@ -23,7 +23,7 @@ struct number_unit {
 };
 bool number_quantity(const char *text, const struct number_unit *unit, size_t units, double *out);
 
-/* The whole text is a time: "90" and "90s" are seconds; m or min, h, d. */
+/* The whole text is a time: "90" and "90s" are seconds; ns, us, ms, m or min, h, d. */
 bool number_duration(const char *text, double *seconds);
 
 #endif

@@ -395,7 +395,7 @@ char *option_value_allowed(const struct option_row *row) {
         return with_words(row, "none, or a list (a,b) without repetition, out of");
     case OPTION_TYPE_SIZE: return with_interval("a size such as 512M, 1.5GiB or 2GB", row->limits);
     case OPTION_TYPE_DURATION:
-        return with_interval("a time such as 90 (seconds), 10m or 2h", row->limits);
+        return with_interval("a time such as 90 (seconds), 500ms, 10m or 2h", row->limits);
     case OPTION_TYPE_PERIOD:
         return mem_text("a number of steps, epoch, 2epochs (any number) or never");
     case OPTION_TYPE_SHARE:
