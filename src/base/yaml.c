@@ -100,14 +100,16 @@ static void join_names(const struct yaml_key *keys, int count, char *text, size_
     text[0] = 0;
     for (int i = 0; i < count; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", keys[i].name);
+        bool fits = used + strlen(keys[i].name) + sizeof ", , ..." < bytes;
+        snprintf(text + used, bytes - used, "%s%s", i ? ", " : "", fits ? keys[i].name : "...");
+        if (!fits) break;
     }
 }
 
 static enum status refuse_key(const struct yaml_reader *reader, const char *what,
                               const struct yaml_key *keys, int count) {
     const char *names[YAML_KEYS_MAX], *key = (const char *)reader->event.data.scalar.value;
-    char quoted[TEXT_QUOTED_BYTES], list[512];
+    char quoted[TEXT_QUOTED_BYTES], list[256];
     for (int i = 0; i < count; i++) names[i] = keys[i].name;
     const char *near = text_nearest(key, names, count);
     join_names(keys, count, list, sizeof list);
@@ -151,7 +153,7 @@ enum status yaml_mapping(struct yaml_reader *reader, const char *what, const str
     CHECK(count <= YAML_KEYS_MAX, "%d keys", count);
     yaml_mark_t mark = reader->event.start_mark;
     if (reader->event.type != YAML_MAPPING_START_EVENT) {
-        char list[512];
+        char list[256];
         join_names(keys, count, list, sizeof list);
         return YAML_REFUSE(reader, mark, "%s is a mapping\n  its keys are: %s", what, list);
     }

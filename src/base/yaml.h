@@ -61,7 +61,7 @@ struct yaml_key {
     size_t offset;
     double low, high;
 };
-enum { YAML_KEYS_MAX = 64 };
+enum { YAML_KEYS_MAX = 128 };
 /* `what` names the mapping in messages: "a host". */
 enum status yaml_mapping(struct yaml_reader *reader, const char *what, const struct yaml_key *keys,
                          int count, void *into);
