@@ -126,72 +126,71 @@ Test(sim_cluster, one_rank_needs_no_links) {
 #define TWO "classes:\n" CLASS("x", "2")
 #define LINKED TWO "links: {in_host: " LINK "}\n"
 
+static const struct {
+    const char *text, *part[2];
+} wrong[] = {
+    {"", {"c.yml:1:1: a cluster is a mapping", "classes, hosts"}},
+    {"classes: []\n", {"c.yml: classes is empty", ""}},
+    {"hosts: []\n", {"c.yml:1:1: a cluster without the key classes", ""}},
+    {"classes: x\n", {"c.yml:1:10: classes is a list", ""}},
+    {"classes: [x]\n", {"c.yml:1:11: a class is a mapping", "gflops_per_s"}},
+    {"clases: []\n", {"c.yml:1:1: 'clases': unknown key", "did you mean classes?"}},
+    {"classes:\n- {name: a}\n", {"c.yml:2:3: a class without the key ranks", ""}},
+    {"classes:\n- {name: a, gflop_per_s: 1}\n",
+     {"c.yml:2:13: 'gflop_per_s': unknown key of a class", "did you mean gflops_per_s?"}},
+    {"classes:\n- {name: a, name: b}\n", {"c.yml:2:13: name is given twice", "line 2"}},
+    {"classes:\n- {name: 1a, ranks: 1, gflops_per_s: 1, memory_gib: 1, memory_gb_per_s: 1}\n",
+     {"c.yml:2:3: name: '1a' begins with a digit", ""}},
+    {TWO CLASS("x", "2"), {"c.yml:3:3: name: 'x' is given twice", "line 2"}},
+    {TWO "hosts:\n- {name: x, ranks: 2}\n", {"c.yml:4:3: name: 'x' is given twice", "line 2"}},
+    {"classes:\n- {ranks: 0}\n", {"c.yml:2:11: ranks: '0' is not allowed", "from 1 to"}},
+    {"classes:\n- {ranks: 1.5}\n", {"'1.5' is not allowed", "a whole number"}},
+    {"classes:\n- {gflops_per_s: fast}\n",
+     {"c.yml:2:18: gflops_per_s: 'fast' is not allowed", "a number from 1e-06 to 1e+12"}},
+    {"classes:\n- {gflops_per_s: [1]}\n", {"gflops_per_s takes one value, not a list", ""}},
+    {"classes:\n- {memory_gib: }\n", {"memory_gib has no value", "remove the line"}},
+    {"classes:\n- {name: \"a\\nb\"}\n", {"name: 'a\\x0ab' is not allowed", "control"}},
+    {"classes:\n- {name: \"a\\0b\"}\n", {"name: the value holds a zero byte", ""}},
+    {"classes:\n- {efficiency: {convd: 1}}\n",
+     {"'convd': unknown key of efficiency", "did you mean conv2d?"}},
+    {"classes:\n- {efficiency: {conv2d: 1.1}}\n", {"conv2d: '1.1' is not allowed", "to 1"}},
+    {"classes:\n" CLASS("a", "16777216") CLASS("b", "1"),
+     {"c.yml:3:3: 16777217 ranks so far", "16777216 are allowed"}},
+    {TWO "hosts:\n- {ranks: 16777216, count: 2}\n",
+     {"c.yml:4:3: hosts of 33554432 ranks so far", "16777216 are allowed"}},
+    {TWO "hosts:\n- {ranks: 1}\nlinks: {in_host: " LINK "}\n",
+     {"c.yml:4:1: hosts hold 1 ranks", "classes have 2"}},
+    {TWO, {"c.yml: links.in_host is missing", ""}},
+    {TWO "hosts:\n- {ranks: 1, count: 2}\n", {"links.between_hosts is missing", "2 hosts"}},
+    {TWO "links: {in_hosts: " LINK "}\n", {"'in_hosts': unknown key", "did you mean in_host?"}},
+    {TWO "links: {in_host: {latency_us: 1}}\n", {"in_host without the key bandwidth_gb_per_s", ""}},
+    {TWO "links: {in_host: {latency_us: -1}}\n", {"latency_us: '-1' is not allowed", ""}},
+    {LINKED "slow_ranks:\n- {ranks: 2, factor: 2}\n", {"c.yml:5:11: '2': not a rank", "0 to 1"}},
+    {LINKED "slow_ranks:\n- {ranks: 1-0, factor: 2}\n", {"'1-0': not a rank", ""}},
+    {LINKED "slow_ranks:\n- {ranks: z, factor: 2}\n", {"c.yml:5:11: 'z': no class", "0-7"}},
+    {LINKED "slow_ranks:\n- {ranks: 0, factor: 0.5}\n", {"factor: '0.5' is not", "from 1"}},
+    {LINKED "slow_ranks:\n- {ranks: 1, factor: 2}\n- {ranks: 0-1, factor: 2}\n",
+     {"c.yml:5: rank 1 is a slow rank twice", "line 6"}},
+    {LINKED "slow_links:\n- {between: [0], factor: 2}\n",
+     {"c.yml:5:13: between takes two names or ranges of ranks, not 1", ""}},
+    {LINKED "slow_links:\n- {between: [0, 1, 1], factor: 2}\n", {"c.yml:5:20:", "not three"}},
+    {LINKED "slow_links:\n- {between: [x, xy], factor: 2}\n",
+     {"'xy': no class or host of that name; did you mean x?", ""}},
+    {LINKED "slow_links: {}\n", {"slow_links is a list", ""}},
+    {TWO "---\n" TWO, {"c.yml:3:1: a second document", ""}},
+    {"classes: &a []\n", {"anchors and aliases are not allowed", ""}},
+    {"classes: !!seq []\n", {"tags are not allowed", ""}},
+    {"classes: [\n", {"not valid YAML", ""}},
+};
+
 Test(sim_cluster, refused) {
-    static const struct {
-        const char *text, *part[2];
-    } cases[] = {
-        {"", {"c.yml:1:1: a cluster is a mapping", "classes, hosts"}},
-        {"classes: []\n", {"c.yml: classes is empty", ""}},
-        {"hosts: []\n", {"c.yml:1:1: a cluster without the key classes", ""}},
-        {"classes: x\n", {"c.yml:1:10: classes is a list", ""}},
-        {"classes: [x]\n", {"c.yml:1:11: a class is a mapping", "gflops_per_s"}},
-        {"clases: []\n", {"c.yml:1:1: 'clases': unknown key", "did you mean classes?"}},
-        {"classes:\n- {name: a}\n", {"c.yml:2:3: a class without the key ranks", ""}},
-        {"classes:\n- {name: a, gflop_per_s: 1}\n",
-         {"c.yml:2:13: 'gflop_per_s': unknown key of a class", "did you mean gflops_per_s?"}},
-        {"classes:\n- {name: a, name: b}\n", {"c.yml:2:13: name is given twice", "line 2"}},
-        {"classes:\n- {name: 1a, ranks: 1, gflops_per_s: 1, memory_gib: 1, memory_gb_per_s: 1}\n",
-         {"c.yml:2:3: name: '1a' begins with a digit", ""}},
-        {TWO CLASS("x", "2"), {"c.yml:3:3: name: 'x' is given twice", "line 2"}},
-        {TWO "hosts:\n- {name: x, ranks: 2}\n", {"c.yml:4:3: name: 'x' is given twice", "line 2"}},
-        {"classes:\n- {ranks: 0}\n", {"c.yml:2:11: ranks: '0' is not allowed", "from 1 to"}},
-        {"classes:\n- {ranks: 1.5}\n", {"'1.5' is not allowed", "a whole number"}},
-        {"classes:\n- {gflops_per_s: fast}\n",
-         {"c.yml:2:18: gflops_per_s: 'fast' is not allowed", "a number from 1e-06 to 1e+12"}},
-        {"classes:\n- {gflops_per_s: [1]}\n", {"gflops_per_s takes one value, not a list", ""}},
-        {"classes:\n- {memory_gib: }\n", {"memory_gib has no value", "remove the line"}},
-        {"classes:\n- {name: \"a\\nb\"}\n", {"name: 'a\\x0ab' is not allowed", "control"}},
-        {"classes:\n- {name: \"a\\0b\"}\n", {"name: the value holds a zero byte", ""}},
-        {"classes:\n- {efficiency: {convd: 1}}\n",
-         {"'convd': unknown key of efficiency", "did you mean conv2d?"}},
-        {"classes:\n- {efficiency: {conv2d: 1.1}}\n", {"conv2d: '1.1' is not allowed", "to 1"}},
-        {"classes:\n" CLASS("a", "16777216") CLASS("b", "1"),
-         {"c.yml:3:3: 16777217 ranks so far", "16777216 are allowed"}},
-        {TWO "hosts:\n- {ranks: 16777216, count: 2}\n",
-         {"c.yml:4:3: hosts of 33554432 ranks so far", "16777216 are allowed"}},
-        {TWO "hosts:\n- {ranks: 1}\nlinks: {in_host: " LINK "}\n",
-         {"c.yml:4:1: hosts hold 1 ranks", "classes have 2"}},
-        {TWO, {"c.yml: links.in_host is missing", ""}},
-        {TWO "hosts:\n- {ranks: 1, count: 2}\n", {"links.between_hosts is missing", "2 hosts"}},
-        {TWO "links: {in_hosts: " LINK "}\n", {"'in_hosts': unknown key", "did you mean in_host?"}},
-        {TWO "links: {in_host: {latency_us: 1}}\n",
-         {"in_host without the key bandwidth_gb_per_s", ""}},
-        {TWO "links: {in_host: {latency_us: -1}}\n", {"latency_us: '-1' is not allowed", ""}},
-        {LINKED "slow_ranks:\n- {ranks: 2, factor: 2}\n",
-         {"c.yml:5:11: '2': not a rank", "0 to 1"}},
-        {LINKED "slow_ranks:\n- {ranks: 1-0, factor: 2}\n", {"'1-0': not a rank", ""}},
-        {LINKED "slow_ranks:\n- {ranks: z, factor: 2}\n", {"c.yml:5:11: 'z': no class", "0-7"}},
-        {LINKED "slow_ranks:\n- {ranks: 0, factor: 0.5}\n", {"factor: '0.5' is not", "from 1"}},
-        {LINKED "slow_ranks:\n- {ranks: 1, factor: 2}\n- {ranks: 0-1, factor: 2}\n",
-         {"c.yml:5: rank 1 is a slow rank twice", "line 6"}},
-        {LINKED "slow_links:\n- {between: [0], factor: 2}\n",
-         {"c.yml:5:13: between takes two names or ranges of ranks, not 1", ""}},
-        {LINKED "slow_links:\n- {between: [0, 1, 1], factor: 2}\n", {"c.yml:5:20:", "not three"}},
-        {LINKED "slow_links:\n- {between: [x, xy], factor: 2}\n",
-         {"'xy': no class or host of that name; did you mean x?", ""}},
-        {LINKED "slow_links: {}\n", {"slow_links is a list", ""}},
-        {TWO "---\n" TWO, {"c.yml:3:1: a second document", ""}},
-        {"classes: &a []\n", {"anchors and aliases are not allowed", ""}},
-        {"classes: !!seq []\n", {"tags are not allowed", ""}},
-        {"classes: [\n", {"not valid YAML", ""}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct cluster cluster = {.ranks = -7};
-        cr_expect_eq(parse(cases[i].text, &cluster), STATUS_USAGE, "'%s' was read", cases[i].text);
+        cr_expect_eq(parse(wrong[i].text, &cluster), STATUS_USAGE, "'%s' was read", wrong[i].text);
         cr_expect_eq(cluster.ranks, -7);
         for (int part = 0; part < 2; part++)
-            cr_expect(strstr(message, cases[i].part[part]), "'%s': '%s' not in: %s", cases[i].text,
-                      cases[i].part[part], message);
+            cr_expect(strstr(message, wrong[i].part[part]), "'%s': '%s' not in: %s", wrong[i].text,
+                      wrong[i].part[part], message);
         int lines = 0;
         for (const char *c = message; *c; c++) lines += *c == '\n';
         cr_expect(lines >= 1 && lines <= 3, "%s", message);
