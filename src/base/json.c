@@ -170,7 +170,9 @@ int json_line(const struct json_place *place) {
 
 const char *json_value_text(const json_t *value, char text[JSON_VALUE_BYTES]) {
     if (json_is_string(value)) return text_quoted(json_string_value(value), text);
-    char *dump = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (json_is_real(value)) return text_real(json_real_value(value), text);
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6);
+    char *dump = value ? json_dumps(value, flags) : NULL;
     snprintf(text, JSON_VALUE_BYTES - 4, "%s", dump ? dump : "nothing");
     if (dump && strlen(dump) > strlen(text)) memcpy(text + strlen(text), "...", 4);
     free(dump);

@@ -281,7 +281,7 @@ static const struct {
      {"rates.flop_per_ns: unknown key", "did you mean flops_per_ns?"}},
     {SECTION(PLACE
              ", \"rates\": {\"flops_per_ns\": {\"median\": 0.0, \"iqr\": 1, \"samples\": 1}}"),
-     {"rates.flops_per_ns.median: 0.0 is not allowed", "from 1e-09"}},
+     {"rates.flops_per_ns.median: 0 is not allowed", "from 1e-09"}},
     {SECTION(PLACE ", \"rates\": {\"flops_per_ns\": {\"median\": 1, \"iqr\": -1, \"samples\": 1}}"),
      {"flops_per_ns.iqr: -1 is not allowed", "from 0"}},
     {SECTION(PLACE ", \"rates\": {\"flops_per_ns\": {\"median\": 1, \"iqr\": 0, \"samples\": 0}}"),
