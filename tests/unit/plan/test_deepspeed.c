@@ -135,8 +135,8 @@ Test(plan_deepspeed, optimizers) {
 
 #define SCHEDULER(type, params)                                                                    \
     "{\"scheduler\": {\"type\": \"" type "\", \"params\": {\"warmup_type\": \"linear\"" params "}" \
-                                                                                               "}" \
-                                                                                               "}"
+    "}"                                                                                            \
+    "}"
 
 Test(plan_deepspeed, schedulers) {
     expect_line(SCHEDULER("WarmupLR", ""), 1, "--lr-policy const --warmup 1000", NULL);
@@ -213,6 +213,9 @@ static const struct {
     {"{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 8, "
      "\"gradient_accumulation_steps\": 4}",
      {"64 = 8 x 4 x 4 does not hold", "data-parallel ranks"}},
+    {"{\"train_batch_size\": 256, \"train_micro_batch_size_per_gpu\": 8, "
+     "\"gradient_accumulation_steps\": 4}",
+     {"256 = 8 x 4 x 4 does not hold", ""}},
     {"{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 3}",
      {"64 = ? x 3 x 4 does not hold", ""}},
     {"{\"train_micro_batch_size_per_gpu\": 16777216, \"gradient_accumulation_steps\": 16777216}",
