@@ -89,11 +89,53 @@ static void print_model(const struct job *job, FILE *out) {
     row(out, "device", "%s", device);
 }
 
+/* What a replica sends over the cuts of its pipeline in a step, both ways. */
+static int64_t crossing_bytes(const struct plan *plan) {
+    int cuts = plan->config.grid.stages * plan->config.grid.chunks - 1;
+    size_t bytes = 0;
+    for (int i = 0; i < cuts * PHASE_COUNT; i++) bytes += plan->micro[0].crossing[i].bytes;
+    return (int64_t)bytes * plan->config.micro_batches;
+}
+
+static void print_pipelines(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    const struct grid *grid = &plan->config.grid;
+    char pipelines[TEXT_BYTES], sent[TEXT_BYTES], chunks[2 * TEXT_BYTES] = "", sync[64] = "";
+    if (grid->chunks > 1)
+        snprintf(chunks, sizeof chunks, ", each with %d stages of the model%s", grid->chunks,
+                 grid->v_shape ? " in a V" : "");
+    if (grid->replicas > 1) snprintf(sync, sizeof sync, "; replicas: sync %s", plan->config.sync);
+    row(out, "ranks", "%d = %d stages x %s, strategy %s%s; a pipeline sends %s a step%s",
+        plan->config.ranks, grid->stages, text_count(grid->replicas, "replica", pipelines),
+        job->options.strategy, chunks, text_size(crossing_bytes(plan), sent), sync);
+}
+
+static void print_stages(const struct job *job, FILE *out) {
+    if (job->plan->config.grid.stages * job->plan->config.grid.chunks == 1) return;
+    fprintf(out, "stages\n");
+    partition_print(&job->plan->partition, out);
+}
+
+/* Of ranks that are not alike. */
+static void print_positions(const struct job *job, FILE *out) {
+    enum { SHOWN = 16 };
+    int positions = job->plan->config.grid.stages;
+    char text[SHOWN * (TEXT_BYTES + 8)] = "", size[TEXT_BYTES];
+    if (!job->position_bytes) return;
+    for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s", p ? "," : "",
+                         text_size((int64_t)job->position_bytes[p], size));
+    row(out, "peaks", "of the ranks along the pipeline:%s%s", text,
+        positions > SHOWN ? " ..." : "");
+}
+
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     char reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
     if (plan->config.ranks == 1)
         row(out, "ranks", "1, strategy %s", job->options.strategy);
+    else if (plan->config.grid.stages > 1)
+        print_pipelines(job, out);
     else
         row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s%s; each sends %s",
             plan->config.ranks, job->options.strategy, plan->config.sync,
@@ -172,7 +214,7 @@ static void print_memory(const struct job *job, FILE *out) {
         plan->config.ranks > 1 ? " of a rank" : "", parts);
     if (job->local_ranks > 1)
         row(out, "machine", "%s for the %d ranks of this machine",
-            text_size((int64_t)job_machine_bytes(job, plan_bytes(plan)), size), job->local_ranks);
+            text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
 }
 
 static void print_work(const struct job *job, FILE *out) {
@@ -194,9 +236,11 @@ void explain_print(const struct job *job, FILE *out) {
     print_batch(job->plan, out);
     print_sync_bn(job, out);
     print_training(job, out);
+    print_stages(job, out);
     print_program(job, out);
     print_work(job, out);
     print_memory(job, out);
+    print_positions(job, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {
@@ -250,8 +294,8 @@ void explain_print_json(const struct job *job, FILE *out) {
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
-        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan), "gradient_buffers",
-        plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
+        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan),
+        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
         plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", estimate);

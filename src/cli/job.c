@@ -75,6 +75,8 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     measure_before(job, info);
     enum status status = plan_new(config, path ? path : "program", path ? &text : NULL, &job->plan);
     if (status == STATUS_OK) job_estimate_memory(job, info);
+    if (status == STATUS_OK && info->rank == 0)
+        status = job_estimate_positions(job, path ? path : "program", path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
     bytes_free(&text);
     return status;
@@ -99,6 +101,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
+    free(job->position_bytes);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};
 }

@@ -29,6 +29,8 @@ struct job {
     struct mem_parts
         before;        /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
+    size_t *position_bytes;  /* predicted peak of a rank at each position of a pipeline; NULL where
+                                all are like this one */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 
@@ -44,9 +46,13 @@ bool job_wants_threads(const struct options *options);
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */
 void job_estimate_memory(struct job *job, const struct rank_info *info);
-/* Local. What the ranks of this machine need together, where one needs `rank_bytes`; what they
- * share is counted once. */
-size_t job_machine_bytes(const struct job *job, size_t rank_bytes);
+/* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
+enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program);
+/* Local. What a rank at position `position` needs, as far as this process knows; the most that any
+ * rank does; what the ranks of this machine need together, where what they share is counted once. */
+size_t job_position_bytes(const struct job *job, int position);
+size_t job_most_bytes(const struct job *job);
+size_t job_machine_bytes(const struct job *job);
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
  * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
 enum status job_check_memory(const struct job *job);

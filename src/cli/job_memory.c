@@ -5,8 +5,9 @@
  * ranks meet is the backend's figure and two of ours, measured once. A model of all of it was tried
  * and dropped: it depends on the instruction set and on the version of the libraries.
  *
- * Ranks of a machine are alike, so its need is their number times one's; pages of code are there
- * once. */
+ * Ranks at one position of their pipelines are alike; pages of code are there once. */
+#include <stdlib.h>
+
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -63,16 +64,62 @@ void job_estimate_memory(struct job *job, const struct rank_info *info) {
         estimate_library(job);
 }
 
-size_t job_machine_bytes(const struct job *job, size_t rank_bytes) {
-    size_t ranks = (size_t)job->local_ranks, each = rank_bytes - job->code_bytes;
-    if (job->to_start) each += job->before.own_bytes;
-    return each * ranks + job->code_bytes;
+/* Beside its arrays a rank takes what this one does. */
+static size_t with_library(const struct job *job, struct plan *plan) {
+    plan->memory.library = job->plan->memory.library;
+    plan->memory.trace = job->plan->memory.trace;
+    return plan_bytes(plan);
+}
+
+static enum status estimate_position(struct job *job, int position, const char *name,
+                                     const struct bytes *program) {
+    struct run_config config = job->plan->config;
+    struct plan *plan;
+    config.rank = group_rank(&config.grid, GROUP_PIPELINE, 0, position);
+    config.cell = grid_cell(&config.grid, config.rank);
+    config.dry = true;
+    TRY(plan_new(&config, name, program, &plan));
+    job->position_bytes[position] = with_library(job, plan);
+    plan_free(&plan);
+    return STATUS_OK;
+}
+
+enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
+    int positions = job->plan->config.grid.stages;
+    if (positions == 1) return STATUS_OK;
+    job->position_bytes = MEM_ARRAY(size_t, positions);
+    job->position_bytes[job->plan->config.cell.position] = plan_bytes(job->plan);
+    for (int p = 0; p < positions; p++)
+        if (p != job->plan->config.cell.position) TRY(estimate_position(job, p, name, program));
+    return STATUS_OK;
+}
+
+size_t job_position_bytes(const struct job *job, int position) {
+    return job->position_bytes ? job->position_bytes[position] : plan_bytes(job->plan);
+}
+
+size_t job_most_bytes(const struct job *job) {
+    size_t most = 0;
+    for (int p = 0; p < job->plan->config.grid.stages; p++)
+        if (job_position_bytes(job, p) > most) most = job_position_bytes(job, p);
+    return most;
+}
+
+/* Ranks of this machine, from the first on. */
+size_t job_machine_bytes(const struct job *job) {
+    size_t sum = job->code_bytes;
+    for (int r = 0; r < job->local_ranks; r++) {
+        int position = r % job->plan->config.grid.stages;
+        sum += job_position_bytes(job, position) - job->code_bytes;
+        if (job->to_start) sum += job->before.own_bytes;
+    }
+    return sum;
 }
 
 /* What is compared with the limit: --memory-limit is a rank's, whatever the machine has. */
-static size_t counted(const struct job *job, size_t rank_bytes) {
+static size_t counted(const struct job *job) {
     bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
-    return given ? rank_bytes : job_machine_bytes(job, rank_bytes);
+    return given ? job_most_bytes(job) : job_machine_bytes(job);
 }
 
 /* The smallest division of the micro-batch that fits, or 0. */
@@ -80,15 +127,17 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
     int64_t per_replica = job->plan->config.batch / job->plan->config.replicas;
     for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
         if (per_replica % count != 0) continue;
+        struct job other = *job;
         struct run_config config = job->plan->config;
-        struct plan *plan;
         config.micro_batches = (int)count;
-        if (plan_new(&config, "program", NULL, &plan) != STATUS_OK) return 0;
-        plan->memory.library = job->plan->memory.library;
-        plan->memory.trace = job->plan->memory.trace;
-        *bytes = counted(job, plan_bytes(plan));
-        plan_free(&plan);
-        if (*bytes <= limit) return count;
+        other.position_bytes = NULL;
+        if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
+        with_library(job, other.plan);
+        enum status status = job_estimate_positions(&other, "program", NULL);
+        *bytes = counted(&other);
+        plan_free(&other.plan);
+        free(other.position_bytes);
+        if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
     }
     return 0;
 }
@@ -127,7 +176,7 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
 enum status job_check_memory(const struct job *job) {
     bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
     int64_t limit = given ? job->options.memory_limit_bytes : job->available_bytes;
-    size_t need = counted(job, plan_bytes(job->plan));
+    size_t need = counted(job);
     if (limit <= 0 || need <= (size_t)limit) return STATUS_OK;
     return refuse(job, need, (size_t)limit, given);
 }

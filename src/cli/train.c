@@ -27,9 +27,10 @@ enum { RUN_FILES = 6 };
 static enum status run_one(const struct options *options, const struct start *start) {
     struct session session = {.begin_ns = clock_ns()};
     TRY(job_open(options, &start->info, &session.job));
-    struct comm_config config = {
-        .rank = 0, .size = 1, .heap_bytes = plan_heap_bytes(session.job.plan),
-        .channel_bytes = plan_channel_bytes(session.job.plan)};
+    struct comm_config config = {.rank = 0,
+                                 .size = 1,
+                                 .heap_bytes = plan_heap_bytes(session.job.plan),
+                                 .channel_bytes = plan_channel_bytes(session.job.plan)};
     enum status status = start_open(start, &session.job, &session.folder, &session.lock);
     if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
     if (status == STATUS_OK) {

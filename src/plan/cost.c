@@ -7,28 +7,41 @@ static int micros(const struct plan *plan) {
     return plan->config.cell.replica_count * plan->config.micro_batches;
 }
 
-double plan_step_flops(const struct plan *plan) {
-    const struct graph *graph = plan->micro[0].graph;
-    double micro = graph_cost(graph, PHASE_FORWARD).flops + graph_cost(graph, PHASE_BACKWARD).flops;
-    return micro * micros(plan);
-}
-
-static double graph_ns(const struct plan *plan, const struct graph *graph) {
+/* A sum over the nodes of this rank's stages. */
+static double sum_nodes(const struct plan *plan, const struct micro_plan *micro,
+                        double (*of)(const struct plan *, const struct graph *, int node)) {
     double sum = 0;
-    for (int i = 0; i < graph->node_count; i++) {
-        struct op_call call = graph_call(graph, &graph->nodes[i]);
-        if (graph->nodes[i].kernel) sum += plan->device->backend->cost_ns(plan->device, &call);
+    for (int i = 0; i < plan->chunk_count * PHASE_COUNT; i++) {
+        struct node_range nodes = ranges_find(&micro->ranges, plan->chunk[i / PHASE_COUNT].stage,
+                                              SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
+        for (int n = nodes.begin; n < nodes.end; n++) sum += of(plan, micro->graph, n);
     }
     return sum;
 }
 
+static double node_flops(const struct plan *plan, const struct graph *graph, int node) {
+    (void)plan;
+    struct op_call call = graph_call(graph, &graph->nodes[node]);
+    return op_cost(&call).flops;
+}
+
+static double node_ns(const struct plan *plan, const struct graph *graph, int node) {
+    struct op_call call = graph_call(graph, &graph->nodes[node]);
+    if (!graph->nodes[node].kernel) return 0;
+    return plan->device->backend->cost_ns(plan->device, &call);
+}
+
+double plan_step_flops(const struct plan *plan) {
+    return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan);
+}
+
 double plan_step_ns(const struct plan *plan) {
-    return graph_ns(plan, plan->micro[0].graph) * micros(plan);
+    return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan);
 }
 
 double plan_evaluation_ns(const struct plan *plan) {
     const struct micro_plan *micro = plan_micro(plan, plan->eval_batch, false);
     int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
             test = plan->config.dataset->count[SPLIT_TEST];
-    return micro ? graph_ns(plan, micro->graph) * (double)((test + round - 1) / round) : 0;
+    return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }

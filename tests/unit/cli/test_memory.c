@@ -68,9 +68,9 @@ Test(cli_memory, what_processes_share_is_counted_once) {
     size_t one = plan_bytes(job.plan);
     cr_expect_gt(job.code_bytes, 0);
     cr_expect_lt(job.code_bytes, job.plan->memory.library);
-    cr_expect_eq(job_machine_bytes(&job, one), RANKS * one - (RANKS - 1) * job.code_bytes);
+    cr_expect_eq(job_machine_bytes(&job), RANKS * one - (RANKS - 1) * job.code_bytes);
     job.to_start = true; /* then each will also hold what this process held before its plan */
-    cr_expect_eq(job_machine_bytes(&job, one),
+    cr_expect_eq(job_machine_bytes(&job),
                  RANKS * (one + job.before.own_bytes) - (RANKS - 1) * job.code_bytes);
     close_eight();
 }
@@ -83,7 +83,7 @@ Test(cli_memory, what_threads_share_is_in_their_estimates_already) {
     open_eight("--spawn threads", false);
     cr_expect_lt(job.plan->memory.library, alone);
     cr_expect_eq(job.code_bytes, 0);
-    cr_expect_eq(job_machine_bytes(&job, 522 * MIB), RANKS * 522 * MIB);
+    cr_expect_eq(job_machine_bytes(&job), RANKS * plan_bytes(job.plan));
     close_eight();
 }
 
