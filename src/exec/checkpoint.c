@@ -2,7 +2,6 @@
  * sync, the manifest, the folder's sync, the rename, the parent's sync; then links and removals. */
 #include "exec/checkpoint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,36 +38,26 @@ static int newest_first(const void *left, const void *right) {
     return a < b ? 1 : -(a > b);
 }
 
-/* A folder that is not there holds none; one that cannot be read may hold some, and so may one that
- * a link names: its disk may not be mounted. */
-static enum status open_folder(const char *path, DIR **out) {
-    *out = opendir(path);
-    int code = *out ? 0 : errno;
-    if (*out || (code == ENOENT && !file_exists(path))) return STATUS_OK;
-    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%s", path, strerror(code),
-                code == ENOENT ? "\n  it is a link: what it names is missing" : "");
+static enum status list_step(void *context, const char *name) {
+    struct steps *list = context;
+    int64_t step = step_of(name);
+    if (step < 0) return STATUS_OK;
+    list->step = mem_grow(list->step, &list->room, list->count + 1, sizeof *list->step);
+    list->step[list->count++] = step;
+    return STATUS_OK;
 }
 
 /* Steps of the checkpoints in the folder; those under other names are not looked at. */
 static enum status list_steps(const char *path, struct steps *out) {
-    DIR *folder;
     struct steps list = {0};
     *out = list;
-    TRY(open_folder(path, &folder));
-    if (!folder) return STATUS_OK;
-    for (struct dirent *entry; errno = 0, (entry = readdir(folder));) {
-        int64_t step = step_of(entry->d_name);
-        if (step < 0) continue;
-        list.step = mem_grow(list.step, &list.room, list.count + 1, sizeof *list.step);
-        list.step[list.count++] = step;
-    }
-    int code = errno;
-    closedir(folder);
+    enum status status = folder_each(path, list_step, &list);
     if (list.count > 1) qsort(list.step, list.count, sizeof *list.step, newest_first);
-    if (code == 0) *out = list;
-    if (code == 0) return STATUS_OK;
-    free(list.step);
-    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", path, strerror(code));
+    if (status == STATUS_OK)
+        *out = list;
+    else
+        free(list.step);
+    return status;
 }
 
 /* ".step-NNNNNNNN.tmp", ".step-best" */
@@ -90,20 +79,6 @@ static bool is_any(const char *name) {
     free(bare);
     if (suffix && suffix[8]) is &= suffix[8] == '-' && text_is_digits(suffix + 9);
     return is || strcmp(name, "best") == 0 || is_temporary(name);
-}
-
-static enum status remove_named(const char *path, bool (*wanted)(const char *name)) {
-    DIR *folder;
-    enum status status = STATUS_OK;
-    TRY(open_folder(path, &folder));
-    for (struct dirent *entry; folder && status == STATUS_OK && (entry = readdir(folder));) {
-        if (!wanted(entry->d_name)) continue;
-        char *one = mem_format("%s/%s", path, entry->d_name);
-        status = folder_remove(one);
-        free(one);
-    }
-    if (folder) closedir(folder);
-    return status;
 }
 
 /* Those of later steps are not this run's: a resume passed over them. */
@@ -316,7 +291,7 @@ enum status checkpoint_resume(const struct checkpoint_config *config, struct exe
     struct steps list;
     bool whole = false;
     if (exec) /* leftovers of a save that was killed */
-        TRY(remove_named(config->folder, is_temporary));
+        TRY(folder_remove_named(config->folder, is_temporary));
     TRY(list_steps(config->folder, &list));
     *found = list.count > 0;
     enum status status = STATUS_OK;
@@ -344,7 +319,7 @@ bool checkpoint_is_ours(const char *folder) {
 }
 
 enum status checkpoint_remove_all(const char *folder) {
-    TRY(remove_named(folder, is_any));
+    TRY(folder_remove_named(folder, is_any));
     rmdir(folder); /* stays where something else is in it, or where it is a link to one */
     return STATUS_OK;
 }
