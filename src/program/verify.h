@@ -1,5 +1,5 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
- * each thing it proves: verify_slots.c, verify_gradients.c, verify_groups.c. */
+ * each thing it proves: verify_slots.c, verify_gradients.c, verify_groups.c, verify_between.c. */
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
@@ -59,7 +59,8 @@ struct walk {
     int present;  /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
     int tracked; /* micro-batches below this one have moved the running statistics */
-    int at;      /* next instruction of the body */
+    enum list_name list;
+    int at; /* next instruction of the body */
     const struct instr *instr;
     bool counted, reported, stepped, waits;
     struct pending seeds, losses;   /* under way: COUNT, REPORT */
@@ -67,6 +68,9 @@ struct walk {
     bool arrived;                   /* where statistics are shared, but not past it */
     int together, together_what;    /* several replicas on a rank: how many have come, to what */
     int in_backward;                /* micro-batch whose backward is between segments, or -1 */
+    int loads, forwards;            /* of a round of evaluation, so far */
+    int eval_reports;               /* of an evaluation */
+    bool replaced;                  /* running statistics of another rank stand in for the own */
 };
 
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
@@ -87,6 +91,13 @@ enum status verify_broken(const struct walk *walk, const char *format, ...)
 /* Local. Has micro-batch `micro` of the rank samples? */
 bool verify_present(const struct walk *walk, int micro);
 
+/* Operands and flags have a meaning, and the instruction may stand in the walk's list. */
+enum status verify_form(const struct walk *walk);
+
+/* The lists besides the body, each instruction; then whether evaluation does all it must. */
+enum status verify_other_lists(struct walk *walk);
+enum status verify_between(const struct walk *walk);
+
 /* Slots: the state machine of the column "slot", each micro-batch once, running statistics. */
 enum status verify_slot(struct walk *walk);
 
@@ -98,6 +109,8 @@ enum status verify_gradient(struct walk *walk);
 void verify_await(struct walk *walk);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
+/* Whether a group is all ranks that hold the walk's stages. */
+bool verify_holds_replicas(const struct walk *walk, int group);
 /* A bucket of a gradient buffer. */
 struct bucket *verify_bucket(struct walk *walk, int grad, int index);
 

@@ -86,7 +86,7 @@ static enum status allreduce_insert(struct program *program, int buckets) {
         struct rank_program *rank = &program->kinds[k];
         rank->buckets = buckets;
         insert_rank(rank, group);
-        program_add(rank, LIST_START, INSTR_BCAST)->group = (int16_t)group;
+        sync_share(rank, group);
         program_renumber(rank);
     }
     return STATUS_OK;

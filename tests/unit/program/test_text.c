@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "between.h"
 #include "kit.h"
 #include "sync/sync.h"
 
@@ -98,7 +99,7 @@ Test(program_text, more_than_the_text_form_holds_is_not_built) {
 /* The verifier's memory follows the instructions, not the numbers of a header. */
 Test(program_text, a_header_of_large_numbers_takes_no_memory) {
     static const char text[] =
-        "stretto program 2\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
+        "stretto program 3\nranks 1 stages 1 replicas 1024 micro-batches 1024 sum tree "
         "replicas-each 1024\ngroups world\nrank 0 slots 32767 grads 32767 buckets 32767\n"
         "rank 0 body\n#0 r0 COUNT q0\n#1 r0 STEP g0\n";
     struct program *program = NULL;
@@ -147,13 +148,13 @@ Test(program_text, every_instruction_and_flag_survives) {
 
 Test(program_text, spaces_and_empty_lines_do_not_matter) {
     static const char text[] =
-        "stretto program 2\n"
+        "stretto program 3\n"
         "\n  ranks 1 stages 1 replicas 1  micro-batches\t1 sum replica\r\n"
-        "groups  world\n"
-        "rank 0 body\n\n"
-        "  #0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
-        "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
-        "#6 r0 STEP g0"; /* no newline at the end */
+        "groups  world\n" BETWEEN(
+            "0") "rank 0 body\n\n"
+                 "  #0 r0 COUNT q0\n#1 r0 LOAD m0 a0\n#2 r0 F s0 m0 a0\n"
+                 "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
+                 "#6 r0 STEP g0"; /* no newline at the end */
     struct program *program = NULL;
     cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
     cr_expect_eq(program_list(program, 0, LIST_BODY)->count, 8);
@@ -162,31 +163,32 @@ Test(program_text, spaces_and_empty_lines_do_not_matter) {
 }
 
 #define HEADER                                                                                     \
-    "stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
+    "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups world\n"
 
 static const struct {
     const char *text, *says;
 } bad[] = {
     {"", "expected a program"},
     {"stretto program 1\n", "line 1"},
-    {"stretto program 2", "expected a program"},
-    {"stretto program 2\n\n\n", "expected a program"},
-    {"stretto program 2\nranks 0 stages 1", "\"0\""},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
-    {"stretto program 2\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
-    {"stretto program 2\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
+    {"stretto program 2\n", "expected stretto program 3, found \"stretto program 2\""},
+    {"stretto program 3", "expected a program"},
+    {"stretto program 3\n\n\n", "expected a program"},
+    {"stretto program 3\nranks 0 stages 1", "\"0\""},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2\n", "sum"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 sum tree\n", "micro-batches"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
+    {"stretto program 3\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
+    {"stretto program 3\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
      "as many ranks"},
-    {"stretto program 2\nranks 99999999999 stages 1\n", "99999999999"},
-    {"stretto program 2\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
+    {"stretto program 3\nranks 99999999999 stages 1\n", "99999999999"},
+    {"stretto program 3\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
      "fewer micro-batches"},
-    {"stretto program 2\nranks 1000 stages 1000 replicas 1 micro-batches 1 sum tree chunks 40\n",
+    {"stretto program 3\nranks 1000 stages 1000 replicas 1 micro-batches 1 sum tree chunks 40\n",
      "fewer stages"},
     {HEADER "groups world\n", "one line of groups"},
-    {"stretto program 2\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
+    {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree\ngroups all\n",
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
@@ -230,7 +232,7 @@ Test(program_text, what_is_not_a_program_is_refused) {
 }
 
 Test(program_text, a_zero_byte_is_refused) {
-    static const char text[] = "stretto program 2\n\0ranks";
+    static const char text[] = "stretto program 3\n\0ranks";
     char log[256] = "";
     struct program *program = NULL;
     log_capture(log, sizeof log);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "between.h"
 #include "kit.h"
 
 static int64_t samples[64];
@@ -173,7 +174,7 @@ Test(program_verify, refuses_wrong_operands_and_flags) {
 }
 
 /* B as its two halves, with two micro-batches under way: a program a pipeline would have. */
-static const char halves[] = "stretto program 2\n"
+static const char halves[] = "stretto program 3\n"
                              "ranks 1 stages 1 replicas 1 micro-batches 2 sum replica\n"
                              "groups world\n"
                              "rank 0 slots 2 grads 1 buckets 1\n"
@@ -190,7 +191,7 @@ static const char halves[] = "stretto program 2\n"
                              "#9 r0 TIE g0\n"
                              "#20 r0 REPORT q0\n"
                              "#10 r0 NORM g0\n"
-                             "#11 r0 STEP g0\n";
+                             "#11 r0 STEP g0\n" BETWEEN("0");
 
 Test(program_verify, halves_of_backward) {
     struct program *program = NULL;

@@ -1,0 +1,101 @@
+/* What is proven of the lists besides the body: each instruction may stand there and members of a
+ * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
+ * losses are added up once, over all ranks; each rank has its own running statistics back. */
+#include "base/log.h"
+#include "program/verify.h"
+
+static enum status load(struct walk *walk) {
+    if (walk->loads++) return verify_broken(walk, "a second LOAD in a round");
+    return STATUS_OK;
+}
+
+/* The stages of a rank, in the order of the model. */
+static enum status forward(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    const struct grid *grid = &walk->program->grid;
+    int chunk = walk->forwards++;
+    if (instr->group != INSTR_ALL || instr->flags)
+        return verify_broken(walk, "in eval statistics are neither shared nor moved");
+    if (walk->loads == 0) return verify_broken(walk, "no LOAD of the round before it");
+    if (chunk >= grid->chunks || grid_stage(grid, walk->cell.position, chunk) != instr->stage)
+        return verify_broken(walk, "stage %d is not the next of the round", instr->stage);
+    return STATUS_OK;
+}
+
+static enum status replace(struct walk *walk) {
+    if (!verify_holds_replicas(walk, walk->instr->group))
+        return verify_broken(walk, "group %d is not the replicas of this stage",
+                             walk->instr->group);
+    if (walk->replaced) return verify_broken(walk, "the own statistics are kept already");
+    walk->replaced = true;
+    return STATUS_OK;
+}
+
+static enum status restore(struct walk *walk) {
+    if (!walk->replaced) return verify_broken(walk, "no STATS_ALL before it");
+    walk->replaced = false;
+    return STATUS_OK;
+}
+
+static enum status need_everyone(const struct walk *walk) {
+    const struct program *program = walk->program;
+    int index = group_of(&program->grid, program->group[walk->instr->group], walk->rank);
+    if (group_size(&program->grid, program->group[walk->instr->group], index) == program->ranks)
+        return STATUS_OK;
+    return verify_broken(walk, "group %d is not all ranks", walk->instr->group);
+}
+
+static enum status report(struct walk *walk) {
+    if (walk->eval_reports++)
+        return verify_broken(walk, "a second REPORT would add up the losses again");
+    return need_everyone(walk);
+}
+
+static enum status visit(struct walk *walk) {
+    if (walk->list == LIST_EVAL && (walk->instr->micro != 0 || walk->instr->slot != 0))
+        return verify_broken(walk, "a round of evaluation has micro-batch 0 in slot 0 alone");
+    switch (walk->instr->op) {
+    case INSTR_LOAD: return load(walk);
+    case INSTR_F: return forward(walk);
+    case INSTR_REPORT: return report(walk);
+    case INSTR_STATS_ALL: return replace(walk);
+    case INSTR_STATS_OWN: return restore(walk);
+    default: return STATUS_OK;
+    }
+}
+
+/* What a list posted is awaited at its end. */
+static enum status visit_list(struct walk *walk, enum list_name name) {
+    const struct instr_list *list = &walk->own->list[name];
+    walk->list = name;
+    for (int i = 0; i < list->count; i++) {
+        walk->instr = &list->items[i];
+        TRY(verify_form(walk));
+        TRY(visit(walk));
+        TRY(verify_post(walk));
+    }
+    walk->seeds = walk->losses = (struct pending){0};
+    walk->list = LIST_BODY;
+    return STATUS_OK;
+}
+
+enum status verify_other_lists(struct walk *walk) {
+    for (int l = 0; l < LIST_COUNT; l++)
+        if (l != LIST_BODY) TRY(visit_list(walk, (enum list_name)l));
+    return STATUS_OK;
+}
+
+static enum status lacks(const struct walk *walk, enum list_name list, const char *what) {
+    return fail(STATUS_USAGE, "program refused: rank %d has no %s in its list %s", walk->rank, what,
+                list_names[list]);
+}
+
+enum status verify_between(const struct walk *walk) {
+    int stages = walk->cell.role == GRID_STAGE ? walk->program->grid.chunks : 0;
+    if (walk->forwards < stages) return lacks(walk, LIST_EVAL, "F of each of its stages");
+    if (walk->eval_reports == 0) return lacks(walk, LIST_EVAL_END, "REPORT");
+    if (walk->replaced) return lacks(walk, LIST_EVAL_END, "STATS_OWN");
+    bool shared = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && stages > 0;
+    bool given = walk->own->list[LIST_EVAL_START].count > 0;
+    return shared && !given ? lacks(walk, LIST_EVAL_START, "STATS_ALL") : STATUS_OK;
+}
