@@ -10,13 +10,14 @@
 #include "exec/handlers.h"
 #include "exec/state.h"
 
-/* What is given: all arrays but the gradients, then the step; or running statistics alone. */
+/* What is given: all arrays that every member holds whole, but for the gradients, then the step; or
+ * running statistics alone. */
 static bool is_given(const struct exec *exec, int index) {
     const struct store_layout *layout = exec->store->layout;
     bool is_step = index == layout->array_count;
     if (is_step) return !exec->broadcast.statistics;
     const struct array_layout *array = &layout->arrays[index];
-    if (array->held == 0) return false;
+    if (array->held == 0 || store_is_sliced(layout, index)) return false;
     return exec->broadcast.statistics ? array->kind == ARRAY_BUFFER : array->kind != ARRAY_GRAD;
 }
 

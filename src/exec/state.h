@@ -111,7 +111,8 @@ struct exec {
     struct posted *posting;         /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
-    struct comm_request *request;                 /* of a pass or a broadcast under way */
+    struct saving *saving;                        /* NULL: no checkpoint is being saved */
+    struct comm_request *request;                 /* of a pass, a broadcast or a save under way */
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];

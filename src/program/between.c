@@ -14,7 +14,16 @@ static void add_evaluation(const struct program *program, int rank, struct rank_
     program_add(out, LIST_EVAL_END, INSTR_REPORT)->group = (int16_t)program_world(program);
 }
 
+static void add_save(const struct program *program, struct rank_program *out) {
+    static const enum instr_op ops[] = {INSTR_OPEN, INSTR_WRITE, INSTR_COMMIT};
+    for (int i = 0; i < 3; i++) {
+        struct instr *instr = program_add(out, LIST_SAVE, ops[i]);
+        if (ops[i] != INSTR_WRITE) instr->group = (int16_t)program_world(program);
+    }
+}
+
 void program_add_between(const struct program *program, int rank, struct rank_program *out) {
     CHECK(program_world(program) >= 0, "no group of all ranks");
     add_evaluation(program, rank, out);
+    add_save(program, out);
 }

@@ -70,6 +70,7 @@ struct walk {
     int in_backward;                /* micro-batch whose backward is between segments, or -1 */
     int loads, forwards;            /* of a round of evaluation, so far */
     int eval_reports;               /* of an evaluation */
+    int saved;                      /* how many of OPEN, WRITE, COMMIT have come */
     bool replaced;                  /* running statistics of another rank stand in for the own */
 };
 

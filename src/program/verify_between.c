@@ -1,6 +1,7 @@
 /* What is proven of the lists besides the body: each instruction may stand there and members of a
  * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
- * losses are added up once, over all ranks; each rank has its own running statistics back. */
+ * losses are added up once, over all ranks; each rank has its own running statistics back; a
+ * checkpoint is opened, written and committed, in this order and by all ranks. */
 #include "base/log.h"
 #include "program/verify.h"
 
@@ -51,6 +52,22 @@ static enum status report(struct walk *walk) {
     return need_everyone(walk);
 }
 
+/* OPEN, WRITE and COMMIT are numbers 0, 1, 2. */
+static enum status save(struct walk *walk, int number) {
+    static const char *const names[] = {"OPEN", "WRITE", "COMMIT", "nothing"};
+    if (number != walk->saved) return verify_broken(walk, "%s is next", names[walk->saved]);
+    walk->saved++;
+    return number == 1 ? STATUS_OK : need_everyone(walk);
+}
+
+static enum status collect(struct walk *walk) {
+    if (walk->saved != 1) return verify_broken(walk, "it stands between OPEN and WRITE");
+    if (!verify_holds_replicas(walk, walk->instr->group))
+        return verify_broken(walk, "group %d is not the replicas of this stage",
+                             walk->instr->group);
+    return STATUS_OK;
+}
+
 static enum status visit(struct walk *walk) {
     if (walk->list == LIST_EVAL && (walk->instr->micro != 0 || walk->instr->slot != 0))
         return verify_broken(walk, "a round of evaluation has micro-batch 0 in slot 0 alone");
@@ -60,6 +77,10 @@ static enum status visit(struct walk *walk) {
     case INSTR_REPORT: return report(walk);
     case INSTR_STATS_ALL: return replace(walk);
     case INSTR_STATS_OWN: return restore(walk);
+    case INSTR_OPEN: return save(walk, 0);
+    case INSTR_COLLECT: return collect(walk);
+    case INSTR_WRITE: return save(walk, 1);
+    case INSTR_COMMIT: return save(walk, 2);
     default: return STATUS_OK;
     }
 }
@@ -94,6 +115,7 @@ enum status verify_between(const struct walk *walk) {
     int stages = walk->cell.role == GRID_STAGE ? walk->program->grid.chunks : 0;
     if (walk->forwards < stages) return lacks(walk, LIST_EVAL, "F of each of its stages");
     if (walk->eval_reports == 0) return lacks(walk, LIST_EVAL_END, "REPORT");
+    if (walk->saved < 3) return lacks(walk, LIST_SAVE, "OPEN, WRITE and COMMIT");
     if (walk->replaced) return lacks(walk, LIST_EVAL_END, "STATS_OWN");
     bool shared = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && stages > 0;
     bool given = walk->own->list[LIST_EVAL_START].count > 0;

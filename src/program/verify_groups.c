@@ -88,7 +88,7 @@ void verify_await(struct walk *walk) {
 static int64_t operation(const struct walk *walk, int what) {
     const struct instr *instr = walk->instr;
     return (int64_t)walk->list << 56 | (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 |
-           (int64_t)what;
+           (uint32_t)what;
 }
 
 enum status verify_post(struct walk *walk) {
