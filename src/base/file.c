@@ -287,3 +287,47 @@ enum status folder_remove(const char *path) {
         status = fail(STATUS_DATA, "%s: cannot remove: %s", path, strerror(errno));
     return status;
 }
+
+/* A folder that is not there holds nothing; one that cannot be read may hold something, and so may
+ * one that a link names: its disk may not be mounted. */
+static enum status open_folder(const char *path, DIR **out) {
+    *out = opendir(path);
+    int code = *out ? 0 : errno;
+    if (*out || (code == ENOENT && !file_exists(path))) return STATUS_OK;
+    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%s", path, strerror(code),
+                code == ENOENT ? "\n  it is a link: what it names is missing" : "");
+}
+
+enum status folder_each(const char *path, enum status (*visit)(void *context, const char *name),
+                        void *context) {
+    DIR *folder;
+    struct dirent *entry;
+    enum status status = STATUS_OK;
+    TRY(open_folder(path, &folder));
+    if (!folder) return STATUS_OK;
+    while (status == STATUS_OK && (errno = 0, entry = readdir(folder)))
+        status = visit(context, entry->d_name);
+    int code = status == STATUS_OK ? errno : 0;
+    closedir(folder);
+    if (code == 0) return status;
+    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", path, strerror(code));
+}
+
+struct removal {
+    const char *path;
+    bool (*wanted)(const char *name);
+};
+
+static enum status remove_wanted(void *context, const char *name) {
+    const struct removal *removal = context;
+    if (!removal->wanted(name)) return STATUS_OK;
+    char *one = mem_format("%s/%s", removal->path, name);
+    enum status status = folder_remove(one);
+    free(one);
+    return status;
+}
+
+enum status folder_remove_named(const char *path, bool (*wanted)(const char *name)) {
+    struct removal removal = {path, wanted};
+    return folder_each(path, remove_wanted, &removal);
+}

@@ -59,5 +59,11 @@ enum status folder_make_new(const char *path, bool *made);
 bool folder_free_bytes(const char *path, uint64_t *out);
 enum status folder_sync(const char *path);
 enum status folder_remove(const char *path);
+/* Local, blocking. Calls `visit` with each name in a folder, in any order, until one fails; removes
+ * what has a name that `wanted` knows. A folder that is not there has none; STATUS_UNREADABLE where
+ * it cannot be read. */
+enum status folder_each(const char *path, enum status (*visit)(void *context, const char *name),
+                        void *context);
+enum status folder_remove_named(const char *path, bool (*wanted)(const char *name));
 
 #endif

@@ -1,7 +1,6 @@
 /* See folder.h. */
 #include "cli/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -80,20 +79,6 @@ static bool is_leftover(const char *name) {
     return is;
 }
 
-/* Removes what is in the folder under a name that `wanted` knows. */
-static enum status remove_named(const char *folder, bool (*wanted)(const char *name)) {
-    DIR *entries = opendir(folder);
-    enum status status = STATUS_OK;
-    for (struct dirent *entry; entries && status == STATUS_OK && (entry = readdir(entries));) {
-        if (!wanted(entry->d_name)) continue;
-        char *path = folder_path(folder, entry->d_name);
-        status = folder_remove(path);
-        free(path);
-    }
-    if (entries) closedir(entries);
-    return status;
-}
-
 /* Shows that the folder can be written to, and marks it: a run that is killed before it leaves
  * anything else is one. */
 static enum status leave_mark(const char *folder) {
@@ -115,7 +100,7 @@ static enum status remove_run(const char *folder) {
         status = folder_remove(path);
         free(path);
     }
-    return status == STATUS_OK ? remove_named(folder, is_numbered) : status;
+    return status == STATUS_OK ? folder_remove_named(folder, is_numbered) : status;
 }
 
 /* Writes a file of our own and takes it away again; `shown` is the folder as the user named it. */
@@ -205,7 +190,7 @@ static enum status refuse_run(const struct options *options, const char *folder)
 static enum status make_room(const struct options *options, const char *folder) {
     TRY(refuse_run(options, folder));
     if (!(options->resume || options->overwrite) || !is_run(folder)) return STATUS_OK;
-    TRY(remove_named(folder, is_leftover));
+    TRY(folder_remove_named(folder, is_leftover));
     return options->overwrite ? remove_run(folder) : STATUS_OK;
 }
 

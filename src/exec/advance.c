@@ -8,7 +8,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/handlers.h"
 #include "exec/state.h"
+
+/* Whoever watches is told of training; evaluating and saving are each one thing to it, which
+ * train.h tells. */
+static const struct exec_observer *observer_of(const struct exec *exec) {
+    static const struct exec_observer nobody = {0};
+    bool trains = exec->list_name == LIST_START || exec->list_name == LIST_BODY ||
+                  exec->list_name == LIST_DRAIN;
+    return trains ? &exec->observer : &nobody;
+}
 
 /* --- what is under way --- */
 
@@ -105,7 +115,7 @@ void exec_listen(struct exec *exec, bool on) {
 
 static enum status finish(struct exec *exec, struct posted *posted) {
     const struct instr *instr = posted->instr;
-    const struct exec_observer *observer = &exec->observer;
+    const struct exec_observer *observer = observer_of(exec);
     posted->instr = NULL;
     exec->under_way--;
     if (observer->posted)
@@ -162,14 +172,17 @@ static void begin_next(struct exec *exec) {
     exec->awaiting = NULL;
 }
 
-void exec_begin_list(struct exec *exec, const struct instr_list *list) {
-    exec->list = list;
+void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name) {
+    exec->list = program_list(program, exec->plan->config.rank, name);
+    exec->list_name = name;
     exec->at = 0;
+    exec->pass.instr = NULL; /* of a list that failed */
+    exec->broadcast = (struct broadcast_run){0};
     begin_next(exec);
 }
 
 enum status exec_advance(struct exec *exec, bool *ended) {
-    const struct exec_observer *observer = &exec->observer;
+    const struct exec_observer *observer = observer_of(exec);
     *ended = exec->at == exec->list->count;
     if (*ended) return STATUS_OK;
     const struct instr *instr = &exec->list->items[exec->at];
@@ -189,7 +202,7 @@ enum status exec_advance(struct exec *exec, bool *ended) {
 }
 
 enum status exec_wait(struct exec *exec) {
-    const struct exec_observer *observer = &exec->observer;
+    const struct exec_observer *observer = observer_of(exec);
     const struct instr *waiter = exec->at < exec->list->count ? &exec->list->items[exec->at] : NULL;
     int64_t begin = clock_ns();
     enum status status = comm_wait(exec->awaiting);
@@ -214,8 +227,8 @@ static enum status settle_all(struct exec *exec) {
     return STATUS_OK;
 }
 
-enum status exec_run_list(struct exec *exec, const struct instr_list *list) {
-    exec_begin_list(exec, list);
+enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name) {
+    exec_begin_list(exec, program, name);
     for (bool ended = false; !ended;) {
         TRY(exec_advance(exec, &ended));
         if (exec->awaiting) TRY(exec_wait(exec));

@@ -2,7 +2,6 @@
  * sync, the manifest, the folder's sync, the rename, the parent's sync; then links and removals. */
 #include "exec/checkpoint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "exec/manifest.h"
+#include "exec/saving.h"
 #include "exec/tensors.h"
 #include "exec/weights.h"
 
@@ -20,6 +20,24 @@ struct steps {
     int64_t *step; /* newest first; whoever listed them frees it */
     size_t count, room;
 };
+
+/* What ranks tell one another as they resume. */
+struct resume_report {
+    bool found; /* by the first rank: */
+    struct checkpoint_state state;
+    uint64_t entries[PART_COUNT]; /* tensors in the files */
+    uint64_t tensors[PART_COUNT]; /* that this rank would write */
+};
+
+struct resumption {
+    const struct checkpoint_config *config;
+    struct exec *exec; /* NULL: only look */
+    struct resume_report report;
+};
+
+static bool is_first(const struct exec *exec) {
+    return comm_rank(exec_comm(exec)) == 0;
+}
 
 static char *step_folder(const char *folder, int64_t step) {
     return mem_format("%s/step-%08lld", folder, (long long)step);
@@ -39,36 +57,26 @@ static int newest_first(const void *left, const void *right) {
     return a < b ? 1 : -(a > b);
 }
 
-/* A folder that is not there holds none; one that cannot be read may hold some, and so may one that
- * a link names: its disk may not be mounted. */
-static enum status open_folder(const char *path, DIR **out) {
-    *out = opendir(path);
-    int code = *out ? 0 : errno;
-    if (*out || (code == ENOENT && !file_exists(path))) return STATUS_OK;
-    return fail(STATUS_UNREADABLE, "%s: cannot open folder: %s%s", path, strerror(code),
-                code == ENOENT ? "\n  it is a link: what it names is missing" : "");
+static enum status list_step(void *context, const char *name) {
+    struct steps *list = context;
+    int64_t step = step_of(name);
+    if (step < 0) return STATUS_OK;
+    list->step = mem_grow(list->step, &list->room, list->count + 1, sizeof *list->step);
+    list->step[list->count++] = step;
+    return STATUS_OK;
 }
 
 /* Steps of the checkpoints in the folder; those under other names are not looked at. */
 static enum status list_steps(const char *path, struct steps *out) {
-    DIR *folder;
     struct steps list = {0};
     *out = list;
-    TRY(open_folder(path, &folder));
-    if (!folder) return STATUS_OK;
-    for (struct dirent *entry; errno = 0, (entry = readdir(folder));) {
-        int64_t step = step_of(entry->d_name);
-        if (step < 0) continue;
-        list.step = mem_grow(list.step, &list.room, list.count + 1, sizeof *list.step);
-        list.step[list.count++] = step;
-    }
-    int code = errno;
-    closedir(folder);
+    enum status status = folder_each(path, list_step, &list);
     if (list.count > 1) qsort(list.step, list.count, sizeof *list.step, newest_first);
-    if (code == 0) *out = list;
-    if (code == 0) return STATUS_OK;
-    free(list.step);
-    return fail(STATUS_UNREADABLE, "%s: cannot be read: %s", path, strerror(code));
+    if (status == STATUS_OK)
+        *out = list;
+    else
+        free(list.step);
+    return status;
 }
 
 /* ".step-NNNNNNNN.tmp", ".step-best" */
@@ -90,20 +98,6 @@ static bool is_any(const char *name) {
     free(bare);
     if (suffix && suffix[8]) is &= suffix[8] == '-' && text_is_digits(suffix + 9);
     return is || strcmp(name, "best") == 0 || is_temporary(name);
-}
-
-static enum status remove_named(const char *path, bool (*wanted)(const char *name)) {
-    DIR *folder;
-    enum status status = STATUS_OK;
-    TRY(open_folder(path, &folder));
-    for (struct dirent *entry; folder && status == STATUS_OK && (entry = readdir(folder));) {
-        if (!wanted(entry->d_name)) continue;
-        char *one = mem_format("%s/%s", path, entry->d_name);
-        status = folder_remove(one);
-        free(one);
-    }
-    if (folder) closedir(folder);
-    return status;
 }
 
 /* Those of later steps are not this run's: a resume passed over them. */
@@ -180,24 +174,6 @@ static enum status link_best(const struct checkpoint_config *config, int64_t ste
     return status;
 }
 
-static enum status write_files(const struct checkpoint_config *config, struct exec *exec,
-                               const struct checkpoint_state *state, const char *folder) {
-    struct manifest manifest = {
-        .state = *state, .facts = config->facts, .fact_count = config->fact_count};
-    const enum tensor_part parts[MANIFEST_FILES] = {PART_MODEL, PART_OPTIMIZER};
-    for (int i = 0; i < MANIFEST_FILES; i++) {
-        char *path = mem_format("%s/%s", folder, manifest_file_names[i]);
-        enum status status = tensors_write(exec_store(exec), parts[i], path, &manifest.files[i]);
-        free(path);
-        TRY(status);
-    }
-    char *path = mem_format("%s/manifest.json", folder);
-    enum status status = manifest_write(&manifest, path);
-    free(path);
-    TRY(status);
-    return folder_sync(folder);
-}
-
 static enum status commit_folder(const char *temporary, const char *final, const char *parent) {
     if (rename(temporary, final) != 0)
         return fail(STATUS_DATA, "%s: cannot rename to %s: %s", temporary, final, strerror(errno));
@@ -218,22 +194,49 @@ uint64_t checkpoint_bytes(const struct plan *plan) {
     return tensors_bytes(plan->store, PART_MODEL) + tensors_bytes(plan->store, PART_OPTIMIZER);
 }
 
-enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
-                            const struct checkpoint_state *state) {
-    TRY(folder_make(config->folder));
-    TRY(check_space(config->folder, checkpoint_bytes(exec_plan(exec)), "a checkpoint"));
-    char *temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step);
+enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
+    TRY(folder_make(saving->config->folder));
+    TRY(check_space(saving->config->folder, bytes, "a checkpoint"));
+    TRY(folder_remove(saving->temporary));
+    return folder_make(saving->temporary);
+}
+
+static enum status seal(const struct saving *saving, const struct manifest_file *files, int count) {
+    struct manifest manifest = {.state = *saving->state,
+                                .facts = saving->config->facts,
+                                .fact_count = saving->config->fact_count,
+                                .files = files,
+                                .file_count = count};
+    char *path = mem_format("%s/manifest.json", saving->temporary);
+    enum status status = manifest_write(&manifest, path);
+    free(path);
+    TRY(status);
+    return folder_sync(saving->temporary);
+}
+
+enum status checkpoint_commit(const struct saving *saving, const struct manifest_file *files,
+                              int count) {
+    const struct checkpoint_config *config = saving->config;
+    const struct checkpoint_state *state = saving->state;
+    TRY(seal(saving, files, count));
+    TRY(set_aside_passed(config, state));
     char *final = step_folder(config->folder, state->step);
-    enum status status = folder_remove(temporary);
-    if (status == STATUS_OK) status = folder_make(temporary);
-    if (status == STATUS_OK) status = write_files(config, exec, state, temporary);
-    if (status == STATUS_OK) status = set_aside_passed(config, state);
-    if (status == STATUS_OK) status = commit_folder(temporary, final, config->folder);
-    if (status != STATUS_OK) folder_remove(temporary);
-    if (status == STATUS_OK && state->best_step >= 0) status = link_best(config, state->best_step);
-    if (status == STATUS_OK) status = remove_old(config, state);
-    free(temporary);
+    enum status status = commit_folder(saving->temporary, final, config->folder);
     free(final);
+    if (status == STATUS_OK && state->best_step >= 0) status = link_best(config, state->best_step);
+    return status == STATUS_OK ? remove_old(config, state) : status;
+}
+
+enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
+                            const struct checkpoint_state *state, enum status ready) {
+    struct saving saving = {
+        .config = config,
+        .state = state,
+        .temporary = mem_format("%s/.step-%08lld.tmp", config->folder, (long long)state->step),
+        .own = {.status = (int32_t)ready}};
+    enum status status = exec_save(exec, &saving);
+    if (status != STATUS_OK && is_first(exec)) folder_remove(saving.temporary);
+    free(saving.temporary);
     return status;
 }
 
@@ -260,44 +263,55 @@ static enum status check_whole(const char *folder, int64_t step, struct manifest
     if (manifest->state.step != step)
         status = fail(STATUS_DATA, "%s: its manifest is of step %lld", folder,
                       (long long)manifest->state.step);
-    for (int i = 0; i < MANIFEST_FILES && status == STATUS_OK; i++)
-        status = check_file(folder, manifest_file_names[i], &manifest->files[i]);
+    for (int i = 0; i < manifest->file_count && status == STATUS_OK; i++)
+        status = check_file(folder, manifest->files[i].name, &manifest->files[i].mark);
     if (status != STATUS_OK) manifest_free(manifest);
     return status;
 }
 
-static enum status load_files(struct exec *exec, const char *folder) {
-    const enum tensor_part parts[MANIFEST_FILES] = {PART_MODEL, PART_OPTIMIZER};
-    for (int i = 0; i < MANIFEST_FILES; i++) {
-        char *path = mem_format("%s/%s", folder, manifest_file_names[i]);
-        enum status status = tensors_read(exec_store(exec), parts[i], path);
-        free(path);
-        TRY(status);
-    }
+/* What this rank holds of a part, from whichever of the files has it. */
+static enum status load_part(struct exec *exec, const char *folder, const struct manifest *manifest,
+                             int part, uint64_t *entries) {
+    char **paths = MEM_ARRAY(char *, manifest->file_count + 1);
+    int count = 0;
+    for (int i = 0; i < manifest->file_count; i++)
+        if (tensor_part_of(manifest->files[i].name) == part)
+            paths[count++] = mem_format("%s/%s", folder, manifest->files[i].name);
+    enum status status =
+        tensors_read(exec_store(exec), (enum tensor_part)part, paths, count, entries);
+    for (int i = 0; i < count; i++) free(paths[i]);
+    free(paths);
+    return status;
+}
+
+static enum status load_files(struct exec *exec, const char *folder,
+                              const struct manifest *manifest, uint64_t entries[PART_COUNT]) {
+    for (int p = 0; p < PART_COUNT; p++) TRY(load_part(exec, folder, manifest, p, &entries[p]));
+    exec_seek(exec, manifest->state.step);
     return STATUS_OK;
 }
 
-static enum status load_checkpoint(const struct checkpoint_config *config, struct exec *exec,
-                                   const char *folder, struct manifest *manifest,
-                                   struct checkpoint_state *state) {
+static enum status load_checkpoint(struct resumption *resumption, const char *folder,
+                                   const struct manifest *manifest) {
+    const struct checkpoint_config *config = resumption->config;
+    struct exec *exec = resumption->exec;
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    if (exec) TRY(load_files(exec, folder));
-    if (exec) exec_seek(exec, manifest->state.step);
-    *state = manifest->state;
-    state->saved_step = state->step;
+    if (exec) TRY(load_files(exec, folder, manifest, resumption->report.entries));
+    resumption->report.state = manifest->state;
+    resumption->report.state.saved_step = manifest->state.step;
     if (exec) log_note("resuming from %s", folder);
     return STATUS_OK;
 }
 
 /* Tries one; *whole is false when it was damaged and is passed over. */
-static enum status resume_from(const struct checkpoint_config *config, struct exec *exec,
-                               int64_t step, struct checkpoint_state *state, bool *whole) {
+static enum status resume_from(struct resumption *resumption, int64_t step, bool *whole) {
+    const struct checkpoint_config *config = resumption->config;
     char *folder = step_folder(config->folder, step);
     struct manifest manifest;
     enum status status = check_whole(folder, step, &manifest);
     *whole = status == STATUS_OK;
     if (*whole) {
-        status = load_checkpoint(config, exec, folder, &manifest, state);
+        status = load_checkpoint(resumption, folder, &manifest);
         manifest_free(&manifest);
     } else if (status == STATUS_DATA) {
         log_warning("%s is damaged and is passed over", folder);
@@ -311,22 +325,94 @@ static enum status resume_from(const struct checkpoint_config *config, struct ex
     return status;
 }
 
-enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
-                              struct checkpoint_state *state, bool *found) {
+/* The newest whole one, by the rank that finds it. */
+static enum status find_newest(struct resumption *resumption) {
+    const char *folder = resumption->config->folder;
     struct steps list;
     bool whole = false;
-    if (exec) /* leftovers of a save that was killed */
-        TRY(remove_named(config->folder, is_temporary));
-    TRY(list_steps(config->folder, &list));
-    *found = list.count > 0;
+    if (resumption->exec) /* leftovers of a save that was killed */
+        TRY(folder_remove_named(folder, is_temporary));
+    TRY(list_steps(folder, &list));
+    resumption->report.found = list.count > 0;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < list.count && !whole && status == STATUS_OK; i++)
-        status = resume_from(config, exec, list.step[i], state, &whole);
+        status = resume_from(resumption, list.step[i], &whole);
     free(list.step);
     if (status != STATUS_OK || whole || list.count == 0) return status;
     return fail(STATUS_DATA,
-                "%s: none of the %zu checkpoint(s) is whole\n  --overwrite starts anew",
-                config->folder, list.count);
+                "%s: none of the %zu checkpoint(s) is whole\n  --overwrite starts anew", folder,
+                list.count);
+}
+
+/* Whether a rank other than the first reads files: where nobody would give it what it holds. */
+static bool reads_itself(const struct plan *plan) {
+    for (int i = 0; i < plan->store->array_count; i++)
+        if (store_is_sliced(plan->store, i)) return true;
+    return plan->config.cell.role == GRID_STAGE && plan->config.cell.first_replica == 0;
+}
+
+/* The first rank has found it whole. */
+static enum status read_own(struct resumption *resumption, int64_t step) {
+    struct manifest manifest;
+    uint64_t entries[PART_COUNT];
+    char *folder = step_folder(resumption->config->folder, step),
+         *path = mem_format("%s/manifest.json", folder);
+    enum status status = manifest_read(path, &manifest);
+    if (status == STATUS_OK) {
+        status = load_files(resumption->exec, folder, &manifest, entries);
+        manifest_free(&manifest);
+    }
+    free(path);
+    free(folder);
+    return status;
+}
+
+/* Each tensor of the files has its rank: nothing is left over. */
+static enum status check_all_read(const struct resumption *resumption,
+                                  const struct resume_report *all, int ranks) {
+    for (int p = 0; p < PART_COUNT; p++) {
+        uint64_t held = 0;
+        for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
+        if (held == all[0].entries[p]) continue;
+        return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the model %llu",
+                    resumption->config->folder, (long long)all[0].state.step, tensor_part_names[p],
+                    (unsigned long long)all[0].entries[p], (unsigned long long)held);
+    }
+    return STATUS_OK;
+}
+
+/* The first rank tells what it found; those that must read their own. */
+static enum status resume_together(struct resumption *resumption, struct resume_report *all) {
+    const struct plan *plan = exec_plan(resumption->exec);
+    struct comm *comm = exec_comm(resumption->exec);
+    struct resume_report *own = &resumption->report;
+    struct tensor_share share = {.first_replica = plan->config.cell.role == GRID_STAGE &&
+                                                  plan->config.cell.first_replica == 0};
+    uint64_t bytes;
+    for (int p = 0; p < PART_COUNT; p++)
+        own->tensors[p] = tensors_count(plan->store, (enum tensor_part)p, &share, &bytes);
+    enum status status = is_first(resumption->exec) ? find_newest(resumption) : STATUS_OK;
+    TRY(comm_agree(comm_world(comm), status));
+    TRY(comm_exchange(comm_world(comm), own, sizeof *own, all));
+    if (!all[0].found) return STATUS_OK;
+    if (is_first(resumption->exec))
+        status = check_all_read(resumption, all, comm_size(comm));
+    else if (reads_itself(plan))
+        status = read_own(resumption, all[0].state.step);
+    return comm_agree(comm_world(comm), status);
+}
+
+enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
+                              struct checkpoint_state *state, bool *found) {
+    struct resumption resumption = {.config = config, .exec = exec, .report.state = *state};
+    int ranks = exec ? comm_size(exec_comm(exec)) : 1;
+    struct resume_report *all = MEM_ARRAY(struct resume_report, ranks);
+    enum status status = exec ? resume_together(&resumption, all) : find_newest(&resumption);
+    const struct resume_report *first = exec ? &all[0] : &resumption.report;
+    *found = first->found;
+    if (status == STATUS_OK && first->found) *state = first->state;
+    free(all);
+    return status;
 }
 
 bool checkpoint_is_ours(const char *folder) {
@@ -344,7 +430,7 @@ bool checkpoint_is_ours(const char *folder) {
 }
 
 enum status checkpoint_remove_all(const char *folder) {
-    TRY(remove_named(folder, is_any));
+    TRY(folder_remove_named(folder, is_any));
     rmdir(folder); /* stays where something else is in it, or where it is a link to one */
     return STATUS_OK;
 }
@@ -355,7 +441,8 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
     char *folder = folder_of(path);
     enum status status = check_space(folder, tensors_bytes(store->layout, PART_MODEL), path);
     free(folder);
-    return status == STATUS_OK ? tensors_write(store, PART_MODEL, path, mark) : status;
+    struct tensor_share all = {.all = true};
+    return status == STATUS_OK ? tensors_write(store, PART_MODEL, &all, path, mark) : status;
 }
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {

@@ -2,11 +2,12 @@
  *
  * A checkpoint is a folder step-NNNNNNNN of the run's checkpoint folder: model.safetensors
  * (parameters and buffers, by the names of the ecosystem), optimizer.safetensors (state, as
- * PARAMETER.STATE) and manifest.json (step, best result so far, what the run was told, what it ran
- * on, and size and checksum of each file). It is written under a temporary name, synced, renamed;
- * only then are older ones removed. A checkpoint newer than the one resumed from, which this run
- * did not save, is never removed: it is renamed *.damaged once a save reaches its step. Random
- * numbers and the order of samples follow from seed and step, so the step is their whole state. */
+ * PARAMETER.STATE; either is several files where several ranks write it) and manifest.json (step,
+ * best result so far, what the run was told, what it ran on, and size and checksum of each file).
+ * It is written under a temporary name, synced, renamed; only then are older ones removed. A
+ * checkpoint newer than the one resumed from, which this run did not save, is never removed: it is
+ * renamed *.damaged once a save reaches its step. Random numbers and the order of samples follow
+ * from seed and step, so the step is their whole state. */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H
 
@@ -42,16 +43,20 @@ struct checkpoint_state {
 /* Local. What a checkpoint of a run takes on disk, at least: the bytes of its tensors. */
 uint64_t checkpoint_bytes(const struct plan *plan);
 
-/* Local, blocking. Saves; on failure the older checkpoints are untouched and nothing is left
- * behind. Does not begin where the disk has no room for it. */
+/* Collective over the executor's ranks, blocking. Saves; where any rank fails, all do: the older
+ * checkpoints are untouched and nothing is left behind. Does not begin where the disk has no room
+ * for it, or where some rank is not `ready` (STATUS_OK). */
 enum status checkpoint_save(const struct checkpoint_config *config, struct exec *exec,
-                            const struct checkpoint_state *state);
+                            const struct checkpoint_state *state, enum status ready);
 
-/* Local, blocking. Loads the newest whole checkpoint into the executor and moves it to its step;
- * damaged ones are passed over, saying which and why. One that cannot be read (STATUS_UNREADABLE),
- * or is of a newer format (STATUS_USAGE), may be whole: nothing older is taken. *found is false
- * when the folder has none at all; STATUS_DATA when there are some but none is whole. With `exec`
- * NULL it only looks: the answer is the same, and nothing is loaded or changed. */
+/* Collective likewise, blocking. Loads the newest whole checkpoint into the executor and moves it
+ * to its step; damaged ones are passed over, saying which and why. One that cannot be read
+ * (STATUS_UNREADABLE), or is of a newer format (STATUS_USAGE), may be whole: nothing older is
+ * taken. *found is false when the folder has none at all, and the state stays as it was;
+ * STATUS_DATA when there are some but none is whole. The first rank reads what it holds, and so
+ * does a rank that holds slices or another stage; whoever holds the same as the first gets it by
+ * the start list. With `exec` NULL it is local and only looks: the answer is the same, and nothing
+ * is loaded or changed. */
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,
                               struct checkpoint_state *state, bool *found);
 

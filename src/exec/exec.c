@@ -273,21 +273,17 @@ void exec_free(struct exec **pointer) {
     free(exec->labels);
     free(exec->rank_loss);
     free(exec->rank_ms);
+    free(exec->own_statistics);
     free(exec);
     *pointer = NULL;
 }
 
-static const struct instr_list *list_of(const struct exec *exec, const struct program *program,
-                                        enum list_name list) {
-    return program_list(program, exec->plan->config.rank, list);
-}
-
 enum status exec_start(struct exec *exec) {
-    return exec_run_list(exec, list_of(exec, exec->plan->program, LIST_START));
+    return exec_run_list(exec, exec->plan->program, LIST_START);
 }
 
 enum status exec_drain(struct exec *exec) {
-    return exec_run_list(exec, list_of(exec, exec->plan->program, LIST_DRAIN));
+    return exec_run_list(exec, exec->plan->program, LIST_DRAIN);
 }
 
 void exec_ask(struct exec *exec, const struct exec_request *request) {
@@ -368,8 +364,7 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     exec->step_begin_ns = begin;
     exec->tally = (struct tally){0};
     exec->times = (struct exec_times){0};
-    enum status status =
-        exec_run_list(exec, list_of(exec, program_of_step(exec, exec->step), LIST_BODY));
+    enum status status = exec_run_list(exec, program_of_step(exec, exec->step), LIST_BODY);
     exec->times.total_ns = clock_ns() - begin;
     exec->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
     if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec);
@@ -380,87 +375,40 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     return status;
 }
 
-static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
-    int64_t begin = clock_ns();
-    struct tally tally = {0};
-    struct eval_result result = {0};
-    int losses = exec->plan->micro[0].graph->loss_count;
+/* --- evaluation --- */
+
+/* Ranks run the same number of rounds, whether they have samples in the last one or not. */
+static enum status run_rounds(struct exec *exec) {
+    enum status status = STATUS_OK;
+    for (int64_t r = 0; r < exec->plan->eval_rounds && status == STATUS_OK; r++) {
+        status = exec_run_list(exec, exec->plan->program, LIST_EVAL);
+        if (exec->batch) loader_release(exec->eval);
+        exec->batch = NULL;
+    }
+    return status;
+}
+
+static enum status run_evaluation(struct exec *exec) {
+    exec->tally = (struct tally){0};
     loader_seek(exec->eval, 0, 0);
-    for (;;) {
-        const struct step_batch *batch;
-        TRY(loader_next(exec->eval, &batch));
-        if (!batch) break;
-        const struct micro_batch *samples = &batch->micro[0];
-        if (samples->samples == 0) { /* fewer samples than ranks were left */
-            loader_release(exec->eval);
-            continue;
-        }
-        const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, false);
-        CHECK(micro, "no evaluation graph for %lld samples", (long long)samples->samples);
-        struct runnable *runnable = &exec->runnable[micro - exec->plan->micro];
-        bind_inputs(exec, runnable, 0, samples);
-        struct pass_run run = {.runnable = runnable,
-                               .config = {.pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1}};
-        pass_begin(&run);
-        TRY(pass_go_on(exec, &run));
-        tally_add(runnable, 0, samples, &tally);
-        tally.samples += (double)samples->samples;
-        loader_release(exec->eval);
-    }
-    struct step_share mine = {.tally = tally};
-    TRY(comm_exchange(comm_world(exec->comm), &mine, sizeof mine, exec->shares));
-    tally_sum(exec->shares, comm_size(exec->comm), &tally);
-    result.samples = (int64_t)tally.samples;
-    result.loss = tally_loss(&tally, losses);
-    if (!isfinite(result.loss)) return numeric_failure_of_evaluation(exec, result.loss);
-    result.acc1 = tally.ranked > 0 ? tally.right1 / tally.ranked : NAN;
-    result.acc5 = tally.ranked > 0 ? tally.right5 / tally.ranked : NAN;
-    result.ns = clock_ns() - begin;
-    *out = result;
-    return STATUS_OK;
+    TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
+    TRY(run_rounds(exec));
+    return exec_run_list(exec, exec->plan->program, LIST_EVAL_END);
 }
 
-/* Running statistics of rank 0 to all, through a gradient buffer, which is the memory others can
- * reach. */
-static enum status broadcast_buffers(struct exec *exec, const struct elements *buffers) {
-    struct comm_group *world = comm_world(exec->comm);
-    struct device *device = exec->plan->device;
-    const struct backend *backend = device->backend;
-    const struct store *store = exec->store;
-    const struct elements *staging = &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
-    size_t bytes = elements_bytes(buffers), room = elements_bytes(staging);
-    for (size_t done = 0; done < bytes; done += room) {
-        size_t left = bytes - done, piece = left < room ? left : room;
-        char *data = (char *)buffers->data + done;
-        struct comm_request *request;
-        if (comm_rank(exec->comm) == 0)
-            TRY(backend->array_copy(device, staging->data, data, piece, NULL));
-        TRY(comm_broadcast(world, 0, staging->data, piece, &request));
-        TRY(comm_wait(&request));
-        if (comm_rank(exec->comm) != 0)
-            TRY(backend->array_copy(device, data, staging->data, piece, NULL));
-        TRY(comm_barrier(world)); /* the staging is free again */
-    }
-    /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    size_t used = (bytes < room ? bytes : room) / dtype_bytes(staging->dtype);
-    struct elements dirty = elements_part(staging, 0, (int64_t)used);
-    TRY(backend->array_fill(device, &dirty, 0, NULL));
-    return comm_barrier(world);
-}
-
-/* What is evaluated is what is saved: replica 0's running statistics. Each rank has its own back
- * afterwards. */
+/* What is evaluated is what is saved: replica 0's running statistics. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
-    const struct store *store = exec->store;
-    const struct elements *buffers = &store->held[store_array(store->layout, ARRAY_BUFFER, 0)];
-    struct device *device = exec->plan->device;
-    size_t bytes = elements_bytes(buffers);
-    if (comm_size(exec->comm) == 1 || bytes == 0) return evaluate_share(exec, out);
-    char *own = mem_new(bytes);
-    enum status status = device->backend->copy_out(device, own, buffers->data, bytes);
-    if (status == STATUS_OK) status = broadcast_buffers(exec, buffers);
-    if (status == STATUS_OK) status = evaluate_share(exec, out);
-    enum status back = device->backend->copy_in(device, buffers->data, own, bytes);
-    free(own);
-    return status == STATUS_OK ? back : status;
+    const struct tally *tally = &exec->tally;
+    int64_t begin = clock_ns();
+    enum status status = run_evaluation(exec);
+    if (status != STATUS_OK) restore_statistics(exec);
+    TRY(status);
+    double loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count);
+    if (!isfinite(loss)) return numeric_failure_of_evaluation(exec, loss);
+    *out = (struct eval_result){.samples = (int64_t)tally->samples,
+                                .loss = loss,
+                                .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
+                                .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
+                                .ns = clock_ns() - begin};
+    return STATUS_OK;
 }

@@ -1,7 +1,7 @@
 /* The executor: runs programs on a device. The training loop is this executor, also for one device.
  *
  * exec_new takes all memory the plan predicted; from then on steps allocate nothing. Each
- * instruction has one handler (handlers.c); an observer sees each of them with its times, which is
+ * instruction has one handler (handlers.h); an observer sees each of them with its times, which is
  * all that tracing, metrics and progress know. */
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
@@ -10,7 +10,8 @@
 #include "plan/plan.h"
 #include "exec/store.h"
 
-/* What is told to whoever watches; callbacks run on the executor's thread and must not block for
+/* What is told to whoever watches, of training; evaluating and saving are each one thing, which
+ * struct train_observer tells. Callbacks run on the executor's thread and must not block for
  * long. Steps are counted from 0, times are clock_ns(). */
 struct exec_observer {
     void *context;

@@ -1,12 +1,12 @@
-/* One handler per instruction; see struct handler in state.h. A row of instr.def without its
- * handler does not link. */
+/* The handlers of a step's instructions, and of evaluation's where they are the same; see
+ * handlers.h. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/handlers.h"
 #include "exec/state.h"
 
 static int chunk_of(const struct exec *exec, const struct instr *instr) {
@@ -29,18 +29,25 @@ static bool is_last_stage(const struct exec *exec, const struct instr *instr) {
 
 /* --- samples --- */
 
-/* Waits for the samples of the step: for the loader's own threads, never for other ranks. */
+/* The list under way is a round of evaluation: its samples are the test split's, its graphs have
+ * no backward. */
+static bool evaluates(const struct exec *exec) {
+    return exec->list_name == LIST_EVAL;
+}
+
+/* Waits for the samples of the step or round: for the loader's own threads, never for other ranks.
+ */
 static enum status need_batch(struct exec *exec) {
     if (exec->batch) return STATUS_OK;
-    TRY(loader_next(exec->train, &exec->batch));
+    TRY(loader_next(evaluates(exec) ? exec->eval : exec->train, &exec->batch));
     CHECK(exec->batch, "the loader ended before step %lld", (long long)exec->step + 1);
-    CHECK(exec->batch->step == exec->step, "the loader is at step %lld, the run at %lld",
-          (long long)exec->batch->step + 1, (long long)exec->step + 1);
+    CHECK(evaluates(exec) || exec->batch->step == exec->step,
+          "the loader is at step %lld, the run at %lld", (long long)exec->batch->step + 1,
+          (long long)exec->step + 1);
     return STATUS_OK;
 }
 
-static enum status post_COUNT(struct exec *exec, const struct instr *instr,
-                              struct comm_request **out) {
+enum status post_COUNT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     const struct runnable *main = &exec->runnable[0];
     TRY(need_batch(exec));
     memset(exec->own_labels, 0, sizeof exec->own_labels);
@@ -50,7 +57,7 @@ static enum status post_COUNT(struct exec *exec, const struct instr *instr,
                               exec->labels, out);
 }
 
-static enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
+enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
     int losses = exec->runnable[0].plan->graph->loss_count,
         members = comm_group_count(exec->group[instr->group]);
     for (int i = 0; i < losses; i++) {
@@ -61,13 +68,16 @@ static enum status finish_COUNT(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status run_LOAD(struct exec *exec, const struct instr *instr) {
+enum status run_LOAD(struct exec *exec, const struct instr *instr) {
     TRY(need_batch(exec));
     const struct micro_batch *samples = &exec->batch->micro[instr->micro];
-    const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, true);
-    CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
+    const struct micro_plan *micro = plan_micro(exec->plan, samples->samples, !evaluates(exec));
     struct slot *slot = slot_of(exec, instr);
-    *slot = (struct slot){&exec->runnable[micro - exec->plan->micro], instr->micro};
+    *slot = (struct slot){NULL, instr->micro};
+    /* Of the last round fewer samples may be left than there are pipelines. */
+    if (evaluates(exec) && samples->samples == 0) return STATUS_OK;
+    CHECK(micro, "no graph for %lld samples", (long long)samples->samples);
+    slot->runnable = &exec->runnable[micro - exec->plan->micro];
     bind_inputs(exec, slot->runnable, slot_index(exec, instr), samples);
     return STATUS_OK;
 }
@@ -126,6 +136,7 @@ static enum status read_loss(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = slot_of(exec, instr);
     tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
               &exec->tally);
+    if (evaluates(exec)) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
@@ -142,7 +153,7 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
     return STATUS_OK;
 }
 
-static enum status run_F(struct exec *exec, const struct instr *instr) {
+enum status run_F(struct exec *exec, const struct instr *instr) {
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
                                .segment = INSTR_ALL,
@@ -150,6 +161,7 @@ static enum status run_F(struct exec *exec, const struct instr *instr) {
                                .pure = instr->flags & INSTR_PURE};
     if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
     bool done;
+    if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     TRY(run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done));
     return done ? read_loss(exec, instr) : STATUS_OK;
 }
@@ -169,15 +181,15 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
     return run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done);
 }
 
-static enum status run_B(struct exec *exec, const struct instr *instr) {
+enum status run_B(struct exec *exec, const struct instr *instr) {
     return backward(exec, instr, PASS_BACKWARD);
 }
 
-static enum status run_I(struct exec *exec, const struct instr *instr) {
+enum status run_I(struct exec *exec, const struct instr *instr) {
     return backward(exec, instr, PASS_INPUT_HALF);
 }
 
-static enum status run_W(struct exec *exec, const struct instr *instr) {
+enum status run_W(struct exec *exec, const struct instr *instr) {
     return backward(exec, instr, PASS_WEIGHT_HALF);
 }
 
@@ -189,11 +201,11 @@ static enum status stand_in(struct exec *exec, const struct instr *instr, enum p
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }
 
-static enum status run_STATS_F(struct exec *exec, const struct instr *instr) {
+enum status run_STATS_F(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_FORWARD);
 }
 
-static enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
+enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
 }
 
@@ -232,6 +244,7 @@ static int message_pieces(const struct exec *exec, const struct instr *instr,
 
 static enum status send(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     struct comm_piece *pieces = exec->pieces;
+    if (!slot_of(exec, instr)->runnable) return STATUS_OK; /* a round without samples */
     int count = message_pieces(exec, instr, pieces);
     return comm_channel_post_send(channel_of(exec, instr), pieces, count, out);
 }
@@ -240,6 +253,7 @@ static enum status send(struct exec *exec, const struct instr *instr, struct com
 static enum status receive(struct exec *exec, const struct instr *instr,
                            struct comm_request **out) {
     struct comm_channel *channel = channel_of(exec, instr);
+    if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     TRY(comm_channel_post_receive(channel, out));
     exec->messages[slot_index(exec, instr)].number = comm_request_sequence(*out);
     return STATUS_OK;
@@ -248,6 +262,7 @@ static enum status receive(struct exec *exec, const struct instr *instr,
 static enum status finish_receive(struct exec *exec, const struct instr *instr) {
     struct comm_channel *channel = channel_of(exec, instr);
     struct device *device = exec->plan->device;
+    if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     int count = message_pieces(exec, instr, exec->pieces);
     size_t bytes, done = 0;
     char *message =
@@ -268,11 +283,11 @@ static enum status finish_send(struct exec *exec, const struct instr *instr) {
 }
 
 #define MESSAGE(NAME, way)                                                                         \
-    static enum status post_##NAME(struct exec *exec, const struct instr *instr,                   \
-                                   struct comm_request **out) {                                    \
+    enum status post_##NAME(struct exec *exec, const struct instr *instr,                          \
+                            struct comm_request **out) {                                           \
         return way(exec, instr, out);                                                              \
     }                                                                                              \
-    static enum status finish_##NAME(struct exec *exec, const struct instr *instr) {               \
+    enum status finish_##NAME(struct exec *exec, const struct instr *instr) {                      \
         return finish_##way(exec, instr);                                                          \
     }
 MESSAGE(SEND_F, send)
@@ -282,14 +297,14 @@ MESSAGE(RECV_B, receive)
 
 /* --- gradients --- */
 
-static enum status run_ZERO(struct exec *exec, const struct instr *instr) {
+enum status run_ZERO(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
     for (int b = 0; b < buckets->count; b++)
         TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 
-static enum status run_TIE(struct exec *exec, const struct instr *instr) {
+enum status run_TIE(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
     bool all = instr->bucket == INSTR_ALL;
     int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
@@ -297,15 +312,14 @@ static enum status run_TIE(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status run_SUM(struct exec *exec, const struct instr *instr) {
+enum status run_SUM(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
     for (int b = 0; b < buckets->count; b++)
         TRY(store_sum(exec->store, instr->grad, instr->other, &buckets->items[b]));
     return STATUS_OK;
 }
 
-static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
-                               struct comm_request **out) {
+enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     const struct bucket *bucket =
         &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
     int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
@@ -313,117 +327,14 @@ static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
-static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
+enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
 }
 
-/* --- parameters of the first member to all --- */
-
-/* What is broadcast one after the other: every array but the gradients, then the step. */
-struct broadcast_array {
-    char *data; /* NULL: behind the last */
-    size_t bytes;
-    bool on_host;
-};
-
-static struct broadcast_array broadcast_array(struct exec *exec, int index) {
-    const struct store *store = exec->store;
-    int count = store->layout->array_count;
-    if (index == count)
-        return (struct broadcast_array){(char *)&exec->first_step, sizeof exec->first_step, true};
-    if (index > count) return (struct broadcast_array){0};
-    return (struct broadcast_array){.data = store->held[index].data,
-                                    .bytes = elements_bytes(&store->held[index])};
-}
-
-static bool is_broadcast(const struct exec *exec, int index) {
-    const struct store_layout *layout = exec->store->layout;
-    return index >= layout->array_count || layout->arrays[index].kind != ARRAY_GRAD;
-}
-
-/* Arrays go in pieces through a gradient buffer, which is the memory others can reach. */
-static const struct elements *staging_of(const struct exec *exec) {
-    return &exec->store->held[store_array(exec->store->layout, ARRAY_GRAD, 0)];
-}
-
-static enum status give_piece(struct exec *exec, struct broadcast_array array) {
-    struct device *device = exec->plan->device;
-    const struct broadcast_run *run = &exec->broadcast;
-    void *staging = staging_of(exec)->data, *data = array.data + run->done;
-    return array.on_host ? device->backend->copy_in(device, staging, data, run->piece)
-                         : device->backend->array_copy(device, staging, data, run->piece, NULL);
-}
-
-static enum status take_piece(struct exec *exec, struct broadcast_array array) {
-    struct device *device = exec->plan->device;
-    const struct broadcast_run *run = &exec->broadcast;
-    void *staging = staging_of(exec)->data, *data = array.data + run->done;
-    return array.on_host ? device->backend->copy_out(device, data, staging, run->piece)
-                         : device->backend->array_copy(device, data, staging, run->piece, NULL);
-}
-
-static enum status post_broadcast(struct exec *exec, struct comm_group *group,
-                                  struct broadcast_array array) {
-    struct broadcast_run *run = &exec->broadcast;
-    size_t left = array.bytes - run->done, room = elements_bytes(staging_of(exec));
-    run->piece = left < room ? left : room;
-    if (comm_group_member(group) == 0) TRY(give_piece(exec, array));
-    exec->awaiting = &exec->request;
-    return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
-}
-
-/* The piece has come. Others may still read the staging: it is free again after a meeting. */
-static enum status take_broadcast(struct exec *exec, struct comm_group *group,
-                                  struct broadcast_array array) {
-    struct broadcast_run *run = &exec->broadcast;
-    if (comm_group_member(group) != 0) TRY(take_piece(exec, array));
-    run->done += run->piece;
-    run->releasing = true;
-    exec->awaiting = &exec->request;
-    return comm_barrier_post(group, &exec->request);
-}
-
-static enum status end_broadcast(struct exec *exec) {
-    struct device *device = exec->plan->device;
-    /* Padding of gradients is zero and stays so: sums and norms run over it. */
-    TRY(device->backend->array_fill(device, staging_of(exec), 0, NULL));
-    exec->broadcast = (struct broadcast_run){0};
-    if (exec->first_step != exec->step) exec_seek(exec, exec->first_step);
-    return STATUS_OK;
-}
-
-static void next_array(struct exec *exec) {
-    struct broadcast_run *run = &exec->broadcast;
-    run->done = 0;
-    do run->array++;
-    while (!is_broadcast(exec, run->array));
-}
-
-/* Called again after each meeting. */
-static enum status run_BCAST(struct exec *exec, const struct instr *instr) {
-    struct broadcast_run *run = &exec->broadcast;
-    struct comm_group *group = exec->group[instr->group];
-    if (!run->active) {
-        *run = (struct broadcast_run){.active = true};
-        exec->first_step = exec->step;
-    } else if (!run->releasing) {
-        return take_broadcast(exec, group, broadcast_array(exec, run->array));
-    }
-    run->releasing = false;
-    struct broadcast_array array = broadcast_array(exec, run->array);
-    if (array.data && run->done == array.bytes) {
-        next_array(exec);
-        array = broadcast_array(exec, run->array);
-    }
-    if (!array.data) return end_broadcast(exec);
-    return post_broadcast(exec, group, array);
-}
-
 /* --- the end of a step --- */
 
-static enum status post_REPORT(struct exec *exec, const struct instr *instr,
-                               struct comm_request **out) {
+enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){
         .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};
@@ -442,7 +353,7 @@ static void agree_on_requests(struct exec *exec, int members) {
     }
 }
 
-static enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
+enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
     int members = comm_group_count(exec->group[instr->group]);
     tally_sum(exec->shares, members, &exec->tally);
     agree_on_requests(exec, members);
@@ -451,8 +362,7 @@ static enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
 
 /* Exact sums of doubles may be added in any order: the norm does not depend on who holds which
  * parameters. */
-static enum status post_NORM(struct exec *exec, const struct instr *instr,
-                             struct comm_request **out) {
+enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_request **out) {
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     exec->squares = (struct exact_sum){0};
@@ -463,7 +373,7 @@ static enum status post_NORM(struct exec *exec, const struct instr *instr,
                               exec->all_squares, out);
 }
 
-static enum status finish_NORM(struct exec *exec, const struct instr *instr) {
+enum status finish_NORM(struct exec *exec, const struct instr *instr) {
     int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
     if (members) exec->squares = (struct exact_sum){0};
     for (int m = 0; m < members; m++) exact_merge(&exec->squares, &exec->all_squares[m]);
@@ -473,7 +383,7 @@ static enum status finish_NORM(struct exec *exec, const struct instr *instr) {
                              : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
 }
 
-static enum status run_MEET(struct exec *exec, const struct instr *instr) {
+enum status run_MEET(struct exec *exec, const struct instr *instr) {
     exec->met = !exec->met;
     if (!exec->met) return STATUS_OK; /* all have come */
     exec->awaiting = &exec->request;
@@ -486,7 +396,7 @@ static float clip_scale(double limit, double norm) {
     return scale < 1 ? (float)scale : 1;
 }
 
-static enum status run_STEP(struct exec *exec, const struct instr *instr) {
+enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
     bool finite;
     exec->lr = lr_at(&config->lr, exec->step);

@@ -16,9 +16,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-const char *const manifest_file_names[MANIFEST_FILES] = {"model.safetensors",
-                                                         "optimizer.safetensors"};
-
 enum { FORMAT = 1, MAX_MANIFEST_BYTES = 64 << 20 };
 
 static uint32_t content_check(const json_t *root) {
@@ -37,12 +34,13 @@ static json_t *facts_object(const struct manifest *manifest) {
 
 static json_t *files_object(const struct manifest *manifest) {
     json_t *object = json_object();
-    for (int i = 0; i < MANIFEST_FILES; i++) {
+    for (int i = 0; i < manifest->file_count; i++) {
+        const struct safetensors_mark *mark = &manifest->files[i].mark;
         char crc[16];
-        snprintf(crc, sizeof crc, "%08x", manifest->files[i].crc32c);
+        snprintf(crc, sizeof crc, "%08x", mark->crc32c);
         json_object_set_new(
-            object, manifest_file_names[i],
-            json_pack("{s:I, s:s}", "bytes", (json_int_t)manifest->files[i].bytes, "crc32c", crc));
+            object, manifest->files[i].name,
+            json_pack("{s:I, s:s}", "bytes", (json_int_t)mark->bytes, "crc32c", crc));
     }
     return object;
 }
@@ -77,14 +75,37 @@ static bool read_crc(const char *text, uint32_t *out) {
     return true;
 }
 
-static enum status read_file_mark(const json_t *files, const char *path, const char *name,
+static enum status read_file_mark(const json_t *file, const char *path, const char *name,
                                   struct safetensors_mark *out) {
-    const json_t *file = json_object_get(files, name);
     const json_t *bytes = json_object_get(file, "bytes");
     if (!read_crc(json_string_value(json_object_get(file, "crc32c")), &out->crc32c) ||
         !json_is_integer(bytes) || json_integer_value(bytes) < 0)
         return fail(STATUS_USAGE, "%s: files.%s lacks bytes or crc32c", path, name);
     out->bytes = (uint64_t)json_integer_value(bytes);
+    return STATUS_OK;
+}
+
+/* Names are of the folder itself: none leads out of it. */
+static bool is_plain_name(const char *name) {
+    return name[0] && name[0] != '.' && !strchr(name, '/');
+}
+
+static enum status read_files(json_t *object, const char *path, struct manifest *out) {
+    size_t count = json_object_size(object);
+    if (!json_is_object(object) || count == 0 || count > INT32_MAX)
+        return fail(STATUS_USAGE, "%s: files is not usable", path);
+    struct manifest_file *files = arena_new(&out->arena, count * sizeof *files);
+    const char *name;
+    json_t *file;
+    json_object_foreach(object, name, file) {
+        struct manifest_file *to = &files[out->file_count];
+        if (!is_plain_name(name))
+            return fail(STATUS_USAGE, "%s: files.%s is not a name in its folder", path, name);
+        TRY(read_file_mark(file, path, name, &to->mark));
+        to->name = arena_text(&out->arena, name);
+        out->file_count++;
+    }
+    out->files = files;
     return STATUS_OK;
 }
 
@@ -145,10 +166,7 @@ static enum status read_root(json_t *root, const char *path, struct manifest *ou
                     (long long)json_integer_value(json_object_get(root, "format")), FORMAT);
     TRY(read_state(root, path, &out->state));
     TRY(read_facts(json_object_get(root, "facts"), path, out));
-    const json_t *files = json_object_get(root, "files");
-    for (int i = 0; i < MANIFEST_FILES; i++)
-        TRY(read_file_mark(files, path, manifest_file_names[i], &out->files[i]));
-    return STATUS_OK;
+    return read_files(json_object_get(root, "files"), path, out);
 }
 
 enum status manifest_parse(const char *path, const void *text, size_t bytes, struct manifest *out) {

@@ -6,14 +6,18 @@
 #include "exec/checkpoint.h"
 #include "tensor/safetensors.h"
 
-enum { MANIFEST_FILES = 2 };
-extern const char *const manifest_file_names[MANIFEST_FILES];
+/* A file of the checkpoint, by its name in the folder. */
+struct manifest_file {
+    const char *name;
+    struct safetensors_mark mark;
+};
 
 struct manifest {
     struct checkpoint_state state;
     const struct checkpoint_fact *facts; /* borrowed when writing, in the arena when read */
     int fact_count;
-    struct safetensors_mark files[MANIFEST_FILES];
+    const struct manifest_file *files; /* likewise */
+    int file_count;
     struct arena arena;
 };
 

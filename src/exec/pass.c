@@ -238,6 +238,7 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally) {
     const struct graph *graph = runnable->plan->graph;
+    tally->samples += (double)samples->samples;
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         double sum, counts[3];

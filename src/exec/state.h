@@ -89,17 +89,19 @@ struct pass_run {
     size_t exchanged, piece;
 };
 
-/* Where BCAST is: the array, its bytes done, whether the piece has come and is being released. */
+/* Where BCAST or STATS_ALL (statistics) is: the array, its bytes done and under way, whether these
+ * have come and the staging is being released; the most that was ever under way. */
 struct broadcast_run {
-    bool active, releasing;
+    bool active, statistics, releasing;
     int array;
-    size_t done, piece;
+    size_t done, piece, most;
 };
 
 struct exec {
     const struct plan *plan;
     struct exec_observer observer;
-    const struct instr_list *list;     /* being run */
+    const struct instr_list *list; /* being run */
+    enum list_name list_name;
     int at;                            /* its next instruction */
     int64_t begin_ns;                  /* when that one began to run; 0: not yet */
     bool begun;                        /* whoever watches was told of that one */
@@ -112,7 +114,8 @@ struct exec {
     struct posted *posting;            /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
-    struct comm_request *request;                 /* of a pass or a broadcast under way */
+    struct saving *saving;                        /* NULL: no checkpoint is being saved */
+    struct comm_request *request;                 /* of a pass, a broadcast or a save under way */
     struct comm_group *group[PROGRAM_MAX_GROUPS]; /* of the program; NULL: this rank is in none */
     struct store *store;
     struct runnable runnable[PLAN_MAX_MICRO];
@@ -141,7 +144,8 @@ struct exec {
         (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
     double *rank_loss, *rank_ms;     /* per rank, for who watches */
     int64_t step_begin_ns;
-    int64_t first_step; /* of the first member, in BCAST */
+    int64_t first_step;   /* of the first member, in BCAST */
+    char *own_statistics; /* while another rank's stand in for them; NULL: they do not */
 };
 
 /* Local. Points the inputs of a micro_plan at the samples of a micro-batch. */
@@ -172,12 +176,12 @@ static inline bool is_alone(const struct exec *exec) {
 /* Local. Runs a list from its first instruction, one call an instruction: as far as it goes without
  * waiting. exec->awaiting is what the instruction waits for, if it does: call again when that is
  * done. *ended is set behind the last one. */
-void exec_begin_list(struct exec *exec, const struct instr_list *list);
+void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name);
 enum status exec_advance(struct exec *exec, bool *ended);
 /* Blocking. The one place where the executor waits for other ranks. */
 enum status exec_wait(struct exec *exec);
 /* Collective, blocking. The list from begin to end, and what it posted. */
-enum status exec_run_list(struct exec *exec, const struct instr_list *list);
+enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name);
 
 /* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
 void exec_listen(struct exec *exec, bool on);
@@ -185,14 +189,8 @@ void exec_listen(struct exec *exec, bool on);
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void exec_progress(struct exec *exec);
 
-/* The handlers, one for each row of instr.def. COMPUTE: `run`, called again after what it awaits
- * (exec->awaiting) until it awaits nothing. COMM: `post`, and `finish` once it is done. */
-struct handler {
-    enum status (*run)(struct exec *exec, const struct instr *instr);
-    enum status (*post)(struct exec *exec, const struct instr *instr, struct comm_request **out);
-    enum status (*finish)(struct exec *exec, const struct instr *instr);
-};
-extern const struct handler handlers[INSTR_COUNT_];
+/* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
+enum status restore_statistics(struct exec *exec);
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */

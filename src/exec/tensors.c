@@ -13,7 +13,10 @@ struct tensor_place {
     int array, item;
 };
 
+/* Tensors of a part: those of a share, or (no share) those of which anything is held. */
 struct listing {
+    const struct store_layout *layout;
+    const struct tensor_share *share;
     struct store *store;
     struct arena names;
     struct tensor_item *items;
@@ -21,12 +24,32 @@ struct listing {
     size_t count;
 };
 
-/* All tensors of an array; `suffix` (may be NULL) is what is added to their names. */
+const char *const tensor_part_names[PART_COUNT] = {"model", "optimizer"};
+
+int tensor_part_of(const char *name) {
+    static const char ending[] = ".safetensors";
+    size_t length = strlen(name), end = sizeof ending - 1;
+    if (length < end || strcmp(name + length - end, ending) != 0) return -1;
+    for (int p = 0; p < PART_COUNT; p++) {
+        size_t begin = strlen(tensor_part_names[p]);
+        if (strncmp(name, tensor_part_names[p], begin) == 0 && strchr(".-", name[begin])) return p;
+    }
+    return -1;
+}
+
+static bool is_listed(const struct listing *list, int array, const struct store_item *item) {
+    const struct tensor_share *share = list->share;
+    if (!share || share->all) return store_holds_part(list->layout, array, item);
+    return store_is_sliced(list->layout, array) ? store_holds_first(list->layout, array, item)
+                                                : share->first_replica;
+}
+
+/* The tensors of an array; `suffix` (may be NULL) is what is added to their names. */
 static void list_array(struct listing *list, enum array_kind kind, int index, const char *suffix) {
-    const struct store_layout *layout = list->store->layout;
-    int count, array = store_array(layout, kind, index);
-    const struct store_item *items = store_items(layout, array, &count);
+    int count, array = store_array(list->layout, kind, index);
+    const struct store_item *items = store_items(list->layout, array, &count);
     for (int i = 0; i < count; i++) {
+        if (!is_listed(list, array, &items[i])) continue;
         char *name = mem_format("%s%s%s", items[i].name, suffix ? "." : "", suffix ? suffix : "");
         list->items[list->count] = (struct tensor_item){.name = arena_text(&list->names, name),
                                                         .dtype = items[i].type.dtype,
@@ -36,10 +59,12 @@ static void list_array(struct listing *list, enum array_kind kind, int index, co
     }
 }
 
-static struct listing list_new(struct store *store, enum tensor_part part) {
-    const struct store_layout *layout = store->layout;
+static struct listing list_new(const struct store_layout *layout, struct store *store,
+                               enum tensor_part part, const struct tensor_share *share) {
     size_t most = (size_t)(layout->param_count * OPTIM_MAX_STATES + layout->buffer_count + 1);
-    struct listing list = {.store = store,
+    struct listing list = {.layout = layout,
+                           .share = share,
+                           .store = store,
                            .items = MEM_ARRAY(struct tensor_item, most),
                            .places = MEM_ARRAY(struct tensor_place, most)};
     if (part == PART_OPTIMIZER) {
@@ -73,6 +98,26 @@ static enum status emit_item(void *context, size_t index, struct safetensors_sin
     return status;
 }
 
+/* Those that were put together from slices are there already. */
+static void take_whole(struct listing *list, const struct tensor_share *share) {
+    for (int w = 0; w < share->whole_count; w++) {
+        const struct whole_tensor *whole = &share->whole[w];
+        for (size_t i = 0; i < list->count; i++)
+            if (list->places[i].array == whole->array && list->places[i].item == whole->item)
+                list->items[i].data = whole->plain;
+    }
+}
+
+size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
+                     const struct tensor_share *share, uint64_t *bytes) {
+    struct listing list = list_new(layout, NULL, part, share);
+    size_t count = list.count;
+    *bytes = 0;
+    for (size_t i = 0; i < count; i++) *bytes += item_bytes(&list.items[i]);
+    list_free(&list);
+    return count;
+}
+
 static uint64_t array_bytes(const struct store_layout *layout, enum array_kind kind, int index) {
     uint64_t bytes = 0;
     int count;
@@ -90,9 +135,11 @@ uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part)
     return bytes;
 }
 
-enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
+enum status tensors_write(struct store *store, enum tensor_part part,
+                          const struct tensor_share *share, const char *path,
                           struct safetensors_mark *mark) {
-    struct listing list = list_new(store, part);
+    struct listing list = list_new(store->layout, store, part, share);
+    take_whole(&list, share);
     const struct safetensors_pair format = {"format", "pt"};
     struct safetensors_content content = {.items = list.items,
                                           .item_count = list.count,
@@ -128,28 +175,42 @@ static enum status misfit(const char *path, const struct tensor_item *item,
                 dtype_safetensors_name(item->dtype), shape_text(&item->shape, want));
 }
 
-static enum status read_all(struct listing *list, const char *path,
-                            const struct safetensors *file) {
-    for (size_t i = 0; i < list->count; i++) {
-        size_t entry;
-        if (!safetensors_find(file, list->items[i].name, &entry))
-            return fail(STATUS_DATA, "%s: tensor %s is missing", path, list->items[i].name);
-        if (!fits(&list->items[i], safetensors_at(file, entry)))
-            return misfit(path, &list->items[i], safetensors_at(file, entry));
-        TRY(take_item(list, i, file, entry));
-    }
-    if (safetensors_count(file) != list->count)
-        return fail(STATUS_DATA, "%s: has %zu tensors, the model %zu", path,
-                    safetensors_count(file), list->count);
-    return STATUS_OK;
-}
-
-enum status tensors_read(struct store *store, enum tensor_part part, const char *path) {
+/* What of the list one file has; found[] is set for each. */
+static enum status read_file(struct listing *list, const char *path, bool *found,
+                             uint64_t *entries) {
     struct safetensors *file;
     TRY(safetensors_open(path, &file));
-    struct listing list = list_new(store, part);
-    enum status status = read_all(&list, path, file);
-    list_free(&list);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
+        size_t entry;
+        if (!safetensors_find(file, list->items[i].name, &entry)) continue;
+        if (fits(&list->items[i], safetensors_at(file, entry)))
+            status = take_item(list, i, file, entry);
+        else
+            status = misfit(path, &list->items[i], safetensors_at(file, entry));
+        found[i] = true;
+    }
+    *entries += safetensors_count(file);
     safetensors_close(&file);
+    return status;
+}
+
+enum status tensors_read(struct store *store, enum tensor_part part, char *const *paths, int count,
+                         uint64_t *entries) {
+    struct listing list = list_new(store->layout, store, part, NULL);
+    bool *found = MEM_ARRAY(bool, list.count + 1);
+    uint64_t total = 0;
+    enum status status = STATUS_OK;
+    for (int f = 0; f < count && status == STATUS_OK; f++)
+        status = read_file(&list, paths[f], found, &total);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
+        if (found[i]) continue;
+        status =
+            fail(STATUS_DATA, "%s: tensor %s is missing%s", count ? paths[0] : "the checkpoint",
+                 list.items[i].name, count > 1 ? " from it and the files beside it" : "");
+    }
+    free(found);
+    list_free(&list);
+    if (status == STATUS_OK) *entries = total;
     return status;
 }

@@ -6,15 +6,38 @@
 #include "tensor/safetensors.h"
 
 /* Which part of the store a file holds. */
-enum tensor_part { PART_MODEL, PART_OPTIMIZER };
+enum tensor_part { PART_MODEL, PART_OPTIMIZER, PART_COUNT };
+/* "model", "optimizer": files are called PART.safetensors, or PART-N-of-M.safetensors. */
+extern const char *const tensor_part_names[PART_COUNT];
+/* Local. The part whose tensors a file of this name has, -1: none. */
+int tensor_part_of(const char *name);
 
-/* Local. Bytes of its tensors. */
+/* A tensor that slices cut, whole and plain. */
+struct whole_tensor {
+    int array, item;
+    void *plain;
+};
+
+/* What of the store a rank writes: everything it holds (all); or its share of what all ranks
+ * write. Each tensor has one writer: who holds the first element of one that is cut into slices,
+ * else the first of the replicas that hold the same. */
+struct tensor_share {
+    bool all, first_replica;
+    const struct whole_tensor *whole; /* of cut tensors; borrowed */
+    int whole_count;
+};
+
+/* Local. Bytes of all tensors of a part; how many tensors and bytes of it are a share. */
 uint64_t tensors_bytes(const struct store_layout *layout, enum tensor_part part);
-/* Local, blocking. Writes a part. */
-enum status tensors_write(struct store *store, enum tensor_part part, const char *path,
+size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
+                     const struct tensor_share *share, uint64_t *bytes);
+/* Local, blocking. Writes a share of a part. */
+enum status tensors_write(struct store *store, enum tensor_part part,
+                          const struct tensor_share *share, const char *path,
                           struct safetensors_mark *mark);
-/* Local, blocking. Reads a part back: every tensor must be there with its shape, and nothing else.
- */
-enum status tensors_read(struct store *store, enum tensor_part part, const char *path);
+/* Local, blocking. Reads of a part what this rank holds, tensors or slices of them: each must be in
+ * one of the files with its shape. `entries` is how many tensors the files have in all. */
+enum status tensors_read(struct store *store, enum tensor_part part, char *const *paths, int count,
+                         uint64_t *entries);
 
 #endif

@@ -3,11 +3,9 @@
 #include "exec/train.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "exec/stop.h"
 
 struct run {
@@ -20,17 +18,13 @@ struct run {
     struct exec_request agreed; /* what the ranks asked for at the last step */
 };
 
-/* Rank 0 writes; all go on, or fail, together. */
+/* All go on, or fail, together. */
 static enum status save_together(struct run *run) {
-    struct comm *comm = exec_comm(run->exec);
-    enum status status = STATUS_OK;
+    enum status ready = STATUS_OK;
     run->observer->starting(run->observer->context, "SAVE", run->state.step);
-    if (comm_rank(comm) == 0) {
-        status = run->observer->saving(run->observer->context, run->state.step);
-        if (status == STATUS_OK)
-            status = checkpoint_save(&run->config->checkpoint, run->exec, &run->state);
-    }
-    return comm_agree(comm_world(comm), status);
+    if (comm_rank(exec_comm(run->exec)) == 0)
+        ready = run->observer->saving(run->observer->context, run->state.step);
+    return checkpoint_save(&run->config->checkpoint, run->exec, &run->state, ready);
 }
 
 static enum status save(struct run *run) {
@@ -116,18 +110,9 @@ struct checkpoint_state train_fresh(void) {
 
 enum status train_resume(struct exec *exec, const struct checkpoint_config *config,
                          struct checkpoint_state *state) {
-    struct comm *comm = exec_comm(exec);
-    struct checkpoint_state *all = MEM_ARRAY(struct checkpoint_state, comm_size(comm));
-    enum status status = STATUS_OK;
     bool found;
     *state = train_fresh();
-    /* Rank 0 reads; the others get parameters, state and step by BCAST. */
-    if (comm_rank(comm) == 0) status = checkpoint_resume(config, exec, state, &found);
-    status = comm_agree(comm_world(comm), status);
-    if (status == STATUS_OK) status = comm_exchange(comm_world(comm), state, sizeof *state, all);
-    if (status == STATUS_OK) *state = all[0];
-    free(all);
-    return status;
+    return checkpoint_resume(config, exec, state, &found);
 }
 
 enum status train_all(struct exec *exec, const struct train_config *config,

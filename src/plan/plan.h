@@ -61,7 +61,8 @@ struct plan {
     struct store_layout *store;              /* parameters, gradients, optimizer state */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
-    int64_t eval_batch;
+    int64_t eval_batch,
+        eval_rounds; /* samples of a pipeline in a round; rounds, alike on all ranks */
     struct loader_config train_loader, eval_loader;
     struct memory_estimate memory;
     int grads;           /* the most any program of the run needs */

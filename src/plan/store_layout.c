@@ -203,6 +203,25 @@ int64_t store_place(const struct store_layout *layout, int array, int64_t begin,
     return -1;
 }
 
+bool store_is_sliced(const struct store_layout *layout, int array) {
+    return layout->arrays[array].slices != &layout->arrays[array].whole;
+}
+
+bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item) {
+    const struct array_layout *of = &layout->arrays[array];
+    for (int i = 0; i < of->slice_count; i++) {
+        const struct slice *slice = &of->slices[i];
+        if (slice->begin < item->begin + item->count && item->begin < slice->begin + slice->count)
+            return true;
+    }
+    return false;
+}
+
+bool store_holds_first(const struct store_layout *layout, int array,
+                       const struct store_item *item) {
+    return store_place(layout, array, item->begin, 1) >= 0;
+}
+
 static size_t held_bytes(const struct array_layout *array) {
     return (size_t)array->held * dtype_bytes(array->dtype);
 }

@@ -6,13 +6,23 @@
 
 #include "base/log.h"
 
+/* The column "lists" of instr.def. */
+#define LISTS_START (1u << LIST_START)
+#define LISTS_BODY (1u << LIST_BODY)
+#define LISTS_DRAIN (1u << LIST_DRAIN)
+#define LISTS_EVAL_START (1u << LIST_EVAL_START)
+#define LISTS_EVAL_END (1u << LIST_EVAL_END)
+#define LISTS_SAVE (1u << LIST_SAVE)
+#define LISTS_BODY_EVAL (1u << LIST_BODY | 1u << LIST_EVAL)
+#define LISTS_BODY_EVAL_END (1u << LIST_BODY | 1u << LIST_EVAL_END)
+
 const struct instr_row instr_rows[INSTR_COUNT_] = {
-#define INSTR(NAME, operands_, flags_, list_, queue_, time_, needs_, gives_, reads_, writes_,      \
+#define INSTR(NAME, operands_, flags_, lists_, queue_, time_, needs_, gives_, reads_, writes_,     \
               meets_, doc_)                                                                        \
     [INSTR_##NAME] = {.name = #NAME,                                                               \
                       .operands = operands_,                                                       \
                       .flags = flags_,                                                             \
-                      .list = LIST_##list_,                                                        \
+                      .lists = LISTS_##lists_,                                                     \
                       .queue = QUEUE_##queue_,                                                     \
                       .time = TIME_##time_,                                                        \
                       .needs = needs_,                                                             \
@@ -33,7 +43,8 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 
 static const char *const flag_names[] = {"new", "pure"};
 
-const char *const list_names[LIST_COUNT] = {"start", "body", "drain"};
+const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
+                                            "eval",  "eval-end", "save"};
 
 const char *const fact_words[FACT_COUNT] = {
 #define FACT(letter, NAME, words, where) words,

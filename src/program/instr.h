@@ -23,7 +23,18 @@ struct instr {
     int16_t stage, segment, slot, version, grad, other, bucket, group;
 };
 
-enum list_name { LIST_START, LIST_BODY, LIST_DRAIN, LIST_COUNT };
+/* Training: once, every step, once. Evaluation, entered between steps: likewise, where what is
+ * repeated is a round. A checkpoint, entered between steps. */
+enum list_name {
+    LIST_START,
+    LIST_BODY,
+    LIST_DRAIN,
+    LIST_EVAL_START,
+    LIST_EVAL,
+    LIST_EVAL_END,
+    LIST_SAVE,
+    LIST_COUNT
+};
 extern const char *const list_names[LIST_COUNT];
 
 struct instr_list {
@@ -52,7 +63,7 @@ unsigned facts_of_stage(bool first, bool last);
 /* A row of instr.def; see there. */
 struct instr_row {
     const char *name, *operands, *flags, *needs, *gives, *reads, *writes, *doc;
-    enum list_name list;
+    unsigned lists; /* a bit for each it may stand in */
     enum instr_queue queue;
     enum instr_time time;
     enum instr_meets meets;
@@ -62,6 +73,10 @@ extern const struct instr_row instr_rows[INSTR_COUNT_];
 /* Local. The row of an instruction. */
 static inline const struct instr_row *instr_row(const struct instr *instr) {
     return &instr_rows[instr->op];
+}
+/* Local. Whether an instruction may stand in a list. */
+static inline bool instr_may_stand(const struct instr *instr, enum list_name list) {
+    return instr_row(instr)->lists >> list & 1;
 }
 /* Local. Whether a pass shares batch norm's statistics with its group. */
 static inline bool instr_shares(const struct instr *instr) {

@@ -184,7 +184,9 @@ static enum status parse_section(struct parser *parser) {
     if (parser->program->kind_of[parser->rank] == 0) program_begin(parser->program, parser->rank);
     if (strcmp(word_at(parser, 2), "slots") == 0) return parse_sizes(parser);
     while (list < LIST_COUNT && strcmp(word_at(parser, 2), list_names[list]) != 0) list++;
-    if (list == LIST_COUNT) return bad(parser, "slots, start, body or drain", word_at(parser, 2));
+    if (list == LIST_COUNT)
+        return bad(parser, "slots or a list (start, body, drain, eval-start, eval, eval-end, save)",
+                   word_at(parser, 2));
     if (parser->words != 3) return bad(parser, "the end of the line", word_at(parser, 3));
     parser->list = (enum list_name)list;
     return STATUS_OK;
@@ -246,16 +248,15 @@ static enum status split_words(struct parser *parser, char *line) {
 static enum status parse_line(struct parser *parser, char *line) {
     parser->line++;
     if (parser->line == 1)
-        return strcmp(line, "stretto program 3") == 0 ? STATUS_OK
-                                                      : bad(parser, "stretto program 3", line);
+        return strcmp(line, PROGRAM_TEXT_VERSION) == 0 ? STATUS_OK
+                                                       : bad(parser, PROGRAM_TEXT_VERSION, line);
     TRY(split_words(parser, line));
     if (parser->words == 0) return STATUS_OK;
     if (!parser->program) return parse_header(parser);
     if (parser->word[0][0] == '#') return parse_instr(parser);
     if (strcmp(parser->word[0], "rank") == 0) return parse_section(parser);
     if (strcmp(parser->word[0], "groups") == 0) return parse_groups(parser);
-    return bad(parser, "an instruction (#...) or a section (rank N start|body|drain)",
-               parser->word[0]);
+    return bad(parser, "an instruction (#...) or a section (rank N body)", parser->word[0]);
 }
 
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out) {

@@ -230,6 +230,12 @@ struct resource_access program_access(const struct program *program,
     return (struct resource_access){.resource = RESOURCE_READY};
 }
 
+int program_world(const struct program *program) {
+    for (int g = 0; g < program->group_count; g++)
+        if (program->group[g] == GROUP_WORLD) return g;
+    return -1;
+}
+
 /* --- facts of a program --- */
 
 bool program_shares(const struct program *program) {
@@ -273,7 +279,7 @@ static void print_unless(FILE *out, const char *key, int value, int usual) {
 
 static void print_header(const struct program *program, FILE *out) {
     const struct grid *grid = &program->grid;
-    fprintf(out, "stretto program 3\nranks %d stages %d replicas %d micro-batches %d sum %s",
+    fprintf(out, PROGRAM_TEXT_VERSION "\nranks %d stages %d replicas %d micro-batches %d sum %s",
             program->ranks, grid->stages, grid->replicas, program->micro_batches,
             sum_order_name(program->sum));
     print_unless(out, "chunks", grid->chunks, 1);

@@ -1,8 +1,9 @@
 /* Programs: a strategy is a short list of instructions per rank, read by verifier, executor,
  * simulator and viewer alike.
  *
- * A rank has three lists: start (once), body (one step, repeated), drain (once). The body of an
- * epoch's short last step is a program of its own. Ranks that do the same share one rank program:
+ * A rank has lists: start (once), body (one step, repeated), drain (once); eval-start, eval (one
+ * round, repeated), eval-end and save are entered between steps. The body of an epoch's short last
+ * step is a program of its own. Ranks that do the same share one rank program:
  * micro-batches are numbered from the first of the rank's own, and groups are named by their
  * family, so the replicas of a stage have equal lists. Text form, one instruction a line: `#17 r0 B
  * s0 m5 a0 g1 new`; see docs/program.md. */
@@ -103,6 +104,8 @@ struct instr *program_add(struct rank_program *rank, enum list_name list, enum i
 void program_renumber(struct rank_program *rank);
 /* Local. The index of a group of this family, declared anew each time. */
 int program_declare_group(struct program *program, enum group_family family);
+/* Local. The first group of all ranks, -1: none was declared. */
+int program_world(const struct program *program);
 
 /* Local. Do its F and B share statistics? */
 bool program_shares(const struct program *program);
@@ -112,6 +115,8 @@ int program_first_micro(const struct program *program, int rank);
 /* Local. A hash of the whole program that does not depend on how it came about. */
 uint64_t program_hash(const struct program *program);
 
+/* The first line of the text form. */
+#define PROGRAM_TEXT_VERSION "stretto program 3"
 /* Local. Text form and back: program_parse(program_print(p)) is p. `name` is for messages: file,
  * line, field, value. */
 void program_print(const struct program *program, FILE *out);
@@ -122,8 +127,8 @@ enum status program_parse(const char *name, const char *text, size_t count, stru
  * all present) forward and backward exactly once; running statistics moved by one replica, in
  * order; at STEP the buffer holds each micro-batch exactly once, added in the order the header
  * names, and NORM has seen it; members of a group meet for the same things in the same order, and
- * none waits for ever. Replicas that do the same are looked at once. STATUS_USAGE with the first
- * instruction that breaks it. */
+ * none waits for ever; evaluation runs each stage once in a round. Replicas that do the same are
+ * looked at once. STATUS_USAGE with the first instruction that breaks it. */
 enum status program_verify(const struct program *program, const int64_t *samples);
 
 /* What a schedule builder is told. */
@@ -146,6 +151,10 @@ struct schedule {
     void (*build)(const struct schedule_config *config, const struct program *program, int rank,
                   struct rank_program *out);
 };
+
+/* Local. What a rank runs between steps, whatever the schedule: the lists of evaluation and
+ * saving. Their group is the first of all ranks, which the program has declared. */
+void program_add_between(const struct program *program, int rank, struct rank_program *out);
 
 /* Local. By name, NULL when there is none. The caller owns the program. */
 const struct schedule *schedule_find(const char *name);

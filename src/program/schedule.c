@@ -69,7 +69,9 @@ static void build_ranks(const struct schedule *schedule, const struct schedule_c
             program->kind_of[r] = kind;
             continue;
         }
-        schedule->build(config, program, r, program_begin(program, r));
+        struct rank_program *own = program_begin(program, r);
+        schedule->build(config, program, r, own);
+        program_add_between(program, r, own);
         kind = program->kind_of[r];
         kinds.rank[kind] = r;
         kinds.next[kind] = *chain;
@@ -96,6 +98,7 @@ static enum status build(const struct schedule *schedule, const struct schedule_
     struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
     enum status status = schedule->prepare(config, program);
     if (status == STATUS_OK) {
+        if (program_world(program) < 0) program_declare_group(program, GROUP_WORLD);
         build_ranks(schedule, config, program);
         program_share(program);
         *out = program;

@@ -104,11 +104,23 @@ static enum status check_flags(const struct walk *walk) {
     return STATUS_OK;
 }
 
-static enum status check_list(const struct walk *walk, enum list_name list) {
-    const struct instr_row *row = instr_row(walk->instr);
-    if (row->list == list) return STATUS_OK;
-    return verify_broken(walk, "%s belongs into %s, not into %s", row->name, list_names[row->list],
-                         list_names[list]);
+/* The first list that an instruction may stand in. */
+static const char *own_list(const struct instr *instr) {
+    int list = 0;
+    while (!instr_may_stand(instr, (enum list_name)list)) list++;
+    return list_names[list];
+}
+
+static enum status check_list(const struct walk *walk) {
+    if (instr_may_stand(walk->instr, walk->list)) return STATUS_OK;
+    return verify_broken(walk, "%s belongs into %s, not into %s", instr_row(walk->instr)->name,
+                         own_list(walk->instr), list_names[walk->list]);
+}
+
+enum status verify_form(const struct walk *walk) {
+    TRY(check_operands(walk));
+    TRY(check_flags(walk));
+    return check_list(walk);
 }
 
 /* --- walking --- */
@@ -156,9 +168,7 @@ static enum status check_sequence(struct walk *walk) {
 
 static enum status visit(struct walk *walk) {
     if (!walk->arrived) {
-        TRY(check_operands(walk));
-        TRY(check_flags(walk));
-        TRY(check_list(walk, LIST_BODY));
+        TRY(verify_form(walk));
         TRY(verify_await(walk));
         if (walk->waits) return STATUS_OK;
         TRY(check_sequence(walk));
@@ -169,21 +179,6 @@ static enum status visit(struct walk *walk) {
     TRY(verify_gradient(walk));
     TRY(verify_message(walk));
     return verify_post(walk);
-}
-
-/* Start and drain hold single instructions that need nothing of one another. */
-static enum status check_other_lists(struct walk *walk) {
-    for (int l = 0; l < LIST_COUNT; l++) {
-        const struct instr_list *list = &walk->own->list[l];
-        for (int i = 0; l != LIST_BODY && i < list->count; i++) {
-            walk->instr = &list->items[i];
-            TRY(check_list(walk, (enum list_name)l));
-            TRY(check_operands(walk));
-            TRY(check_flags(walk));
-            TRY(verify_post(walk));
-        }
-    }
-    return STATUS_OK;
 }
 
 /* Walks a rank on until it ends or waits; *moved tells whether it did anything. */
@@ -291,6 +286,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .own = program_of(program, rank),
                           .cell = grid_cell(&program->grid, rank),
                           .rank = rank,
+                          .list = LIST_BODY,
                           .micros = program_micros(program, rank),
                           .first_micro = program_first_micro(program, rank),
                           .pipeline = pipeline,
@@ -369,8 +365,10 @@ enum status program_verify(const struct program *program, const int64_t *samples
     choose_walks(&verifier);
     enum status status = check_header_order(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
-        status = check_other_lists(&verifier.walks[w]);
+        status = verify_other_lists(&verifier.walks[w]);
     if (status == STATUS_OK) status = walk_all(&verifier);
+    for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
+        status = verify_between(&verifier.walks[w]);
     verifier_free(&verifier);
     return status;
 }

@@ -1,5 +1,6 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
- * each thing it proves: verify_slots.c, verify_gradients.c, verify_groups.c, verify_channels.c. */
+ * each thing it proves: verify_slots.c, verify_gradients.c, verify_groups.c, verify_channels.c,
+ * verify_between.c. */
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
@@ -76,7 +77,8 @@ struct walk {
     uint64_t present_content;
     int tracked[GRID_MAX_CHUNKS]; /* micro-batches below this one have moved the running statistics
                                    */
-    int at;                       /* next instruction of the body */
+    enum list_name list;
+    int at; /* next instruction of the body */
     const struct instr *instr;
     bool counted, reported, stepped, waits;
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
@@ -84,6 +86,12 @@ struct walk {
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what; /* several replicas on a rank: how many have come, to what */
     int in_backward;             /* micro-batch whose backward is between segments, or -1 */
+    int rounds_done;             /* stages of a round of evaluation that are done */
+    int round_stage;             /* the one under way, and */
+    unsigned round_facts;        /* how far it is; 0: none */
+    int eval_reports;            /* of an evaluation */
+    int saved;                   /* how many of OPEN, WRITE, COMMIT have come */
+    bool replaced;               /* running statistics of another rank stand in for the own */
 };
 
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
@@ -110,6 +118,13 @@ int verify_chunk(const struct walk *walk);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
 
+/* Operands and flags have a meaning, and the instruction may stand in the walk's list. */
+enum status verify_form(const struct walk *walk);
+
+/* The lists besides the body, each instruction; then whether evaluation does all it must. */
+enum status verify_other_lists(struct walk *walk);
+enum status verify_between(const struct walk *walk);
+
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics.
  */
 enum status verify_slot(struct walk *walk);
@@ -124,12 +139,15 @@ enum status verify_await(struct walk *walk);
 enum status verify_await_all(struct walk *walk);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
+/* Whether a group is all ranks that hold the walk's stages. */
+bool verify_holds_replicas(const struct walk *walk, int group);
 /* A bucket of a gradient buffer, counted through all chunks. */
 struct bucket *verify_bucket(struct walk *walk, int grad, int index);
 
 /* Channels: messages are received in the order sent, by whom they are for. Posts a send or a
  * receive; whether what is pending on a channel is done; all that was sent was received. */
 enum status verify_message(struct walk *walk);
+enum status verify_peer(const struct walk *walk); /* the operand is who has the other stage */
 bool verify_message_done(const struct verifier *verifier, const struct pending *pending);
 /* What was received is taken out of the channel, which gives a credit back. */
 enum status verify_take_message(struct walk *walk, const struct pending *pending);

@@ -30,7 +30,7 @@ static int other_stage(const struct instr *instr) {
     return instr->stage + (next ? 1 : -1);
 }
 
-static enum status check_peer(const struct walk *walk) {
+enum status verify_peer(const struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct grid *grid = &walk->program->grid;
     int other = other_stage(instr);
@@ -51,7 +51,7 @@ static void add_message(struct walk *walk, struct channel *channel) {
 enum status verify_message(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (instr_row(instr)->meets != MEETS_PEER) return STATUS_OK;
-    TRY(check_peer(walk));
+    TRY(verify_peer(walk));
     int other = other_stage(instr), cut = other < instr->stage ? other : instr->stage;
     struct channel *channel = channel_of(walk, cut, is_backward(instr));
     bool receive = is_receive(instr);

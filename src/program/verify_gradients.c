@@ -63,7 +63,7 @@ static enum status sum(struct walk *walk, struct bucket *into, struct bucket *fr
 }
 
 /* The group of a reduction must be all ranks that hold these parameters. */
-static bool holds_replicas(const struct walk *walk, int group) {
+bool verify_holds_replicas(const struct walk *walk, int group) {
     const struct program *program = walk->program;
     int replicas = group_size(&program->grid, GROUP_REPLICAS, 0);
     enum group_family family = program->group[group];
@@ -73,7 +73,7 @@ static bool holds_replicas(const struct walk *walk, int group) {
 static enum status reduce(struct walk *walk, struct bucket *bucket) {
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
         return verify_broken(walk, "there is no other rank to reduce with");
-    if (!holds_replicas(walk, walk->instr->group))
+    if (!verify_holds_replicas(walk, walk->instr->group))
         return verify_broken(walk, "group %d is not the replicas of this stage",
                              walk->instr->group);
     if (!bucket->tied)

@@ -125,7 +125,7 @@ static void change_rank(struct program *program, int rank, int group, const int 
     for (int c = 0; c < own->chunks; c++)
         own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
     insert_rank(grid, own, group);
-    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
+    sync_share(own, group);
     program_renumber(own);
 }
 

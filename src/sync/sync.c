@@ -22,6 +22,12 @@ enum status sync_insert(const char *name, struct program *program, const int *bu
     return policy->insert(program, buckets);
 }
 
+void sync_share(struct rank_program *rank, int group) {
+    program_add(rank, LIST_START, INSTR_BCAST)->group = (int16_t)group;
+    program_add(rank, LIST_EVAL_START, INSTR_STATS_ALL)->group = (int16_t)group;
+    program_add(rank, LIST_EVAL_END, INSTR_STATS_OWN);
+}
+
 static enum status none_insert(struct program *program, const int *buckets) {
     (void)buckets;
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;

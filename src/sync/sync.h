@@ -17,4 +17,9 @@ struct sync_policy {
 const struct sync_policy *sync_find(const char *name);
 enum status sync_insert(const char *name, struct program *program, const int *buckets);
 
+/* Local. For policies whose replicas begin alike and are evaluated as the first one is: the group's
+ * first member gives the others everything at the start, and its running statistics to evaluate
+ * with. */
+void sync_share(struct rank_program *rank, int group);
+
 #endif

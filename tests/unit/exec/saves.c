@@ -29,7 +29,7 @@ struct checkpoint_config config_of(int keep) {
 void save(struct kit_run *run, int keep, int64_t best) {
     struct checkpoint_config config = config_of(keep);
     struct checkpoint_state state = {exec_next_step(run->exec), best, 0.5, saved};
-    cr_assert_eq(checkpoint_save(&config, run->exec, &state), STATUS_OK);
+    cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
     saved = state.step;
 }
 

@@ -238,7 +238,7 @@ static enum status save_on_full_disk(struct kit_run *run, rlim_t limit) {
     setrlimit(RLIMIT_FSIZE, &full);
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_save(&config, run->exec, &state);
+    enum status status = checkpoint_save(&config, run->exec, &state, STATUS_OK);
     log_capture(NULL, 0);
     setrlimit(RLIMIT_FSIZE, &whole);
     return status;
@@ -262,7 +262,7 @@ Test(exec_checkpoint, a_save_that_fails_leaves_the_older_ones) {
         .folder = mem_format("%s/step-00000004/manifest.json/x", folder), .keep = 2};
     struct checkpoint_state state = {5, -1, 0, 4};
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_save(&config, run->exec, &state), STATUS_DATA);
+    cr_expect_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_DATA);
     log_capture(NULL, 0);
     free((char *)config.folder);
     save(run, 2, -1); /* with room again it works */
@@ -287,7 +287,7 @@ static void child(int pipe) {
         if (exec_step(run->exec, &result) != STATUS_OK) _exit(4);
         state.step = exec_next_step(run->exec);
         if (state.step == 2) state.best_step = 2, state.best_score = 1;
-        if (checkpoint_save(&config, run->exec, &state) != STATUS_OK) _exit(5);
+        if (checkpoint_save(&config, run->exec, &state, STATUS_OK) != STATUS_OK) _exit(5);
         state.saved_step = state.step;
     }
     uint64_t hash = kit_hash(run);
@@ -354,7 +354,7 @@ Test(exec_checkpoint, facts_are_compared) {
     struct checkpoint_config config = {
         .folder = folder, .keep = 2, .facts = &fact, .fact_count = 1};
     struct checkpoint_state state = train_fresh();
-    cr_assert_eq(checkpoint_save(&config, run->exec, &state), STATUS_OK);
+    cr_assert_eq(checkpoint_save(&config, run->exec, &state, STATUS_OK), STATUS_OK);
     cr_expect_eq(resume_with(run, "0.1", FACT_FIXED), STATUS_OK);
     cr_expect_null(strstr(said, "warning"), "%s", said);
     cr_expect_eq(resume_with(run, "0.2", FACT_FIXED), STATUS_USAGE);
@@ -369,10 +369,13 @@ Test(exec_checkpoint, facts_are_compared) {
 Test(exec_checkpoint, a_manifest_reads_back) {
     struct checkpoint_fact facts[] = {{"seed", "7", FACT_FIXED},
                                       {"text", "a \"quote\"\n\\ é", FACT_TOLD}};
+    struct manifest_file saved[] = {{"model-00001-of-00002.safetensors", {1ull << 40, 0xdeadbeef}},
+                                    {"model-00002-of-00002.safetensors", {3, 0}}};
     struct manifest manifest = {.state = {123456789012, 42, -0.12345678901234567, -1},
                                 .facts = facts,
                                 .fact_count = 2,
-                                .files = {{1ull << 40, 0xdeadbeef}, {3, 0}}};
+                                .files = saved,
+                                .file_count = 2};
     struct manifest again;
     char *path = mem_format("%s/manifest.json", folder);
     cr_assert_eq(manifest_write(&manifest, path), STATUS_OK);
@@ -380,10 +383,22 @@ Test(exec_checkpoint, a_manifest_reads_back) {
     cr_expect_eq(again.state.step, 123456789012);
     cr_expect_eq(again.state.best_step, 42);
     cr_expect_eq(again.state.best_score, manifest.state.best_score);
-    cr_expect_eq(again.files[0].bytes, 1ull << 40);
-    cr_expect_eq(again.files[0].crc32c, 0xdeadbeef);
+    cr_assert_eq(again.file_count, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_str_eq(again.files[i].name, saved[i].name);
+        cr_expect_eq(again.files[i].mark.bytes, saved[i].mark.bytes);
+        cr_expect_eq(again.files[i].mark.crc32c, saved[i].mark.crc32c);
+    }
     cr_assert_eq(again.fact_count, 2);
     cr_expect_eq(manifest_compare(&again, facts, 2, "here"), STATUS_OK);
     manifest_free(&again);
+    static const char *const outside[] = {"../model.safetensors", "a/model.safetensors", "..", ""};
+    for (int i = 0; i < 4; i++) {
+        saved[1].name = outside[i];
+        cr_assert_eq(manifest_write(&manifest, path), STATUS_OK);
+        log_capture(said, sizeof said);
+        cr_expect_eq(manifest_read(path, &again), STATUS_USAGE, "\"%s\" was taken", outside[i]);
+        log_capture(NULL, 0);
+    }
     free(path);
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "exec/state.h"
+#include "../program/between.h"
 #include "kit.h"
 
 #define MLP "--model mlp --data digits --device ref --threads 1 "
@@ -163,7 +164,7 @@ static char *spread_program(int micro_batches) {
     int id = 0;
     fprintf(out,
             "stretto program 3\nranks 1 stages 1 replicas 1 micro-batches %d sum replica\n"
-            "groups world\nrank 0 slots %d grads 1 buckets 1\nrank 0 body\n",
+            "groups world\nrank 0 slots %d grads 1 buckets 1\n" BETWEEN("0") "rank 0 body\n",
             micro_batches, micro_batches);
     fprintf(out, "#%d r0 COUNT q0\n", id++);
     for (int m = 0; m < micro_batches; m++)

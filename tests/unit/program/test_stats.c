@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "between.h"
 #include "kit.h"
 #include "sync/sync.h"
 
@@ -173,41 +174,42 @@ Test(program_stats, damage_is_refused) {
 
 /* Each is taken as it stands; with `from` put for `to` in rank 1's part it is refused, saying so.
  */
-static const char two_ranks[] = "stretto program 3\n"
-                                "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
-                                "groups world replicas\n"
-                                "rank 0 slots 2 grads 1 buckets 2\n"
-                                "rank 0 body\n"
-                                "#0 r0 COUNT q0\n"
-                                "#1 r0 LOAD s0 m0 a0\n"
-                                "#2 r0 F s0 m0 a0 q1\n"
-                                "#3 r0 LOAD s0 m1 a1\n"
-                                "#4 r0 F s0 m1 a1 q1\n"
-                                "#5 r0 B s0 m0 a0 g0 q1 new\n"
-                                "#6 r0 B s0 m1 a1 g0 q1\n"
-                                "#7 r0 TIE s0 g0\n"
-                                "#8 r0 REDUCE s0 b0 g0 q0\n"
-                                "#9 r0 REDUCE s0 b1 g0 q0\n"
-                                "#20 r0 REPORT q0\n"
-                                "#10 r0 NORM g0\n"
-                                "#11 r0 STEP g0\n"
-                                "rank 1 slots 2 grads 1 buckets 2\n"
-                                "rank 1 body\n"
-                                "#0 r1 COUNT q0\n"
-                                "#1 r1 LOAD s0 m0 a0\n"
-                                "#2 r1 LOAD s0 m1 a1\n"
-                                "#3 r1 F s0 m0 a0 q1\n"
-                                "#4 r1 F s0 m1 a1 q1\n"
-                                "#5 r1 B s0 e0 m0 a0 g0 q1 new\n"
-                                "#6 r1 B s0 e1 m0 a0 g0 q1 new\n"
-                                "#7 r1 I s0 m1 a1 q1\n"
-                                "#8 r1 W s0 m1 a1 g0\n"
-                                "#9 r1 TIE s0 g0\n"
-                                "#10 r1 REDUCE s0 b0 g0 q0\n"
-                                "#11 r1 REDUCE s0 b1 g0 q0\n"
-                                "#20 r1 REPORT q0\n"
-                                "#12 r1 NORM g0\n"
-                                "#13 r1 STEP g0\n";
+static const char two_ranks[] =
+    "stretto program 3\n"
+    "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
+    "groups world replicas\n"
+    "rank 0 slots 2 grads 1 buckets 2\n"
+    "rank 0 body\n"
+    "#0 r0 COUNT q0\n"
+    "#1 r0 LOAD s0 m0 a0\n"
+    "#2 r0 F s0 m0 a0 q1\n"
+    "#3 r0 LOAD s0 m1 a1\n"
+    "#4 r0 F s0 m1 a1 q1\n"
+    "#5 r0 B s0 m0 a0 g0 q1 new\n"
+    "#6 r0 B s0 m1 a1 g0 q1\n"
+    "#7 r0 TIE s0 g0\n"
+    "#8 r0 REDUCE s0 b0 g0 q0\n"
+    "#9 r0 REDUCE s0 b1 g0 q0\n"
+    "#20 r0 REPORT q0\n"
+    "#10 r0 NORM g0\n"
+    "#11 r0 STEP g0\n"
+    "rank 1 slots 2 grads 1 buckets 2\n"
+    "rank 1 body\n"
+    "#0 r1 COUNT q0\n"
+    "#1 r1 LOAD s0 m0 a0\n"
+    "#2 r1 LOAD s0 m1 a1\n"
+    "#3 r1 F s0 m0 a0 q1\n"
+    "#4 r1 F s0 m1 a1 q1\n"
+    "#5 r1 B s0 e0 m0 a0 g0 q1 new\n"
+    "#6 r1 B s0 e1 m0 a0 g0 q1 new\n"
+    "#7 r1 I s0 m1 a1 q1\n"
+    "#8 r1 W s0 m1 a1 g0\n"
+    "#9 r1 TIE s0 g0\n"
+    "#10 r1 REDUCE s0 b0 g0 q0\n"
+    "#11 r1 REDUCE s0 b1 g0 q0\n"
+    "#20 r1 REPORT q0\n"
+    "#12 r1 NORM g0\n"
+    "#13 r1 STEP g0\n" BETWEEN_RANKS("0", "q1") BETWEEN_RANKS("1", "q1");
 
 static const struct {
     const char *from, *to, *says;
@@ -318,7 +320,7 @@ static const char one_rank[] =
     "#10 r0 SUM s0 g0 h1\n"
     "#20 r0 REPORT q0\n"
     "#11 r0 NORM g0\n"
-    "#12 r0 STEP g0\n";
+    "#12 r0 STEP g0\n" BETWEEN("0");
 
 static const struct {
     const char *from, *to, *says;

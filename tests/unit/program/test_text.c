@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "between.h"
 #include "kit.h"
 #include "sync/sync.h"
 
@@ -160,11 +161,11 @@ Test(program_text, spaces_and_empty_lines_do_not_matter) {
     static const char text[] =
         "stretto program 3\n"
         "\n  ranks 1 stages 1 replicas 1  micro-batches\t1 sum replica\r\n"
-        "groups  world\n"
-        "rank 0 body\n\n"
-        "  #0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0\n"
-        "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE s0 g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
-        "#6 r0 STEP g0"; /* no newline at the end */
+        "groups  world\n" BETWEEN(
+            "0") "rank 0 body\n\n"
+                 "  #0 r0 COUNT q0\n#1 r0 LOAD s0 m0 a0\n#2 r0 F s0 m0 a0\n"
+                 "#3 r0 B s0 m0 a0 g0 new\n#4 r0 TIE s0 g0\n#7 r0 REPORT q0\n#5 r0 NORM g0\n"
+                 "#6 r0 STEP g0"; /* no newline at the end */
     struct program *program = NULL;
     cr_assert_eq(program_parse("text", text, sizeof text - 1, &program), STATUS_OK);
     cr_expect_eq(program_list(program, 0, LIST_BODY)->count, 8);
@@ -180,6 +181,7 @@ static const struct {
 } bad[] = {
     {"", "expected a program"},
     {"stretto program 1\n", "line 1"},
+    {"stretto program 2\n", "expected stretto program 3, found \"stretto program 2\""},
     {"stretto program 3", "expected a program"},
     {"stretto program 3\n\n\n", "expected a program"},
     {"stretto program 3\nranks 0 stages 1", "\"0\""},

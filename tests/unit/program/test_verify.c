@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "between.h"
 #include "kit.h"
 
 static int64_t samples[64];
@@ -190,7 +191,7 @@ static const char halves[] = "stretto program 3\n"
                              "#9 r0 TIE s0 g0\n"
                              "#20 r0 REPORT q0\n"
                              "#10 r0 NORM g0\n"
-                             "#11 r0 STEP g0\n";
+                             "#11 r0 STEP g0\n" BETWEEN("0");
 
 Test(program_verify, halves_of_backward) {
     struct program *program = NULL;

@@ -46,6 +46,12 @@ Test(sync_allreduce, the_last_backward_is_cut) {
                      "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
                      "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     }
+    for (int rank = 0; rank < 2; rank++) {
+        expect_order(program, rank, LIST_EVAL_START, "STATS_ALL q0");
+        expect_order(program, rank, LIST_EVAL, "LOAD m0 a0; F s0 m0 a0");
+        expect_order(program, rank, LIST_EVAL_END, "REPORT q0; STATS_OWN");
+        expect_order(program, rank, LIST_SAVE, "OPEN q0; WRITE; COMMIT q0");
+    }
     cr_expect_eq(program->kind_count, 1, "replicas share one program");
     program_free(&program);
 }

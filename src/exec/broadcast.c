@@ -1,0 +1,160 @@
+/* Handlers that give what the first member of a group has to all: BCAST at the start, STATS_ALL for
+ * an evaluation.
+ *
+ * Arrays go one after the other, in pieces, through a gradient buffer, which is the memory others
+ * can reach and is free between steps. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/handlers.h"
+#include "exec/state.h"
+
+/* What is given: all arrays that every member holds whole, but for the gradients, then the step; or
+ * running statistics alone. */
+static bool is_given(const struct exec *exec, int index) {
+    const struct store_layout *layout = exec->store->layout;
+    bool is_step = index == layout->array_count;
+    if (is_step) return !exec->broadcast.statistics;
+    const struct array_layout *array = &layout->arrays[index];
+    if (array->held == 0 || store_is_sliced(layout, index)) return false;
+    return exec->broadcast.statistics ? array->kind == ARRAY_BUFFER : array->kind != ARRAY_GRAD;
+}
+
+/* The one under way. */
+struct piece_of {
+    char *data;
+    size_t bytes;
+    bool on_host;
+};
+
+static struct piece_of being_given(struct exec *exec) {
+    const struct store *store = exec->store;
+    int index = exec->broadcast.array;
+    if (index == store->layout->array_count)
+        return (struct piece_of){(char *)&exec->first_step, sizeof exec->first_step, true};
+    return (struct piece_of){.data = store->held[index].data,
+                             .bytes = elements_bytes(&store->held[index])};
+}
+
+static const struct elements *staging_of(const struct exec *exec) {
+    return &exec->store->held[store_array(exec->store->layout, ARRAY_GRAD, 0)];
+}
+
+static enum status give_piece(struct exec *exec, struct piece_of of) {
+    struct device *device = exec->plan->device;
+    const struct broadcast_run *run = &exec->broadcast;
+    void *staging = staging_of(exec)->data, *data = of.data + run->done;
+    return of.on_host ? device->backend->copy_in(device, staging, data, run->piece)
+                      : device->backend->array_copy(device, staging, data, run->piece, NULL);
+}
+
+static enum status take_piece(struct exec *exec, struct piece_of of) {
+    struct device *device = exec->plan->device;
+    const struct broadcast_run *run = &exec->broadcast;
+    void *staging = staging_of(exec)->data, *data = of.data + run->done;
+    return of.on_host ? device->backend->copy_out(device, data, staging, run->piece)
+                      : device->backend->array_copy(device, data, staging, run->piece, NULL);
+}
+
+static enum status post_piece(struct exec *exec, struct comm_group *group) {
+    struct broadcast_run *run = &exec->broadcast;
+    struct piece_of of = being_given(exec);
+    size_t left = of.bytes - run->done, room = elements_bytes(staging_of(exec));
+    run->piece = left < room ? left : room;
+    if (run->piece > run->most) run->most = run->piece;
+    if (comm_group_member(group) == 0) TRY(give_piece(exec, of));
+    exec->awaiting = &exec->request;
+    return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
+}
+
+/* The piece has come. Others may still read the staging: it is free again after a meeting. */
+static enum status end_piece(struct exec *exec, struct comm_group *group) {
+    struct broadcast_run *run = &exec->broadcast;
+    if (comm_group_member(group) != 0) TRY(take_piece(exec, being_given(exec)));
+    run->done += run->piece;
+    run->releasing = true;
+    exec->awaiting = &exec->request;
+    return comm_barrier_post(group, &exec->request);
+}
+
+/* Padding of gradients is zero and stays so: sums and norms run over it. */
+static enum status end_broadcast(struct exec *exec) {
+    struct device *device = exec->plan->device;
+    const struct elements *staging = staging_of(exec);
+    size_t each = dtype_bytes(staging->dtype);
+    struct elements dirty =
+        elements_part(staging, 0, (int64_t)((exec->broadcast.most + each - 1) / each));
+    exec->broadcast = (struct broadcast_run){0};
+    return device->backend->array_fill(device, &dirty, 0, NULL);
+}
+
+/* Goes on with what is under way; called again after each meeting. *done tells that all was given.
+ */
+static enum status go_on(struct exec *exec, struct comm_group *group, bool *done) {
+    struct broadcast_run *run = &exec->broadcast;
+    int last = exec->store->layout->array_count;
+    if (run->piece > 0 && !run->releasing) return end_piece(exec, group);
+    run->releasing = false;
+    if (run->array < 0 || run->done == being_given(exec).bytes) {
+        run->done = 0;
+        do run->array++;
+        while (run->array <= last && !is_given(exec, run->array));
+    }
+    *done = run->array > last;
+    return *done ? end_broadcast(exec) : post_piece(exec, group);
+}
+
+static void begin(struct exec *exec, bool statistics) {
+    exec->broadcast = (struct broadcast_run){.active = true, .statistics = statistics, .array = -1};
+}
+
+enum status run_BCAST(struct exec *exec, const struct instr *instr) {
+    bool done = false;
+    if (!exec->broadcast.active) {
+        begin(exec, false);
+        exec->first_step = exec->step;
+    }
+    TRY(go_on(exec, exec->group[instr->group], &done));
+    if (done && exec->first_step != exec->step) exec_seek(exec, exec->first_step);
+    return STATUS_OK;
+}
+
+/* --- running statistics to evaluate with --- */
+
+static const struct elements *statistics_of(const struct exec *exec) {
+    return &exec->store->held[store_array(exec->store->layout, ARRAY_BUFFER, 0)];
+}
+
+static enum status keep_own(struct exec *exec) {
+    struct device *device = exec->plan->device;
+    const struct elements *own = statistics_of(exec);
+    exec->own_statistics = mem_new(elements_bytes(own));
+    return device->backend->copy_out(device, exec->own_statistics, own->data, elements_bytes(own));
+}
+
+enum status restore_statistics(struct exec *exec) {
+    struct device *device = exec->plan->device;
+    const struct elements *own = statistics_of(exec);
+    if (!exec->own_statistics) return STATUS_OK;
+    enum status status =
+        device->backend->copy_in(device, own->data, exec->own_statistics, elements_bytes(own));
+    free(exec->own_statistics);
+    exec->own_statistics = NULL;
+    return status;
+}
+
+enum status run_STATS_ALL(struct exec *exec, const struct instr *instr) {
+    bool done;
+    if (elements_bytes(statistics_of(exec)) == 0) return STATUS_OK;
+    if (!exec->broadcast.active) {
+        TRY(keep_own(exec));
+        begin(exec, true);
+    }
+    return go_on(exec, exec->group[instr->group], &done);
+}
+
+enum status run_STATS_OWN(struct exec *exec, const struct instr *instr) {
+    (void)instr;
+    return restore_statistics(exec);
+}

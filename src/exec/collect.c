@@ -1,0 +1,101 @@
+/* The handler of COLLECT: tensors that are cut into slices, whole to who writes them.
+ *
+ * Gradient arrays span the same elements as parameters and optimizer state, and are free between
+ * steps: each member puts its slices of an array there, they are gathered, and whoever holds the
+ * first element of a cut tensor keeps it, in plain order, until WRITE. Slices are those of a
+ * reduce-scatter of the bucket (comm_slice). Tensors that lie in one slice need no copy. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/handlers.h"
+#include "exec/saving.h"
+#include "exec/state.h"
+
+/* The elements of the bucket in its gradient array. */
+static struct elements staging_of(const struct exec *exec, const struct instr *instr,
+                                  struct slice *range) {
+    const struct store_layout *layout = exec->store->layout;
+    int chunk = grid_chunk(&exec->plan->program->grid, instr->stage);
+    const struct bucket *bucket = &exec->plan->chunk[chunk].buckets.items[instr->bucket];
+    *range = (struct slice){bucket->begin, bucket->elements};
+    return store_elements(exec->store, store_array(layout, ARRAY_GRAD, instr->grad), range->begin,
+                          range->count);
+}
+
+static enum status post_gather(struct exec *exec, const struct instr *instr) {
+    struct device *device = exec->plan->device;
+    struct comm_group *group = exec->group[instr->group];
+    struct slice range, own;
+    struct elements all = staging_of(exec, instr, &range);
+    comm_slice(group, range.count, comm_group_member(group), &own.begin, &own.count);
+    if (own.count > 0) {
+        struct elements from = store_elements(exec->store, exec->saving->collect.array,
+                                              range.begin + own.begin, own.count),
+                        to = elements_part(&all, own.begin, own.count);
+        TRY(device->backend->array_copy(device, to.data, from.data, elements_bytes(&to), NULL));
+    }
+    TRY(device->backend->stream_wait(NULL));
+    exec->awaiting = &exec->request;
+    return comm_all_gather(group, all.data, all.count, &exec->request);
+}
+
+static enum status keep(struct exec *exec, int item, const struct store_item *of,
+                        const struct elements *elements) {
+    struct saving *saving = exec->saving;
+    saving->whole = mem_grow(saving->whole, &saving->whole_room, (size_t)saving->whole_count + 1,
+                             sizeof *saving->whole);
+    struct whole_tensor *whole = &saving->whole[saving->whole_count++];
+    *whole =
+        (struct whole_tensor){saving->collect.array, item, mem_new(tensor_type_bytes(&of->type))};
+    return layout_to_plain(exec->plan->device, of->layout, elements->data, whole->plain);
+}
+
+/* Others may still read the staging: it is free again after a meeting. */
+static enum status keep_cut(struct exec *exec, const struct instr *instr) {
+    const struct store_layout *layout = exec->store->layout;
+    int array = exec->saving->collect.array, count;
+    const struct store_item *items = store_items(layout, array, &count);
+    struct slice range;
+    struct elements all = staging_of(exec, instr, &range);
+    for (int i = 0; i < count; i++) {
+        const struct store_item *of = &items[i];
+        if (of->begin < range.begin || of->begin >= range.begin + range.count) continue;
+        if (!store_holds_first(layout, array, of) ||
+            store_place(layout, array, of->begin, of->count) >= 0)
+            continue;
+        struct elements part = elements_part(&all, of->begin - range.begin, of->count);
+        TRY(keep(exec, i, of, &part));
+    }
+    exec->awaiting = &exec->request;
+    return comm_barrier_post(exec->group[instr->group], &exec->request);
+}
+
+static bool is_collected(const struct store_layout *layout, int array) {
+    enum array_kind kind = layout->arrays[array].kind;
+    return (kind == ARRAY_PARAM || kind == ARRAY_STATE) && store_is_sliced(layout, array);
+}
+
+/* Padding of gradients is zero and stays so: sums and norms run over it. */
+static enum status end(struct exec *exec, const struct instr *instr) {
+    struct slice range;
+    struct elements all = staging_of(exec, instr, &range);
+    exec->saving->collect = (struct collect_run){0};
+    return exec->plan->device->backend->array_fill(exec->plan->device, &all, 0, NULL);
+}
+
+/* Called again after each meeting: array by array, gathered and then released. */
+enum status run_COLLECT(struct exec *exec, const struct instr *instr) {
+    const struct store_layout *layout = exec->store->layout;
+    struct collect_run *run = &exec->saving->collect;
+    if (!run->active) *run = (struct collect_run){.active = true, .array = -1};
+    if (run->gathering) {
+        run->gathering = false;
+        return keep_cut(exec, instr);
+    }
+    do run->array++;
+    while (run->array < layout->array_count && !is_collected(layout, run->array));
+    if (run->array == layout->array_count) return end(exec, instr);
+    run->gathering = true;
+    return post_gather(exec, instr);
+}

@@ -1,0 +1,27 @@
+/* The handlers, one for each row of instr.def; private to src/exec. A row without its handler does
+ * not link. handlers.c has those of a step, broadcast.c those that bring data to other ranks,
+ * save.c and collect.c those of a checkpoint. */
+#ifndef EXEC_HANDLERS_H
+#define EXEC_HANDLERS_H
+
+#include "exec/exec.h"
+
+/* COMPUTE: `run`, called again after what it awaits (exec->awaiting) until it awaits nothing. COMM:
+ * `post`, and `finish` once it is done. All are local and wait for no other rank. */
+struct handler {
+    enum status (*run)(struct exec *exec, const struct instr *instr);
+    enum status (*post)(struct exec *exec, const struct instr *instr, struct comm_request **out);
+    enum status (*finish)(struct exec *exec, const struct instr *instr);
+};
+extern const struct handler handlers[INSTR_COUNT_];
+
+#define DECLARE_COMPUTE(NAME) enum status run_##NAME(struct exec *exec, const struct instr *instr);
+#define DECLARE_COMM(NAME)                                                                         \
+    enum status post_##NAME(struct exec *exec, const struct instr *instr,                          \
+                            struct comm_request **out);                                            \
+    enum status finish_##NAME(struct exec *exec, const struct instr *instr);
+#define INSTR(NAME, operands, flags, lists, queue, ...) DECLARE_##queue(NAME)
+#include "program/instr.def"
+#undef INSTR
+
+#endif

@@ -1,0 +1,225 @@
+/* The handlers of the list "save".
+ *
+ * Each rank writes the tensors that are its own (tensors.h), to files of its own; nobody gathers
+ * the model. A rank that cannot write says so at the next meeting, so that all fail together and
+ * the first member can clean up. Where one rank writes all of a part its file is
+ * PART.safetensors; where several do, files are numbered and an index names the one of each
+ * tensor, as Hugging Face does it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/handlers.h"
+#include "exec/saving.h"
+#include "exec/state.h"
+
+/* --- meetings --- */
+
+static enum status meet(struct exec *exec, const struct instr *instr) {
+    struct saving *saving = exec->saving;
+    saving->meeting++;
+    exec->awaiting = &exec->request;
+    return comm_exchange_post(exec->group[instr->group], &saving->own, sizeof saving->own,
+                              saving->all, &exec->request);
+}
+
+static int rank_of(const struct exec *exec, int group, int member) {
+    const struct program *program = exec->plan->program;
+    enum group_family family = program->group[group];
+    return group_rank(&program->grid, family,
+                      group_of(&program->grid, family, exec->plan->config.rank), member);
+}
+
+/* All fail with the first member that did. */
+static enum status agreed(const struct exec *exec, const struct instr *instr) {
+    const struct saving *saving = exec->saving;
+    for (int m = 0; m < saving->members; m++) {
+        if (saving->all[m].status == STATUS_OK) continue;
+        comm_blame(exec->comm, rank_of(exec, instr->group, m));
+        return (enum status)saving->all[m].status;
+    }
+    return STATUS_OK;
+}
+
+/* Ends an instruction of two meetings: `act` is what the first member does between them. */
+static enum status meet_twice(struct exec *exec, const struct instr *instr,
+                              enum status (*act)(struct exec *exec)) {
+    struct saving *saving = exec->saving;
+    if (saving->meeting == 0) return meet(exec, instr);
+    TRY(agreed(exec, instr));
+    if (saving->meeting == 1) {
+        if (saving->member == 0) saving->own.status = (int32_t)act(exec);
+        return meet(exec, instr);
+    }
+    saving->meeting = 0;
+    return STATUS_OK;
+}
+
+/* --- before --- */
+
+static struct tensor_share share_of(const struct exec *exec) {
+    const struct saving *saving = exec->saving;
+    const struct grid_cell *cell = &exec->plan->config.cell;
+    return (struct tensor_share){.first_replica =
+                                     cell->role == GRID_STAGE && cell->first_replica == 0,
+                                 .whole = saving->whole,
+                                 .whole_count = saving->whole_count};
+}
+
+static enum status begin(struct exec *exec) {
+    uint64_t bytes = 0;
+    for (int m = 0; m < exec->saving->members; m++)
+        for (int p = 0; p < PART_COUNT; p++) bytes += exec->saving->all[m].bytes[p];
+    return checkpoint_begin(exec->saving, bytes);
+}
+
+enum status run_OPEN(struct exec *exec, const struct instr *instr) {
+    struct saving *saving = exec->saving;
+    struct tensor_share share = share_of(exec);
+    saving->member = comm_group_member(exec->group[instr->group]);
+    saving->members = comm_group_count(exec->group[instr->group]);
+    for (int p = 0; p < PART_COUNT && saving->meeting == 0; p++)
+        saving->own.tensors[p] =
+            tensors_count(exec->store->layout, (enum tensor_part)p, &share, &saving->own.bytes[p]);
+    return meet_twice(exec, instr, begin);
+}
+
+/* --- files --- */
+
+/* Who writes a part: `count` in all, of whom `member` is number `number` (from 0; -1: it writes
+ * nothing). Of a part without tensors the first member writes an empty file. */
+struct writers {
+    int count, number;
+};
+
+static struct writers writers_of(const struct saving *saving, int part, int member) {
+    struct writers writers = {0, -1};
+    for (int m = 0; m < saving->members; m++) {
+        if (saving->all[m].tensors[part] == 0) continue;
+        if (m == member) writers.number = writers.count;
+        writers.count++;
+    }
+    if (writers.count == 0) writers = (struct writers){1, member == 0 ? 0 : -1};
+    return writers;
+}
+
+static char *file_name(int part, struct writers writers) {
+    const char *name = tensor_part_names[part];
+    if (writers.count == 1) return mem_format("%s.safetensors", name);
+    return mem_format("%s-%05d-of-%05d.safetensors", name, writers.number + 1, writers.count);
+}
+
+static enum status write_part(struct exec *exec, int part, struct writers writers) {
+    struct saving *saving = exec->saving;
+    struct tensor_share share = share_of(exec);
+    char *name = file_name(part, writers), *path = mem_format("%s/%s", saving->temporary, name);
+    enum status status = STATUS_OK;
+    if (!file_exists(saving->temporary))
+        status = fail(STATUS_DATA,
+                      "%s: this rank writes a part of the checkpoint and does not see the folder "
+                      "that rank 0 made\n  all ranks need the folder --out, on a disk they share",
+                      saving->temporary);
+    if (status == STATUS_OK)
+        status = tensors_write(exec->store, (enum tensor_part)part, &share, path,
+                               &saving->own.mark[part]);
+    free(path);
+    free(name);
+    return status;
+}
+
+/* A failure is told at COMMIT's first meeting. */
+enum status run_WRITE(struct exec *exec, const struct instr *instr) {
+    struct saving *saving = exec->saving;
+    (void)instr;
+    for (int p = 0; p < PART_COUNT && saving->own.status == STATUS_OK; p++) {
+        struct writers writers = writers_of(saving, p, saving->member);
+        if (writers.number >= 0) saving->own.status = (int32_t)write_part(exec, p, writers);
+    }
+    return STATUS_OK;
+}
+
+/* --- after --- */
+
+/* The names of a file's tensors into the index. */
+static enum status index_file(const char *folder, const char *name, json_t *map, uint64_t *bytes) {
+    char *path = mem_format("%s/%s", folder, name);
+    struct safetensors *file = NULL;
+    enum status status = safetensors_open(path, &file);
+    for (size_t i = 0; status == STATUS_OK && i < safetensors_count(file); i++) {
+        *bytes += safetensors_at(file, i)->bytes;
+        json_object_set_new(map, safetensors_at(file, i)->name, json_string(name));
+    }
+    safetensors_close(&file);
+    free(path);
+    return status;
+}
+
+/* Which file has each tensor of a part, of which there are `count` files. */
+static enum status write_index(const struct saving *saving, const struct manifest_file *files,
+                               int count, struct manifest_file *out) {
+    json_t *map = json_object();
+    uint64_t bytes = 0;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = index_file(saving->temporary, files[i].name, map, &bytes);
+    json_t *root =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes, "weight_map", map);
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS),
+         *path = mem_format("%s/%s", saving->temporary, out->name);
+    if (status == STATUS_OK) status = file_write_text(path, text);
+    if (status == STATUS_OK) status = safetensors_checksum(path, &out->mark);
+    json_decref(root);
+    free(text);
+    free(path);
+    return status;
+}
+
+/* All files of a part, and the index where there are several, behind the `count` files so far. */
+static enum status list_part(const struct saving *saving, int part, struct manifest_file *files,
+                             int *count) {
+    int first = *count;
+    for (int m = 0; m < saving->members; m++) {
+        struct writers writers = writers_of(saving, part, m);
+        if (writers.number < 0) continue;
+        files[(*count)++] =
+            (struct manifest_file){file_name(part, writers), saving->all[m].mark[part]};
+    }
+    int written = *count - first;
+    if (written == 1) return STATUS_OK;
+    struct manifest_file *index = &files[(*count)++];
+    index->name = mem_format("%s.safetensors.index.json", tensor_part_names[part]);
+    return write_index(saving, files + first, written, index);
+}
+
+static enum status commit(struct exec *exec) {
+    const struct saving *saving = exec->saving;
+    int count = 0;
+    struct manifest_file *files =
+        MEM_ARRAY(struct manifest_file, PART_COUNT * (saving->members + 1));
+    enum status status = STATUS_OK;
+    for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++)
+        status = list_part(saving, p, files, &count);
+    if (status == STATUS_OK) status = checkpoint_commit(saving, files, count);
+    for (int i = 0; i < count; i++) free((char *)(uintptr_t)files[i].name);
+    free(files);
+    return status;
+}
+
+enum status run_COMMIT(struct exec *exec, const struct instr *instr) {
+    return meet_twice(exec, instr, commit);
+}
+
+enum status exec_save(struct exec *exec, struct saving *saving) {
+    saving->all = MEM_ARRAY(struct save_report, comm_size(exec->comm));
+    exec->saving = saving;
+    enum status status = exec_run_list(exec, exec->plan->program, LIST_SAVE);
+    exec->saving = NULL;
+    for (int i = 0; i < saving->whole_count; i++) free(saving->whole[i].plain);
+    free(saving->whole);
+    free(saving->all);
+    return status;
+}

@@ -1,0 +1,390 @@
+/* Ranks (threads here) that save and resume together: optimizer state in slices, as many as there
+ * are ranks or one for each bucket, saved by one layout and read under another; a rank that fails;
+ * and what the others see of an evaluation. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "saves.h"
+#include "exec/state.h"
+#include "exec/train.h"
+
+TestSuite(exec_sliced, .init = saves_begin, .fini = saves_end);
+
+enum { MAX_RANKS = 4, MAX_SLICES = 2 };
+enum slicing { WHOLE, SLICED, SLICED_WITH_A_GAP, SLICED_BY_BUCKET };
+
+#define EVEN "--model mlp --data digits --device ref --threads 1 --batch 120 --steps 9 "
+
+struct team;
+
+struct member {
+    struct team *team;
+    int rank;
+    struct comm *comm;
+    struct kit_plan job;
+    struct exec *exec;
+    struct slice owned[MAX_SLICES];
+    char *folder; /* of its checkpoints */
+    enum status status;
+    struct checkpoint_state state;
+    struct eval_result eval;
+    pthread_t thread;
+};
+
+struct team {
+    struct options options;
+    int ranks;
+    enum slicing slicing;
+    void (*act)(struct member *member); /* between exec_new and the end */
+    const struct kit_run *like;         /* what `act` compares with */
+    struct member members[MAX_RANKS];
+    struct comm *comms[MAX_RANKS];
+};
+
+/* --- plans whose state is in slices, as a policy would make them --- */
+
+static struct slice slice_of(struct comm *comm, int64_t begin, int64_t count) {
+    struct slice slice;
+    comm_slice(comm_world(comm), count, comm_rank(comm), &slice.begin, &slice.count);
+    slice.begin += begin;
+    return slice;
+}
+
+/* Two buckets, the last parameters first. */
+static void cut_buckets(struct plan *plan) {
+    const struct store_layout *layout = plan->store;
+    int half = layout->param_count / 2;
+    int64_t middle = layout->params[half].begin;
+    free(plan->buckets.items);
+    plan->buckets = (struct bucket_list){MEM_ARRAY(struct bucket, 2), 2};
+    plan->buckets.items[0] =
+        (struct bucket){half, layout->param_count - half, middle, layout->param_elements - middle};
+    plan->buckets.items[1] = (struct bucket){0, half, 0, middle};
+}
+
+static int own_slices(struct member *member) {
+    struct plan *plan = member->job.plan;
+    if (member->team->slicing != SLICED_BY_BUCKET) {
+        bool gap = member->team->slicing == SLICED_WITH_A_GAP && member->rank > 0;
+        member->owned[0] = slice_of(member->comm, 0, plan->store->param_elements);
+        if (gap) member->owned[0].count = 0;
+        return 1;
+    }
+    cut_buckets(plan);
+    for (int b = 0; b < 2; b++) /* ascending */
+        member->owned[b] = slice_of(member->comm, plan->buckets.items[1 - b].begin,
+                                    plan->buckets.items[1 - b].elements);
+    return 2;
+}
+
+static void add_collect(struct rank_program *rank, int bucket) {
+    struct instr_list *save = &rank->list[LIST_SAVE];
+    struct instr *collect = program_add(rank, LIST_SAVE, INSTR_COLLECT);
+    collect->bucket = (int16_t)bucket;
+    struct instr made = *collect;
+    memmove(save->items + 2, save->items + 1, (size_t)(save->count - 2) * sizeof made);
+    save->items[1] = made;
+}
+
+static void slice_plan(struct member *member) {
+    struct plan *plan = member->job.plan;
+    int count = own_slices(member);
+    struct store_config config = {
+        .graph = plan->micro[0].graph,
+        .optimizer = plan->config.optimizer,
+        .grads = plan->grads,
+        .owned = member->owned,
+        .owned_count = count,
+        .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}, [ARRAY_STATE] = {.sliced = true}}};
+    store_layout_free(&plan->store);
+    plan->store = store_layout_new(&config);
+    for (int k = 0; k < plan->program->kind_count; k++)
+        for (int b = 0; b < count; b++)
+            add_collect(&plan->program->kinds[k], count == 1 ? INSTR_ALL : b);
+    if (count == 1) cr_assert_eq(program_verify(plan->program, NULL), STATUS_OK);
+}
+
+/* --- teams --- */
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    struct exec *exec = NULL;
+    if (member->team->slicing != WHOLE) slice_plan(member);
+    member->status = exec_new(member->job.plan, member->comm, NULL, &exec);
+    member->exec = exec;
+    if (member->status == STATUS_OK) member->team->act(member);
+    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    return NULL;
+}
+
+static void team_open(struct team *team, const char *line, int ranks) {
+    char many[512];
+    snprintf(many, sizeof many, "%s -n %d", line, ranks);
+    kit_options(many, &team->options);
+    team->ranks = ranks;
+    for (int r = 0; r < ranks; r++) {
+        struct member *member = &team->members[r];
+        *member = (struct member){.team = team, .rank = r, .folder = folder};
+        cr_assert_eq(kit_plan(&team->options, r, ranks, team->members[0].job.dataset, &member->job),
+                     STATUS_OK);
+    }
+    cr_assert_eq(
+        comm_open_threads(ranks, plan_heap_bytes(team->members[0].job.plan), 0, team->comms),
+        STATUS_OK);
+    for (int r = 0; r < ranks; r++) team->members[r].comm = team->comms[r];
+}
+
+static void team_run(struct team *team) {
+    for (int r = 0; r < team->ranks; r++)
+        cr_assert_eq(pthread_create(&team->members[r].thread, NULL, member_main, &team->members[r]),
+                     0);
+    for (int r = 0; r < team->ranks; r++) pthread_join(team->members[r].thread, NULL);
+}
+
+static void team_free(struct team *team) {
+    for (int r = 0; r < team->ranks; r++) exec_free(&team->members[r].exec);
+    for (int r = 0; r < team->ranks; r++) comm_close(&team->comms[r]);
+    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->members[r].job);
+    options_free(&team->options);
+}
+
+/* --- saving and resuming --- */
+
+static struct checkpoint_config config_in(const struct member *member) {
+    return (struct checkpoint_config){.folder = member->folder, .keep = 9};
+}
+
+static void expect_state(struct member *member) {
+    const struct store *have = exec_store(member->exec),
+                       *want = exec_store(member->team->like->exec);
+    for (int s = 0; s < have->layout->optimizer->state_count; s++) {
+        int array = store_array(have->layout, ARRAY_STATE, s);
+        const struct array_layout *of = &have->layout->arrays[array];
+        for (int i = 0; i < of->slice_count; i++) {
+            struct elements mine = store_elements(have, array, of->slices[i].begin,
+                                                  of->slices[i].count),
+                            theirs = store_elements(want, array, of->slices[i].begin,
+                                                    of->slices[i].count);
+            cr_expect_eq(memcmp(mine.data, theirs.data, elements_bytes(&mine)), 0,
+                         "rank %d, state %d, slice %d", member->rank, s, i);
+        }
+    }
+}
+
+/* Resumes and starts as a run does, and saves what it has as another step. */
+static void resume_and_save(struct member *member) {
+    struct checkpoint_config config = config_in(member);
+    struct checkpoint_state state = train_fresh();
+    bool found;
+    member->status = checkpoint_resume(&config, member->exec, &state, &found);
+    if (member->status == STATUS_OK) member->status = exec_start(member->exec);
+    if (member->status != STATUS_OK) return;
+    expect_state(member);
+    state.step++;
+    member->status = checkpoint_save(&config, member->exec, &state, STATUS_OK);
+}
+
+static void through_ranks(const char *line, int ranks, enum slicing slicing,
+                          const struct kit_run *like) {
+    struct team team = {.slicing = slicing, .act = resume_and_save, .like = like};
+    team_open(&team, line, ranks);
+    /* Who gets all from the first rank needs no folder. */
+    for (int r = 1; slicing == WHOLE && r < ranks; r++) team.members[r].folder = "/nowhere";
+    team_run(&team);
+    for (int r = 0; r < ranks; r++) cr_expect_eq(team.members[r].status, STATUS_OK);
+    team_free(&team);
+}
+
+static void expect_same_files(int step, int other) {
+    for (int f = 0; f < 2; f++) {
+        char *a = path_of(step, files[f]), *b = path_of(other, files[f]);
+        struct bytes x, y;
+        cr_assert_eq(file_read(a, 1 << 30, &x), STATUS_OK);
+        cr_assert_eq(file_read(b, 1 << 30, &y), STATUS_OK);
+        cr_expect(x.count == y.count && memcmp(x.data, y.data, x.count) == 0, "%s", files[f]);
+        bytes_free(&x);
+        bytes_free(&y);
+        free(a);
+        free(b);
+    }
+}
+
+/* The index names a file for each tensor, and all its files are there. */
+static void expect_index(int step, int writers) {
+    char *path = path_of(step, "optimizer.safetensors.index.json"), name[64];
+    json_t *root = json_load_file(path, 0, NULL), *map = json_object_get(root, "weight_map");
+    cr_assert_not_null(root, "%s", path);
+    cr_expect_gt(
+        json_integer_value(json_object_get(json_object_get(root, "metadata"), "total_size")), 0);
+    const char *tensor;
+    json_t *file;
+    json_object_foreach(map, tensor, file) {
+        char *there = path_of(step, json_string_value(file));
+        cr_expect(file_exists(there), "%s of %s", there, tensor);
+        free(there);
+    }
+    for (int w = 1; w <= writers; w++) {
+        snprintf(name, sizeof name, "optimizer-%05d-of-%05d.safetensors", w, writers);
+        char *there = path_of(step, name);
+        cr_expect(file_exists(there), "%s", there);
+        free(there);
+    }
+    json_decref(root);
+    free(path);
+}
+
+/* One rank saves step 2; ranks with slices make step 3 of it, others step 4, one rank step 5. */
+static void round_trip(const char *line) {
+    struct kit_run *one = kit_open("%s", line);
+    kit_steps(one, 2);
+    save(one, 9, -1);
+    through_ranks(line, 3, SLICED, one);
+    expect_index(3, 3);
+    char *model = path_of(3, "model.safetensors");
+    cr_expect(file_exists(model), "parameters are whole on rank 0: it alone writes them");
+    free(model);
+    through_ranks(line, 2, SLICED_BY_BUCKET, one);
+    struct kit_run *again = kit_open("%s", line);
+    cr_assert_eq(resume(again), 4, "%s", said);
+    cr_expect_eq(kit_hash(again), kit_hash(one));
+    exec_seek(again->exec, 5);
+    save(again, 9, -1);
+    expect_same_files(2, 5);
+    through_ranks(line, 4, WHOLE, one); /* of replicas the first one reads and writes */
+    expect_same_files(2, 6);
+    kit_close(&again);
+    kit_close(&one);
+}
+
+Test(exec_sliced, what_one_layout_saved_another_reads) {
+    round_trip(EVEN "--optimizer adam");
+}
+
+Test(exec_sliced, also_where_the_device_has_layouts_of_its_own) {
+    round_trip("--model resnet8 --data digits --device cpu --threads 1 --batch 24 --steps 9 "
+               "--optimizer adamw");
+}
+
+static void resume_only(struct member *member) {
+    struct checkpoint_config config = config_in(member);
+    struct checkpoint_state state = train_fresh();
+    bool found;
+    member->state.saved_step = checkpoint_resume(&config, member->exec, &state, &found);
+}
+
+/* Each rank finds all that it holds, but some tensors are nobody's. */
+Test(exec_sliced, tensors_that_no_rank_holds_are_refused) {
+    struct kit_run *one = kit_open(EVEN);
+    struct team team = {.slicing = SLICED_WITH_A_GAP, .act = resume_only};
+    save(one, 9, -1);
+    team_open(&team, EVEN, 3);
+    log_capture(said, sizeof said);
+    team_run(&team);
+    log_capture(NULL, 0);
+    for (int r = 0; r < 3; r++) cr_expect_eq(team.members[r].state.saved_step, STATUS_DATA);
+    cr_expect(strstr(said, "optimizer has") && strstr(said, "tensors, the model"), "%s", said);
+    team_free(&team);
+    kit_close(&one);
+}
+
+/* --- failing together --- */
+
+static void save_once(struct member *member) {
+    struct checkpoint_config config = config_in(member);
+    struct checkpoint_state state = train_fresh();
+    enum status ready = member->rank == 1 && !member->state.step ? STATUS_NUMERIC : STATUS_OK;
+    enum status status = checkpoint_save(&config, member->exec, &state, ready);
+    member->state.saved_step = status;
+}
+
+static void expect_none_saved(struct team *team, enum status want) {
+    log_capture(said, sizeof said);
+    team_run(team);
+    log_capture(NULL, 0);
+    for (int r = 0; r < team->ranks; r++) {
+        cr_expect_eq(team->members[r].status, STATUS_OK);
+        cr_expect_eq(team->members[r].state.saved_step, want, "rank %d", r);
+        cr_expect_eq(comm_blamed(team->comms[r]), 1);
+    }
+    cr_expect(!has(".step-00000000.tmp") && !has("step-00000000"));
+    team_free(team);
+}
+
+Test(exec_sliced, a_rank_that_is_not_ready_stops_all) {
+    struct team team = {.slicing = SLICED, .act = save_once};
+    team_open(&team, EVEN, 3);
+    expect_none_saved(&team, STATUS_NUMERIC);
+}
+
+/* The folder is not where this rank looks: its host does not share the disk. */
+Test(exec_sliced, a_rank_that_cannot_write_stops_all) {
+    struct team team = {.slicing = SLICED, .act = save_once};
+    team_open(&team, EVEN, 3);
+    for (int r = 0; r < 3; r++) team.members[r].state.step = 1;
+    team.members[1].folder = "/nowhere";
+    expect_none_saved(&team, STATUS_DATA);
+    cr_expect(strstr(said, "/nowhere/.step-00000000.tmp") && strstr(said, "--out"), "%s", said);
+}
+
+/* Of replicas that hold the same, the others need no folder. */
+Test(exec_sliced, who_writes_nothing_needs_no_folder) {
+    struct team team = {.slicing = WHOLE, .act = save_once};
+    team_open(&team, EVEN, 2);
+    for (int r = 0; r < 2; r++) team.members[r].state.step = 1;
+    team.members[1].folder = "/nowhere";
+    team_run(&team);
+    for (int r = 0; r < 2; r++) cr_expect_eq(team.members[r].state.saved_step, STATUS_OK);
+    cr_expect(has("step-00000000") && !file_exists("/nowhere"));
+    team_free(&team);
+}
+
+/* --- evaluation --- */
+
+static uint64_t statistics(struct exec *exec) {
+    uint64_t hash = 0;
+    cr_assert_eq(store_buffer_hash(exec_store(exec), &hash), STATUS_OK);
+    return hash;
+}
+
+static void train_and_evaluate(struct member *member) {
+    struct checkpoint_config config = config_in(member);
+    struct checkpoint_state state = train_fresh();
+    struct step_result result;
+    member->status = exec_start(member->exec);
+    for (int i = 0; i < 3 && member->status == STATUS_OK; i++)
+        member->status = exec_step(member->exec, &result);
+    if (member->status != STATUS_OK) return;
+    uint64_t own = statistics(member->exec);
+    member->status = exec_evaluate(member->exec, &member->eval);
+    cr_expect_eq(statistics(member->exec), own, "rank %d has other statistics", member->rank);
+    state.step = 3;
+    if (member->status == STATUS_OK)
+        member->status = checkpoint_save(&config, member->exec, &state, STATUS_OK);
+}
+
+/* 13 test samples are one round more than two ranks can share evenly. */
+Test(exec_sliced, ranks_evaluate_what_is_saved) {
+    const char *line = "--model resnet8 --device cpu --threads 1 --batch 12 --steps 9 "
+                       "--data synthetic:count=48,test_count=13,size=8";
+    struct team team = {.act = train_and_evaluate};
+    struct eval_result one;
+    team_open(&team, line, 2);
+    team_run(&team);
+    const struct member *members = team.members;
+    for (int r = 0; r < 2; r++) cr_assert_eq(members[r].status, STATUS_OK);
+    cr_expect_neq(statistics(members[0].exec), statistics(members[1].exec));
+    cr_expect_eq(members[0].eval.loss, members[1].eval.loss);
+    cr_expect_eq(members[0].eval.samples, 13);
+    struct kit_run *run = kit_open("%s", line);
+    cr_assert_eq(resume(run), 3, "%s", said);
+    cr_assert_eq(exec_evaluate(run->exec, &one), STATUS_OK);
+    cr_expect_float_eq(one.loss, members[0].eval.loss, 1e-6);
+    kit_close(&run);
+    team_free(&team);
+}
