@@ -42,6 +42,7 @@ const char *comm_kind_name(enum comm_kind kind) {
 }
 
 const char *comm_request_text(const struct comm_request *request, char text[COMM_TEXT_BYTES]) {
+    if (request->channel) return comm_channel_request_text(request, text);
     snprintf(text, COMM_TEXT_BYTES, "%s of %lld %s (operation %llu of group %d)",
              kinds[request->kind].name, (long long)request->count,
              request->kind == COMM_BROADCAST || request->kind == COMM_EXCHANGE
@@ -121,6 +122,13 @@ size_t comm_overhead_bytes(const char *name, int size) {
     return table && table->overhead ? table->overhead(size) : 0;
 }
 
+size_t comm_channel_overhead(const char *name, enum comm_side side, bool same_host, size_t bytes,
+                             int slots) {
+    const struct comm_ops *table = find(name);
+    return table && table->channel_overhead ? table->channel_overhead(side, same_host, bytes, slots)
+                                            : 0;
+}
+
 size_t comm_foreign_bytes(const struct comm *comm) {
     return comm->ops->foreign ? comm->ops->foreign(comm) : 0;
 }
@@ -133,6 +141,7 @@ void comm_close(struct comm **comm) {
     struct arena arena = old->arena;
     free(old->group);
     free(old->active);
+    free(old->active_channel);
     old->ops->close(old);
     arena_free(&arena);
 }
@@ -295,40 +304,70 @@ static uint64_t share_bytes(const struct comm_request *request) {
     }
 }
 
+/* Both ends of a channel have a number, below those of groups. */
+static struct comm_event event_of_channel(const struct comm_request *request) {
+    const struct comm_channel *channel = request->channel;
+    return (struct comm_event){.group = -1 - 2 * channel->index - (request->kind == COMM_RECEIVE),
+                               .members = channel->from == channel->to ? 1 : 2,
+                               .channel = channel->kind,
+                               .peer = comm_channel_peer(request)};
+}
+
 static struct comm_event event_of(const struct comm_request *request) {
-    return (struct comm_event){.kind = kinds[request->kind].name,
-                               .group = request->group->index,
-                               .members = request->group->count,
-                               .sequence = request->sequence,
-                               .bytes = request_bytes(request),
-                               .begin_ns = request->begin_ns};
+    struct comm_event event = {.peer = -1, .channel = -1};
+    if (request->channel) {
+        event = event_of_channel(request);
+    } else {
+        event.group = request->group->index;
+        event.members = request->group->count;
+    }
+    event.kind = kinds[request->kind].name;
+    event.sequence = request->sequence;
+    event.bytes = request_bytes(request);
+    event.begin_ns = request->begin_ns;
+    return event;
 }
 
 void comm_finished(struct comm_request *request) {
-    const struct comm_hooks *hooks = &request->group->comm->hooks;
+    const struct comm_hooks *hooks = &request->comm->hooks;
     if (!hooks->after) return;
     struct comm_event event = event_of(request);
     event.end_ns = clock_ns();
     hooks->after(hooks->context, &event);
 }
 
-static enum status run_before(struct comm_request *request) {
-    const struct comm_hooks *hooks = &request->group->comm->hooks;
+enum status comm_starts(struct comm_request *request) {
+    const struct comm_hooks *hooks = &request->comm->hooks;
     if (hooks->before || hooks->after) request->begin_ns = clock_ns();
     if (!hooks->before) return STATUS_OK;
     struct comm_event event = event_of(request);
     return hooks->before(hooks->context, &event);
 }
 
-static struct comm_request *enqueue(const struct comm_request *wanted) {
-    struct comm_group *group = wanted->group;
-    struct comm *comm = group->comm;
+/* It keeps its room for pieces. */
+struct comm_request *comm_request_new(const struct comm_request *wanted) {
+    struct comm *comm = wanted->comm;
     struct comm_request *request = comm->spare;
     if (request)
         comm->spare = request->next;
     else
         request = arena_new(&comm->arena, sizeof *request);
+    struct comm_piece *piece = request->piece;
+    int capacity = request->piece_capacity;
     *request = *wanted;
+    request->piece = piece;
+    request->piece_capacity = capacity;
+    return request;
+}
+
+uint64_t comm_request_sequence(const struct comm_request *request) {
+    return request->sequence;
+}
+
+static struct comm_request *enqueue(const struct comm_request *wanted) {
+    struct comm_group *group = wanted->group;
+    struct comm *comm = group->comm;
+    struct comm_request *request = comm_request_new(wanted);
     if (group->last) {
         group->last->next = request;
     } else {
@@ -348,8 +387,9 @@ static enum status start(struct comm_request wanted, struct comm_request **out) 
     CHECK(group->member >= 0, "rank %d is no member of group %d", comm->rank, group->index);
     CHECK(wanted.count >= 0, "%s of %lld", kinds[wanted.kind].name, (long long)wanted.count);
     TRY(find_offset(&wanted));
+    wanted.comm = comm;
     wanted.sequence = group->sequence + 1;
-    TRY(run_before(&wanted));
+    TRY(comm_starts(&wanted));
     if (wanted.kind == COMM_EXCHANGE) wanted.turn = group->exchanges++;
     group->sequence++;
     comm->sent_bytes += share_bytes(&wanted);

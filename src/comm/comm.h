@@ -8,8 +8,8 @@
  *
  * Memory that others read or write comes from comm_alloc, out of a heap of each rank's own: sizes
  * and order may differ from rank to rank, and an operation tells its members where the data of each
- * lies. Groups and channels are declared alike: every rank declares each one, in the same order,
- * members or not.
+ * lies. Groups and channels (channel.h) are declared alike: every rank declares each one, in the
+ * same order, members or not.
  *
  * Collectives are asynchronous: a call posts the operation and returns a request; comm_progress
  * moves all posted ones on without waiting (the executor calls it between pieces of work);
@@ -81,8 +81,8 @@ void comm_close(struct comm **comm);
 void comm_abort(struct comm *comm, int rank);
 
 /* Local. Memory that a communicator takes besides its heap and its channels, a rank, for the group
- * of all ranks; each further group of n members takes at most that of n ranks. Sent channels take
- * what the receiver's end takes of its channel_bytes. 0 for a name this build does not have. */
+ * of all ranks; each further group of n members takes at most that of n ranks, each channel what
+ * comm_channel_overhead says. 0 for a name this build does not have. */
 size_t comm_overhead_bytes(const char *name, int size);
 /* Local, reads a file. Memory of other ranks' processes that is resident in this one because it
  * shares it: a measured size less this is the rank's own. */
@@ -136,6 +136,8 @@ void comm_slice(const struct comm_group *group, int64_t count, int member, int64
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after
  * ranks disagreed, every call on the communicator fails alike. */
 enum status comm_progress(struct comm *comm);
+/* Local. The number of a posted operation in its group, or of a message in its channel, from 1. */
+uint64_t comm_request_sequence(const struct comm_request *request);
 /* Local. Whether it is done (then the request is gone). */
 enum status comm_test(struct comm_request **request, bool *done);
 /* Blocking. Accepts a NULL request. */
@@ -164,10 +166,13 @@ int comm_blamed(const struct comm *comm);
 
 /* Local. Who watches, or disturbs: `before` is called at each post and makes it fail when it
  * returns a failure, `after` when an operation is seen to be done, by whatever thread, before a
- * test or a wait tells so. Both under the communicator's lock; either may be NULL. */
+ * test or a wait tells so; that of a send may come before its post returns. Both under the
+ * communicator's lock; either may be NULL. Group and sequence tell which request it is. */
 struct comm_event {
-    const char *kind; /* "all_reduce", ... */
-    int group, members;
+    const char *kind; /* "all_reduce", ..., "send", "receive" */
+    int group;        /* of a channel: a negative number, another one for each of its ends */
+    int members;
+    int channel, peer; /* of a send or receive: the channel's kind, the rank at the other end */
     uint64_t sequence;
     size_t bytes;
     int64_t begin_ns, end_ns;

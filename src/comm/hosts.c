@@ -125,4 +125,5 @@ static size_t overhead(int members) {
     return ops ? p2p_overhead_bytes(ops, members) : 0;
 }
 
-const struct comm_ops comm_hosts = P2P_TABLE("hosts", hosts_open, overhead);
+const struct comm_ops comm_hosts =
+    P2P_TABLE("hosts", hosts_open, overhead, p2p_near_channel_overhead);

@@ -333,4 +333,4 @@ static size_t overhead(int members) {
     return p2p_overhead_bytes(&p2p_transport_mpi, members);
 }
 
-const struct comm_ops comm_mpi = P2P_TABLE("mpi", open_comm, overhead);
+const struct comm_ops comm_mpi = P2P_TABLE("mpi", open_comm, overhead, p2p_channel_overhead);

@@ -174,7 +174,6 @@ enum status p2p_new(const struct comm_ops *ops, const struct comm_config *config
     p2p->heap = p2p_own(p2p, (size_t)config->size, sizeof(char *));
     p2p->comm.sizes = p2p->sizes = p2p_own(p2p, (size_t)config->size, sizeof *p2p->sizes);
     for (int rank = 0; rank < config->size; rank++) p2p->sizes[rank] = all[rank].sizes;
-    p2p->channel_count = 1;
     p2p->any_order = config->any_order;
     p2p->comm.threads = !transport->one_thread;
     atomic_init(&p2p->aborted, -1);

@@ -42,9 +42,8 @@ struct p2p {
     char **heap;              /* of each rank whose memory is seen here, else NULL */
     struct comm_sizes *sizes; /* of each rank */
     _Atomic int aborted;
-    bool any_order; /* sums of all ranks may be the transport's own */
-    uint64_t moves; /* of the transport, when a sleep was prepared */
-    uint32_t channel_count;
+    bool any_order;    /* sums of all ranks may be the transport's own */
+    uint64_t moves;    /* of the transport, when a sleep was prepared */
     int64_t broken_ns; /* since when a rank that is waited for is known to be gone, 0: none is */
     void **owned;      /* buffers to free */
     size_t owned_count, owned_capacity;
@@ -173,17 +172,26 @@ void p2p_rest(struct comm *comm, int64_t limit_ns);
 void p2p_abort(struct comm *comm, int rank);
 int p2p_aborted(const struct comm *comm);
 enum status p2p_channel_new(struct comm_channel *channel);
-enum status p2p_try_send(struct comm_channel *channel, const void *data, bool *sent);
-enum status p2p_try_receive(struct comm_channel *channel, void **data);
-enum status p2p_release(struct comm_channel *channel);
+void p2p_poll(struct comm *comm);
+enum status p2p_try_send(struct comm_channel *channel, const struct comm_request *message,
+                         bool *sent);
+enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool *come);
+void *p2p_message(struct comm_channel *channel, uint64_t number, size_t *bytes);
+void p2p_release(struct comm_channel *channel);
+bool p2p_settle(struct comm_channel *channel);
+/* near: ranks of one host see one another's heaps. */
+size_t p2p_channel_overhead(enum comm_side side, bool same_host, size_t bytes, int slots);
+size_t p2p_near_channel_overhead(enum comm_side side, bool same_host, size_t bytes, int slots);
 
-#define P2P_TABLE(NAME, OPEN, OVERHEAD)                                                            \
+#define P2P_TABLE(NAME, OPEN, OVERHEAD, CHANNEL_OVERHEAD)                                          \
     {                                                                                              \
         .name = NAME, .open = OPEN, .overhead = OVERHEAD, .close = p2p_close,                      \
         .foreign = p2p_foreign, .group_new = p2p_group_new, .channel_new = p2p_channel_new,        \
         .post = p2p_post, .progress = p2p_progress, .moves = p2p_moves, .awaits = p2p_awaits,      \
         .arm = p2p_arm, .rest = p2p_rest, .abort = p2p_abort, .aborted = p2p_aborted,              \
-        .try_send = p2p_try_send, .try_receive = p2p_try_receive, .release = p2p_release           \
+        .poll = p2p_poll, .try_send = p2p_try_send, .try_receive = p2p_try_receive,                \
+        .message = p2p_message, .release = p2p_release, .settle = p2p_settle,                      \
+        .channel_overhead = CHANNEL_OVERHEAD                                                       \
     }
 
 #endif

@@ -52,7 +52,7 @@ void progress_thread_pause(struct comm *comm, bool pause) {
     if (!comm->progress_thread) return;
     progress_thread_lock(comm);
     comm->progress_thread->pause = pause;
-    if (!pause && comm->active_count > 0) progress_thread_wake(comm);
+    if (!pause && comm_is_active(comm)) progress_thread_wake(comm);
     progress_thread_unlock(comm);
 }
 
@@ -66,7 +66,7 @@ int64_t progress_thread_busy_ns(struct comm *comm) {
 
 static bool has_work(const struct progress_thread *self) {
     const struct comm *comm = self->comm;
-    return !self->pause && comm->active_count > 0 && comm->failed == STATUS_OK;
+    return !self->pause && comm_is_active(comm) && comm->failed == STATUS_OK;
 }
 
 /* Whether anything moved. A failure stays in the communicator, where the rank finds it. */

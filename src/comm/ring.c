@@ -5,16 +5,26 @@
 
 #include "base/log.h"
 
-static size_t slot_bytes(size_t message_bytes) {
-    return (message_bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN;
+static size_t round_up(size_t bytes) {
+    return (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN;
+}
+
+static size_t lengths_bytes(int slots) {
+    return round_up((size_t)slots * sizeof(uint64_t));
 }
 
 size_t ring_bytes(size_t message_bytes, int slots) {
-    return sizeof(struct ring) + slot_bytes(message_bytes) * (size_t)slots;
+    return sizeof(struct ring) + lengths_bytes(slots) + round_up(message_bytes) * (size_t)slots;
 }
 
-static void *slot(struct ring *ring, uint64_t number, size_t message_bytes, int slots) {
-    return ring->buffer + slot_bytes(message_bytes) * (number % (uint64_t)slots);
+/* Of the message after `before` others. */
+static void *slot(struct ring *ring, uint64_t before, size_t message_bytes, int slots) {
+    return ring->buffer + lengths_bytes(slots) +
+           round_up(message_bytes) * (before % (uint64_t)slots);
+}
+
+static uint64_t *length(struct ring *ring, uint64_t before, int slots) {
+    return &((uint64_t *)ring->buffer)[before % (uint64_t)slots];
 }
 
 void *ring_reserve(struct ring *ring, size_t message_bytes, int slots) {
@@ -23,14 +33,19 @@ void *ring_reserve(struct ring *ring, size_t message_bytes, int slots) {
     return slot(ring, head, message_bytes, slots);
 }
 
-void ring_publish(struct ring *ring) {
+void ring_publish(struct ring *ring, size_t bytes, int slots) {
+    *length(ring, atomic_load_explicit(&ring->head, memory_order_relaxed), slots) = bytes;
     atomic_fetch_add(&ring->head, 1);
 }
 
-void *ring_oldest(struct ring *ring, size_t message_bytes, int slots) {
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-    if (atomic_load(&ring->head) == tail) return NULL;
-    return slot(ring, tail, message_bytes, slots);
+bool ring_has(struct ring *ring, uint64_t number) {
+    return atomic_load(&ring->head) >= number;
+}
+
+void *ring_message(struct ring *ring, uint64_t number, size_t message_bytes, int slots,
+                   size_t *bytes) {
+    *bytes = *length(ring, number - 1, slots);
+    return slot(ring, number - 1, message_bytes, slots);
 }
 
 void ring_release(struct ring *ring) {

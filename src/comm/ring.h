@@ -1,8 +1,9 @@
-/* A ring of messages of one size between one sender and one receiver, in memory that both see. The
- * receiver owns the buffers; a sender without credit is told so. No waiting, no waking. Local.
+/* A ring of messages between one sender and one receiver, in memory that both see; none is longer
+ * than message_bytes. The receiver owns the buffers; a sender without credit is told so. No
+ * waiting, no waking. Local.
  *
  * Counters only grow: `head` messages were sent, `tail` released. Each has a cache line of its own,
- * since each is written by one side and read by the other. */
+ * since each is written by one side and read by the other. Messages are numbered from 1. */
 #ifndef COMM_RING_H
 #define COMM_RING_H
 
@@ -18,17 +19,21 @@ struct ring {
     _Alignas(RING_ALIGN) _Atomic uint64_t tail;
     _Alignas(
         RING_ALIGN) _Atomic uint32_t hash[2]; /* what sender and receiver declared; 0: not yet */
-    _Alignas(RING_ALIGN) char buffer[];       /* slots, each rounded up to RING_ALIGN */
+    _Alignas(RING_ALIGN) char buffer[]; /* lengths of the slots (uint64_t each), then the slots, all
+                                           rounded up to RING_ALIGN */
 };
 
 /* Bytes a ring needs. It begins as zeroes. */
 size_t ring_bytes(size_t message_bytes, int slots);
 
-/* Sender: a free buffer, or NULL; then publish. */
+/* Sender: a free buffer, or NULL; then publish, with the length of what is in it. */
 void *ring_reserve(struct ring *ring, size_t message_bytes, int slots);
-void ring_publish(struct ring *ring);
-/* Receiver: the oldest message, or NULL; then release. */
-void *ring_oldest(struct ring *ring, size_t message_bytes, int slots);
+void ring_publish(struct ring *ring, size_t bytes, int slots);
+/* Receiver: whether message `number` has come; where it is, until it is released; and release of
+ * the oldest. */
+bool ring_has(struct ring *ring, uint64_t number);
+void *ring_message(struct ring *ring, uint64_t number, size_t message_bytes, int slots,
+                   size_t *bytes);
 void ring_release(struct ring *ring);
 
 #endif

@@ -86,24 +86,28 @@ static enum status self_channel_new(struct comm_channel *channel) {
     return STATUS_OK;
 }
 
-static enum status self_try_send(struct comm_channel *channel, const void *data, bool *sent) {
+static enum status self_try_send(struct comm_channel *channel, const struct comm_request *message,
+                                 bool *sent) {
     void *slot = ring_reserve(channel->state, channel->bytes, channel->slots);
     if (slot) {
-        memcpy(slot, data, channel->bytes);
-        ring_publish(channel->state);
+        comm_copy_pieces(message, slot);
+        ring_publish(channel->state, (size_t)message->count, channel->slots);
     }
     *sent = slot != NULL;
     return STATUS_OK;
 }
 
-static enum status self_try_receive(struct comm_channel *channel, void **data) {
-    *data = ring_oldest(channel->state, channel->bytes, channel->slots);
+static enum status self_try_receive(struct comm_channel *channel, uint64_t number, bool *come) {
+    *come = ring_has(channel->state, number);
     return STATUS_OK;
 }
 
-static enum status self_release(struct comm_channel *channel) {
+static void *self_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
+    return ring_message(channel->state, number, channel->bytes, channel->slots, bytes);
+}
+
+static void self_release(struct comm_channel *channel) {
     ring_release(channel->state);
-    return STATUS_OK;
 }
 
 const struct comm_ops comm_self = {
@@ -121,5 +125,6 @@ const struct comm_ops comm_self = {
     .aborted = self_aborted,
     .try_send = self_try_send,
     .try_receive = self_try_receive,
+    .message = self_message,
     .release = self_release,
 };

@@ -206,28 +206,32 @@ static enum status check_ends(struct comm_channel *channel) {
     return STATUS_OK;
 }
 
-static enum status shm_try_send(struct comm_channel *channel, const void *data, bool *sent) {
+static enum status shm_try_send(struct comm_channel *channel, const struct comm_request *message,
+                                bool *sent) {
     if (!channel->agreed) TRY(check_ends(channel));
     void *slot = ring_reserve(ring_of(channel), channel->bytes, channel->slots);
     if (slot) {
-        memcpy(slot, data, channel->bytes);
-        ring_publish(ring_of(channel));
+        comm_copy_pieces(message, slot);
+        ring_publish(ring_of(channel), (size_t)message->count, channel->slots);
         shm_wake(shm_of(channel->comm)->team, channel->to);
     }
     *sent = slot != NULL;
     return STATUS_OK;
 }
 
-static enum status shm_try_receive(struct comm_channel *channel, void **data) {
+static enum status shm_try_receive(struct comm_channel *channel, uint64_t number, bool *come) {
     if (!channel->agreed) TRY(check_ends(channel));
-    *data = ring_oldest(ring_of(channel), channel->bytes, channel->slots);
+    *come = ring_has(ring_of(channel), number);
     return STATUS_OK;
 }
 
-static enum status shm_release(struct comm_channel *channel) {
+static void *shm_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
+    return ring_message(ring_of(channel), number, channel->bytes, channel->slots, bytes);
+}
+
+static void shm_release(struct comm_channel *channel) {
     ring_release(ring_of(channel));
     shm_wake(shm_of(channel->comm)->team, channel->from);
-    return STATUS_OK;
 }
 
 const struct comm_ops comm_shm = {
@@ -246,5 +250,6 @@ const struct comm_ops comm_shm = {
     .aborted = shm_aborted,
     .try_send = shm_try_send,
     .try_receive = shm_try_receive,
+    .message = shm_message,
     .release = shm_release,
 };

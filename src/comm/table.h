@@ -42,7 +42,9 @@ struct comm {
     size_t group_count, group_capacity;
     struct comm_group **active; /* those with requests on their way */
     size_t active_count, active_capacity;
-    struct comm_channel *channels;
+    int channel_count;
+    struct comm_channel **active_channel; /* those with something to move on */
+    size_t active_channel_count, active_channel_capacity;
     struct comm_request *spare; /* a list of unused requests */
     struct comm_hooks hooks;
     uint64_t sent_bytes;
@@ -62,17 +64,21 @@ struct comm_group {
 };
 
 struct comm_request {
-    struct comm_group *group;
+    struct comm *comm;
+    struct comm_group *group; /* NULL: of a channel */
+    struct comm_channel *channel;
     struct comm_request *next;
     enum comm_kind kind;
     int root;
-    uint64_t sequence; /* in its group, from 1 */
+    uint64_t sequence; /* in its group, or end of a channel, from 1 */
     char *data;
     size_t offset; /* of data in the heap */
     int64_t count;
     const void *give; /* exchange */
     void *take;
-    uint64_t turn; /* exchange: how many came before it */
+    uint64_t turn;            /* exchange: how many came before it */
+    struct comm_piece *piece; /* send: what it consists of, `count` bytes in all */
+    int piece_count, piece_capacity;
     int64_t begin_ns;
     bool done;
     /* The table's. */
@@ -83,16 +89,23 @@ struct comm_request {
     int64_t pieces; /* the operation was cut into, once worked */
 };
 
+/* What one end of a channel has posted. */
+struct comm_queue {
+    struct comm_request *first, *last; /* on their way, in order */
+    uint64_t posted, done;
+};
+
 struct comm_channel {
     struct comm *comm;
-    struct comm_channel *next;
+    int index; /* among all channels */
     int from, to, kind, slots;
     size_t bytes, offset; /* of one message; of the buffers, from the receiver's heap on */
-    size_t room;          /* of the buffers, rounded up */
     uint32_t hash;        /* of all that both ends must agree on */
     bool agreed;
-    uint32_t index; /* the table's: its number among all channels */
-    void *state;    /* the table's */
+    struct comm_queue queue[2]; /* by enum comm_side */
+    uint64_t released;          /* receiver: messages */
+    bool active;                /* is among active_channel */
+    void *state;                /* the table's */
 };
 
 struct comm_ops {
@@ -126,9 +139,20 @@ struct comm_ops {
     void (*abort)(struct comm *comm, int rank);
     int (*aborted)(const struct comm *comm);
 
-    enum status (*try_send)(struct comm_channel *channel, const void *data, bool *sent);
-    enum status (*try_receive)(struct comm_channel *channel, void **data);
-    enum status (*release)(struct comm_channel *channel);
+    /* Channels. No call waits, and both try calls fail where the two ends were declared
+     * differently. poll: looks for news of all of them; NULL: there is nothing to look at. */
+    void (*poll)(struct comm *comm);
+    /* Copies the pieces of the next message; *sent is false when no credit is left. */
+    enum status (*try_send)(struct comm_channel *channel, const struct comm_request *message,
+                            bool *sent);
+    /* Whether that message, all before it being there, has come; its data and its length. */
+    enum status (*try_receive)(struct comm_channel *channel, uint64_t number, bool *come);
+    void *(*message)(struct comm_channel *channel, uint64_t number, size_t *bytes);
+    void (*release)(struct comm_channel *channel);
+    /* Moves on what was sent or released; false: nothing is left of it. NULL: nothing ever is. */
+    bool (*settle)(struct comm_channel *channel);
+    /* See comm_channel_overhead; NULL: none. */
+    size_t (*channel_overhead)(enum comm_side side, bool same_host, size_t bytes, int slots);
 };
 
 #define COMMUNICATOR(name) extern const struct comm_ops comm_##name;
@@ -152,19 +176,25 @@ enum status comm_progress_now(struct comm *comm);
 enum status comm_check(struct comm *comm);
 /* Local. Says that a wait of rank `own` ends because of what the link's lost() returned. */
 enum status comm_fail_lost(int own, int lost, const char *what);
-/* Local. Tells whoever watches that an operation is done. */
+/* Local. Asks and tells whoever watches: an operation is to be posted, is done. */
+enum status comm_starts(struct comm_request *request);
 void comm_finished(struct comm_request *request);
+/* Local. A request like `wanted`, out of the spare ones where there is one. */
+struct comm_request *comm_request_new(const struct comm_request *wanted);
+/* Local. Whether something is on its way that a poll may move on. */
+static inline bool comm_is_active(const struct comm *comm) {
+    return comm->active_count + comm->active_channel_count > 0;
+}
 
 /* Local. Says that the channel's ends were declared differently; the communicator has failed. */
 enum status comm_channel_misfit(struct comm_channel *channel);
-
-/* Blocking. Lets all posted operations progress until `ready` says so; for a wait that lasts,
- * `whom` gives the rank waited for and writes at what. STATUS_PEER once a rank is lost. */
-struct comm_subject {
-    void *object;
-    enum status (*ready)(void *object, bool *out);
-    int (*whom)(void *object, char text[COMM_TEXT_BYTES]);
-};
-enum status comm_await(struct comm *comm, const struct comm_subject *subject);
+/* Local. Moves the requests of all active channels on, without waiting. */
+enum status comm_channels_progress(struct comm *comm);
+/* Local. The rank at the other end of a posted send or receive; which one it is, into `text`. */
+int comm_channel_peer(const struct comm_request *request);
+const char *comm_channel_request_text(const struct comm_request *request,
+                                      char text[COMM_TEXT_BYTES]);
+/* Local. Copies the pieces of a message, one behind the other. */
+void comm_copy_pieces(const struct comm_request *message, char *to);
 
 #endif

@@ -48,6 +48,7 @@ enum status comm_progress_now(struct comm *comm) {
         if (group->first) comm->active[kept++] = group;
     }
     comm->active_count = kept;
+    if (comm->failed == STATUS_OK) comm->failed = comm_channels_progress(comm);
     return comm->failed;
 }
 
@@ -59,16 +60,18 @@ enum status comm_progress(struct comm *comm) {
     return status;
 }
 
-static enum status is_ready(struct comm *comm, const struct comm_subject *subject, bool *out) {
-    TRY(comm_progress_now(comm));
-    return subject->ready(subject->object, out);
+static enum status is_ready(const struct comm_request *request, bool *out) {
+    TRY(comm_progress_now(request->comm));
+    *out = request->done;
+    return STATUS_OK;
 }
 
 /* Armed first and asked once more after, so that no news falls between the question and the sleep.
  */
-static enum status nap(struct comm *comm, const struct comm_subject *subject, bool *ready) {
+static enum status nap(const struct comm_request *request, bool *ready) {
+    struct comm *comm = request->comm;
     comm->ops->arm(comm, true);
-    enum status status = is_ready(comm, subject, ready);
+    enum status status = is_ready(request, ready);
     if (status != STATUS_OK || *ready)
         comm->ops->arm(comm, false);
     else
@@ -82,18 +85,23 @@ enum status comm_fail_lost(int own, int lost, const char *what) {
     return fail(STATUS_PEER, "rank %d: %s is lost, seen while waiting at %s", own, who, what);
 }
 
+static int awaited_rank(const struct comm_request *request) {
+    return request->channel ? comm_channel_peer(request) : request->comm->ops->awaits(request);
+}
+
 /* What the link knows, and what it should know. What the lost rank has still done counts: whether
  * it is lost is asked first, whether the wait is over second. */
-static enum status look_around(struct comm *comm, const struct comm_subject *subject,
-                               int64_t since_ns, bool *ready) {
-    char what[COMM_TEXT_BYTES] = "";
+static enum status look_around(const struct comm_request *request, int64_t since_ns, bool *ready) {
+    struct comm *comm = request->comm;
+    char what[COMM_TEXT_BYTES];
     if (!comm->link) return STATUS_OK;
     int lost = comm->link->lost ? comm->link->lost(comm->link->context) : -1;
-    TRY(is_ready(comm, subject, ready));
+    TRY(is_ready(request, ready));
     if (*ready) return STATUS_OK;
-    int whom = subject->whom(subject->object, what);
+    comm_request_text(request, what);
     if (lost != -1) return comm->failed = comm_fail_lost(comm->rank, lost, what);
-    if (comm->link->waiting) comm->link->waiting(comm->link->context, whom, what, since_ns);
+    if (comm->link->waiting)
+        comm->link->waiting(comm->link->context, awaited_rank(request), what, since_ns);
     return STATUS_OK;
 }
 
@@ -110,11 +118,12 @@ static void learn(struct comm *comm, int turn) {
     comm->spins_now = spins < comm->spins ? spins : comm->spins;
 }
 
-static enum status await(struct comm *comm, const struct comm_subject *subject) {
+static enum status await(const struct comm_request *request) {
+    struct comm *comm = request->comm;
     int64_t since_ns = 0;
     bool ready = false;
     for (int turn = 0;; turn++) {
-        TRY(is_ready(comm, subject, &ready));
+        TRY(is_ready(request, &ready));
         if (ready) learn(comm, turn);
         if (ready) return STATUS_OK;
         if (turn < comm->spins_now) {
@@ -123,35 +132,17 @@ static enum status await(struct comm *comm, const struct comm_subject *subject) 
             sched_yield();
         } else {
             if (!since_ns) since_ns = clock_ns();
-            TRY(nap(comm, subject, &ready));
-            if (!ready) TRY(look_around(comm, subject, since_ns, &ready));
+            TRY(nap(request, &ready));
+            if (!ready) TRY(look_around(request, since_ns, &ready));
             if (ready) return STATUS_OK;
         }
     }
 }
 
-enum status comm_await(struct comm *comm, const struct comm_subject *subject) {
-    progress_thread_pause(comm, true);
-    enum status status = await(comm, subject);
-    progress_thread_pause(comm, false);
-    return status;
-}
-
 /* --- requests ------------------------------------------------------------------------------ */
 
-static enum status request_ready(void *object, bool *out) {
-    *out = ((const struct comm_request *)object)->done;
-    return STATUS_OK;
-}
-
-static int request_whom(void *object, char text[COMM_TEXT_BYTES]) {
-    const struct comm_request *request = object;
-    comm_request_text(request, text);
-    return request->group->comm->ops->awaits(request);
-}
-
 static void give_back(struct comm_request **request) {
-    struct comm *comm = (*request)->group->comm;
+    struct comm *comm = (*request)->comm;
     (*request)->next = comm->spare;
     comm->spare = *request;
     *request = NULL;
@@ -161,8 +152,8 @@ enum status comm_test(struct comm_request **request, bool *done) {
     struct comm_request *asked = *request;
     *done = !asked;
     if (!asked) return STATUS_OK;
-    PROGRESS_THREAD_GUARD(asked->group->comm);
-    if (!asked->done) TRY(comm_progress_now(asked->group->comm));
+    PROGRESS_THREAD_GUARD(asked->comm);
+    if (!asked->done) TRY(comm_progress_now(asked->comm));
     *done = asked->done;
     if (*done) give_back(request);
     return STATUS_OK;
@@ -171,13 +162,12 @@ enum status comm_test(struct comm_request **request, bool *done) {
 enum status comm_wait(struct comm_request **request) {
     struct comm_request *asked = *request;
     if (!asked) return STATUS_OK;
-    struct comm_subject subject = {asked, request_ready, request_whom};
-    progress_thread_pause(asked->group->comm, true);
-    enum status status = asked->done ? STATUS_OK : await(asked->group->comm, &subject);
+    progress_thread_pause(asked->comm, true);
+    enum status status = asked->done ? STATUS_OK : await(asked);
     if (status == STATUS_OK)
         give_back(request);
     else
         *request = NULL; /* its memory lives until the close */
-    progress_thread_pause(asked->group->comm, false);
+    progress_thread_pause(asked->comm, false);
     return status;
 }
