@@ -27,10 +27,10 @@ struct job {
     int local_ranks;   /* ranks of this host, as far as known; may be set once more is known */
     bool to_start;     /* as in the rank info */
     struct mem_parts
-        before;        /* resident just before the plan was made: the peak counts from there */
-    size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
-    size_t *position_bytes;  /* predicted peak of a rank at each position of a pipeline; NULL where
-                                all are like this one */
+        before;             /* resident just before the plan was made: the peak counts from there */
+    size_t code_bytes;      /* of the estimate: what ranks as processes of a machine share */
+    size_t *position_bytes; /* predicted peak of a rank at each position of a pipeline; NULL where
+                               all are like this one */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 
@@ -49,7 +49,8 @@ void job_estimate_memory(struct job *job, const struct rank_info *info);
 /* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
 enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program);
 /* Local. What a rank at position `position` needs, as far as this process knows; the most that any
- * rank does; what the ranks of this machine need together, where what they share is counted once. */
+ * rank does; what the ranks of this machine need together, where what they share is counted once.
+ */
 size_t job_position_bytes(const struct job *job, int position);
 size_t job_most_bytes(const struct job *job);
 size_t job_machine_bytes(const struct job *job);

@@ -100,10 +100,11 @@ static enum status write_texts(struct session *session) {
 }
 
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
- * begins. Rank 0 reads files; the start list brings everything to the others. */
-static enum status load_rank0(struct session *session) {
+ * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
+static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    if (!first_rank(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    bool first = session->job.plan->config.cell.first_replica == 0;
+    if (!first || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -189,7 +190,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     session->watch.exec = session->exec;
-    TRY(comm_agree(world, load_rank0(session)));
+    TRY(comm_agree(world, load_weights(session)));
     *state = train_fresh();
     if (options->resume) {
         TRY(train_resume(session->exec, checkpoint, state));
@@ -236,13 +237,19 @@ static enum status train(struct session *session, const struct checkpoint_config
     return status;
 }
 
+/* No rank holds the whole model. */
+static bool is_spread(const struct session *session) {
+    return session->job.plan->config.grid.stages > 1;
+}
+
 /* Writes what a run leaves at its end, each file whatever became of the others. */
 static enum status write_results(struct session *session, bool good) {
     struct watch *watch = &session->watch;
     char *model = folder_path(session->folder, "model.safetensors"),
          *summary = folder_path(session->folder, "summary.json");
-    if (good)
+    if (good && !is_spread(session))
         watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
     watch_close(watch);
     if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
     watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
@@ -282,6 +289,8 @@ static enum status finish(struct session *session, enum status status) {
     bool good = status == STATUS_OK || status == STATUS_STOPPED;
     result_measure(session);
     if (good && session->job.options.save_ranks) TRY(save_rank(session));
+    if (good && is_spread(session))
+        session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (good) TRY(watch_gather(&session->watch, session->comm));
     if (first_rank(session)) return finish_first(session, status);

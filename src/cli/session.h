@@ -35,6 +35,7 @@ struct session {
     int fact_count;
     struct arena arena;
     uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
+    enum status model_status;    /* of writing a model that no rank holds alone */
     struct rank_figures figures; /* of this rank */
     struct rank_figures *all;    /* of all ranks, once gathered */
     struct summary summary;

@@ -22,7 +22,8 @@ enum status comm_channel_new(struct comm *comm, int from, int to, int kind, size
 
 /* Local. Memory that a channel takes: of the receiver's channel_bytes; and at either end besides
  * (the sender's copies of messages that are on their way, and a little at both ends). same_host:
- * the two ranks have the same host. Nothing besides with self and shm, or from a rank to itself. */
+ * the two ranks have the same host. Nothing besides with self and shm. Of a channel from a rank to
+ * itself the receiver's end alone counts. */
 enum comm_side { COMM_SENDER, COMM_RECEIVER };
 size_t comm_channel_bytes(size_t bytes, int slots);
 size_t comm_channel_overhead(const char *name, enum comm_side side, bool same_host, size_t bytes,

@@ -5,26 +5,27 @@
  * the message that came. (Rejected: sending from where the data is. A rank would keep activations
  * until the network has taken them, and pieces would need a message each.)
  *
- * Where the sender sees the receiver's heap (ranks of one host, with hosts) it copies straight into
- * the receiver's slot, and the message holds the length alone.
+ * Where the sender sees the receiver's heap (ranks of one host, with hosts, and a rank and itself)
+ * the buffers are a ring there, as in shm: the sender copies straight into it, and messages are
+ * empty, to wake the other.
  *
  * The ends tell one another what they declared; the receiver offers no buffer before the two agree,
  * so a message of another length finds none, and nothing is written into a neighbour's heap. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "comm/p2p.h"
+#include "comm/ring.h"
 
 enum { ALIGN = 64 };
 
 struct end {
     uint64_t moved;    /* sender: messages sent; receiver: messages offered a buffer */
     uint64_t released; /* sender: credits that came back; receiver: given back */
+    struct ring *ring; /* that both see, or NULL; then: */
     char *buffer;
     size_t stride;
     struct p2p_transfer *data; /* of each slot */
-    uint64_t *length;          /* of each slot; NULL: not near */
     uint32_t mine, other;
     struct p2p_transfer told, heard, credit;
     uint64_t credit_word; /* the last credits that came, or were sent: `released` then */
@@ -69,15 +70,9 @@ static void declare(struct comm_channel *channel, struct p2p_transport *transpor
     if (is_sender(channel)) await_credit(channel, transport);
 }
 
-/* To itself: one buffer serves both ends. */
+/* To itself: no messages. */
 static bool is_inside(const struct comm_channel *channel) {
     return channel->from == channel->to;
-}
-
-/* Between ranks that see one another's heaps. */
-static bool is_near(const struct comm_channel *channel) {
-    const struct p2p *p2p = p2p_of(channel->comm);
-    return !is_inside(channel) && p2p->host[channel->from] == p2p->host[channel->to];
 }
 
 static size_t stride_of(size_t bytes) {
@@ -86,7 +81,7 @@ static size_t stride_of(size_t bytes) {
 
 /* What p2p_channel_new takes of the system. */
 static size_t end_bytes(enum comm_side side, bool near, size_t bytes, size_t slots) {
-    size_t each = sizeof(struct p2p_transfer) + (near ? sizeof(uint64_t) : 0);
+    size_t each = sizeof(struct p2p_transfer);
     if (side == COMM_SENDER && !near) each += stride_of(bytes);
     return sizeof(struct end) + slots * each;
 }
@@ -100,27 +95,26 @@ size_t p2p_near_channel_overhead(enum comm_side side, bool same_host, size_t byt
     return end_bytes(side, same_host, bytes, (size_t)slots);
 }
 
-static struct end *new_end(struct comm_channel *channel) {
+static void find_buffers(const struct comm_channel *channel, struct end *end) {
     struct p2p *p2p = p2p_of(channel->comm);
-    size_t slots = (size_t)channel->slots;
-    struct end *end = p2p_own(p2p, 1, sizeof *end);
+    char *heap = p2p->heap[channel->to];
     end->stride = stride_of(channel->bytes);
-    end->data = p2p_own(p2p, slots, sizeof *end->data);
-    for (size_t i = 0; i < slots; i++) end->data[i].done = true;
-    if (is_near(channel)) end->length = p2p_own(p2p, slots, sizeof *end->length);
-    return end;
+    if (p2p->host[channel->from] == p2p->host[channel->to])
+        end->ring = (struct ring *)(heap + channel->offset);
+    else if (p2p->comm.rank == channel->to)
+        end->buffer = heap + channel->offset; /* no more than a ring needs */
+    else
+        end->buffer = p2p_own(p2p, (size_t)channel->slots, end->stride);
 }
 
-/* The receiver's buffers are in its heap, behind the head of a ring that is not needed here. */
 enum status p2p_channel_new(struct comm_channel *channel) {
     struct p2p *p2p = p2p_of(channel->comm);
     size_t slots = (size_t)channel->slots;
     if (p2p->comm.rank != channel->from && p2p->comm.rank != channel->to) return STATUS_OK;
-    struct end *end = channel->state = new_end(channel);
-    if (p2p->heap[channel->to])
-        end->buffer = p2p->heap[channel->to] + channel->offset;
-    else
-        end->buffer = p2p_own(p2p, slots, end->stride);
+    struct end *end = channel->state = p2p_own(p2p, 1, sizeof *end);
+    end->data = p2p_own(p2p, slots, sizeof *end->data);
+    for (size_t i = 0; i < slots; i++) end->data[i].done = true;
+    find_buffers(channel, end);
     if (!is_inside(channel)) declare(channel, p2p->transport);
     return STATUS_OK;
 }
@@ -148,43 +142,38 @@ static void take_credits(struct comm_channel *channel) {
     }
 }
 
-static bool can_send(const struct comm_channel *channel) {
+/* A free buffer, or NULL. Nothing is written into a neighbour's heap before the ends agree. */
+static char *reserve(const struct comm_channel *channel) {
     const struct end *end = channel->state;
-    if (is_near(channel) && !channel->agreed) return false;
-    return end->moved - end->released < (uint64_t)channel->slots &&
-           data_of(channel, end->moved)->done;
+    if (!data_of(channel, end->moved)->done) return NULL;
+    if (end->ring && !is_inside(channel) && !channel->agreed) return NULL;
+    if (end->ring) return ring_reserve(end->ring, channel->bytes, channel->slots);
+    return end->moved - end->released < (uint64_t)channel->slots ? slot(channel, end->moved) : NULL;
 }
 
-static void send_slot(struct comm_channel *channel, size_t bytes) {
+static void publish(struct comm_channel *channel, size_t bytes) {
     struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
-    uint64_t at = end->moved % (uint64_t)channel->slots;
-    const void *what = slot(channel, end->moved);
-    if (end->length) {
-        end->length[at] = bytes;
-        what = &end->length[at];
-        bytes = sizeof end->length[at];
-        atomic_thread_fence(memory_order_seq_cst); /* the data before the news of it */
-    }
-    transport->ops->send(transport, channel->to, stream_of(channel, P2P_DATA), what, bytes,
-                         &end->data[at]);
+    if (end->ring) ring_publish(end->ring, bytes, channel->slots);
+    if (!is_inside(channel))
+        transport->ops->send(transport, channel->to, stream_of(channel, P2P_DATA),
+                             end->ring ? NULL : slot(channel, end->moved), end->ring ? 0 : bytes,
+                             data_of(channel, end->moved));
+    end->moved++;
 }
 
 enum status p2p_try_send(struct comm_channel *channel, const struct comm_request *message,
                          bool *sent) {
-    struct end *end = channel->state;
     if (!is_inside(channel)) {
         TRY(check_ends(channel));
         take_credits(channel);
     }
-    *sent = can_send(channel);
-    if (!*sent) return p2p_check_gone(p2p_of(channel->comm), is_inside(channel) ? -1 : channel->to);
-    comm_copy_pieces(message, slot(channel, end->moved));
-    if (is_inside(channel))
-        data_of(channel, end->moved)->bytes = (size_t)message->count;
-    else
-        send_slot(channel, (size_t)message->count);
-    end->moved++;
+    char *buffer = reserve(channel);
+    *sent = buffer != NULL;
+    if (!buffer)
+        return p2p_check_gone(p2p_of(channel->comm), is_inside(channel) ? -1 : channel->to);
+    comm_copy_pieces(message, buffer);
+    publish(channel, (size_t)message->count);
     return STATUS_OK;
 }
 
@@ -194,13 +183,10 @@ enum status p2p_try_send(struct comm_channel *channel, const struct comm_request
 static void offer(struct comm_channel *channel) {
     struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
-    for (; end->moved < end->released + (uint64_t)channel->slots; end->moved++) {
-        uint64_t at = end->moved % (uint64_t)channel->slots;
-        void *to = end->length ? (void *)&end->length[at] : slot(channel, end->moved);
-        size_t bytes = end->length ? sizeof end->length[at] : channel->bytes;
-        transport->ops->receive(transport, channel->from, stream_of(channel, P2P_DATA), to, bytes,
-                                &end->data[at]);
-    }
+    for (; end->moved < end->released + (uint64_t)channel->slots; end->moved++)
+        transport->ops->receive(transport, channel->from, stream_of(channel, P2P_DATA),
+                                end->ring ? NULL : slot(channel, end->moved),
+                                end->ring ? 0 : channel->bytes, data_of(channel, end->moved));
 }
 
 enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool *come) {
@@ -209,16 +195,16 @@ enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool 
         TRY(check_ends(channel));
         if (channel->agreed) offer(channel);
     }
-    *come = number <= end->moved && data_of(channel, number - 1)->done;
+    *come = number <= end->moved && data_of(channel, number - 1)->done &&
+            (!end->ring || ring_has(end->ring, number));
     if (*come || is_inside(channel)) return STATUS_OK;
     return p2p_check_gone(p2p_of(channel->comm), channel->from);
 }
 
 void *p2p_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
     const struct end *end = channel->state;
-    *bytes = end->length ? end->length[(number - 1) % (uint64_t)channel->slots]
-                         : data_of(channel, number - 1)->bytes;
-    atomic_thread_fence(memory_order_seq_cst); /* see send_slot */
+    if (end->ring) return ring_message(end->ring, number, channel->bytes, channel->slots, bytes);
+    *bytes = data_of(channel, number - 1)->bytes;
     return slot(channel, number - 1);
 }
 
@@ -247,6 +233,8 @@ bool p2p_settle(struct comm_channel *channel) {
 
 /* The credit is given by settle, which follows. */
 void p2p_release(struct comm_channel *channel) {
-    ((struct end *)channel->state)->released++;
+    struct end *end = channel->state;
+    end->released++;
+    if (end->ring) ring_release(end->ring);
     if (!is_inside(channel)) offer(channel);
 }

@@ -195,6 +195,7 @@ uint64_t checkpoint_bytes(const struct plan *plan) {
 }
 
 enum status checkpoint_begin(const struct saving *saving, uint64_t bytes) {
+    if (!saving->config) return check_space(saving->temporary, bytes, "the model");
     TRY(folder_make(saving->config->folder));
     TRY(check_space(saving->config->folder, bytes, "a checkpoint"));
     TRY(folder_remove(saving->temporary));
@@ -218,6 +219,7 @@ enum status checkpoint_commit(const struct saving *saving, const struct manifest
                               int count) {
     const struct checkpoint_config *config = saving->config;
     const struct checkpoint_state *state = saving->state;
+    if (!config) return folder_sync(saving->temporary);
     TRY(seal(saving, files, count));
     TRY(set_aside_passed(config, state));
     char *final = step_folder(config->folder, state->step);
@@ -236,6 +238,13 @@ enum status checkpoint_save(const struct checkpoint_config *config, struct exec 
         .own = {.status = (int32_t)ready}};
     enum status status = exec_save(exec, &saving);
     if (status != STATUS_OK && is_first(exec)) folder_remove(saving.temporary);
+    free(saving.temporary);
+    return status;
+}
+
+enum status checkpoint_save_model(struct exec *exec, const char *folder) {
+    struct saving saving = {.temporary = mem_text(folder)};
+    enum status status = exec_save(exec, &saving);
     free(saving.temporary);
     return status;
 }

@@ -67,7 +67,11 @@ bool checkpoint_is_ours(const char *folder);
  * unless something else is in it. */
 enum status checkpoint_remove_all(const char *folder);
 
-/* Local, blocking. Parameters and buffers into one safetensors file. */
+/* Collective, blocking. Parameters and buffers to model.safetensors in a folder; where ranks hold
+ * different ones, each its own to a numbered file, with an index. */
+enum status checkpoint_save_model(struct exec *exec, const char *folder);
+
+/* Local, blocking. Parameters and buffers that this rank holds into one safetensors file. */
 struct safetensors_mark;
 enum status checkpoint_write_model(struct exec *exec, const char *path,
                                    struct safetensors_mark *mark);

@@ -61,6 +61,10 @@ static enum status meet_twice(struct exec *exec, const struct instr *instr,
 
 /* --- before --- */
 
+static int parts_of(const struct saving *saving) {
+    return saving->config ? PART_COUNT : PART_MODEL + 1;
+}
+
 static struct tensor_share share_of(const struct exec *exec) {
     const struct saving *saving = exec->saving;
     const struct grid_cell *cell = &exec->plan->config.cell;
@@ -82,7 +86,7 @@ enum status run_OPEN(struct exec *exec, const struct instr *instr) {
     struct tensor_share share = share_of(exec);
     saving->member = comm_group_member(exec->group[instr->group]);
     saving->members = comm_group_count(exec->group[instr->group]);
-    for (int p = 0; p < PART_COUNT && saving->meeting == 0; p++)
+    for (int p = 0; p < parts_of(saving) && saving->meeting == 0; p++)
         saving->own.tensors[p] =
             tensors_count(exec->store->layout, (enum tensor_part)p, &share, &saving->own.bytes[p]);
     return meet_twice(exec, instr, begin);
@@ -135,7 +139,7 @@ static enum status write_part(struct exec *exec, int part, struct writers writer
 enum status run_WRITE(struct exec *exec, const struct instr *instr) {
     struct saving *saving = exec->saving;
     (void)instr;
-    for (int p = 0; p < PART_COUNT && saving->own.status == STATUS_OK; p++) {
+    for (int p = 0; p < parts_of(saving) && saving->own.status == STATUS_OK; p++) {
         struct writers writers = writers_of(saving, p, saving->member);
         if (writers.number >= 0) saving->own.status = (int32_t)write_part(exec, p, writers);
     }
@@ -201,7 +205,7 @@ static enum status commit(struct exec *exec) {
     struct manifest_file *files =
         MEM_ARRAY(struct manifest_file, PART_COUNT * (saving->members + 1));
     enum status status = STATUS_OK;
-    for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++)
+    for (int p = 0; p < parts_of(saving) && status == STATUS_OK; p++)
         status = list_part(saving, p, files, &count);
     if (status == STATUS_OK) status = checkpoint_commit(saving, files, count);
     for (int i = 0; i < count; i++) free((char *)(uintptr_t)files[i].name);

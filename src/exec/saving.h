@@ -21,7 +21,8 @@ struct collect_run {
 };
 
 struct saving {
-    const struct checkpoint_config *config;
+    const struct checkpoint_config *config; /* NULL: only the model is written, to a folder that is
+                                               there */
     const struct checkpoint_state *state;
     char *temporary; /* the folder that is written to */
     struct save_report own, *all;

@@ -39,6 +39,7 @@ int tensor_part_of(const char *name) {
 
 static bool is_listed(const struct listing *list, int array, const struct store_item *item) {
     const struct tensor_share *share = list->share;
+    if (!store_holds(item)) return false;
     if (!share || share->all) return store_holds_part(list->layout, array, item);
     return store_is_sliced(list->layout, array) ? store_holds_first(list->layout, array, item)
                                                 : share->first_replica;

@@ -132,6 +132,7 @@ static const struct store_item *tensor_at(const struct store_layout *layout, int
 
 static enum status put(struct store *store, int index, const void *plain) {
     int params = store->layout->param_count, array = index < params ? ARRAY_PARAM : ARRAY_BUFFER;
+    if (!store_holds(tensor_at(store->layout, index))) return STATUS_OK;
     return store_put(store, store_array(store->layout, (enum array_kind)array, 0),
                      index < params ? index : index - params, plain);
 }

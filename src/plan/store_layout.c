@@ -53,8 +53,10 @@ static void describe_params(struct store_layout *layout, const struct store_conf
     int held = config->params ? config->param_count : graph->param_count;
     int64_t begin = 0, tail = store_param_elements(graph, config->params, held);
     for (int p = 0; p < graph->param_count; p++)
-        layout->params[p] =
-            (struct store_item){.name = graph->params[p].name, .begin = -1, .position = -1};
+        layout->params[p] = (struct store_item){.name = graph->params[p].name,
+                                                .type = graph->values[graph->params[p].value].type,
+                                                .begin = -1,
+                                                .position = -1};
     for (int i = 0; i < held; i++) {
         int index = layout->order[i] = config->params ? config->params[i] : i;
         describe_param(layout, config, index, begin);
