@@ -61,11 +61,11 @@ static void cut_buckets(struct plan *plan) {
     const struct store_layout *layout = plan->store;
     int half = layout->param_count / 2;
     int64_t middle = layout->params[half].begin;
-    free(plan->buckets.items);
-    plan->buckets = (struct bucket_list){MEM_ARRAY(struct bucket, 2), 2};
-    plan->buckets.items[0] =
+    free(plan->chunk[0].buckets.items);
+    plan->chunk[0].buckets = (struct bucket_list){MEM_ARRAY(struct bucket, 2), 2};
+    plan->chunk[0].buckets.items[0] =
         (struct bucket){half, layout->param_count - half, middle, layout->param_elements - middle};
-    plan->buckets.items[1] = (struct bucket){0, half, 0, middle};
+    plan->chunk[0].buckets.items[1] = (struct bucket){0, half, 0, middle};
 }
 
 static int own_slices(struct member *member) {
@@ -78,8 +78,8 @@ static int own_slices(struct member *member) {
     }
     cut_buckets(plan);
     for (int b = 0; b < 2; b++) /* ascending */
-        member->owned[b] = slice_of(member->comm, plan->buckets.items[1 - b].begin,
-                                    plan->buckets.items[1 - b].elements);
+        member->owned[b] = slice_of(member->comm, plan->chunk[0].buckets.items[1 - b].begin,
+                                    plan->chunk[0].buckets.items[1 - b].elements);
     return 2;
 }
 
