@@ -84,11 +84,8 @@ void verify_await(struct walk *walk) {
         walk->waits |= !letter_done(walk, *letter);
 }
 
-/* Lists are entered by all ranks together: what stands in another list is another operation. */
-static int64_t operation(const struct walk *walk, int what) {
-    const struct instr *instr = walk->instr;
-    return (int64_t)walk->list << 56 | (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 |
-           (uint32_t)what;
+static int64_t operation(const struct instr *instr, int what) {
+    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (uint32_t)what;
 }
 
 enum status verify_post(struct walk *walk) {
@@ -96,7 +93,7 @@ enum status verify_post(struct walk *walk) {
     const struct instr_row *row = instr_row(instr);
     struct pending pending;
     if (row->meets != MEETS_GROUP) return STATUS_OK;
-    TRY(post(walk, instr->group, operation(walk, instr->bucket), &pending));
+    TRY(post(walk, instr->group, operation(instr, instr->bucket), &pending));
     for (const char *letter = row->writes; *letter; letter++) {
         struct instr_access access = instr_access(instr, *letter, walk->own->buckets);
         if (access.resource == RESOURCE_SEEDS) walk->seeds = pending;
