@@ -3,7 +3,6 @@
 #include "cli/job.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/machine.h"
@@ -26,11 +25,6 @@ static enum status share_of(const struct job *job, const struct rank_info *info,
     else
         cores_of_ranks(count, out);
     return STATUS_OK;
-}
-
-bool job_wants_threads(const struct options *options) {
-    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
-    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0;
 }
 
 static enum status open_data(struct job *job, const struct model *model) {
@@ -87,7 +81,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     struct job job = {.options = *options,
                       .dataset = info->dataset,
                       .to_start = info->to_start,
-                      .threads = info->ranks > 1 && job_wants_threads(options)};
+                      .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)

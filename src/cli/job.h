@@ -38,9 +38,6 @@ struct job {
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
 void job_close(struct job *job);
 
-/* Local. Whether ranks are threads of one process. */
-bool job_wants_threads(const struct options *options);
-
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */
 void job_estimate_memory(struct job *job, const struct rank_info *info);

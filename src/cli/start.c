@@ -13,6 +13,7 @@
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
@@ -26,7 +27,7 @@ enum status start_find(const struct options *options, struct start *out) {
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
     TRY(launch_identity(config, &start.identity));
-    bool threads = job_wants_threads(options), many = options->local_ranks > 1 ||
+    bool threads = strategy_uses_threads(options), many = options->local_ranks > 1 ||
                                                       config->nodes > 1 || config->hostfile ||
                                                       config->nodes_file;
     bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
