@@ -41,6 +41,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
     CHECK(model, "no model is called %s", job->options.model);
     TRY(open_data(job, model));
     TRY(share_of(job, info, &share));
+    job->cores = share;
     job->local_ranks = share.ranks;
     struct resolve_place place = {.rank = info->rank,
                                   .ranks = info->ranks,

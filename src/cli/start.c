@@ -28,8 +28,8 @@ enum status start_find(const struct options *options, struct start *out) {
     const struct launch_config *config = &start.launch;
     TRY(launch_identity(config, &start.identity));
     bool threads = strategy_uses_threads(options), many = options->local_ranks > 1 ||
-                                                      config->nodes > 1 || config->hostfile ||
-                                                      config->nodes_file;
+                                                          config->nodes > 1 || config->hostfile ||
+                                                          config->nodes_file;
     bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
     if (started && threads) return refuse_threads(&start.identity);
     if (started) {
@@ -102,7 +102,15 @@ static enum status check_folder(const struct start *start, const struct job *job
     return folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
 }
 
+/* Ranks that another launcher started see their host only once they have met. */
+static void warn_crowded(const struct start *start, const struct job *job) {
+    char text[CORES_CROWDED_BYTES];
+    if (start->kind != START_RANK && cores_crowded(&job->cores, job->plan->config.threads, text))
+        log_warning("%s", text);
+}
+
 enum status start_check(const struct start *start, const struct job *job) {
+    warn_crowded(start, job);
     TRY(job_check_memory(job));
     TRY(check_program(start, &job->options));
     TRY(start_check_weights(start, job));
