@@ -102,15 +102,7 @@ static enum status check_folder(const struct start *start, const struct job *job
     return folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
 }
 
-/* Ranks that another launcher started see their host only once they have met. */
-static void warn_crowded(const struct start *start, const struct job *job) {
-    char text[CORES_CROWDED_BYTES];
-    if (start->kind != START_RANK && cores_crowded(&job->cores, job->plan->config.threads, text))
-        log_warning("%s", text);
-}
-
 enum status start_check(const struct start *start, const struct job *job) {
-    warn_crowded(start, job);
     TRY(job_check_memory(job));
     TRY(check_program(start, &job->options));
     TRY(start_check_weights(start, job));
@@ -118,10 +110,16 @@ enum status start_check(const struct start *start, const struct job *job) {
     return check_folder(start, job);
 }
 
+static void warn_crowded(const struct job *job) {
+    char text[CORES_CROWDED_BYTES];
+    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
+}
+
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
+    warn_crowded(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;
