@@ -10,7 +10,7 @@
 
 const struct option_row option_rows[OPTION_COUNT] = {
 #define OPTION(group_id, c_field, type_id, text, short_name, value, holder, bounds, command_bits,  \
-               about)                                                                              \
+               resuming, needing, about)                                                           \
     {                                                                                              \
         .group = OPTION_GROUP_##group_id,                                                          \
         .type = OPTION_TYPE_##type_id,                                                             \
@@ -21,6 +21,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
         .limits = bounds,                                                                          \
         .help = about,                                                                             \
         .commands = command_bits,                                                                  \
+        .resume = OPTION_RESUME_##resuming,                                                        \
+        .needs = needing,                                                                          \
         .field = offsetof(struct options, c_field),                                                \
         .bytes = sizeof((struct options *)0)->c_field,                                             \
     },
@@ -28,8 +30,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
 };
 
 const struct option_command_row option_commands[COMMAND_COUNT] = {
-#define COMMAND(ID, text, fewest, largest, words, about)                                           \
-    {.name = text, .arguments = words, .summary = about, .least = fewest, .most = largest},
+#define COMMAND(ID, word, fewest, largest, words, about)                                           \
+    {.name = #word, .arguments = words, .summary = about, .least = fewest, .most = largest},
 #include "base/options.def"
 };
 
@@ -63,7 +65,7 @@ static bool collect_word(const char *word, size_t length, void *context) {
 static enum status refuse(const struct option_row *row, const char *text, const char *where) {
     char quoted[TEXT_QUOTED_BYTES];
     struct text_table words = {0};
-    option_value_words(row, collect_word, &words);
+    if (row->type != OPTION_TYPE_TEXT) option_value_words(row, collect_word, &words);
     const char *near = text_nearest(text, words.cell, (int)words.count);
     if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
         near = NULL; /* a list that repeats itself: its words are right */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/option_registry.h"
 #include "base/status.h"
 
 struct option_list { /* LIST: "bias,norm"; "none" is the empty list */
@@ -73,6 +74,7 @@ enum option_command {
 #define COMMAND(ID, ...) COMMAND_##ID = 1 << COMMAND_INDEX_##ID,
 #include "base/options.def"
     COMMAND_ALL = (1 << COMMAND_COUNT) - 1,
+    OPTION_ASKS_RANKS = 1 << 28, /* of other processes */
     OPTION_NOT_KEPT = 1 << 29,   /* of a start, not of a run: config.yml only mentions it */
     OPTION_NOT_IN_FILE = 1 << 30 /* for the command line only */
 };
@@ -98,6 +100,16 @@ struct options {
     struct arena arena;
 };
 
+/* Columns of options.def, where they are explained. */
+enum option_resume {
+    OPTION_RESUME_FIXED,
+    OPTION_RESUME_TOLD,
+    OPTION_RESUME_RAN_ON,
+    OPTION_RESUME_WITHIN,
+    OPTION_RESUME_FREE
+};
+enum option_needs { OPTION_NEEDS_NOTHING, OPTION_NEEDS_CHOICE, OPTION_NEEDS_RANKS };
+
 /* A row of the table, as data. `field` and `bytes` locate the value in struct options. */
 struct option_row {
     enum option_group group;
@@ -105,7 +117,11 @@ struct option_row {
     const char *name;
     char letter; /* 0: none */
     const char *initial, *placeholder, *limits, *help;
+    enum option_registry registry;
     unsigned commands;
+    enum option_resume resume;
+    enum option_needs needs;
+    enum option_id choice; /* of OPTION_NEEDS_CHOICE */
     size_t field, bytes;
 };
 struct option_command_row {
@@ -139,6 +155,9 @@ enum status options_check(struct options *options);
 /* Solves the batch equation for a number of ranks (another launcher may have started more than -n
  * says). Refused when it has no solution. */
 enum status options_solve_batch(struct options *options, int64_t ranks);
+
+/* The name of the first given option that asks for ranks of other processes; NULL: none is. */
+const char *options_asking_ranks(const struct options *options);
 
 /* Sets one option from text, or fails naming `where` (such as "--lr"), the text and what is
  * allowed. */

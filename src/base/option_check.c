@@ -3,6 +3,7 @@
 #include "base/option.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -122,63 +123,56 @@ enum status options_solve_batch(struct options *options, int64_t ranks) {
     return STATUS_OK;
 }
 
+/* The words of a registry with which an option acts: "adam|adamw"; the caller frees it. */
+static char *acting_words(enum option_registry registry, const char *option) {
+    struct option_word word;
+    char *words = mem_text("");
+    for (int i = 0; option_registry_word(registry, i, &word); i++) {
+        if (!option_word_acts(&word, option)) continue;
+        char *longer = mem_format("%s%s%s", words, *words ? "|" : "", word.name);
+        free(words);
+        words = longer;
+    }
+    return words;
+}
+
+static bool acts_with(const struct option_row *row, enum option_registry registry,
+                      const char *value) {
+    struct option_word word = {0};
+    int i = 0;
+    while (option_registry_word(registry, i, &word) && strcmp(word.name, value) != 0) i++;
+    return option_word_acts(&word, row->name);
+}
+
+static enum status check_need(const struct options *options, const struct option_row *row) {
+    const struct option_row *choice = &option_rows[row->choice];
+    const char *value = *(const char *const *)((const char *)options + choice->field);
+    if (!option_is_set(options, row->choice) || acts_with(row, choice->registry, value))
+        return STATUS_OK;
+    char *words = acting_words(choice->registry, row->name);
+    enum status status = fail(STATUS_USAGE, "--%s has no effect with --%s %s\n  it acts with: %s",
+                              row->name, choice->name, value, words);
+    free(words);
+    return status;
+}
+
 /* Options that act only with certain choices: named on the command line without them, they are
  * refused. In a file they may stand, since config.yml lists every option. */
-static const struct {
-    enum option_id id, choice;
-    const char *words;
-} needs[] = {
-    {OPTION_lr_step, OPTION_lr_policy, "step"},     {OPTION_lr_gamma, OPTION_lr_policy, "step"},
-    {OPTION_momentum, OPTION_optimizer, "sgd"},     {OPTION_nesterov, OPTION_optimizer, "sgd"},
-    {OPTION_beta1, OPTION_optimizer, "adam|adamw"}, {OPTION_beta2, OPTION_optimizer, "adam|adamw"},
-    {OPTION_eps, OPTION_optimizer, "adam|adamw"},
-};
-
-static bool words_hold(const char *words, const char *word) {
-    for (size_t length; *words; words += length + (words[length] == '|')) {
-        length = strcspn(words, "|");
-        if (strlen(word) == length && strncmp(words, word, length) == 0) return true;
-    }
-    return false;
-}
-
 static enum status check_needs(const struct options *options) {
-    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++) {
-        const struct option_row *choice = &option_rows[needs[i].choice];
-        if (options->source[needs[i].id] != OPTION_FROM_COMMAND_LINE ||
-            !option_is_set(options, needs[i].choice))
-            continue;
-        const char *value = *(const char *const *)((const char *)options + choice->field);
-        if (!words_hold(needs[i].words, value))
-            return fail(STATUS_USAGE, "--%s has no effect with --%s %s\n  it acts with: %s",
-                        option_rows[needs[i].id].name, choice->name, value, needs[i].words);
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        if (row->needs == OPTION_NEEDS_CHOICE && options->source[id] == OPTION_FROM_COMMAND_LINE)
+            TRY(check_need(options, row));
     }
     return STATUS_OK;
 }
 
-/* Options that ask for ranks of other processes. */
-static const enum option_id many[] = {OPTION_nodes, OPTION_world_size, OPTION_hostfile,
-                                      OPTION_nodes_file};
-
-/* Ranks as threads are of one process, and share its memory. */
-static enum status check_threads(const struct options *options) {
-    static const char hint[] = "--strategy ddp runs ranks as processes";
-    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
-    const char *asked = dp ? "--strategy dp" : "--spawn threads";
-    if (!dp && strcmp(options->spawn, "threads") != 0) return STATUS_OK;
-    if (dp && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE &&
-        strcmp(options->spawn, "threads") != 0)
-        return fail(STATUS_USAGE, "--strategy dp runs ranks as threads, --spawn is %s\n  %s",
-                    options->spawn, hint);
-    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
-        return fail(STATUS_USAGE, "ranks share the memory of a process with %s, --comm is %s\n  %s",
-                    asked, options->comm, hint);
-    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
-        if (option_is_given(options, many[i]))
-            return fail(STATUS_USAGE, "--%s asks for other processes, but %s runs in one\n  %s",
-                        option_rows[many[i]].name, asked, hint);
+const char *options_asking_ranks(const struct options *options) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if ((option_rows[id].commands & OPTION_ASKS_RANKS) && option_is_given(options, id))
+            return option_rows[id].name;
     }
-    return STATUS_OK;
+    return NULL;
 }
 
 static enum status check_node(const struct options *options) {
@@ -190,22 +184,6 @@ static enum status check_node(const struct options *options) {
                               "  give --nodes, --hostfile or --nodes-file");
 }
 
-static enum status check_single(const struct options *options) {
-    if (!options->strategy || strcmp(options->strategy, "single") != 0) return STATUS_OK;
-    if (options->local_ranks > 1)
-        return fail(STATUS_USAGE,
-                    "-n %" PRId64 " asks for several ranks, but --strategy single runs on one",
-                    options->local_ranks);
-    bool script = options->command == COMMAND_LAUNCH; /* for whoever runs it to judge */
-    for (size_t i = 0; i < sizeof many / sizeof many[0] && !script; i++) {
-        if (option_is_given(options, many[i]))
-            return fail(STATUS_USAGE,
-                        "--%s asks for several ranks, but --strategy single runs on one",
-                        option_rows[many[i]].name);
-    }
-    return STATUS_OK;
-}
-
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE, "--resume and --overwrite exclude one another\n"
@@ -213,8 +191,6 @@ enum status options_check(struct options *options) {
     if (options->nesterov && options->momentum == 0)
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
     TRY(check_needs(options));
-    TRY(check_single(options));
-    TRY(check_threads(options));
     TRY(check_node(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;

@@ -5,6 +5,7 @@
  * take it. */
 #include "base/option_print.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/option_value.h"
@@ -12,13 +13,8 @@
 /* What may follow an option. */
 enum value_kind { VALUE_NONE, VALUE_FREE, VALUE_WORDS, VALUE_FILE, VALUE_FOLDER };
 
-static const char *find_words(const struct option_words *more, enum option_id id) {
-    while (more->words && more->id != id) more++;
-    return more->words;
-}
-
-static enum value_kind kind_of(const struct option_row *row, const char *known) {
-    if (known || row->type == OPTION_TYPE_CHOICE || row->type == OPTION_TYPE_LIST)
+static enum value_kind kind_of(const struct option_row *row) {
+    if (row->registry || row->type == OPTION_TYPE_CHOICE || row->type == OPTION_TYPE_LIST)
         return VALUE_WORDS;
     if (row->type == OPTION_TYPE_FLAG)
         return strcmp(row->initial, "on") == 0 ? VALUE_WORDS : VALUE_NONE;
@@ -31,10 +27,8 @@ static bool print_word(const char *word, size_t length, void *context) {
     return false;
 }
 
-static void print_words(const struct option_row *row, const char *known, FILE *out) {
-    if (known)
-        fputs(known, out);
-    else if (row->type == OPTION_TYPE_FLAG)
+static void print_words(const struct option_row *row, FILE *out) {
+    if (row->type == OPTION_TYPE_FLAG)
         fputs("on off", out);
     else
         option_value_words(row, print_word, out);
@@ -51,15 +45,15 @@ static void print_names(const unsigned *commands, int count, const char *between
 
 /* --- bash --- */
 
-static void bash_value(const struct option_row *row, const char *known, FILE *out) {
-    enum value_kind kind = kind_of(row, known);
+static void bash_value(const struct option_row *row, FILE *out) {
+    enum value_kind kind = kind_of(row);
     if (kind == VALUE_NONE) return;
     fputs("    ", out);
     if (row->letter) fprintf(out, "-%c | ", row->letter);
     fprintf(out, "--%s) ", row->name);
     if (kind == VALUE_WORDS) {
         fputs("COMPREPLY=($(compgen -W '", out);
-        print_words(row, known, out);
+        print_words(row, out);
         fputs("' -- \"$word\")); ", out);
     } else if (kind != VALUE_FREE) {
         fprintf(out, "COMPREPLY=($(compgen -%c -- \"$word\")); ", kind == VALUE_FOLDER ? 'd' : 'f');
@@ -105,13 +99,11 @@ static const char bash_end[] =
     "}\n"
     "complete -o filenames -F _stretto stretto\n";
 
-void options_print_bash(const unsigned *commands, int count, const struct option_words *more,
-                        FILE *out) {
+void options_print_bash(const unsigned *commands, int count, FILE *out) {
     fputs(bash_begin, out);
     print_names(commands, count, " ", out);
     fputs(bash_middle, out);
-    for (int id = 0; id < OPTION_COUNT; id++)
-        bash_value(&option_rows[id], find_words(more, (enum option_id)id), out);
+    for (int id = 0; id < OPTION_COUNT; id++) bash_value(&option_rows[id], out);
     fputs("    esac\n    case ${COMP_WORDS[1]} in\n", out);
     for (int i = 0; i < count; i++) bash_options(commands[i], out);
     fputs(bash_end, out);
@@ -129,8 +121,8 @@ static void zsh_text(const char *text, const char *signs, FILE *out) {
     }
 }
 
-static void zsh_value(const struct option_row *row, const char *known, FILE *out) {
-    enum value_kind kind = kind_of(row, known);
+static void zsh_value(const struct option_row *row, FILE *out) {
+    enum value_kind kind = kind_of(row);
     if (kind == VALUE_NONE) return;
     fputc(':', out);
     zsh_text(*row->placeholder ? row->placeholder : "value", "\\:", out);
@@ -140,21 +132,23 @@ static void zsh_value(const struct option_row *row, const char *known, FILE *out
     if (kind == VALUE_FREE) fputc(' ', out);
     if (kind != VALUE_WORDS) return;
     fputs(row->type == OPTION_TYPE_LIST ? "_values -s , value none" : "(", out);
-    print_words(row, known, out);
+    print_words(row, out);
     if (row->type != OPTION_TYPE_LIST) fputc(')', out);
 }
 
 /* A spec of _arguments a form of the name; "=" and "+" let a value be the next word, too. */
-static void zsh_spec(const struct option_row *row, const char *known, bool letter, FILE *out) {
-    bool value = kind_of(row, known) != VALUE_NONE;
+static void zsh_spec(const struct option_row *row, bool letter, FILE *out) {
+    bool value = kind_of(row) != VALUE_NONE;
     fputs("        '", out);
     if (letter)
         fprintf(out, "-%c%s[", row->letter, value ? "+" : "");
     else
         fprintf(out, "--%s%s[", row->name, value ? "=" : "");
-    zsh_text(row->help, "\\[]", out);
+    char *help = option_help_text(row);
+    zsh_text(help, "\\[]", out);
+    free(help);
     fputc(']', out);
-    zsh_value(row, known, out);
+    zsh_value(row, out);
     fputs("'\n", out);
 }
 
@@ -170,20 +164,18 @@ static void zsh_when(unsigned mask, const unsigned *commands, int count, FILE *o
 }
 
 /* Options that stand together and belong to the same commands share a condition. */
-static void zsh_options(const unsigned *commands, int count, const struct option_words *more,
-                        FILE *out) {
+static void zsh_options(const unsigned *commands, int count, FILE *out) {
     unsigned open = 0;
     for (int id = 0; id < OPTION_COUNT; id++) {
         const struct option_row *row = &option_rows[id];
-        const char *known = find_words(more, (enum option_id)id);
         unsigned mask = row->commands & COMMAND_ALL;
         if (mask != open) {
             if (open) fputs("    )\n", out);
             zsh_when(mask, commands, count, out);
             open = mask;
         }
-        if (row->letter) zsh_spec(row, known, true, out);
-        zsh_spec(row, known, false, out);
+        if (row->letter) zsh_spec(row, true, out);
+        zsh_spec(row, false, out);
     }
     fputs("    )\n", out);
 }
@@ -221,11 +213,10 @@ static const char zsh_end[] =
     "if [ \"$funcstack[1]\" = _stretto ]; then _stretto \"$@\"; else compdef _stretto stretto; "
     "fi\n";
 
-void options_print_zsh(const unsigned *commands, int count, const struct option_words *more,
-                       FILE *out) {
+void options_print_zsh(const unsigned *commands, int count, FILE *out) {
     fputs(zsh_begin, out);
     for (int i = 0; i < count; i++) zsh_command(commands[i], out);
     fputs(zsh_middle, out);
-    zsh_options(commands, count, more, out);
+    zsh_options(commands, count, out);
     fputs(zsh_end, out);
 }

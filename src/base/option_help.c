@@ -4,16 +4,57 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/option_value.h"
 #include "base/text.h"
+
+static void extend(char **text, const char *more) {
+    char *longer = mem_format("%s%s", *text, more);
+    free(*text);
+    *text = longer;
+}
+
+static bool append_word(const char *word, size_t length, void *context) {
+    char *one = mem_format("%s%.*s", **(char **)context ? "|" : "", (int)length, word);
+    extend(context, one);
+    free(one);
+    return false;
+}
 
 /* "--optimizer sgd|adam|adamw", "--batch N", "--resume"; a flag that is on shows how to switch it.
  */
 static char *usage_of(const struct option_row *row) {
-    const char *value = *row->placeholder ? row->placeholder : row->limits;
-    if (row->type == OPTION_TYPE_LIST) return mem_format("--%s %s,...", row->name, value);
     if (row->type == OPTION_TYPE_FLAG)
         return mem_format("--%s%s", row->name, strcmp(row->initial, "on") == 0 ? " on|off" : "");
-    return mem_format("--%s %s", row->name, value);
+    char *value = mem_text(row->placeholder);
+    if (!*value) option_value_words(row, append_word, &value);
+    char *usage =
+        mem_format("--%s %s%s", row->name, value, row->type == OPTION_TYPE_LIST ? ",..." : "");
+    free(value);
+    return usage;
+}
+
+/* "digits, mnist:DIR or synthetic[:KEY=VALUE,...]" */
+static char *names_of(enum option_registry registry) {
+    struct option_word word, next;
+    char *names = mem_text("");
+    for (int i = 0; option_registry_word(registry, i, &word); i++) {
+        bool last = !option_registry_word(registry, i + 1, &next);
+        char *usage = option_word_usage(&word);
+        if (i) extend(&names, last ? " or " : ", ");
+        extend(&names, usage);
+        free(usage);
+    }
+    return names;
+}
+
+char *option_help_text(const struct option_row *row) {
+    static const char mark[] = "{names}";
+    const char *at = strstr(row->help, mark);
+    if (!at) return mem_text(row->help);
+    char *names = names_of(row->registry);
+    char *text = mem_format("%.*s%s%s", (int)(at - row->help), row->help, names, at + strlen(mark));
+    free(names);
+    return text;
 }
 
 /* "(64)", or what is said of a default that depends; "" when there is none to speak of. */
@@ -25,7 +66,9 @@ static char *default_of(const struct option_row *row) {
 
 static void print_option(const struct option_row *row, FILE *out) {
     char *usage = usage_of(row), *initial = default_of(row);
-    char *help = mem_format("%s%s%s", row->help, *initial ? " " : "", initial);
+    char *words = option_help_text(row);
+    char *help = mem_format("%s%s%s", words, *initial ? " " : "", initial);
+    free(words);
     char *name =
         row->letter ? mem_format("  -%c, %s", row->letter, usage) : mem_format("      %s", usage);
     text_entry(out, name, OPTION_HELP_COLUMN, help);
@@ -86,7 +129,7 @@ void options_print_markdown(FILE *out) {
     int group = -1;
     for (int id = 0; id < OPTION_COUNT; id++) {
         const struct option_row *row = &option_rows[id];
-        char *usage = usage_of(row);
+        char *usage = usage_of(row), *help = option_help_text(row);
         if (group != (int)row->group)
             fprintf(out, "| **%s** | | | |\n", option_groups[row->group].title);
         group = (int)row->group;
@@ -99,9 +142,10 @@ void options_print_markdown(FILE *out) {
         fputs(" | ", out);
         print_commands_of(row, out);
         fputs(" | ", out);
-        print_cell(row->help, out);
+        print_cell(help, out);
         fputs(" |\n", out);
         free(usage);
+        free(help);
     }
 }
 
@@ -125,9 +169,10 @@ static void print_man_usage(const struct option_row *row, FILE *out) {
 
 /* A default in brackets is said as it is: it depends on something. */
 static void print_man_option(const struct option_row *row, FILE *out) {
-    char *initial = default_of(row);
+    char *initial = default_of(row), *help = option_help_text(row);
     print_man_usage(row, out);
-    text_troff(out, row->help);
+    text_troff(out, help);
+    free(help);
     if (*initial) fputs(" ", out);
     text_troff(out, initial);
     free(initial);

@@ -159,6 +159,10 @@ static char *flag_format(const bool *value) {
 bool option_value_words(const struct option_row *row,
                         bool (*each)(const char *word, size_t length, void *context),
                         void *context) {
+    struct option_word one;
+    for (int i = 0; row->registry && option_registry_word(row->registry, i, &one); i++) {
+        if (each(one.name, strlen(one.name), context)) return true;
+    }
     if (row->type != OPTION_TYPE_CHOICE && row->type != OPTION_TYPE_LIST) return false;
     for (const char *word = row->limits; *word;) {
         size_t length = strcspn(word, "|");
@@ -440,6 +444,17 @@ static char *with_words(const struct option_row *row, const char *what) {
     return text;
 }
 
+static bool is_second(const char *word, size_t length, void *context) {
+    (void)word, (void)length;
+    int *count = context;
+    return ++*count == 2;
+}
+
+static bool has_several(const struct option_row *row) {
+    int count = 0;
+    return option_value_words(row, is_second, &count);
+}
+
 char *option_value_allowed(const struct option_row *row) {
     switch (row->type) {
     case OPTION_TYPE_INT: return with_interval("a whole number", row->limits);
@@ -448,7 +463,7 @@ char *option_value_allowed(const struct option_row *row) {
         return mem_text("text in UTF-8 without control characters, 1 to 4096 bytes");
     case OPTION_TYPE_FLAG: return mem_text("on or off");
     case OPTION_TYPE_CHOICE:
-        return with_words(row, strchr(row->limits, '|') ? "one of" : "only this so far");
+        return with_words(row, has_several(row) ? "one of" : "only this so far");
     case OPTION_TYPE_LIST:
         return with_words(row, "none, or a list (a,b) without repetition, out of");
     case OPTION_TYPE_SIZE: return with_interval("a size such as 512M, 1.5GiB or 2GB", row->limits);

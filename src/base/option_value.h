@@ -15,8 +15,8 @@ char *option_value_format(const struct option_row *row, const void *field);
 /* What the row allows, in words; the caller frees it. */
 char *option_value_allowed(const struct option_row *row);
 
-/* The words of a CHOICE or LIST: calls `each` with them one after the other until it returns true;
- * returns whether any did. */
+/* The words of a CHOICE or LIST, and of a registry: calls `each` with them one after the other
+ * until it returns true; returns whether any did. */
 bool option_value_words(const struct option_row *row,
                         bool (*each)(const char *word, size_t length, void *context),
                         void *context);

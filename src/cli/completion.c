@@ -1,5 +1,4 @@
-/* stretto completion SHELL. The table of options knows their names and most words; the names of
- * models come from here. */
+/* stretto completion SHELL. The table of options knows their names and words. */
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -8,19 +7,6 @@
 #include "base/log.h"
 #include "base/option_print.h"
 #include "base/text.h"
-#include "model/model.h"
-
-static char *model_names(void) {
-    int count;
-    const struct model *all = model_all(&count);
-    char *names = mem_text("");
-    for (int i = 0; i < count; i++) {
-        char *longer = mem_format("%s %s", names, all[i].name);
-        free(names);
-        names = longer;
-    }
-    return names;
-}
 
 enum status completion_run(const struct options *options) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -30,10 +16,7 @@ enum status completion_run(const struct options *options) {
                     text_quoted(options->argument[0], quoted));
     unsigned *commands = MEM_ARRAY(unsigned, cli_command_count);
     for (int i = 0; i < cli_command_count; i++) commands[i] = (unsigned)cli_commands[i].id;
-    char *models = model_names();
-    const struct option_words words[] = {{OPTION_model, models}, {OPTION_COUNT, NULL}};
-    (zsh ? options_print_zsh : options_print_bash)(commands, cli_command_count, words, stdout);
-    free(models);
+    (zsh ? options_print_zsh : options_print_bash)(commands, cli_command_count, stdout);
     free(commands);
     return STATUS_OK;
 }

@@ -319,7 +319,7 @@ static enum status explain_with(const struct options *options) {
     TRY(job_open(options, &start.info, &job));
     print(&job);
     enum status status = start_check(&start, &job);
-    if (status == STATUS_OK && options->resume && start_has_first(&start))
+    if (status == STATUS_OK && options->resume && start_keeps_run(&start))
         status = check_checkpoint(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))
         status = explain_save_program(job.plan, options->save_program);

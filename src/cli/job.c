@@ -3,7 +3,6 @@
 #include "cli/job.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/machine.h"
@@ -28,21 +27,6 @@ static enum status share_of(const struct job *job, const struct rank_info *info,
     return STATUS_OK;
 }
 
-bool job_wants_threads(const struct options *options) {
-    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
-    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0;
-}
-
-/* What `auto` will find: shared memory where all ranks are started by one launcher. */
-static const char *comm_of(const struct options *options, const struct rank_info *info) {
-    bool spread = options->nodes > 1 || option_is_set(options, OPTION_hostfile) ||
-                  option_is_set(options, OPTION_nodes_file);
-    if (info->ranks == 1) return NULL;
-    if (info->comm) return info->comm;
-    if (strcmp(options->comm, "auto") != 0 && !job_wants_threads(options)) return options->comm;
-    return spread ? "hosts" : "shm";
-}
-
 static enum status open_data(struct job *job, const struct model *model) {
     if (job->dataset) return STATUS_OK;
     TRY(resolve_data(&job->options, model, &job->dataset));
@@ -52,16 +36,17 @@ static enum status open_data(struct job *job, const struct model *model) {
 
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
-    const struct model *model;
+    const struct model *model = model_find(job->options.model);
     struct cores_share share;
-    TRY(resolve_model(&job->options, &model));
+    CHECK(model, "no model is called %s", job->options.model);
     TRY(open_data(job, model));
     TRY(share_of(job, info, &share));
+    job->cores = share;
     job->local_ranks = share.ranks;
     struct resolve_place place = {.rank = info->rank,
                                   .ranks = info->ranks,
                                   .threads = (int)cores_threads(&share),
-                                  .comm = comm_of(&job->options, info),
+                                  .spread = info->spread,
                                   .saves =
                                       info->rank == 0 || job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
@@ -97,7 +82,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     struct job job = {.options = *options,
                       .dataset = info->dataset,
                       .to_start = info->to_start,
-                      .threads = info->ranks > 1 && job_wants_threads(options)};
+                      .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)

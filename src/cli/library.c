@@ -23,19 +23,14 @@ int stretto_main(int argc, char **argv) {
 
 /* Ranks are started by the command; here there is one, and nobody is told otherwise silently. */
 static enum status check_alone(const struct options *options) {
-    static const enum option_id many[] = {OPTION_nodes, OPTION_hostfile, OPTION_nodes_file,
-                                          OPTION_world_size};
+    const char *many = options_asking_ranks(options);
     if (options->local_ranks > 1)
         return fail(STATUS_USAGE,
                     "-n %lld: a run of the library has one rank\n  --deal %lldx1 "
                     "replays that many on it",
                     (long long)options->local_ranks, (long long)options->local_ranks);
-    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
-        if (option_is_given(options, many[i]))
-            return fail(STATUS_USAGE, "--%s: a run of the library has one rank",
-                        option_rows[many[i]].name);
-    }
-    return STATUS_OK;
+    if (!many) return STATUS_OK;
+    return fail(STATUS_USAGE, "--%s: a run of the library has one rank", many);
 }
 
 static enum status open_run(struct stretto_run *run) {

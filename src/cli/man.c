@@ -6,8 +6,6 @@
 #include "base/option_print.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "data/dataset.h"
-#include "model/model.h"
 #include "stretto.h"
 
 /* .TP: a name in bold, an argument in italics, and words. */
@@ -41,19 +39,12 @@ static void print_values(FILE *out) {
     entry(out, "PERIOD", "", "a number of steps, epoch, 2epochs or never");
 }
 
-static void print_models(FILE *out) {
-    int count;
-    const struct model *all = model_all(&count);
-    fputs(".SH MODELS\n", out);
-    for (int i = 0; i < count; i++) entry(out, all[i].name, "", all[i].help);
-}
-
-static void print_data_sets(FILE *out) {
-    const struct dataset_ops *ops;
-    fputs(".SH DATA SETS\n", out);
-    for (int i = 0; (ops = dataset_at(i)); i++) {
-        char *usage = cli_data_usage(ops);
-        entry(out, usage, "", ops->help);
+static void print_registry(enum option_registry registry, const char *title, FILE *out) {
+    struct option_word word;
+    fprintf(out, ".SH %s\n", title);
+    for (int i = 0; option_registry_word(registry, i, &word); i++) {
+        char *usage = option_word_usage(&word);
+        entry(out, usage, "", word.help);
         free(usage);
     }
 }
@@ -108,8 +99,8 @@ void cli_print_man(FILE *out) {
     fputs(".SH OPTIONS\n", out);
     options_print_man(out);
     print_values(out);
-    print_models(out);
-    print_data_sets(out);
+    print_registry(OPTION_REGISTRY_models, "MODELS", out);
+    print_registry(OPTION_REGISTRY_data_sets, "DATA SETS", out);
     print_exit_codes(out);
     fputs(examples, out);
     fputs(documents, out);

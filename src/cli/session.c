@@ -38,47 +38,46 @@ static void add_fact(struct session *session, enum fact_kind kind, const char *k
     free(value_owned);
 }
 
-/* What decides the course of training must be the same on resume; what only shapes it may change,
- * and is said. */
-void session_facts(struct session *session) {
-    static const enum option_id fixed[] = {OPTION_model,   OPTION_optimizer, OPTION_seed,
-                                           OPTION_batch,   OPTION_sum,       OPTION_drop_last,
-                                           OPTION_classes, OPTION_sync_bn};
-    static const enum option_id told[] = {OPTION_lr,
-                                          OPTION_lr_policy,
-                                          OPTION_momentum,
-                                          OPTION_nesterov,
-                                          OPTION_weight_decay,
-                                          OPTION_no_decay,
-                                          OPTION_deterministic,
-                                          OPTION_clip,
-                                          OPTION_label_smoothing,
-                                          OPTION_warmup,
-                                          OPTION_lr_gamma,
-                                          OPTION_beta1,
-                                          OPTION_beta2,
-                                          OPTION_eps};
-    struct options *options = &session->job.options;
+/* The value of an option as the run has it: what was left open is in its plan. The caller frees it.
+ */
+static char *fact_text(const struct session *session, enum option_id id) {
     const struct plan *plan = session->job.plan;
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        add_fact(session, FACT_FIXED, option_rows[fixed[i]].name, option_text(options, fixed[i]));
-    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
-        add_fact(session, FACT_TOLD, option_rows[told[i]].name, option_text(options, told[i]));
-    add_fact(session, FACT_TOLD, "deal",
-             mem_format("%dx%d", plan->config.replicas, plan->config.micro_batches));
-    add_fact(session, FACT_FIXED, "data-hash",
-             mem_format("%016llx", (unsigned long long)plan->config.dataset->content_hash));
-    add_fact(session, FACT_FIXED, "dropout", mem_format("%g", (double)plan->config.shape.dropout));
-    const struct lr_config *lr = &plan->config.lr;
-    add_fact(session, FACT_TOLD, "lr-step",
-             mem_format("%lld", (long long)(lr->policy == LR_STEP ? lr->step_size : 0)));
-    add_fact(session, FACT_TOLD, "steps", mem_format("%lld", (long long)plan->config.steps));
-    add_fact(session, FACT_RAN_ON, "threads", mem_format("%d", plan->config.threads));
-    add_fact(session, FACT_RAN_ON, "version", mem_format("%s", stretto_version()));
-    add_fact(session, FACT_RAN_ON, "compiler", mem_format("%s", __VERSION__));
+    const struct run_config *config = &plan->config;
+    struct option_word policy = {.acts = lr_policy_acts(config->lr.policy)};
     char device[128];
-    plan->device->backend->describe(plan->device, device, sizeof device);
-    add_fact(session, FACT_RAN_ON, "device", mem_format("%s", device));
+    switch ((int)id) {
+    case OPTION_deal: return mem_format("%dx%d", config->replicas, config->micro_batches);
+    case OPTION_dropout: return mem_format("%g", (double)config->shape.dropout);
+    case OPTION_lr_step:
+        return mem_format("%lld", (long long)(option_word_acts(&policy, option_rows[id].name)
+                                                  ? config->lr.step_size
+                                                  : 0));
+    case OPTION_steps: return mem_format("%lld", (long long)config->steps);
+    case OPTION_threads: return mem_format("%d", config->threads);
+    case OPTION_device:
+        plan->device->backend->describe(plan->device, device, sizeof device);
+        return mem_text(device);
+    }
+    return option_text(&session->job.options, id);
+}
+
+static void add_options(struct session *session, enum option_resume resume, enum fact_kind kind) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (option_rows[id].resume == resume)
+            add_fact(session, kind, option_rows[id].name, fact_text(session, (enum option_id)id));
+    }
+}
+
+/* What decides the course of training must be the same on resume; what only shapes it may change,
+ * and is said. Which option is what is a column of the table. */
+void session_facts(struct session *session) {
+    uint64_t data = session->job.plan->config.dataset->content_hash;
+    add_options(session, OPTION_RESUME_FIXED, FACT_FIXED);
+    add_fact(session, FACT_FIXED, "data-hash", mem_format("%016llx", (unsigned long long)data));
+    add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
+    add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
+    add_fact(session, FACT_RAN_ON, "version", mem_text(stretto_version()));
+    add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
 }
 
 static enum status write_texts(struct session *session) {

@@ -13,6 +13,7 @@
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
@@ -21,28 +22,21 @@ static enum status refuse_threads(const struct launch_identity *identity) {
                 identity->world, identity->how);
 }
 
-/* What `auto` will be, as far as a rank knows before it has met the others. */
-static void set_rank_info(const struct options *options, struct start *start) {
-    const struct launch_identity *identity = &start->identity;
-    const char *comm = options->comm;
-    if (strcmp(comm, "auto") == 0) comm = identity->nodes > 1 ? "hosts" : "shm";
-    start->kind = START_RANK;
-    start->info =
-        (struct rank_info){.rank = identity->rank, .ranks = identity->world, .comm = comm};
-}
-
 enum status start_find(const struct options *options, struct start *out) {
     struct start start = {.kind = START_ONE, .info = {.rank = 0, .ranks = 1, .local_ranks = 1}};
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
     TRY(launch_identity(config, &start.identity));
-    bool threads = job_wants_threads(options), many = options->local_ranks > 1 ||
-                                                      config->nodes > 1 || config->hostfile ||
-                                                      config->nodes_file;
+    bool threads = strategy_uses_threads(options), many = options->local_ranks > 1 ||
+                                                          config->nodes > 1 || config->hostfile ||
+                                                          config->nodes_file;
     bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
     if (started && threads) return refuse_threads(&start.identity);
     if (started) {
-        set_rank_info(options, &start);
+        start.kind = START_RANK;
+        start.info = (struct rank_info){.rank = start.identity.rank,
+                                        .ranks = start.identity.world,
+                                        .spread = start.identity.nodes > 1};
     } else if (many && threads) {
         start.kind = START_THREADS;
         start.info.ranks = start.info.local_ranks = (int)options->local_ranks;
@@ -51,21 +45,22 @@ enum status start_find(const struct options *options, struct start *out) {
         TRY(launch_layout(config, network_is_here, &start.layout));
         start.info.ranks = start.layout.world;
         start.info.local_ranks = start.layout.count;
+        start.info.spread = start.layout.nodes > 1;
         start.info.to_start = true;
     }
     *out = start;
     return STATUS_OK;
 }
 
-bool start_has_first(const struct start *start) {
+bool start_keeps_run(const struct start *start) {
     if (start->kind == START_LAUNCHER) return start->layout.first_rank == 0;
-    return start->kind != START_RANK || start->identity.rank == 0;
+    if (start->kind != START_RANK) return true;
+    return start->identity.rank == 0 && start->identity.source != LAUNCH_LAUNCHER;
 }
 
-/* Rank 0 reads it once more when the run begins. */
-static enum status check_weights(const struct start *start, const struct job *job) {
+enum status start_check_weights(const struct start *start, const struct job *job) {
     const struct options *options = &job->options;
-    bool read = option_is_set(options, OPTION_weights) && start_has_first(start);
+    bool read = option_is_set(options, OPTION_weights) && start_keeps_run(start);
     return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
 }
 
@@ -88,16 +83,10 @@ static enum status check_rendezvous(const struct start *start) {
     return launch_rendezvous_check(&config, &peers);
 }
 
-/* Who opens the run's folder; other nodes only write beside it, other ranks not at all. */
-static bool keeps_folder(const struct start *start) {
-    if (start->kind == START_LAUNCHER) return start->layout.node == start->layout.chief;
-    return start->kind != START_RANK || start->identity.rank == 0;
-}
-
 /* A file in the folder of the run, which is not there yet, is left to the run. */
 static enum status check_program(const struct start *start, const struct options *options) {
     const char *path = program_file(options);
-    if (!path || !keeps_folder(start)) return STATUS_OK;
+    if (!path || !start_keeps_run(start)) return STATUS_OK;
     char *folder = folder_of(path);
     bool own = option_is_set(options, OPTION_out) && strcmp(folder, options->out) == 0 &&
                !file_exists(folder);
@@ -105,28 +94,33 @@ static enum status check_program(const struct start *start, const struct options
     return own ? STATUS_OK : explain_check_program(path);
 }
 
+/* Launchers of other nodes write beside it, other ranks not at all. */
 static enum status check_folder(const struct start *start, const struct job *job) {
-    bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0;
-    if (start->kind == START_RANK &&
-        (start->identity.rank > 0 || start->identity.source == LAUNCH_LAUNCHER))
-        return STATUS_OK;
-    return folder_check(&job->options, keeps_folder(start),
-                        saves ? checkpoint_bytes(job->plan) : 0);
+    bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0,
+         keeps = start_keeps_run(start);
+    if (start->kind == START_RANK && !keeps) return STATUS_OK;
+    return folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
 }
 
 enum status start_check(const struct start *start, const struct job *job) {
     TRY(job_check_memory(job));
     TRY(check_program(start, &job->options));
-    TRY(check_weights(start, job));
+    TRY(start_check_weights(start, job));
     TRY(check_rendezvous(start));
     return check_folder(start, job);
+}
+
+static void warn_crowded(const struct job *job) {
+    char text[CORES_CROWDED_BYTES];
+    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
 }
 
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
-    if (!keeps_folder(start)) return folder_follow(&job->options, folder);
+    warn_crowded(job);
+    if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;
 }

@@ -24,14 +24,19 @@ struct start {
 
 /* Local. From the options and the environment; may read a host file and look up names. */
 enum status start_find(const struct options *options, struct start *out);
-/* Local. Whether rank 0, which reads weights and checkpoints, runs or is started here. */
-bool start_has_first(const struct start *start);
+/* Local. Whether this process opens the folder of the run, and reads weights and checkpoints to
+ * check them: rank 0, or our launcher where that starts it. Rank 0 itself loads them. */
+bool start_keeps_run(const struct start *start);
+/* Local, blocking. Refuses --weights that do not fit, before there is a folder; where the run is
+ * kept. */
+enum status start_check_weights(const struct start *start, const struct job *job);
 /* Local, blocking. Refuses what the run would be refused for on this machine: memory, the file of
  * --save-program, --weights, where ranks meet, --out. Leaves nothing behind. */
 enum status start_check(const struct start *start, const struct job *job);
-/* Local, blocking. The same, then opens the folder of the run and writes the program where
- * --save-program names a file. For all kinds but START_RANK, whose ranks meet first. The caller
- * frees the name and gives the lock back. */
+/* Local, blocking. The same, and a warning where the threads of ranks outnumber the cores; then
+ * opens the folder of the run and writes the program where --save-program names a file. For all
+ * kinds but START_RANK, whose ranks meet first. The caller frees the name and gives the lock back.
+ */
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock);
 

@@ -11,6 +11,7 @@
 #include "base/display.h"
 #include "base/limit.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/rank.h"
 #include "cli/resume.h"
@@ -94,15 +95,17 @@ static enum status launch(const struct options *options, const struct start *sta
 
 /* Not refused: a script may count ranks up from one. But not silent. */
 static void say_unused(const struct options *options) {
-    static const enum option_id ids[] = {OPTION_comm, OPTION_init, OPTION_interface,
-                                         OPTION_restarts};
-    char names[128] = "";
-    for (size_t i = 0, used = 0; i < sizeof ids / sizeof ids[0]; i++) {
-        if (options->source[ids[i]] == OPTION_FROM_COMMAND_LINE)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s--%s", used ? ", " : "",
-                                     option_rows[ids[i]].name);
+    char *names = mem_text("");
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (option_rows[id].needs != OPTION_NEEDS_RANKS ||
+            options->source[id] != OPTION_FROM_COMMAND_LINE)
+            continue;
+        char *longer = mem_format("%s%s--%s", names, *names ? ", " : "", option_rows[id].name);
+        free(names);
+        names = longer;
     }
     if (*names) log_warning("a run of one rank: no effect of %s", names);
+    free(names);
 }
 
 static enum status train_with(const struct options *options) {
@@ -112,7 +115,7 @@ static enum status train_with(const struct options *options) {
     if (start.kind == START_LAUNCHER) return launch(options, &start);
     if (start.kind == START_THREADS) return threads_run(options, &start);
     say_unused(options);
-    TRY(limit_room("a run of one rank", RUN_FILES, 0));
+    TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
     return run_one(options, &start);
 }
 

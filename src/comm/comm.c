@@ -24,9 +24,18 @@ enum { HEAP_ALIGN = 64, HEAP_PAGE = 4096 };
 static const struct comm_ops *const tables[] = {
 #define COMMUNICATOR(name) &comm_##name,
 #include "comm/comm.def"
-#undef COMMUNICATOR
 };
 enum { TABLE_COUNT = sizeof tables / sizeof *tables };
+
+static const char *const names[] = {
+#define COMMUNICATOR(name) #name,
+#define MISSING(name) #name,
+#include "comm/comm.def"
+    NULL};
+
+const char *comm_name_at(int index) {
+    return names[index];
+}
 
 static const struct {
     const char *name;

@@ -57,8 +57,7 @@ struct comm;         /* one rank's handle; it owns groups and requests */
 struct comm_group;   /* declared members */
 struct comm_request; /* a posted operation, gone after comm_wait */
 
-/* Collective over the job, blocking. By name ("self", "shm", "mpi", "ucx", "hosts"); the caller
- * closes it. */
+/* Collective over the job, blocking. By a name of comm_name_at; the caller closes it. */
 enum status comm_open(const char *name, const struct comm_config *config, struct comm **out);
 /* Local. All ranks of one process at once, for ranks as threads: fills out[size]; each thread then
  * uses (and closes) its own. The sizes are the most that any rank needs: what is not touched costs
@@ -73,9 +72,10 @@ void comm_set_link(struct comm *comm, const struct comm_link *link);
 bool comm_bootstrap_exists(const struct comm_config *config);
 enum status comm_bootstrap(const struct comm_config *config, void *data, size_t bytes,
                            double limit_s);
-/* Local. Whether this build has a communicator of that name. Close accepts NULL and clears it. */
+/* Local. Names that a build can have, one rank's first, NULL last; whether this one has it. */
+const char *comm_name_at(int index);
 bool comm_exists(const char *name);
-void comm_close(struct comm **comm);
+void comm_close(struct comm **comm); /* accepts NULL, and clears it */
 /* Local, any thread. Makes every wait of every rank of this process end with STATUS_PEER, as if
  * `rank` were lost; says nothing, since whoever calls it has said why. */
 void comm_abort(struct comm *comm, int rank);

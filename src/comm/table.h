@@ -133,7 +133,6 @@ struct comm_ops {
 
 #define COMMUNICATOR(name) extern const struct comm_ops comm_##name;
 #include "comm/comm.def"
-#undef COMMUNICATOR
 
 /* Local. Makes what comm.c keeps of a communicator a table just opened, the group of all ranks
  * included. */

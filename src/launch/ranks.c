@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "launch/child.h"
+#include "launch/cores.h"
 #include "launch/environment.h"
 #include "launch/identity.h"
 #include "launch/oom.h"
@@ -319,25 +320,7 @@ static void watch(struct ranks *ranks) {
 
 /* ---- starting ---- */
 
-struct ranks_cores ranks_share(int cores, bool quota, int count, int threads) {
-    int share = cores / count > 0 ? cores / count : 1;
-    struct ranks_cores out = {.threads = threads > 0 ? threads : share};
-    out.oversubscribed = (int64_t)out.threads * count > cores;
-    out.pinned = !out.oversubscribed && !quota && count > 1;
-    return out;
-}
-
-void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out) {
-    int share = CPU_COUNT(all) / count, seen = 0;
-    CPU_ZERO(out);
-    for (int cpu = 0; cpu < CPU_SETSIZE && share > 0; cpu++) {
-        if (!CPU_ISSET(cpu, all)) continue;
-        if (seen / share == index) CPU_SET(cpu, out);
-        seen++;
-    }
-}
-
-static enum status start_one(struct ranks *ranks, int index, const struct ranks_cores *share) {
+static enum status start_one(struct ranks *ranks, int index, const struct cores_each *each) {
     const struct ranks_config *config = ranks->config;
     struct output_pipes pipes;
     cpu_set_t cores, slice;
@@ -348,15 +331,15 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
                                           .local_world = config->count,
                                           .node = config->node,
                                           .nodes = config->nodes,
-                                          .threads = share->threads,
+                                          .threads = each->threads,
                                           .attempt = config->attempt,
-                                          .passive = share->oversubscribed,
+                                          .passive = each->oversubscribed,
                                           .address = config->address,
                                           .secret = config->secret,
                                           .status_table = config->status_table};
     char **envp = environment_new(&identity);
-    bool pinned = share->pinned && machine_mask(&cores);
-    if (pinned) ranks_slice(&cores, index, config->count, &slice);
+    bool pinned = each->pinned && machine_mask(&cores);
+    if (pinned) cores_slice(&cores, index, config->count, &slice);
     struct child_config child = {.program = config->program ? config->program : "/proc/self/exe",
                                  .argv = config->argv,
                                  .envp = envp,
@@ -379,9 +362,8 @@ static enum status start_one(struct ranks *ranks, int index, const struct ranks_
 static enum status start_all(struct ranks *ranks) {
     struct machine_cores cores = machine_cores("");
     int count = ranks->config->count;
-    struct ranks_cores share =
-        ranks_share(cores.usable, cores.usable < cores.affinity, count, ranks->config->threads);
-    for (int i = 0; i < count; i++) TRY(start_one(ranks, i, &share));
+    struct cores_each each = cores_each(&cores, count, ranks->config->threads);
+    for (int i = 0; i < count; i++) TRY(start_one(ranks, i, &each));
     return STATUS_OK;
 }
 

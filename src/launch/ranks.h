@@ -13,7 +13,6 @@
 #ifndef LAUNCH_RANKS_H
 #define LAUNCH_RANKS_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -59,17 +58,5 @@ struct ranks_outcome {
  * rank that the others gave up is killed at once: stopped or stuck as it is it would not hear of
  * it. A failure to start ends those started. */
 enum status ranks_run(const struct ranks_config *config, struct ranks_outcome *out);
-
-/* Cores for each rank: how many threads and whether each gets cores of its own. Pure. */
-struct ranks_cores {
-    int threads;
-    bool pinned;         /* ranks do not outnumber the cores, and no quota says otherwise */
-    bool oversubscribed; /* ranks x threads exceed the cores: workers must not spin */
-};
-struct ranks_cores ranks_share(int cores, bool quota, int count, int threads);
-
-/* The cores of `all` that rank `index` of `count` gets, as many for each: neighbours by number,
- * which share caches and memory. None where there are fewer cores than ranks. Pure. */
-void ranks_slice(const cpu_set_t *all, int index, int count, cpu_set_t *out);
 
 #endif

@@ -41,6 +41,11 @@ const struct model *model_all(int *count) {
     return models;
 }
 
+const char *model_acts(const struct model *model) {
+    if (model->input == MODEL_MASKED_TOKENS) return "seq";
+    return model->heads > 0 ? "image-size classes patch" : "image-size classes";
+}
+
 static void fill(int64_t *field, int64_t usual) {
     if (*field == 0) *field = usual;
 }

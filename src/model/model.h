@@ -34,6 +34,8 @@ struct model {
 /* Local. By name; NULL when there is none. The whole table for lists and suggestions. */
 const struct model *model_find(const char *name);
 const struct model *model_all(int *count);
+/* Local. The options of shape that act with this model, as typed; static. */
+const char *model_acts(const struct model *model);
 
 /* Local. Builds the forward graph with losses; the caller owns it. Misfits (image too small ...)
  * are logged: STATUS_USAGE. */

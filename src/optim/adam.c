@@ -35,11 +35,17 @@ static void adamw_update(const struct optim_step *step, float decay, float *para
 
 const struct optim_rule optim_adam = {.name = "adam",
                                       .help = "Adam; weight decay as L2 in the gradient",
+                                      .acts = "beta1 beta2 eps",
+                                      .lr = 1e-3,
                                       .state_count = 2,
                                       .state_names = {"exp_avg", "exp_avg_sq"},
                                       .update = adam_update};
 const struct optim_rule optim_adamw = {.name = "adamw",
                                        .help = "Adam with decoupled weight decay",
+                                       .acts = "beta1 beta2 eps",
+                                       .lr = 1e-3,
+                                       .weight_decay = 0.01,
+                                       .clip = 1,
                                        .state_count = 2,
                                        .state_names = {"exp_avg", "exp_avg_sq"},
                                        .update = adamw_update};

@@ -31,16 +31,20 @@ static double lr_linear(const struct lr_config *config, int64_t step) {
 }
 
 static const struct {
-    const char *name;
+    const char *name, *acts;
     double (*at)(const struct lr_config *config, int64_t step);
 } policies[LR_POLICY_COUNT] = {
-#define LR_POLICY(NAME, word) [LR_##NAME] = {#word, lr_##word},
+#define LR_POLICY(NAME, word, acting) [LR_##NAME] = {#word, acting, lr_##word},
 #include "optim/lr.def"
 #undef LR_POLICY
 };
 
 const char *lr_policy_name(enum lr_policy policy) {
     return policies[policy].name;
+}
+
+const char *lr_policy_acts(enum lr_policy policy) {
+    return policies[policy].acts;
 }
 
 enum lr_policy lr_policy_find(const char *name) {

@@ -36,6 +36,9 @@ struct optim_span {
 
 struct optim_rule {
     const char *name, *help;
+    const char *acts; /* options that only some rules read, as typed: "beta1 beta2 eps" */
+    /* Defaults, where the model's family has another rule. */
+    double lr, weight_decay, clip; /* clip 0: none */
     int state_count;
     const char *state_names[OPTIM_MAX_STATES]; /* as torch names them in its state dict */
     /* Local. Updates `count` elements; the arrays start at the span's first element. */
@@ -58,13 +61,14 @@ struct optim_update {
 
 /* Learning rate over the run. */
 enum lr_policy {
-#define LR_POLICY(NAME, word) LR_##NAME,
+#define LR_POLICY(NAME, ...) LR_##NAME,
 #include "optim/lr.def"
 #undef LR_POLICY
     LR_POLICY_COUNT
 };
 /* Local. As --lr-policy spells it; the policy of a name that exists. */
 const char *lr_policy_name(enum lr_policy policy);
+const char *lr_policy_acts(enum lr_policy policy); /* options, as in struct optim_rule */
 enum lr_policy lr_policy_find(const char *name);
 struct lr_config {
     enum lr_policy policy;

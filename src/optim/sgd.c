@@ -22,6 +22,9 @@ static void sgd_update(const struct optim_step *step, float decay, float *restri
 
 const struct optim_rule optim_sgd = {.name = "sgd",
                                      .help = "stochastic gradient descent with momentum",
+                                     .acts = "momentum nesterov",
+                                     .lr = 0.1,
+                                     .weight_decay = 1e-4,
                                      .state_count = 1,
                                      .state_names = {"momentum_buffer"},
                                      .update = sgd_update};

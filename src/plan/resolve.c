@@ -18,26 +18,6 @@ struct resolve {
     struct run_config *config;
 };
 
-enum status resolve_model(const struct options *options, const struct model **out) {
-    const char *name = options->model;
-    int count;
-    const struct model *all = model_all(&count);
-    *out = model_find(name);
-    if (*out) return STATUS_OK;
-    const char **names = MEM_ARRAY(const char *, count);
-    for (int i = 0; i < count; i++) names[i] = all[i].name;
-    const char *near = text_nearest(name, names, count);
-    char quoted[TEXT_QUOTED_BYTES], list[512] = "";
-    for (int i = 0; i < count; i++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
-    }
-    free(names);
-    return fail(STATUS_USAGE, "--model %s: no such model%s%s%s\n  there are: %s",
-                text_quoted(name, quoted), near ? "; did you mean " : "", near ? near : "",
-                near ? "?" : "", list);
-}
-
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
@@ -47,35 +27,11 @@ static char *data_spec_for(const struct model *model, const char *spec) {
     return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
 }
 
-/* Options about images, patches or tokens that this model would never look at. As in
- * base/option_check.c a file may hold them, for several models; on the command line they are a
- * mistake. */
-static enum status check_meant(const struct options *options, const struct model *model) {
-    bool images = model->input == MODEL_IMAGES;
-    const struct {
-        enum option_id id;
-        bool acts;
-        const char *with;
-    } rows[] = {
-        {OPTION_image_size, images, "models of images"},
-        {OPTION_classes, images, "models of images"},
-        {OPTION_patch, images && model->heads > 0, "vision transformers: vit-micro, vit-tiny ..."},
-        {OPTION_seq, !images, "models of tokens: bert-tiny"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].acts || options->source[rows[i].id] != OPTION_FROM_COMMAND_LINE) continue;
-        return fail(STATUS_USAGE, "--%s has no effect with --model %s\n  it acts with %s",
-                    option_rows[rows[i].id].name, model->name, rows[i].with);
-    }
-    return STATUS_OK;
-}
-
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out) {
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
-    TRY(check_meant(options, model));
     char *spec = data_spec_for(model, options->data);
     enum status status = dataset_open(spec, &config, out);
     free(spec);
@@ -125,21 +81,18 @@ static void resolve_optimizer(struct resolve *resolve) {
     const struct model *model = resolve->config->model;
     if (!option_is_set(options, OPTION_optimizer))
         options->optimizer = (char *)model->optimizer, option_resolve(options, OPTION_optimizer);
-    bool own = strcmp(options->optimizer, model->optimizer) == 0,
-         sgd = strcmp(options->optimizer, "sgd") == 0;
-    bool adamw = strcmp(options->optimizer, "adamw") == 0;
+    const struct optim_rule *rule = optim_find(options->optimizer);
+    CHECK(rule, "no optimizer is called %s", options->optimizer);
+    bool own = strcmp(options->optimizer, model->optimizer) == 0;
     if (!option_is_set(options, OPTION_lr))
-        options->lr = own ? model->lr : sgd ? 0.1 : 1e-3, option_resolve(options, OPTION_lr);
+        options->lr = own ? model->lr : rule->lr, option_resolve(options, OPTION_lr);
     if (!option_is_set(options, OPTION_weight_decay))
-        options->weight_decay = own     ? model->weight_decay
-                                : sgd   ? 1e-4
-                                : adamw ? 0.01
-                                        : 0,
+        options->weight_decay = own ? model->weight_decay : rule->weight_decay,
         option_resolve(options, OPTION_weight_decay);
     if (!option_is_set(options, OPTION_clip))
-        options->clip = own ? model->clip : adamw ? 1 : 0, option_resolve(options, OPTION_clip);
+        options->clip = own ? model->clip : rule->clip, option_resolve(options, OPTION_clip);
     struct run_config *config = resolve->config;
-    config->optimizer = optim_find(options->optimizer);
+    config->optimizer = rule;
     config->optim = (struct optim_config){.lr = options->lr,
                                           .momentum = options->momentum,
                                           .weight_decay = options->weight_decay,
@@ -185,6 +138,11 @@ static enum status resolve_batch(struct resolve *resolve) {
     return STATUS_OK;
 }
 
+const char *resolve_comm(const struct options *options, bool spread) {
+    if (strcmp(options->comm, "auto") != 0) return options->comm;
+    return spread ? "hosts" : "shm";
+}
+
 static void resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -194,7 +152,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->device = options->device;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
-    config->comm = resolve->place->comm;
+    config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
 }
@@ -253,6 +211,8 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));
     resolve_optimizer(&resolve);
+    TRY(options_check(options)); /* some act with certain optimizers only */
+    TRY(strategy_check(options, config.ranks));
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
     resolve_machine(&resolve);

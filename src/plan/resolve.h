@@ -9,15 +9,13 @@
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
     int rank, ranks;
-    int threads;      /* of a rank, where the options leave it open */
-    const char *comm; /* how ranks will talk; NULL: one rank */
-    bool saves;       /* this rank writes files */
-    bool dry;         /* nothing will run: kernels are described, not made */
+    int threads; /* of a rank, where the options leave it open */
+    bool spread; /* over several machines */
+    bool saves;  /* this rank writes files */
+    bool dry;    /* nothing will run: kernels are described, not made */
 };
 
-/* Local, blocking. The model that --model names; the data set that --data names, as this model
- * reads it, which the caller frees. */
-enum status resolve_model(const struct options *options, const struct model **out);
+/* Local, blocking. The data set that --data names, as this model reads it; the caller frees it. */
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out);
 
@@ -26,6 +24,10 @@ enum status resolve_data(const struct options *options, const struct model *mode
 enum status resolve_run(struct options *options, const struct model *model,
                         const struct dataset *dataset, const struct resolve_place *place,
                         struct run_config *out);
+
+/* Local. The communicator of several ranks, where all are on one machine or spread over several:
+ * --comm, and what `auto` means. */
+const char *resolve_comm(const struct options *options, bool spread);
 
 /* Local. A period in steps; 0 for never. */
 int64_t resolve_period(const struct run_config *config, struct option_period period);

@@ -8,14 +8,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-static const char *const sum_names[] = {"replica", "tree", "replicas-first"};
+static const char *const sum_names[SUM_ORDER_COUNT] = {"replica", "tree", "replicas-first"};
 
 const char *sum_order_name(enum sum_order sum) {
     return sum_names[sum];
 }
 
 int sum_order_find(const char *name) {
-    for (int i = 0; i < (int)(sizeof sum_names / sizeof sum_names[0]); i++)
+    for (int i = 0; i < SUM_ORDER_COUNT; i++)
         if (strcmp(sum_names[i], name) == 0) return i;
     return -1;
 }

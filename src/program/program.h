@@ -27,6 +27,7 @@ struct rank_program {
 
 /* How gradients of micro-batches and replicas are added: see design contract 1. */
 enum sum_order { SUM_REPLICA, SUM_TREE, SUM_REPLICAS_FIRST };
+enum { SUM_ORDER_COUNT = SUM_REPLICAS_FIRST + 1 };
 /* Local. As --sum and the text form spell it; the order of a name, or -1. */
 const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);

@@ -34,7 +34,7 @@ both 3 '/proc/run' --out /proc/run
 both 3 'File name too long' --out "$(printf '%0300d' 0)/run"
 both 2 'program.txt' --out new --save-program run/program.txt
 both 5 'largest at the peak' --out new --memory-limit 1K
-both 2 'no such model' --out new --model nothing
+both 2 "--model: 'nothing' is not allowed" --out new --model nothing
 both 3 'nowhere' --out new --data mnist:nowhere
 both 3 'nowhere.safetensors' --out new --weights nowhere.safetensors
 both 3 'nowhere/p: cannot write the program' --out new --save-program nowhere/p

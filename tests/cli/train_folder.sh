@@ -28,6 +28,11 @@ expect() {
 
     expect 2 'holds a run' $mlp --out run
     cksum run/model.safetensors | cmp -s - before || say "a refused run changed the folder"
+    # the node that has rank 0 keeps the folder, whichever is the chief
+    printf 'nodes:\n- {host: a, workers: 1}\n- {host: b, workers: 1, chief: true}\n' >nodes.yml
+    nodes="--nodes-file nodes.yml --init tcp://127.0.0.1:9 --join-limit 0.2s"
+    expect 2 'holds a run' $mlp --out run $nodes --node-rank 0
+    "$STRETTO" explain $mlp --out run $nodes --node-rank 1 >out 2>err || say "the other node: $(cat err)"
     expect 2 'exclude one another' $mlp --out run --resume --overwrite
     expect 2 '--out' $mlp --resume
     touch run/rank-7.log run/rank-7.safetensors run/rank-7.txt # of an older run with more ranks; and somebody's own

@@ -23,9 +23,11 @@ while IFS='|' read -r code part line; do
     # shellcheck disable=SC2086
     check "$code" "$part" $line
 done <<'END'
+# a rendezvous that nobody opened is called what the user called it
+4|--init tcp://127.0.0.1:9: rank 0 has not opened it within|--rank 1 --world-size 2 --init tcp://127.0.0.1:9 --join-limit 0.1s
 # unknown words, and what was meant
 2|did you mean resnet8?|--model resnet
-2|there are: mlp|--model xyzzyxyzzy
+2|one of: mlp|--model xyzzyxyzzy
 2|did you mean digits?|--data digit
 2|did you mean --batch?|--bacth 3
 2|did you mean --momentum?|--momentun 0.9
@@ -47,6 +49,8 @@ done <<'END'
 2|node|--model vit-tiny --image-size 30 --patch 4
 2|reads tokens|--model bert-tiny
 2|try --data wiki:DIR or synthetic|--model bert-tiny
+2|--beta1 has no effect with --optimizer sgd|--model mlp --beta1 0.5
+2|--momentum has no effect with --optimizer adamw|--model vit-micro --momentum 0.5
 2|--patch has no effect with --model resnet8|--patch 4
 2|--seq has no effect with --model lenet|--model lenet --seq 64
 2|--image-size has no effect with --model bert-tiny|--model bert-tiny --data synthetic --image-size 32

@@ -31,7 +31,7 @@ static enum status parse(enum option_command command, const char *line, struct o
 Test(base_option_parse, forms) {
     struct options options;
     cr_assert_eq(parse(COMMAND_TRAIN,
-                       "--lr 0.5 --batch=32 -n 1 --drop-last --out=--odd --model a_b "
+                       "--lr 0.5 --batch=32 -n 1 --drop-last --out=--odd --weights a_b "
                        "--seed 1 --seed 2 --nesterov=on",
                        &options),
                  STATUS_OK, "%s", message);
@@ -40,7 +40,7 @@ Test(base_option_parse, forms) {
     cr_expect_eq(options.seed, 2, "the last one counts");
     cr_expect(options.drop_last && options.nesterov);
     cr_expect_str_eq(options.out, "--odd");
-    cr_expect_str_eq(options.model, "a b");
+    cr_expect_str_eq(options.weights, "a b");
     cr_expect(option_is_given(&options, OPTION_lr) && !option_is_given(&options, OPTION_momentum));
     cr_expect_eq(options.command, COMMAND_TRAIN);
     options_free(&options);
@@ -108,16 +108,6 @@ static const struct {
      "--optimizer adam --momentum 0.5",
      STATUS_USAGE,
      {"--momentum has no effect", "sgd"}},
-    {COMMAND_TRAIN, "--strategy dp -n 2 --nodes 2", STATUS_USAGE, {"--nodes", "--strategy dp"}},
-    {COMMAND_TRAIN,
-     "--spawn threads --hostfile h",
-     STATUS_USAGE,
-     {"--hostfile", "--spawn threads"}},
-    {COMMAND_TRAIN,
-     "--strategy dp -n 2 --comm ucx",
-     STATUS_USAGE,
-     {"--strategy dp", "--comm is ucx"}},
-    {COMMAND_TRAIN, "--strategy dp --spawn processes", STATUS_USAGE, {"threads", "--spawn is"}},
     {COMMAND_TRAIN, "--node-rank 1", STATUS_USAGE, {"--node-rank", "--nodes"}},
     {COMMAND_TRAIN,
      "--optimizer sgd --beta1 0.5",

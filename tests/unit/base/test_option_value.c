@@ -55,9 +55,9 @@ static const struct {
     {OPTION_eps, "1e-8", "1e-08"},
     {OPTION_lr_gamma, "1", "1"},
     {OPTION_lr_gamma, "1.01", NULL},
-    {OPTION_model, "resnet8", "resnet8"},
-    {OPTION_model, "", NULL},
-    {OPTION_model, "a\nb", NULL},
+    {OPTION_weights, "resnet8", "resnet8"},
+    {OPTION_weights, "", NULL},
+    {OPTION_weights, "a\nb", NULL},
     {OPTION_out, "runs/a b", "runs/a b"},
     {OPTION_out, "\xff", NULL},
     {OPTION_drop_last, "on", "on"},
@@ -233,7 +233,8 @@ Test(base_option_value, rows_are_sound) {
             cr_expect_neq(option_rows[other].letter, row->letter, "-%c is there twice",
                           row->letter);
         bool words = row->type == OPTION_TYPE_CHOICE || row->type == OPTION_TYPE_LIST;
-        cr_expect(!words || *row->limits, "--%s: a choice of nothing", row->name);
+        cr_expect(!words || (*row->limits || row->registry), "--%s: a choice of nothing",
+                  row->name);
         cr_expect(words || row->type == OPTION_TYPE_FLAG || *row->placeholder, "--%s: placeholder",
                   row->name);
         char *allowed = option_allowed(id);

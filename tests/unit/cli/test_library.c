@@ -80,7 +80,7 @@ Test(cli_library, refuses_with_the_commands_codes) {
         int count, code;
         const char *part;
     } rows[] = {
-        {{"--model", "nothing"}, 2, 2, "no such model"},
+        {{"--model", "nothing"}, 2, 2, "--model: 'nothing' is not allowed"},
         {{"--data", "mnist:/nowhere"}, 2, 3, "/nowhere"},
         {{"--memory-limit", "1K"}, 2, 5, "would need"},
         {{"-n", "2"}, 2, 2, "-n 2: a run of the library has one rank"},

@@ -21,16 +21,11 @@ void kit_options(const char *line, struct options *out) {
 }
 
 static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
-    struct resolve_place place = {.rank = rank,
-                                  .ranks = ranks,
-                                  .threads = 1,
-                                  .comm = ranks > 1 ? "shm" : NULL,
-                                  .saves = rank == 0};
-    const struct model *model;
+    struct resolve_place place = {.rank = rank, .ranks = ranks, .threads = 1, .saves = rank == 0};
+    const struct model *model = model_find(plan->options.model);
     struct run_config config;
     struct bytes text = {0};
     const char *path = option_is_set(&plan->options, OPTION_program) ? plan->options.program : NULL;
-    TRY(resolve_model(&plan->options, &model));
     if (plan->owns_dataset) TRY(resolve_data(&plan->options, model, &plan->dataset));
     TRY(resolve_run(&plan->options, model, plan->dataset, &place, &config));
     if (path) TRY(file_read(path, 1 << 24, &text));

@@ -1,0 +1,40 @@
+/* Registries: tables of modules above base (optimizers, models, communicators ...) whose names are
+ * the words of an option. A row of such a table is thereby in --help, the completion, the manual
+ * page, the documents, "did you mean" and the refusals, and can say which options act with it
+ * alone.
+ *
+ * Base cannot include those modules: it declares option_registry_word, and the module at the top
+ * that sees all of them defines it (cli/choices.c). A missing registry is then an error of the
+ * build. Rejected: a table that is passed in when the program starts; the library, tests and fuzz
+ * targets would each have to do so before the first default is read. All local. */
+#ifndef BASE_OPTION_REGISTRY_H
+#define BASE_OPTION_REGISTRY_H
+
+#include <stdbool.h>
+
+enum option_registry {
+    OPTION_REGISTRY_none,
+#define REGISTRY(name, title) OPTION_REGISTRY_##name,
+#include "base/options.def"
+    OPTION_REGISTRY_COUNT
+};
+
+struct option_word {
+    const char *name;
+    const char *argument; /* of "mnist:DIR": "DIR"; "[KEY=VALUE,...]" may be left out; NULL: none */
+    const char *help;     /* NULL: none */
+    const char
+        *acts; /* options with the column BY(...) that act with it, "beta1 beta2"; NULL: none */
+};
+
+/* Row `index` of a registry; false behind the last. Texts are static. Defined above base. */
+bool option_registry_word(enum option_registry registry, int index, struct option_word *out);
+
+/* "models", for people. */
+const char *option_registry_title(enum option_registry registry);
+/* The word as it is typed: "mnist:DIR", "synthetic[:KEY=VALUE,...]"; the caller frees it. */
+char *option_word_usage(const struct option_word *word);
+/* Whether the option of this name is listed in `acts`. */
+bool option_word_acts(const struct option_word *word, const char *option);
+
+#endif

@@ -1,0 +1,84 @@
+/* The words of options that are names in registries: base/option_registry.h says why this is here.
+ * A new row of a registry needs nothing in this file. */
+#include "backend/backend.h"
+#include "base/log.h"
+#include "base/option_registry.h"
+#include "comm/comm.h"
+#include "data/dataset.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "plan/strategy.h"
+#include "program/program.h"
+
+#include <string.h>
+
+static bool models_word(int index, struct option_word *out) {
+    int count;
+    const struct model *all = model_all(&count);
+    if (index >= count) return false;
+    *out = (struct option_word){
+        .name = all[index].name, .help = all[index].help, .acts = model_acts(&all[index])};
+    return true;
+}
+
+static bool data_sets_word(int index, struct option_word *out) {
+    const struct dataset_ops *ops = dataset_at(index);
+    if (!ops) return false;
+    *out = (struct option_word){.name = ops->name, .argument = ops->argument, .help = ops->help};
+    return true;
+}
+
+static bool strategies_word(int index, struct option_word *out) {
+    int count;
+    const struct strategy *all = strategy_all(&count);
+    if (index >= count) return false;
+    *out = (struct option_word){.name = all[index].name, .help = all[index].help};
+    return true;
+}
+
+static bool sums_word(int index, struct option_word *out) {
+    if (index >= SUM_ORDER_COUNT) return false;
+    *out = (struct option_word){.name = sum_order_name((enum sum_order)index)};
+    return true;
+}
+
+static bool optimizers_word(int index, struct option_word *out) {
+    int count;
+    const struct optim_rule *const *all = optim_all(&count);
+    if (index >= count) return false;
+    *out = (struct option_word){
+        .name = all[index]->name, .help = all[index]->help, .acts = all[index]->acts};
+    return true;
+}
+
+static bool lr_policies_word(int index, struct option_word *out) {
+    if (index >= LR_POLICY_COUNT) return false;
+    enum lr_policy policy = (enum lr_policy)index;
+    *out = (struct option_word){.name = lr_policy_name(policy), .acts = lr_policy_acts(policy)};
+    return true;
+}
+
+static bool devices_word(int index, struct option_word *out) {
+    const struct backend *const *all = backend_all();
+    for (int i = 0; i <= index; i++)
+        if (!all[i]) return false;
+    *out = (struct option_word){.name = all[index]->name};
+    return true;
+}
+
+/* The communicator of one rank is nobody's choice: in its place is the word that leaves it open. */
+static bool communicators_word(int index, struct option_word *out) {
+    CHECK(strcmp(comm_name_at(0), "self") == 0, "the first communicator is %s", comm_name_at(0));
+    for (int i = 0; i <= index; i++)
+        if (!comm_name_at(i)) return false;
+    *out = (struct option_word){.name = index ? comm_name_at(index) : "auto"};
+    return true;
+}
+
+bool option_registry_word(enum option_registry registry, int index, struct option_word *out) {
+    static bool (*const words[OPTION_REGISTRY_COUNT])(int index, struct option_word *out) = {
+#define REGISTRY(name, title) [OPTION_REGISTRY_##name] = name##_word,
+#include "base/options.def"
+    };
+    return index >= 0 && words[registry] && words[registry](index, out);
+}
