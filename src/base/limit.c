@@ -84,7 +84,7 @@ static int count_free(int wanted) {
     return found;
 }
 
-static enum status room_for_files(const char *what, int wanted) {
+static enum status room_for_files(const char *what, int wanted, const char *instead) {
     struct rlimit limit;
     int left = count_free(wanted);
     if (left >= wanted) return STATUS_OK;
@@ -97,8 +97,9 @@ static enum status room_for_files(const char *what, int wanted) {
     if (left >= wanted) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: %d open files are needed, %d are left\n"
-                "  the limit of open files is %llu; raise it with ulimit -n, or start fewer ranks",
-                what, wanted, left, limit_of(RLIMIT_NOFILE));
+                "  the limit of open files is %llu; raise it with ulimit -n%s%s",
+                what, wanted, left, limit_of(RLIMIT_NOFILE), instead ? ", or " : "",
+                instead ? instead : "");
 }
 
 static void *wait_for_all(void *barrier) {
@@ -123,8 +124,8 @@ static enum status room_for_threads(const char *what, int wanted) {
     return status;
 }
 
-enum status limit_room(const char *what, int files, int threads) {
-    TRY(room_for_files(what, files));
+enum status limit_room(const char *what, int files, int threads, const char *instead) {
+    TRY(room_for_files(what, files, instead));
     return threads > 0 ? room_for_threads(what, threads) : STATUS_OK;
 }
 

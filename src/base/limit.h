@@ -19,8 +19,9 @@
 enum status limit_fail(const char *what, int error);
 
 /* Local. Whether `what` will get so many descriptors and threads; where the soft limit of open
- * files alone is too low, it is raised. */
-enum status limit_room(const char *what, int files, int threads);
+ * files alone is too low, it is raised. `instead` is how to need fewer files, for the message
+ * ("start fewer ranks"); NULL: there is no way. */
+enum status limit_room(const char *what, int files, int threads, const char *instead);
 
 /* Local. Between the two an abort on this thread is taken for a refusal of the system, even if what
  * was missing is free again by then. */

@@ -30,8 +30,8 @@ const struct option_row option_rows[OPTION_COUNT] = {
 };
 
 const struct option_command_row option_commands[COMMAND_COUNT] = {
-#define COMMAND(ID, text, fewest, largest, words, about)                                           \
-    {.name = text, .arguments = words, .summary = about, .least = fewest, .most = largest},
+#define COMMAND(ID, word, fewest, largest, words, about)                                           \
+    {.name = #word, .arguments = words, .summary = about, .least = fewest, .most = largest},
 #include "base/options.def"
 };
 

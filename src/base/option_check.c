@@ -175,25 +175,6 @@ const char *options_asking_ranks(const struct options *options) {
     return NULL;
 }
 
-/* Ranks as threads are of one process, and share its memory. */
-static enum status check_threads(const struct options *options) {
-    static const char hint[] = "--strategy ddp runs ranks as processes";
-    bool dp = options->strategy && strcmp(options->strategy, "dp") == 0;
-    const char *asked = dp ? "--strategy dp" : "--spawn threads";
-    if (!dp && strcmp(options->spawn, "threads") != 0) return STATUS_OK;
-    if (dp && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE &&
-        strcmp(options->spawn, "threads") != 0)
-        return fail(STATUS_USAGE, "--strategy dp runs ranks as threads, --spawn is %s\n  %s",
-                    options->spawn, hint);
-    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
-        return fail(STATUS_USAGE, "ranks share the memory of a process with %s, --comm is %s\n  %s",
-                    asked, options->comm, hint);
-    const char *many = options_asking_ranks(options);
-    if (!many) return STATUS_OK;
-    return fail(STATUS_USAGE, "--%s asks for other processes, but %s runs in one\n  %s", many,
-                asked, hint);
-}
-
 static enum status check_node(const struct options *options) {
     bool nodes = option_is_given(options, OPTION_nodes) ||
                  option_is_given(options, OPTION_hostfile) ||
@@ -201,19 +182,6 @@ static enum status check_node(const struct options *options) {
     if (nodes || !option_is_given(options, OPTION_node_rank)) return STATUS_OK;
     return fail(STATUS_USAGE, "--node-rank is given, but not the number of nodes\n"
                               "  give --nodes, --hostfile or --nodes-file");
-}
-
-static enum status check_single(const struct options *options) {
-    if (!options->strategy || strcmp(options->strategy, "single") != 0) return STATUS_OK;
-    if (options->local_ranks > 1)
-        return fail(STATUS_USAGE,
-                    "-n %" PRId64 " asks for several ranks, but --strategy single runs on one",
-                    options->local_ranks);
-    bool script = options->command == COMMAND_LAUNCH; /* for whoever runs it to judge */
-    const char *many = options_asking_ranks(options);
-    if (script || !many) return STATUS_OK;
-    return fail(STATUS_USAGE, "--%s asks for several ranks, but --strategy single runs on one",
-                many);
 }
 
 /* Ranks = stages x replicas: on one machine -n need not be said. */
@@ -233,8 +201,6 @@ enum status options_check(struct options *options) {
         return fail(STATUS_USAGE, "--nesterov needs a --momentum above 0");
     derive_ranks(options);
     TRY(check_needs(options));
-    TRY(check_single(options));
-    TRY(check_threads(options));
     TRY(check_node(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;

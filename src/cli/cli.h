@@ -1,6 +1,5 @@
-/* Subcommands: a row in the table of cli/command.c and a file each, which exports NAME_run. The
- * name, summary and arguments of a command and the options it takes are rows of base/options.def.
- */
+/* Subcommands: a row in base/options.def and a file each, which exports NAME_run. The options that
+ * a command takes are rows of that table, too. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -36,14 +35,8 @@ void cli_stopped_by(int signal);
 /* Local, blocking. The whole program: runs the command named by argv[1]; returns the exit code. */
 int cli_main(int argc, char **argv);
 
-/* The commands. */
-enum status train_run(const struct options *options);
-enum status explain_run(const struct options *options);
-enum status launch_run(const struct options *options);
-enum status compare_run(const struct options *options);
-enum status doctor_run(const struct options *options);
-enum status key_run(const struct options *options);
-enum status completion_run(const struct options *options);
-enum status help_run(const struct options *options);
+/* The commands: train_run, explain_run ... */
+#define COMMAND(ID, name, ...) enum status name##_run(const struct options *options);
+#include "base/options.def"
 
 #endif

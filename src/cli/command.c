@@ -14,10 +14,8 @@
 #include "stretto.h"
 
 const struct command cli_commands[] = {
-    {COMMAND_TRAIN, train_run},           {COMMAND_EXPLAIN, explain_run},
-    {COMMAND_LAUNCH, launch_run},         {COMMAND_COMPARE, compare_run},
-    {COMMAND_DOCTOR, doctor_run},         {COMMAND_KEY, key_run},
-    {COMMAND_COMPLETION, completion_run}, {COMMAND_HELP, help_run},
+#define COMMAND(ID, name, ...) {COMMAND_##ID, name##_run},
+#include "base/options.def"
 };
 const int cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 

@@ -3,7 +3,6 @@
 #include "cli/job.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/machine.h"
@@ -28,11 +27,6 @@ static enum status share_of(const struct job *job, const struct rank_info *info,
     return STATUS_OK;
 }
 
-bool job_wants_threads(const struct options *options) {
-    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
-    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0;
-}
-
 static enum status open_data(struct job *job, const struct model *model) {
     if (job->dataset) return STATUS_OK;
     TRY(resolve_data(&job->options, model, &job->dataset));
@@ -47,6 +41,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
     CHECK(model, "no model is called %s", job->options.model);
     TRY(open_data(job, model));
     TRY(share_of(job, info, &share));
+    job->cores = share;
     job->local_ranks = share.ranks;
     struct resolve_place place = {.rank = info->rank,
                                   .ranks = info->ranks,
@@ -89,7 +84,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
     struct job job = {.options = *options,
                       .dataset = info->dataset,
                       .to_start = info->to_start,
-                      .threads = info->ranks > 1 && job_wants_threads(options)};
+                      .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
     if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
+#include "launch/cores.h"
 #include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
@@ -22,10 +23,11 @@ struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan; /* with the configuration of the run */
-    bool threads;      /* the ranks share this process */
-    int local_ranks;   /* ranks of this host, as far as known; may be set once more is known */
-    bool to_start;     /* as in the rank info */
+    struct plan *plan;        /* with the configuration of the run */
+    bool threads;             /* the ranks share this process */
+    struct cores_share cores; /* of this host, as far as known */
+    int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
+    bool to_start;   /* as in the rank info */
     struct mem_parts
         before;             /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes;      /* of the estimate: what ranks as processes of a machine share */
@@ -39,9 +41,6 @@ struct job {
  * caller closes the job; the options must outlive it. */
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
 void job_close(struct job *job);
-
-/* Local. Whether ranks are threads of one process. */
-bool job_wants_threads(const struct options *options);
 
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */

@@ -7,6 +7,20 @@
 #include "base/machine.h"
 #include "cli/cli.h"
 #include "launch/sbatch.h"
+#include "plan/strategy.h"
+
+/* What all ranks of the job would be refused for; they check it again, with all else. */
+static enum status check_run(const struct options *options) {
+    struct options solved = *options;
+    int64_t nodes = option_is_set(options, OPTION_nodes) ? options->nodes : 1,
+            ranks = nodes * options->local_ranks;
+    TRY(strategy_check(options, ranks));
+    if (ranks > 1 && strategy_uses_threads(options))
+        return fail(STATUS_USAGE,
+                    "srun starts ranks as processes, --strategy dp and --spawn threads run them as "
+                    "threads of one\n  --strategy ddp runs ranks as processes");
+    return options_solve_batch(&solved, ranks);
+}
 
 enum status launch_run(const struct options *options) {
     char program[PATH_MAX];
@@ -14,9 +28,7 @@ enum status launch_run(const struct options *options) {
         return fail(
             STATUS_USAGE,
             "launch needs --emit sbatch\n  to start ranks on this machine: stretto train -n N");
-    struct options solved = *options; /* the script's ranks solve it again */
-    int64_t nodes = option_is_set(options, OPTION_nodes) ? options->nodes : 1;
-    TRY(options_solve_batch(&solved, nodes * options->local_ranks));
+    TRY(check_run(options));
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return fail(STATUS_DATA, "/proc/self/exe cannot be read: is /proc mounted?");
     program[length] = 0;

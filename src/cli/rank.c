@@ -32,8 +32,9 @@ struct rank {
     struct control_status_table status_table; /* the launcher's, or none */
     struct control_row own_row;               /* where there is none */
     struct control *control;
-    int here;    /* how many ranks are on this machine, once they have met */
-    bool agreed; /* all ranks fail for one reason: none must be told */
+    int here;        /* how many ranks are on this machine, once they have met */
+    bool first_here; /* of these the lowest */
+    bool agreed;     /* all ranks fail for one reason: none must be told */
     struct comm_link link;
     struct session session;
 };
@@ -151,20 +152,24 @@ static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
 }
 
 /* Ranks started by hand learn only now how many share their host, after the plan was made for a
- * number of threads. */
-static void warn_oversubscribed(const struct rank *rank) {
+ * number of threads. One of a host speaks for all; our launcher has spoken already. */
+static void warn_crowded(const struct rank *rank) {
     const struct job *job = &rank->session.job;
-    struct cores_share share;
-    cores_of_rank(rank->launch, rank->identity, &share);
-    int here = rank->here, cores = share.pool > 0 ? share.pool : share.usable,
-        threads = job->plan->config.threads;
-    share.ranks = here;
-    if (option_is_set(rank->options, OPTION_threads) || here <= job->local_ranks ||
-        here * threads <= cores)
+    struct cores_share share = job->cores;
+    int threads = job->plan->config.threads;
+    char text[CORES_CROWDED_BYTES];
+    bool unseen = rank->here > share.ranks && !option_is_set(rank->options, OPTION_threads);
+    share.ranks = rank->here;
+    if (!rank->first_here || rank->identity->source == LAUNCH_LAUNCHER ||
+        !cores_crowded(&share, threads, text))
         return;
-    log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
-                "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
-                here, rank->identity->host, threads, cores, cores_threads(&share), here);
+    if (!unseen)
+        log_warning("host %s: %s", rank->identity->host, text);
+    else
+        log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
+                    "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
+                    share.ranks, rank->identity->host, threads,
+                    share.pool > 0 ? share.pool : share.usable, cores_threads(&share), share.ranks);
 }
 
 static int count_machine(const struct rank *rank, const struct neighbour *all,
@@ -172,6 +177,12 @@ static int count_machine(const struct rank *rank, const struct neighbour *all,
     int count = 0;
     for (int r = 0; r < rank->identity->world; r++) count += strcmp(all[r].machine, machine) == 0;
     return count;
+}
+
+static bool is_first_here(const struct rank *rank, const struct neighbour *all) {
+    int first = 0, own = rank->identity->rank;
+    while (first < own && strcmp(all[first].machine, rank->identity->machine) != 0) first++;
+    return first == own;
 }
 
 /* Whether a rank sees more ranks on its machine than it had counted, and too little memory for
@@ -193,6 +204,7 @@ static enum status check_neighbours(struct rank *rank) {
         if (finds_too_many(&all[r], there)) refused = r;
     }
     rank->here = count_machine(rank, all, rank->identity->machine);
+    rank->first_here = is_first_here(rank, all);
     bool own = refused >= 0 && strcmp(all[refused].machine, rank->identity->machine) == 0;
     free(all);
     if (status != STATUS_OK || refused < 0) return status;
@@ -218,7 +230,6 @@ static enum status choose_network(const struct rank *rank, struct network_addres
 static enum status open_comm(struct rank *rank) {
     struct network_address network;
     TRY(choose_network(rank, &network));
-    if (strcmp(rank->options->comm, "auto") == 0) warn_oversubscribed(rank);
     const char *name = resolve_comm(rank->options, rank->here < rank->identity->world);
     plan_use_comm(rank->session.job.plan, name);
     rank->link = (struct comm_link){.context = rank,
@@ -301,6 +312,7 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
                                   &rank->rendezvous));
     TRY(join(rank));
     TRY(check_neighbours(rank));
+    warn_crowded(rank);
     TRY(share_folder(rank));
     TRY(open_comm(rank));
     /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.

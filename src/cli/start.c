@@ -13,6 +13,7 @@
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,
@@ -26,9 +27,9 @@ enum status start_find(const struct options *options, struct start *out) {
     launch_config_of(options, &start.launch);
     const struct launch_config *config = &start.launch;
     TRY(launch_identity(config, &start.identity));
-    bool threads = job_wants_threads(options), many = options->local_ranks > 1 ||
-                                                      config->nodes > 1 || config->hostfile ||
-                                                      config->nodes_file;
+    bool threads = strategy_uses_threads(options), many = options->local_ranks > 1 ||
+                                                          config->nodes > 1 || config->hostfile ||
+                                                          config->nodes_file;
     bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
     if (started && threads) return refuse_threads(&start.identity);
     if (started) {
@@ -109,10 +110,16 @@ enum status start_check(const struct start *start, const struct job *job) {
     return check_folder(start, job);
 }
 
+static void warn_crowded(const struct job *job) {
+    char text[CORES_CROWDED_BYTES];
+    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
+}
+
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
+    warn_crowded(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;

@@ -117,7 +117,7 @@ static enum status train_with(const struct options *options) {
     if (start.kind == START_LAUNCHER) return launch(options, &start);
     if (start.kind == START_THREADS) return threads_run(options, &start);
     say_unused(options);
-    TRY(limit_room("a run of one rank", RUN_FILES, 0));
+    TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
     return run_one(options, &start);
 }
 

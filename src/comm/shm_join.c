@@ -333,7 +333,7 @@ static enum status read_answer(struct join *join, int rank) {
 /* --- all together -------------------------------------------------------------------------- */
 
 static enum status join_steps(struct join *join) {
-    TRY(limit_room("sharing memory", join->config->size + SPARE_FILES, 0));
+    TRY(limit_room("sharing memory", join->config->size + SPARE_FILES, 0, "start fewer ranks"));
     TRY(make_area(join));
     if (join->config->size == 1) return STATUS_OK;
     TRY(listen_here(join));

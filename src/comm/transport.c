@@ -3,8 +3,7 @@
 
 static const struct p2p_transport_ops *const transports[] = {
 #define TRANSPORT(name) &p2p_transport_##name,
-#include "comm/transport.def"
-#undef TRANSPORT
+#include "comm/comm.def"
     NULL};
 
 const struct p2p_transport_ops *p2p_transport_best(void) {

@@ -1,6 +1,6 @@
 /* A transport: messages between two ranks, which is all that ucx and mpi do for the engine (p2p.h).
- * To add one: a file NAME.c that exports p2p_transport_NAME and comm_NAME, a row in transport.def
- * and one in comm.def. Private to comm. */
+ * To add one: a file NAME.c that exports p2p_transport_NAME and comm_NAME, and a row in
+ * comm.def. Private to comm. */
 #ifndef COMM_TRANSPORT_H
 #define COMM_TRANSPORT_H
 
@@ -56,8 +56,7 @@ struct p2p_transport_ops {
 };
 
 #define TRANSPORT(name) extern const struct p2p_transport_ops p2p_transport_##name;
-#include "comm/transport.def"
-#undef TRANSPORT
+#include "comm/comm.def"
 
 /* Local. The best transport between hosts, NULL: this build has none. */
 const struct p2p_transport_ops *p2p_transport_best(void);

@@ -103,7 +103,7 @@ static enum status open_sockets(struct control *control, const struct control_co
 }
 
 static enum status open_client(struct control *control, const struct control_config *config) {
-    TRY(limit_room("the control plane", CLIENT_FILES, CONTROL_ZMQ_THREADS + 1));
+    TRY(limit_room("the control plane", CLIENT_FILES, CONTROL_ZMQ_THREADS + 1, NULL));
     limit_begin();
     enum status status = open_sockets(control, config);
     limit_end();

@@ -176,9 +176,10 @@ enum status control_rendezvous_publish(const char *path, const char *job, int wo
                                        const struct control_rendezvous_info *info,
                                        struct control_rendezvous **out);
 /* Blocking until a live host's record is there, at most limit_s. Whether the world is the same is
- * the server's to say, to all. */
-enum status control_rendezvous_wait(const char *path, const char *job, double limit_s,
-                                    struct control_rendezvous_info *info,
+ * the server's to say, to all. `name` is what the message calls a file that the user did not name,
+ * on this machine; NULL: its path. */
+enum status control_rendezvous_wait(const char *path, const char *name, const char *job,
+                                    double limit_s, struct control_rendezvous_info *info,
                                     struct control_rendezvous **out);
 /* Local; of a host whose address is a socket without a file ("ipc://@"), which others of this host
  * alone can reach. From now on a client on another host causes a call of `open`, once, from a

@@ -423,10 +423,23 @@ static enum status approach(struct control_rendezvous *rendezvous, const struct 
     return STATUS_OK;
 }
 
-static enum status no_publisher(const struct control_rendezvous *rendezvous, double limit_s,
-                                const struct seen *last) {
+/* Of a file that the user did not name. */
+static enum status nobody_opened(const char *name, const char *limit, const struct seen *last) {
+    if (last->there && last->state == CONTROL_RENDEZVOUS_GOOD)
+        return fail(STATUS_PEER,
+                    "%s: no live rank 0 within %s; process %d, which opened it, has ended\n"
+                    "  was rank 0 started on this machine?",
+                    name, limit, last->record.pid);
+    return fail(STATUS_PEER,
+                "%s: rank 0 has not opened it within %s\n  was rank 0 started on this machine?",
+                name, limit);
+}
+
+static enum status no_publisher(const struct control_rendezvous *rendezvous, const char *name,
+                                double limit_s, const struct seen *last) {
     char limit[TEXT_BYTES];
     text_duration(limit_s, limit);
+    if (name) return nobody_opened(name, limit, last);
     if (last->alive && is_remote(rendezvous, &last->record))
         return fail(STATUS_PEER,
                     "%s: host %s (process %d) listens on that machine alone, and on no network "
@@ -443,8 +456,9 @@ static enum status no_publisher(const struct control_rendezvous *rendezvous, dou
                 rendezvous->path, limit, last->there ? " (a damaged record is there)" : "");
 }
 
-static enum status wait_for_record(struct control_rendezvous *rendezvous, const char *job,
-                                   double limit_s, struct control_rendezvous_info *info) {
+static enum status wait_for_record(struct control_rendezvous *rendezvous, const char *name,
+                                   const char *job, double limit_s,
+                                   struct control_rendezvous_info *info) {
     int64_t begin = clock_ns();
     struct seen first = {0}, now;
     while (true) {
@@ -460,7 +474,7 @@ static enum status wait_for_record(struct control_rendezvous *rendezvous, const 
             TRY(approach(rendezvous, &now, &ready));
             if (ready) break;
         }
-        if (past(begin, limit_s)) return no_publisher(rendezvous, limit_s, &now);
+        if (past(begin, limit_s)) return no_publisher(rendezvous, name, limit_s, &now);
         nap();
     }
     *info = now.record.info;
@@ -469,13 +483,13 @@ static enum status wait_for_record(struct control_rendezvous *rendezvous, const 
     return STATUS_OK;
 }
 
-enum status control_rendezvous_wait(const char *path, const char *job, double limit_s,
-                                    struct control_rendezvous_info *info,
+enum status control_rendezvous_wait(const char *path, const char *name, const char *job,
+                                    double limit_s, struct control_rendezvous_info *info,
                                     struct control_rendezvous **out) {
     struct control_rendezvous *rendezvous = new_rendezvous(path);
     const struct control_rendezvous_info nothing = {0};
     enum status status = control_rendezvous_record_new(job, 0, &nothing, &rendezvous->me);
-    if (status == STATUS_OK) status = wait_for_record(rendezvous, job, limit_s, info);
+    if (status == STATUS_OK) status = wait_for_record(rendezvous, name, job, limit_s, info);
     if (status == STATUS_OK)
         *out = rendezvous;
     else

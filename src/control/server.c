@@ -215,7 +215,7 @@ static enum status open_sockets(struct control_server *server, const struct cont
 static enum status open_within_limits(struct control_server *server,
                                       const struct control_keys *keys) {
     TRY(limit_room("the control server", SERVER_FILES + server->config.world,
-                   CONTROL_ZMQ_THREADS + 1));
+                   CONTROL_ZMQ_THREADS + 1, "start fewer ranks"));
     limit_begin();
     enum status status = open_sockets(server, keys);
     limit_end();

@@ -12,22 +12,19 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-extern const struct dataset_ops dataset_digits, dataset_mnist, dataset_cifar10, dataset_wiki,
-    dataset_synthetic;
+#define DATASET(name) extern const struct dataset_ops dataset_##name;
+#include "data/dataset.def"
 
-#ifdef HAVE_HDF5
-#define WIKI &dataset_wiki
-#else
-static const struct dataset_ops dataset_no_wiki = {.name = "wiki",
-                                                   .argument = "DIR",
-                                                   .help = "BERT pre-training rows",
-                                                   .needs = "HDF5 (Debian: libhdf5-dev)"};
-#define WIKI &dataset_no_wiki
+#ifndef HAVE_HDF5
+const struct dataset_ops dataset_wiki = {.name = "wiki",
+                                         .argument = "DIR",
+                                         .help = "BERT pre-training rows",
+                                         .needs = "HDF5 (Debian: libhdf5-dev)"};
 #endif
 
-/* One row per data set; the first is the default of --data. */
 static const struct dataset_ops *const table[] = {
-    &dataset_digits, &dataset_mnist, &dataset_cifar10, WIKI, &dataset_synthetic,
+#define DATASET(name) &dataset_##name,
+#include "data/dataset.def"
 };
 
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };

@@ -1,9 +1,12 @@
 /* See cores.h. */
 #include "launch/cores.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 static int smaller(int a, int b) {
     return a < b ? a : b;
@@ -28,6 +31,22 @@ const char *cores_text(const struct cores_share *share, char text[CORES_TEXT_BYT
     else
         snprintf(text, CORES_TEXT_BYTES, "%d (the usable cores of this rank)", threads);
     return text;
+}
+
+bool cores_crowded(const struct cores_share *share, int threads, char text[CORES_CROWDED_BYTES]) {
+    int cores = share->pool > 0 ? share->pool : share->usable, fit = cores / share->ranks;
+    int64_t all = (int64_t)share->ranks * threads;
+    char ranks[TEXT_BYTES], each[TEXT_BYTES], usable[TEXT_BYTES], hint[64];
+    if (all <= cores) return false;
+    if (fit > 0)
+        snprintf(hint, sizeof hint, "--threads %d gives each thread a core", fit);
+    else
+        snprintf(hint, sizeof hint, "-n %d gives each rank a core", cores);
+    snprintf(text, CORES_CROWDED_BYTES,
+             "%s x %s = %" PRId64 " threads for %s: they take turns\n  %s",
+             text_count(share->ranks, "rank", ranks), text_count(threads, "thread", each), all,
+             text_count(cores, "usable core", usable), hint);
+    return true;
 }
 
 int cores_of_launcher(const char *root, int pid, const char *variable) {

@@ -30,6 +30,11 @@ int cores_threads(const struct cores_share *share);
 enum { CORES_TEXT_BYTES = 128 };
 const char *cores_text(const struct cores_share *share, char text[CORES_TEXT_BYTES]);
 
+/* Whether ranks of so many threads each are more than the cores; then `text` says so, with the
+ * option that helps. Pure. */
+enum { CORES_CROWDED_BYTES = 256 };
+bool cores_crowded(const struct cores_share *share, int threads, char text[CORES_CROWDED_BYTES]);
+
 /* The share of this process: a rank at its identity; one of `count` ranks that it will start
  * itself.
  */

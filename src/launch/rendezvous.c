@@ -117,7 +117,9 @@ static enum status open_remote(void *context, char address[CONTROL_ADDRESS_BYTES
     return control_server_also(remote->server, remote->bind, address);
 }
 
-static enum status rendezvous_at_path(struct opening *opening, const char *path, const char *bind) {
+/* `name`: of a file that the user did not name; NULL: its path. */
+static enum status rendezvous_at_path(struct opening *opening, const char *path, const char *name,
+                                      const char *bind) {
     const struct launch_peers *peers = opening->peers;
     const char *job = peers->job[0] ? peers->job : NULL;
     struct control_rendezvous_info info;
@@ -128,17 +130,18 @@ static enum status rendezvous_at_path(struct opening *opening, const char *path,
         status =
             control_rendezvous_publish(path, job, peers->count, &info, &opening->rendezvous.file);
     } else {
-        status =
-            control_rendezvous_wait(path, job, opening->limit_s, &info, &opening->rendezvous.file);
+        status = control_rendezvous_wait(path, name, job, opening->limit_s, &info,
+                                         &opening->rendezvous.file);
         if (status == STATUS_OK) take_info(opening, &info);
     }
     control_secret_wipe(&info.secret);
     return status;
 }
 
-static enum status rendezvous_at_file(struct opening *opening, const char *path, const char *bind) {
+static enum status rendezvous_at_file(struct opening *opening, const char *path, const char *name,
+                                      const char *bind) {
     char *own = path_of_start(opening, path);
-    enum status status = rendezvous_at_path(opening, own, bind);
+    enum status status = rendezvous_at_path(opening, own, name, bind);
     free(own);
     return status;
 }
@@ -147,7 +150,7 @@ static enum status rendezvous_at_file(struct opening *opening, const char *path,
 static enum status rendezvous_at_given_file(struct opening *opening) {
     char bind[CONTROL_ADDRESS_BYTES] = "";
     if (is_host(opening)) TRY(listen_anywhere(opening, bind));
-    TRY(rendezvous_at_file(opening, opening->init.path, ""));
+    TRY(rendezvous_at_file(opening, opening->init.path, NULL, ""));
     if (!*bind) return STATUS_OK;
     struct launch_remote *remote = MEM_NEW(struct launch_remote);
     remote->server = opening->rendezvous.server;
@@ -175,13 +178,23 @@ static enum status private_folder(const struct launch_config *config, char path[
     return STATUS_OK;
 }
 
-static enum status rendezvous_in_private_folder(struct opening *opening, const char *name,
+/* What the user typed, or who started the ranks; the caller frees it. */
+static char *typed_name(const struct opening *opening) {
+    const struct init *init = &opening->init;
+    const char *typed = opening->config->init;
+    if (init->kind != INIT_TCP) return mem_format("job %s", opening->peers->job);
+    if (strcmp(typed, "env://") != 0) return mem_format("--init %s", typed);
+    return mem_format("--init env:// (MASTER_ADDR %s, MASTER_PORT %d)", init->host, init->port);
+}
+
+static enum status rendezvous_in_private_folder(struct opening *opening, const char *file,
                                                 const char *bind) {
     char folder[512];
     TRY(private_folder(opening->config, folder));
-    char *path = mem_format("%s/%s", folder, name);
-    enum status status = rendezvous_at_file(opening, path, bind);
+    char *path = mem_format("%s/%s", folder, file), *name = typed_name(opening);
+    enum status status = rendezvous_at_file(opening, path, name, bind);
     free(path);
+    free(name);
     return status;
 }
 
@@ -317,7 +330,7 @@ static enum status rendezvous_by_job(struct opening *opening) {
         return fail(STATUS_DATA, "the working folder has no name: %s", strerror(errno));
     if (is_host(opening)) TRY(listen_anywhere(opening, bind));
     char *path = mem_format("%s/.stretto-%s", folder, peers->job);
-    enum status status = rendezvous_at_file(opening, path, bind);
+    enum status status = rendezvous_at_file(opening, path, NULL, bind);
     free(path);
     return status;
 }

@@ -221,6 +221,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(resolve_shape(&resolve));
     resolve_optimizer(&resolve);
     TRY(options_check(options)); /* some act with certain optimizers only */
+    TRY(strategy_check(options, config.ranks));
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
     resolve_machine(&resolve);

@@ -1,10 +1,14 @@
 /* The table of strategies. */
 #include "plan/strategy.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { PROCESSES, THREADS };
+#include "base/log.h"
+
+enum { ONE_RANK, PROCESSES, THREADS };
 
 static const struct strategy strategies[] = {
 #define STRATEGY(NAME, schedule_, sync_, spawn, help_)                                             \
@@ -12,6 +16,7 @@ static const struct strategy strategies[] = {
      .schedule = schedule_,                                                                        \
      .sync = sync_,                                                                                \
      .threads = spawn == THREADS,                                                                  \
+     .one_rank = spawn == ONE_RANK,                                                                \
      .help = help_},
 #include "plan/strategy.def"
 #undef STRATEGY
@@ -28,4 +33,54 @@ const struct strategy *strategy_find(const char *name) {
     for (int i = 0; i < count; i++)
         if (strcmp(all[i].name, name) == 0) return &all[i];
     return NULL;
+}
+
+static const struct strategy *chosen(const struct options *options) {
+    return options->strategy ? strategy_find(options->strategy) : NULL;
+}
+
+bool strategy_uses_threads(const struct options *options) {
+    const struct strategy *strategy = chosen(options);
+    return (strategy && strategy->threads) || strcmp(options->spawn, "threads") == 0;
+}
+
+static enum status check_one_rank(const struct options *options, int64_t ranks) {
+    const struct strategy *strategy = chosen(options);
+    const char *many = options_asking_ranks(options);
+    if (!strategy || !strategy->one_rank || ranks <= 1) return STATUS_OK;
+    if (options->local_ranks > 1)
+        return fail(STATUS_USAGE,
+                    "-n %" PRId64 " asks for several ranks, but --strategy %s runs on one",
+                    options->local_ranks, strategy->name);
+    if (many)
+        return fail(STATUS_USAGE, "--%s asks for several ranks, but --strategy %s runs on one",
+                    many, strategy->name);
+    return fail(STATUS_USAGE, "%" PRId64 " ranks were started, but --strategy %s runs on one",
+                ranks, strategy->name);
+}
+
+/* Ranks as threads are of one process, and share its memory. */
+static enum status check_threads(const struct options *options) {
+    static const char hint[] = "--strategy ddp runs ranks as processes";
+    const struct strategy *strategy = chosen(options);
+    bool own = strategy && strategy->threads, threads = strcmp(options->spawn, "threads") == 0;
+    const char *many = options_asking_ranks(options);
+    char asked[64];
+    if (!own && !threads) return STATUS_OK;
+    snprintf(asked, sizeof asked, own ? "--strategy %s" : "--spawn threads",
+             own ? strategy->name : "");
+    if (!threads && options->source[OPTION_spawn] == OPTION_FROM_COMMAND_LINE)
+        return fail(STATUS_USAGE, "%s runs ranks as threads, --spawn is %s\n  %s", asked,
+                    options->spawn, hint);
+    if (strcmp(options->comm, "auto") != 0 && strcmp(options->comm, "shm") != 0)
+        return fail(STATUS_USAGE, "ranks share the memory of a process with %s, --comm is %s\n  %s",
+                    asked, options->comm, hint);
+    if (!many) return STATUS_OK;
+    return fail(STATUS_USAGE, "--%s asks for other processes, but %s runs in one\n  %s", many,
+                asked, hint);
+}
+
+enum status strategy_check(const struct options *options, int64_t ranks) {
+    TRY(check_one_rank(options, ranks));
+    return check_threads(options);
 }

@@ -5,13 +5,22 @@
 
 #include <stdbool.h>
 
+#include "base/option.h"
+
 struct strategy {
     const char *name, *schedule, *sync, *help;
-    bool threads; /* its ranks are threads of one process */
+    bool threads;  /* its ranks are threads of one process */
+    bool one_rank; /* nothing would keep several equal */
 };
 
 /* Local. By name, NULL when there is none; the whole table for lists. */
 const struct strategy *strategy_find(const char *name);
 const struct strategy *strategy_all(int *count);
+
+/* Local. Whether the options say that ranks are threads of one process: by --strategy or --spawn.
+ */
+bool strategy_uses_threads(const struct options *options);
+/* Local. Refuses options that contradict the strategy, for a run of so many ranks. */
+enum status strategy_check(const struct options *options, int64_t ranks);
 
 #endif

@@ -115,11 +115,9 @@ static bool waits_there(const struct instr *instr) {
            row->queue == QUEUE_COMPUTE;
 }
 
-/* Lists are entered by all ranks together: what stands in another list is another operation. */
-static int64_t operation(const struct walk *walk) {
-    const struct instr *instr = walk->instr;
-    return (int64_t)walk->list << 56 | (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 |
-           (int64_t)instr->stage << 16 | (uint16_t)instr->bucket;
+static int64_t operation(const struct instr *instr) {
+    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)instr->stage << 16 |
+           (uint16_t)instr->bucket;
 }
 
 enum status verify_post(struct walk *walk) {
@@ -128,7 +126,7 @@ enum status verify_post(struct walk *walk) {
     struct pending pending;
     if (row->meets != MEETS_GROUP || instr->group == INSTR_ALL || waits_there(instr))
         return STATUS_OK;
-    TRY(post(walk, instr->group, operation(walk), &pending));
+    TRY(post(walk, instr->group, operation(instr), &pending));
     for (const char *letter = row->writes; *letter; letter++) {
         struct resource_access access =
             program_access(walk->program, walk->own->chunk, instr, *letter);
@@ -210,7 +208,7 @@ static enum status meet(struct walk *walk) {
     const struct instr *instr = walk->instr;
     struct pending pending = {.group = group_of_walk(walk, instr->group),
                               .number = walk->posted[instr->group] - 1};
-    if (!walk->arrived) TRY(post(walk, instr->group, operation(walk), &pending));
+    if (!walk->arrived) TRY(post(walk, instr->group, operation(instr), &pending));
     walk->waits = walk->arrived = !is_done(walk, &pending);
     return STATUS_OK;
 }

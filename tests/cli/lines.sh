@@ -40,6 +40,12 @@ done <<'END'
 0|out|lr 0.01 cosine|explain --model mlp
 0|out|lr 0.01 cosine|explain -n 4 --model mlp
 0|out|64 = 4 replicas x 1 micro-batch x 16 samples|explain -n 4 --model mlp
+2|err|--model: 'resnet' is not allowed; did you mean resnet8?|launch --emit sbatch --model resnet
+2|err|--strategy: 'dpp' is not allowed; did you mean dp?|launch --emit sbatch --strategy dpp
+2|err|-n 2 asks for several ranks, but --strategy single runs on one|launch --emit sbatch -n 2 --strategy single
+2|err|--nodes asks for several ranks, but --strategy single runs on one|launch --emit sbatch --nodes 2 --strategy single
+2|err|srun starts ranks as processes|launch --emit sbatch -n 2 --strategy dp
+0|out|--strategy single|launch --emit sbatch --nodes 1 --strategy single
 2|err|--nodes asks for other processes|explain -n 2 --strategy dp --nodes 2 --model mlp
 0|out|1 replica x 1 micro-batch x 64 samples|explain --model mlp
 0|out|complete -o filenames|completion bash

@@ -23,6 +23,8 @@ while IFS='|' read -r code part line; do
     # shellcheck disable=SC2086
     check "$code" "$part" $line
 done <<'END'
+# a rendezvous that nobody opened is called what the user called it
+4|--init tcp://127.0.0.1:9: rank 0 has not opened it within|--rank 1 --world-size 2 --init tcp://127.0.0.1:9 --join-limit 0.1s
 # unknown words, and what was meant
 2|did you mean resnet8?|--model resnet
 2|one of: mlp|--model xyzzyxyzzy

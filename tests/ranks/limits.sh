@@ -18,7 +18,7 @@ for files in 8 16 24; do
     says err "the limit of open files is $files; raise it with ulimit -n"
 done
 under '-n 8' 2
-says err 'the limit of open files is 8; raise it with ulimit -n'
+says err 'the limit of open files is 8; raise it with ulimit -n$' # there are no ranks to leave out
 under '-S -n 8' 0
 under '-S -n 8' 0 -n 3 # raised by itself as far as the hard limit allows
 

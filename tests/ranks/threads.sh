@@ -49,6 +49,14 @@ pair late --init "file://$PWD/rendezvous"
 has late "$cores"
 says err "2 ranks of host .* have $cores threads each, for $cores cores"
 says err "give --threads $half, or set LOCAL_WORLD_SIZE to 2"
+! grep -q 'threads each' err1 || { echo "said twice"; cat err1; exit 1; }
+# more threads than cores: said once, by whoever starts the ranks, with the numbers and the option
+code 0 "$STRETTO" train $job -n 2 --threads "$cores" --out crowded --overwrite
+[ "$(grep -c 'they take turns' err)" = 1 ] || { echo "not said once"; cat err; exit 1; }
+says err "2 ranks x $cores threads = $((2 * cores)) threads for $cores usable cores"
+says err "^  --threads $half gives each thread a core"
+code 0 "$STRETTO" train $job -n 2 --threads "$half" --out crowded --overwrite
+! grep -q 'they take turns' err || { cat err; exit 1; }
 command -v mpirun >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI' || exit 0
 LIMIT=120 code 0 timeout -k 5 120 mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 "$STRETTO" train $job --out mpi
 has mpi $half

@@ -17,10 +17,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-const char *const trial_mode_name[TRIAL_MODE_COUNT] = {"self", "threads", "processes",
-                                                       "ucx",  "hosts",   "hosts mixed"};
-static const char *const communicator[TRIAL_MODE_COUNT] = {"self", "shm",   "shm",
-                                                           "ucx",  "hosts", "hosts"};
+const char *const trial_mode_name[TRIAL_MODE_COUNT] = {
+#define TRIAL(ID, name, communicator) name,
+#include "trial.def"
+};
+static const char *const communicator[TRIAL_MODE_COUNT] = {
+#define TRIAL(ID, name, communicator) communicator,
+#include "trial.def"
+};
 
 /* The thread sanitizer judges threads and shared memory; it knows nothing of the libraries' own. */
 #if defined(__SANITIZE_THREAD__)
@@ -31,10 +35,9 @@ static const char *const communicator[TRIAL_MODE_COUNT] = {"self", "shm",   "shm
 #define WIRES 1
 #endif
 
-/* Only what is built in takes memory besides its heap. */
 bool trial_mode_there(enum trial_mode mode) {
     if (mode >= TRIAL_UCX && !(WIRES)) return false;
-    return mode < TRIAL_UCX || comm_overhead_bytes(communicator[mode], 2) > 0;
+    return comm_exists(communicator[mode]);
 }
 
 float trial_value(int rank, int64_t index) {

@@ -17,12 +17,8 @@
 #include "comm/comm.h"
 
 enum trial_mode {
-    TRIAL_SELF,
-    TRIAL_THREADS,
-    TRIAL_PROCESSES,
-    TRIAL_UCX,
-    TRIAL_HOSTS,       /* as processes; ranks 2i and 2i+1 pretend to share a host */
-    TRIAL_HOSTS_MIXED, /* even ranks on one host, odd ones on another */
+#define TRIAL(ID, ...) TRIAL_##ID,
+#include "trial.def"
     TRIAL_MODE_COUNT
 };
 extern const char *const trial_mode_name[TRIAL_MODE_COUNT];

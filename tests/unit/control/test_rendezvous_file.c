@@ -41,7 +41,7 @@ Test(control_rendezvous, publisher_and_clients) {
     struct control_rendezvous *publisher = NULL, *client[2] = {NULL};
     cr_assert_eq(control_rendezvous_publish(path, NULL, 3, &info, &publisher), STATUS_OK);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(control_rendezvous_wait(path, NULL, 5, &got, &client[i]), STATUS_OK);
+        cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 5, &got, &client[i]), STATUS_OK);
         cr_assert_str_eq(got.address, info.address);
         cr_assert_arr_eq(got.secret.bytes, info.secret.bytes, 32);
     }
@@ -65,7 +65,7 @@ Test(control_rendezvous, client_first) {
     struct control_rendezvous_info got;
     pthread_t thread;
     pthread_create(&thread, NULL, host_later, &publisher);
-    cr_assert_eq(control_rendezvous_wait(path, "7", 10, &got, &client), STATUS_OK);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, "7", 10, &got, &client), STATUS_OK);
     pthread_join(thread, NULL);
     control_rendezvous_leave(&publisher);
     control_rendezvous_leave(&client);
@@ -105,7 +105,7 @@ Test(control_rendezvous, two_jobs) {
     snprintf(pid_text, sizeof pid_text, "process %d", (int)pid);
     cr_assert(strstr(text, pid_text) && strstr(text, "job one"), "%s", text);
     log_capture(text, sizeof text);
-    cr_assert_eq(control_rendezvous_wait(path, "two", 1, &info, &client), STATUS_USAGE);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, "two", 1, &info, &client), STATUS_USAGE);
     cr_assert(strstr(text, "job one") && strstr(text, "job two"), "%s", text);
     log_capture(NULL, 0);
     cr_assert(file_exists(path), "the first job's record is untouched");
@@ -119,11 +119,11 @@ Test(control_rendezvous, dead_host) {
     end_process(host_process(NULL, 2));
     cr_assert(file_exists(path));
     log_capture(text, sizeof text);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 0.3, &got, &client), STATUS_PEER);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 0.3, &got, &client), STATUS_PEER);
     cr_assert(strstr(text, "dead job"), "%s", text);
     log_capture(NULL, 0);
     cr_assert_eq(control_rendezvous_publish(path, NULL, 2, &info, &publisher), STATUS_OK);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 5, &got, &client), STATUS_OK);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 5, &got, &client), STATUS_OK);
     cr_assert_str_eq(got.address, info.address);
     control_rendezvous_leave(&client);
     control_rendezvous_leave(&publisher);
@@ -168,9 +168,10 @@ Test(control_rendezvous, host_elsewhere) {
     bool stop = false;
     char text[1024];
     write_foreign("aa");
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 1, &got, &client), STATUS_PEER, "not touched");
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 1, &got, &client), STATUS_PEER,
+                 "not touched");
     pthread_create(&thread, NULL, touch_on, &stop);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 10, &got, &client), STATUS_OK);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 10, &got, &client), STATUS_OK);
     cr_assert_str_eq(got.address, "tcp://10.0.0.9:5");
     control_rendezvous_leave(&client);
     write_foreign("bb");
@@ -213,7 +214,7 @@ Test(control_rendezvous, a_client_on_another_host_requests_a_network) {
     fclose(fopen(lock_path, "w"));
     pthread_create(&thread[0], NULL, touch_on, &stop);
     pthread_create(&thread[1], NULL, answer_elsewhere, &stop);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 60, &got, &client), STATUS_OK);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 60, &got, &client), STATUS_OK);
     cr_assert_str_eq(got.address, "tcp://10.0.0.9:6");
     __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
@@ -253,13 +254,13 @@ Test(control_rendezvous, a_publisher_opens_its_network_on_request, .timeout = 60
     read_record(&record);
     request_remote("00");
     control_rendezvous_remote(publisher, &opened, open_network);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 5, &got, &client), STATUS_OK);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 5, &got, &client), STATUS_OK);
     cr_assert_str_eq(got.address, "ipc://@here");
     control_rendezvous_leave(&client);
     request_remote(record.nonce);
     while (strcmp(record.info.address, "tcp://10.0.0.1:7") != 0) read_record(&record);
     cr_assert_arr_eq(record.info.secret.bytes, info.secret.bytes, 32);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 5, &got, &client), STATUS_OK,
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 5, &got, &client), STATUS_OK,
                  "it still lives");
     cr_assert_str_eq(got.address, "tcp://10.0.0.1:7");
     control_rendezvous_remote(publisher, NULL, NULL);
@@ -276,12 +277,12 @@ Test(control_rendezvous, not_ours_is_not_touched) {
     cr_assert_eq(file_write_text(path, "my thesis\n"), STATUS_OK);
     chmod(path, 0600);
     cr_assert_eq(control_rendezvous_publish(path, NULL, 2, &info, &rendezvous), STATUS_USAGE);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 1, &got, &rendezvous), STATUS_USAGE);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 1, &got, &rendezvous), STATUS_USAGE);
     cr_assert_eq(file_read(path, 100, &bytes), STATUS_OK);
     cr_assert_str_eq((char *)bytes.data, "my thesis\n");
     bytes_free(&bytes);
     chmod(path, 0644);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 1, &got, &rendezvous), STATUS_USAGE,
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 1, &got, &rendezvous), STATUS_USAGE,
                  "its mode");
 }
 
@@ -290,7 +291,7 @@ Test(control_rendezvous, deleted_while_in_use) {
     struct control_rendezvous *publisher = NULL, *client = NULL;
     cr_assert_eq(control_rendezvous_publish(path, NULL, 2, &info, &publisher), STATUS_OK);
     cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(control_rendezvous_wait(path, NULL, 0.2, &got, &client), STATUS_PEER);
+    cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 0.2, &got, &client), STATUS_PEER);
     cr_assert_eq(unlink(lock_path), 0);
     control_rendezvous_leave(&publisher);
     cr_assert_eq(rmdir(folder), 0);
@@ -340,9 +341,9 @@ Test(control_rendezvous, torn_record) {
     for (int cut = 0; cut < 200; cut += 40) {
         write_foreign("cc");
         cr_assert_eq(truncate(path, cut), 0);
-        cr_assert_eq(control_rendezvous_wait(path, NULL, 0.05, &got, &client), STATUS_PEER);
+        cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 0.05, &got, &client), STATUS_PEER);
         cr_assert_eq(control_rendezvous_publish(path, NULL, 2, &info, &publisher), STATUS_OK);
-        cr_assert_eq(control_rendezvous_wait(path, NULL, 5, &got, &client), STATUS_OK);
+        cr_assert_eq(control_rendezvous_wait(path, NULL, NULL, 5, &got, &client), STATUS_OK);
         control_rendezvous_leave(&publisher);
         control_rendezvous_leave(&client);
     }

@@ -159,3 +159,31 @@ Test(launch_cores, slices_of_cores) {
         cr_expect_str_eq(set_text(&slice, text, sizeof text), cases[i].slice);
     }
 }
+
+Test(launch_cores, more_threads_than_cores) {
+    static const struct {
+        struct cores_share share;
+        int threads;
+        const char *text; /* NULL: they fit */
+    } rows[] = {
+        {{.usable = 8, .pool = 8, .ranks = 4}, 2, NULL},
+        {{.usable = 2, .pool = 16, .ranks = 8}, 2, NULL},
+        {{.usable = 8, .pool = 8, .ranks = 4},
+         3,
+         "4 ranks x 3 threads = 12 threads for 8 usable cores: they take turns\n"
+         "  --threads 2 gives each thread a core"},
+        {{.usable = 2, .pool = 2, .ranks = 4},
+         1,
+         "4 ranks x 1 thread = 4 threads for 2 usable cores: they take turns\n"
+         "  -n 2 gives each rank a core"},
+        {{.usable = 1, .ranks = 1},
+         2,
+         "1 rank x 2 threads = 2 threads for 1 usable core: they take turns\n"
+         "  --threads 1 gives each thread a core"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[CORES_CROWDED_BYTES] = "";
+        cr_expect_eq(cores_crowded(&rows[i].share, rows[i].threads, text), rows[i].text != NULL);
+        cr_expect_str_eq(text, rows[i].text ? rows[i].text : "");
+    }
+}

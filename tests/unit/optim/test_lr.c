@@ -40,7 +40,7 @@ Test(optim_lr, values_of_pytorch) {
 /* Rises in equal parts to the base rate on its last step, then the policy runs over what is left.
  */
 Test(optim_lr, warm_up) {
-    for (int policy = LR_CONST; policy <= LR_LINEAR; policy++) {
+    for (int policy = 0; policy < LR_POLICY_COUNT; policy++) {
         struct lr_config config = {.policy = (enum lr_policy)policy,
                                    .base = 0.4,
                                    .gamma = 0.1,
@@ -53,12 +53,22 @@ Test(optim_lr, warm_up) {
                            policy);
         for (int step = 5; step < 14; step++)
             cr_expect_leq(lr_at(&config, step), lr_at(&config, step - 1) + 1e-15);
-        if (policy >= LR_COSINE) cr_expect_float_eq(lr_at(&config, 14), 0, 1e-12);
+        if (policy == LR_COSINE || policy == LR_LINEAR)
+            cr_expect_float_eq(lr_at(&config, 14), 0, 1e-12);
+    }
+}
+
+Test(optim_lr, every_policy_has_values) {
+    for (int policy = 0; policy < LR_POLICY_COUNT; policy++) {
+        size_t r = 0;
+        while (r < sizeof rows / sizeof rows[0] && (int)rows[r].policy != policy) r++;
+        cr_expect_lt(r, sizeof rows / sizeof rows[0], "%s has no row in values.def",
+                     lr_policy_name((enum lr_policy)policy));
     }
 }
 
 Test(optim_lr, odd_lengths_stay_finite) {
-    for (int policy = LR_CONST; policy <= LR_LINEAR; policy++) {
+    for (int policy = 0; policy < LR_POLICY_COUNT; policy++) {
         struct lr_config config = {.policy = (enum lr_policy)policy, .base = 1, .gamma = 0.5};
         for (int total = 0; total < 3; total++) {
             for (int warmup = 0; warmup < 5; warmup++) {

@@ -30,6 +30,16 @@ static const struct {
 #undef POLICY
 };
 
+Test(optim_rules, every_rule_has_values) {
+    int count;
+    const struct optim_rule *const *all = optim_all(&count);
+    for (int i = 0; i < count; i++) {
+        size_t r = 0;
+        while (r < sizeof rows / sizeof rows[0] && strcmp(rows[r].rule, all[i]->name) != 0) r++;
+        cr_expect_lt(r, sizeof rows / sizeof rows[0], "%s has no row in values.def", all[i]->name);
+    }
+}
+
 static float start(int64_t i) {
     return (float)((i * 37 + 13) % 257 - 128) / 64;
 }

@@ -1,0 +1,69 @@
+/* What contradicts a strategy, for every row of the table and by the messages. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "plan/strategy.h"
+#include "program/program.h"
+#include "sync/sync.h"
+
+static char message[1024];
+
+static enum status check(const char *line, int64_t ranks) {
+    char copy[256], *rest = copy, *argv[16];
+    int argc = 0;
+    struct options options;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word; (word = strsep(&rest, " "));)
+        if (*word) argv[argc++] = word;
+    cr_assert_eq(options_parse(COMMAND_TRAIN, argc, argv, &options), STATUS_OK, "%s", line);
+    message[0] = 0;
+    log_capture(message, sizeof message);
+    enum status status = strategy_check(&options, ranks);
+    log_capture(NULL, 0);
+    options_free(&options);
+    return status;
+}
+
+/* A row names a schedule and a sync policy that exist. */
+Test(plan_strategy, rows_are_sound) {
+    int count;
+    const struct strategy *all = strategy_all(&count);
+    for (int i = 0; i < count; i++) {
+        cr_expect(strategy_find(all[i].name) == &all[i], "%s is there twice", all[i].name);
+        cr_expect(schedule_find(all[i].schedule), "%s: schedule %s", all[i].name, all[i].schedule);
+        cr_expect(sync_find(all[i].sync), "%s: sync policy %s", all[i].name, all[i].sync);
+        cr_expect(*all[i].help, "%s", all[i].name);
+    }
+    cr_expect_null(strategy_find("abacus"));
+}
+
+Test(plan_strategy, contradictions) {
+    static const struct {
+        const char *line;
+        int ranks;
+        const char *part; /* of the refusal; NULL: taken */
+    } rows[] = {
+        {"", 1, NULL},
+        {"-n 4", 4, NULL},
+        {"--strategy single", 1, NULL},
+        {"--strategy single --nodes 1", 1, NULL},
+        {"--strategy single -n 2", 2, "-n 2 asks for several ranks, but --strategy single"},
+        {"--strategy single --nodes 2", 2, "--nodes asks for several ranks"},
+        {"--strategy single", 3, "3 ranks were started, but --strategy single runs on one"},
+        {"--strategy ddp -n 2 --comm mpi", 2, NULL},
+        {"--strategy dp -n 2", 2, NULL},
+        {"--strategy dp -n 2 --spawn threads --comm shm", 2, NULL},
+        {"--strategy dp -n 2 --spawn processes", 2, "--strategy dp runs ranks as threads"},
+        {"--strategy dp -n 2 --comm mpi", 2, "with --strategy dp, --comm is mpi"},
+        {"--spawn threads -n 2 --comm mpi", 2, "with --spawn threads, --comm is mpi"},
+        {"--spawn threads --hostfile h", 2, "--hostfile asks for other processes"},
+        {"--spawn threads -n 2 --nodes 2", 4, "--nodes asks for other processes"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        enum status status = check(rows[i].line, rows[i].ranks);
+        cr_expect_eq(status, rows[i].part ? STATUS_USAGE : STATUS_OK, "%s: %s", rows[i].line,
+                     message);
+        cr_expect(!rows[i].part || strstr(message, rows[i].part), "%s: %s", rows[i].line, message);
+    }
+}
