@@ -106,7 +106,7 @@ static void slice_plan(struct member *member) {
     plan->store = store_layout_new(&config);
     for (int k = 0; k < plan->program->kind_count; k++)
         for (int b = 0; b < count; b++)
-            add_collect(&plan->program->kinds[k], count == 1 ? INSTR_ALL : b);
+            add_collect(&plan->program->kinds[k], b);
     if (count == 1) cr_assert_eq(program_verify(plan->program, NULL), STATUS_OK);
 }
 

@@ -48,7 +48,7 @@ Test(sync_allreduce, the_last_backward_is_cut) {
     }
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_EVAL_START, "STATS_ALL q0");
-        expect_order(program, rank, LIST_EVAL, "LOAD m0 a0; F s0 m0 a0");
+        expect_order(program, rank, LIST_EVAL, "LOAD s0 m0 a0; F s0 m0 a0");
         expect_order(program, rank, LIST_EVAL_END, "REPORT q0; STATS_OWN");
         expect_order(program, rank, LIST_SAVE, "OPEN q0; WRITE; COMMIT q0");
     }
