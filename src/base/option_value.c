@@ -4,14 +4,13 @@
  * only say yes or no; what would have been right is said in one place, by option_value_allowed. */
 #include "base/option_value.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/text.h"
 
 enum { TEXT_LIMIT = 4096 }; /* as long as the longest path */
@@ -60,47 +59,11 @@ static char *interval_words(const char *limits) {
 
 /* ---- numbers ---- */
 
-/* Reads digits from *at, moving it behind them; false without digits or on overflow. */
-static bool read_digits(const char **at, int64_t *out) {
-    if (!isdigit((unsigned char)**at)) return false;
-    errno = 0;
-    char *end;
-    long long value = strtoll(*at, &end, 10);
-    if (errno) return false;
-    *at = end;
-    *out = value;
-    return true;
-}
-
-static bool read_int(const char *text, int64_t *out) {
-    bool minus = *text == '-';
-    int64_t value;
-    text += minus;
-    if (!read_digits(&text, &value) || *text) return false;
-    *out = minus ? -value : value;
-    return true;
-}
-
-/* A decimal number from *at, moving it behind; no hexadecimal, no infinity, no NaN, no leading
- * space. */
-static bool read_decimal(const char **at, double *out) {
-    const char *start = *at + (**at == '-');
-    if (!isdigit((unsigned char)start[0]) && !(start[0] == '.' && isdigit((unsigned char)start[1])))
-        return false;
-    if (start[0] == '0' && (start[1] == 'x' || start[1] == 'X')) return false;
-    char *end;
-    double value = strtod(*at, &end);
-    if (!isfinite(value)) return false;
-    *at = end;
-    *out = value;
-    return true;
-}
-
 static bool int_parse(const struct option_row *row, const char *text, struct arena *arena,
                       int64_t *out) {
     (void)arena;
     int64_t value;
-    if (!read_int(text, &value) || !inside(row->limits, (double)value)) return false;
+    if (!number_int(text, &value) || !inside(row->limits, (double)value)) return false;
     *out = value;
     return true;
 }
@@ -113,7 +76,7 @@ static bool real_parse(const struct option_row *row, const char *text, struct ar
                        double *out) {
     (void)arena;
     double value;
-    if (!read_decimal(&text, &value) || *text || !inside(row->limits, value)) return false;
+    if (!number_real(text, &value) || !inside(row->limits, value)) return false;
     *out = value;
     return true;
 }
@@ -226,26 +189,10 @@ static char *list_format(const struct option_list *value) {
 
 /* ---- quantities ---- */
 
-struct unit {
-    const char *name;
-    double factor;
-};
-
-static bool read_quantity(const char *text, const struct unit *unit, size_t units, double *out) {
-    double value;
-    if (!read_decimal(&text, &value)) return false;
-    for (size_t i = 0; i < units; i++) {
-        if (strcmp(text, unit[i].name) != 0) continue;
-        *out = value * unit[i].factor;
-        return true;
-    }
-    return false;
-}
-
 #define UNIT_COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 /* K, M, ... and KiB, MiB, ... are powers of 1024; KB, MB, ... are powers of 1000. */
-static const struct unit size_units[] = {
+static const struct number_unit size_units[] = {
     {"TiB", 1099511627776.0},
     {"GiB", 1073741824.0},
     {"MiB", 1048576.0},
@@ -269,12 +216,12 @@ static bool size_parse(const struct option_row *row, const char *text, struct ar
     (void)arena;
     int64_t whole;
     double bytes;
-    if (read_int(text, &whole)) { /* exact above 2^53, too */
+    if (number_int(text, &whole)) { /* exact above 2^53, too */
         if (!inside(row->limits, (double)whole)) return false;
         *out = whole;
         return true;
     }
-    if (!read_quantity(text, size_units, UNIT_COUNT(size_units), &bytes)) return false;
+    if (!number_quantity(text, size_units, UNIT_COUNT(size_units), &bytes)) return false;
     if (!inside(row->limits, floor(bytes)) || bytes >= 0x1p63) return false;
     *out = (int64_t)bytes;
     return true;
@@ -289,16 +236,11 @@ static char *size_format(const int64_t *value) {
     return mem_format("%" PRId64, *value);
 }
 
-static const struct unit duration_units[] = {
-    {"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400},
-};
-
 static bool duration_parse(const struct option_row *row, const char *text, struct arena *arena,
                            double *out) {
     (void)arena;
     double seconds;
-    if (!read_quantity(text, duration_units, UNIT_COUNT(duration_units), &seconds)) return false;
-    if (!isfinite(seconds) || !inside(row->limits, seconds)) return false;
+    if (!number_duration(text, &seconds) || !inside(row->limits, seconds)) return false;
     *out = seconds;
     return true;
 }
@@ -313,7 +255,7 @@ static bool period_parse(const struct option_row *row, const char *text, struct 
                          struct option_period *out) {
     (void)row, (void)arena;
     int64_t count = 1;
-    bool counted = read_digits(&text, &count);
+    bool counted = number_digits(&text, &count);
     struct option_period period = {0};
     if (counted && !*text)
         period.steps = count;
@@ -336,8 +278,8 @@ static bool share_parse(const struct option_row *row, const char *text, struct a
                         struct option_share *out) {
     (void)row, (void)arena;
     struct option_share share = {0};
-    if (!read_int(text, &share.steps)) {
-        if (!read_decimal(&text, &share.fraction) || strcmp(text, "%") != 0) return false;
+    if (!number_int(text, &share.steps)) {
+        if (!number_decimal(&text, &share.fraction) || strcmp(text, "%") != 0) return false;
         share.fraction /= 100;
     }
     if (share.steps < 0 || share.fraction < 0 || share.fraction > 1) return false;
@@ -363,8 +305,8 @@ static char *share_format(const struct option_share *value) {
 }
 
 static bool two_ints(const char *text, char between, int64_t *first, int64_t *second) {
-    if (!read_digits(&text, first) || *text++ != between) return false;
-    return read_digits(&text, second) && !*text;
+    if (!number_digits(&text, first) || *text++ != between) return false;
+    return number_digits(&text, second) && !*text;
 }
 
 static bool deal_parse(const struct option_row *row, const char *text, struct arena *arena,
@@ -468,7 +410,7 @@ char *option_value_allowed(const struct option_row *row) {
         return with_words(row, "none, or a list (a,b) without repetition, out of");
     case OPTION_TYPE_SIZE: return with_interval("a size such as 512M, 1.5GiB or 2GB", row->limits);
     case OPTION_TYPE_DURATION:
-        return with_interval("a time such as 90 (seconds), 10m or 2h", row->limits);
+        return with_interval("a time such as 90 (seconds), 500ms, 10m or 2h", row->limits);
     case OPTION_TYPE_PERIOD:
         return mem_text("a number of steps, epoch, 2epochs (any number) or never");
     case OPTION_TYPE_SHARE:

@@ -4,79 +4,33 @@
  *     model: lenet
  *     optimizer: {lr: 0.05, no-decay: [bias]}
  *
- * Read as a stream of libyaml events, never as a document tree, so that nothing is built from input
- * that is refused anyway: anchors and aliases (the way to make a small file huge), tags, several
- * documents, and deeper nesting. Every message begins with file:line:column. */
+ * Read by the events of base/yaml.h: what that refuses, and deeper nesting, is refused here. */
 #include "base/option.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <yaml.h>
-
 #include "base/log.h"
 #include "base/text.h"
+#include "base/yaml.h"
 
 struct reader {
-    const char *name;
+    struct yaml_reader yaml;
     struct options *options;
-    yaml_parser_t parser;
-    yaml_event_t event;
     int seen_line[OPTION_COUNT]; /* 0: not yet */
 };
 
 enum { NO_GROUP = -1 };
 
-#define REFUSE(reader, mark, format, ...)                                                          \
-    fail(STATUS_USAGE, "%s:%zu:%zu: " format, (reader)->name, (mark).line + 1, (mark).column + 1,  \
-         __VA_ARGS__)
+#define REFUSE(reader, mark, ...) YAML_REFUSE(&(reader)->yaml, mark, __VA_ARGS__)
 
-static enum status refuse_syntax(const struct reader *reader) {
-    const yaml_parser_t *parser = &reader->parser;
-    if (parser->error == YAML_MEMORY_ERROR)
-        return fail(STATUS_MEMORY, "%s: out of memory", reader->name);
-    if (parser->error == YAML_READER_ERROR)
-        return fail(STATUS_USAGE, "%s: byte %zu: not YAML text: %s", reader->name,
-                    parser->problem_offset, parser->problem);
-    return REFUSE(reader, parser->problem_mark, "not valid YAML: %s",
-                  parser->problem ? parser->problem : "?");
-}
-
-/* Moves on to the next event. Anchors, aliases and tags end here. */
 static enum status advance(struct reader *reader) {
-    yaml_event_delete(&reader->event);
-    if (!yaml_parser_parse(&reader->parser, &reader->event)) return refuse_syntax(reader);
-    const yaml_event_t *event = &reader->event;
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (event->type == YAML_ALIAS_EVENT) anchor = event->data.alias.anchor;
-    if (event->type == YAML_SCALAR_EVENT)
-        anchor = event->data.scalar.anchor, tag = event->data.scalar.tag;
-    if (event->type == YAML_MAPPING_START_EVENT)
-        anchor = event->data.mapping_start.anchor, tag = event->data.mapping_start.tag;
-    if (event->type == YAML_SEQUENCE_START_EVENT)
-        anchor = event->data.sequence_start.anchor, tag = event->data.sequence_start.tag;
-    if (anchor || tag)
-        return REFUSE(reader, event->start_mark, "%s are not allowed in options",
-                      anchor ? "anchors and aliases" : "tags");
-    return STATUS_OK;
-}
-
-static bool is_null(const yaml_event_t *event) {
-    static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-    if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp((const char *)event->data.scalar.value, words[i]) == 0) return true;
-    }
-    return false;
-}
-
-static bool has_zero_byte(const yaml_event_t *event) {
-    return strlen((const char *)event->data.scalar.value) != event->data.scalar.length;
+    return yaml_next(&reader->yaml);
 }
 
 static enum status set_value(struct reader *reader, yaml_mark_t mark, enum option_id id,
                              const char *text) {
-    char *where = mem_format("%s:%zu:%zu: %s", reader->name, mark.line + 1, mark.column + 1,
+    char *where = mem_format("%s:%zu:%zu: %s", reader->yaml.name, mark.line + 1, mark.column + 1,
                              option_rows[id].name);
     enum status status = option_set(reader->options, id, text, where, OPTION_FROM_FILE);
     free(where);
@@ -85,22 +39,22 @@ static enum status set_value(struct reader *reader, yaml_mark_t mark, enum optio
 
 /* The items of a sequence as "a,b"; the event at hand is the sequence's start. */
 static enum status read_sequence(struct reader *reader, enum option_id id) {
-    yaml_mark_t mark = reader->event.start_mark;
+    yaml_mark_t mark = reader->yaml.event.start_mark;
     if (option_rows[id].type != OPTION_TYPE_LIST)
         return REFUSE(reader, mark, "%s takes one value, not a list", option_rows[id].name);
     char *text = mem_text("");
     enum status status;
     for (;;) {
         TRY_GOTO(advance(reader), end);
-        if (reader->event.type == YAML_SEQUENCE_END_EVENT) break;
-        if (reader->event.type != YAML_SCALAR_EVENT || has_zero_byte(&reader->event) ||
+        if (reader->yaml.event.type == YAML_SEQUENCE_END_EVENT) break;
+        if (reader->yaml.event.type != YAML_SCALAR_EVENT || yaml_has_zero_byte(&reader->yaml) ||
             strlen(text) > 4096) {
-            status = REFUSE(reader, reader->event.start_mark, "%s takes a short list of words",
+            status = REFUSE(reader, reader->yaml.event.start_mark, "%s takes a short list of words",
                             option_rows[id].name);
             goto end;
         }
         char *longer = mem_format("%s%s%s", text, *text ? "," : "",
-                                  (const char *)reader->event.data.scalar.value);
+                                  (const char *)reader->yaml.event.data.scalar.value);
         free(text);
         text = longer;
     }
@@ -112,17 +66,11 @@ end:
 
 /* The event at hand is the value of option `id`. */
 static enum status read_value(struct reader *reader, enum option_id id) {
-    const yaml_event_t *event = &reader->event;
-    const char *name = option_rows[id].name;
-    if (event->type == YAML_SEQUENCE_START_EVENT) return read_sequence(reader, id);
-    if (event->type != YAML_SCALAR_EVENT)
-        return REFUSE(reader, event->start_mark, "%s takes one value, not a mapping", name);
-    if (is_null(event))
-        return REFUSE(reader, event->start_mark, "%s has no value\n  give one, or remove the line",
-                      name);
-    if (has_zero_byte(event))
-        return REFUSE(reader, event->start_mark, "%s: the value holds a zero byte", name);
-    return set_value(reader, event->start_mark, id, (const char *)event->data.scalar.value);
+    const char *text;
+    yaml_mark_t mark = reader->yaml.event.start_mark;
+    if (reader->yaml.event.type == YAML_SEQUENCE_START_EVENT) return read_sequence(reader, id);
+    TRY(yaml_scalar(&reader->yaml, option_rows[id].name, &text));
+    return set_value(reader, mark, id, text);
 }
 
 static int find_group(const char *name) {
@@ -160,7 +108,7 @@ static enum status read_mapping(struct reader *reader, int group);
 /* The event at hand is the value that belongs to `key`. */
 static enum status read_pair(struct reader *reader, yaml_mark_t mark, const char *key, int group) {
     int inner = group == NO_GROUP ? find_group(key) : NO_GROUP;
-    if (inner != NO_GROUP && reader->event.type == YAML_MAPPING_START_EVENT)
+    if (inner != NO_GROUP && reader->yaml.event.type == YAML_MAPPING_START_EVENT)
         return read_mapping(reader, inner);
     enum option_id id;
     if (!option_find(key, &id)) {
@@ -175,11 +123,11 @@ static enum status read_pair(struct reader *reader, yaml_mark_t mark, const char
 static enum status read_mapping(struct reader *reader, int group) {
     for (;;) {
         TRY(advance(reader));
-        yaml_mark_t mark = reader->event.start_mark;
-        if (reader->event.type == YAML_MAPPING_END_EVENT) return STATUS_OK;
-        if (reader->event.type != YAML_SCALAR_EVENT || has_zero_byte(&reader->event))
+        yaml_mark_t mark = reader->yaml.event.start_mark;
+        if (reader->yaml.event.type == YAML_MAPPING_END_EVENT) return STATUS_OK;
+        if (reader->yaml.event.type != YAML_SCALAR_EVENT || yaml_has_zero_byte(&reader->yaml))
             return REFUSE(reader, mark, "%s", "the name of an option is expected");
-        char *key = mem_text((const char *)reader->event.data.scalar.value);
+        char *key = mem_text((const char *)reader->yaml.event.data.scalar.value);
         enum status status = advance(reader);
         if (status == STATUS_OK) status = read_pair(reader, mark, key, group);
         free(key);
@@ -188,30 +136,21 @@ static enum status read_mapping(struct reader *reader, int group) {
 }
 
 static enum status read_stream(struct reader *reader) {
-    TRY(advance(reader)); /* stream start */
-    TRY(advance(reader));
-    if (reader->event.type == YAML_STREAM_END_EVENT) return STATUS_OK; /* nothing but comments */
-    TRY(advance(reader));
-    if (reader->event.type != YAML_MAPPING_START_EVENT)
-        return REFUSE(reader, reader->event.start_mark, "%s",
+    TRY(yaml_root(&reader->yaml));
+    if (reader->yaml.event.type == YAML_STREAM_END_EVENT) return STATUS_OK; /* only comments */
+    if (reader->yaml.event.type != YAML_MAPPING_START_EVENT)
+        return REFUSE(reader, reader->yaml.event.start_mark, "%s",
                       "lines of the form \"option: value\" are expected");
     TRY(read_mapping(reader, NO_GROUP));
-    TRY(advance(reader)); /* document end */
-    TRY(advance(reader));
-    if (reader->event.type != YAML_STREAM_END_EVENT)
-        return REFUSE(reader, reader->event.start_mark, "%s", "a second document; one is allowed");
-    return STATUS_OK;
+    return yaml_end(&reader->yaml);
 }
 
 enum status options_parse_yaml(const char *name, const void *data, size_t count,
                                struct options *options) {
-    struct reader reader = {.name = name, .options = options};
-    if (!yaml_parser_initialize(&reader.parser))
-        return fail(STATUS_MEMORY, "%s: out of memory", name);
-    yaml_parser_set_input_string(&reader.parser, data, count);
+    struct reader reader = {.options = options};
+    TRY(yaml_open(name, data, count, &options->arena, &reader.yaml));
     enum status status = read_stream(&reader);
-    yaml_event_delete(&reader.event);
-    yaml_parser_delete(&reader.parser);
+    yaml_close(&reader.yaml);
     return status;
 }
 

@@ -1,57 +1,39 @@
-/* See hostfile.h: the nodes file. Read as a stream of events with no tree, as base/option_yaml.c
- * does and for its reasons; anchors, aliases and tags are refused. */
+/* See hostfile.h: the nodes file, read by the events of base/yaml.h. */
 #include "launch/hostfile.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <yaml.h>
-
 #include "base/log.h"
 #include "base/text.h"
+#include "base/yaml.h"
 
 enum key { HOST, WORKERS, SERVERS, CHIEF, KEYS };
 static const char *const key_names[KEYS] = {"host", "workers", "servers", "chief"};
 
 struct reader {
-    const char *name;
-    yaml_parser_t parser;
-    yaml_event_t event;
+    struct yaml_reader yaml;
     struct hostfile hosts;
     size_t capacity;
     int chiefs;
 };
 
 static enum status refuse(const struct reader *reader, const char *what) {
-    yaml_mark_t mark = reader->event.start_mark;
-    return fail(STATUS_USAGE,
-                "%s:%zu:%zu: %s\n  a node is: - {host: w0, workers: 8, servers: 0, chief: true}",
-                reader->name, mark.line + 1, mark.column + 1, what);
+    return YAML_REFUSE(&reader->yaml, reader->yaml.event.start_mark,
+                       "%s\n  a node is: - {host: w0, workers: 8, servers: 0, chief: true}", what);
 }
 
 static enum status advance(struct reader *reader) {
-    yaml_event_delete(&reader->event);
-    if (!yaml_parser_parse(&reader->parser, &reader->event)) {
-        const yaml_parser_t *parser = &reader->parser;
-        return fail(STATUS_USAGE, "%s:%zu:%zu: not valid YAML: %s", reader->name,
-                    parser->problem_mark.line + 1, parser->problem_mark.column + 1,
-                    parser->problem ? parser->problem : "?");
-    }
-    const yaml_event_t *event = &reader->event;
-    bool scalar = event->type == YAML_SCALAR_EVENT;
-    if (event->type == YAML_ALIAS_EVENT ||
-        (scalar && (event->data.scalar.anchor || event->data.scalar.tag)))
-        return refuse(reader, "anchors, aliases and tags are not allowed");
-    return STATUS_OK;
+    return yaml_next(&reader->yaml);
 }
 
 static enum status expect(struct reader *reader, yaml_event_type_t type, const char *what) {
     TRY(advance(reader));
-    return reader->event.type == type ? STATUS_OK : refuse(reader, what);
+    return reader->yaml.event.type == type ? STATUS_OK : refuse(reader, what);
 }
 
 static const char *scalar(const struct reader *reader) {
-    return (const char *)reader->event.data.scalar.value;
+    return (const char *)reader->yaml.event.data.scalar.value;
 }
 
 static enum status read_key(struct reader *reader, bool *seen, enum key *out) {
@@ -98,7 +80,7 @@ static enum status read_value(struct reader *reader, enum key key, struct hostfi
         if (chief) reader->hosts.chief = reader->hosts.count;
         return STATUS_OK;
     }
-    size_t length = reader->event.data.scalar.length;
+    size_t length = reader->yaml.event.data.scalar.length;
     if (!hostfile_good_name(scalar(reader), length)) return refuse(reader, "not a host name");
     node->host = arena_text(&reader->hosts.arena, scalar(reader));
     return STATUS_OK;
@@ -125,8 +107,9 @@ static enum status read_node(struct reader *reader) {
     enum key key = HOST;
     for (;;) {
         TRY(advance(reader));
-        if (reader->event.type == YAML_MAPPING_END_EVENT) return add_node(reader, &node);
-        if (reader->event.type != YAML_SCALAR_EVENT) return refuse(reader, "a key was expected");
+        if (reader->yaml.event.type == YAML_MAPPING_END_EVENT) return add_node(reader, &node);
+        if (reader->yaml.event.type != YAML_SCALAR_EVENT)
+            return refuse(reader, "a key was expected");
         TRY(read_key(reader, seen, &key));
         TRY(read_value(reader, key, &node));
     }
@@ -136,8 +119,8 @@ static enum status read_nodes(struct reader *reader) {
     TRY(expect(reader, YAML_SEQUENCE_START_EVENT, "nodes is a list"));
     for (;;) {
         TRY(advance(reader));
-        if (reader->event.type == YAML_SEQUENCE_END_EVENT) break;
-        if (reader->event.type != YAML_MAPPING_START_EVENT)
+        if (reader->yaml.event.type == YAML_SEQUENCE_END_EVENT) break;
+        if (reader->yaml.event.type != YAML_MAPPING_START_EVENT)
             return refuse(reader, "a node is a mapping");
         TRY(read_node(reader));
     }
@@ -162,13 +145,10 @@ static enum status read_document(struct reader *reader) {
 
 enum status hostfile_parse_yaml(const char *name, const char *text, size_t bytes,
                                 struct hostfile *out) {
-    struct reader reader = {.name = name};
-    if (!yaml_parser_initialize(&reader.parser))
-        return fail(STATUS_MEMORY, "%s: out of memory", name);
-    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, bytes);
+    struct reader reader = {0};
+    TRY(yaml_open(name, text, bytes, &reader.hosts.arena, &reader.yaml));
     enum status status = read_document(&reader);
-    yaml_event_delete(&reader.event);
-    yaml_parser_delete(&reader.parser);
+    yaml_close(&reader.yaml);
     if (status == STATUS_OK)
         *out = reader.hosts;
     else

@@ -114,7 +114,7 @@ Test(launch_hostfile, bad_nodes_files) {
         {"nodes:\n- {host: a, chief: yes}\n", "chief is true or false"},
         {"nodes:\n- {host: a}\n- {host: a}\n", "named before"},
         {"nodes:\n- {host: '-x'}\n", "not a host name"},
-        {"nodes:\n- &a {host: a}\n- *a\n", "anchors, aliases"},
+        {"nodes:\n- &a {host: a}\n- *a\n", "anchors and aliases"},
         {"nodes: [\n", "not valid YAML"},
         {"nodes:\n- {host: a, workers: 1, chief: true}\nmore: 1\n", "the only key is nodes"},
     };

@@ -1,0 +1,96 @@
+/* A cluster that may not exist: --cluster FILE.yml describes devices and links, and the simulator
+ * runs programs on them. docs/cluster.md has the format and an example. All local; only
+ * cluster_read blocks, on the file.
+ *
+ * Ranks are numbered class by class, in the order of the file, and host by host. Everything is kept
+ * as ranges of ranks, so that 100,000 of them take no more memory than 2; a lookup is a binary
+ * search, but for named links, whose rows are tried in order. Rejected: a table of ranks, and a
+ * matrix of links, which 100,000 ranks do not allow. */
+#ifndef SIM_CLUSTER_H
+#define SIM_CLUSTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "op/op.h"
+
+enum { CLUSTER_RANKS_MAX = 1 << 24, CLUSTER_ROWS_MAX = 1 << 16, CLUSTER_BYTES_MAX = 16 << 20 };
+
+/* Ranks first .. last, both included. */
+struct cluster_range {
+    int64_t first, last;
+};
+
+struct cluster_class {
+    const char *name;
+    struct cluster_range ranks;
+    double flops_per_ns, bytes_per_ns; /* arithmetic; memory */
+    int64_t memory_bytes;              /* of one rank */
+    double efficiency[OP_COUNT];       /* share of flops_per_ns that an operation reaches */
+    int line;                          /* of the file */
+};
+
+/* `count` equal hosts in a row. */
+struct cluster_hosts {
+    const char *name; /* NULL: none */
+    struct cluster_range ranks;
+    int64_t ranks_each, count, first_host;
+    int line;
+};
+
+struct cluster_link {
+    double latency_ns, bytes_per_ns;
+};
+
+/* A row about the links between two sets of ranks, in both directions: either a link of its own, or
+ * a factor on the time of the link that is there. */
+struct cluster_pair {
+    struct cluster_range between[2];
+    struct cluster_link link;
+    double factor;
+    int line;
+};
+
+struct cluster_slow {
+    struct cluster_range ranks;
+    double factor;
+    int line;
+};
+
+struct cluster {
+    int64_t ranks, hosts;
+    struct cluster_class *class;
+    size_t class_count;
+    struct cluster_hosts *host;
+    size_t host_count;
+    struct cluster_link in_host, between_hosts;
+    struct cluster_pair *pair, *slow_link;
+    size_t pair_count, slow_link_count;
+    struct cluster_slow *slow; /* sorted by rank */
+    size_t slow_count;
+    struct arena arena; /* names; the arrays are freed one by one */
+};
+
+/* The caller frees. `name` is for messages. STATUS_USAGE with the place of the mistake. */
+enum status cluster_parse(const char *name, const void *text, size_t bytes, struct cluster *out);
+enum status cluster_read(const char *path, struct cluster *out);
+void cluster_free(struct cluster *cluster);
+
+/* The device of a rank; how many times slower than its class it is (1: not); its memory. */
+const struct cluster_class *cluster_class(const struct cluster *cluster, int64_t rank);
+double cluster_slowness(const struct cluster *cluster, int64_t rank);
+int64_t cluster_memory_bytes(const struct cluster *cluster, int64_t rank);
+/* The host of a rank, numbered from 0. */
+int64_t cluster_host(const struct cluster *cluster, int64_t rank);
+/* The link that two ranks share, slowness included. A rank reaches itself at the rate of its
+ * memory, without latency. */
+struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to);
+/* Time of an operation on a rank: arithmetic or memory, whichever takes longer, times slowness. */
+double cluster_op_ns(const struct cluster *cluster, int64_t rank, enum op op,
+                     const struct op_cost *cost);
+/* Time of a message: latency plus bytes over the bandwidth. */
+double cluster_send_ns(const struct cluster *cluster, int64_t from, int64_t to, double bytes);
+
+#endif

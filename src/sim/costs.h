@@ -1,0 +1,31 @@
+/* Costs of instructions given by hand. All local; nothing blocks.
+ *
+ * --costs f=1,i=1,w=1,c=0 gives them in units of one's own, for formulas and golden orders;
+ * --delay f=5ms,i=5ms,w=5ms gives times, and has DELAYs run in place of the instructions. What is
+ * not given follows: b = i + w (a whole backward pass is its two halves), r = f (recomputation is a
+ * forward pass). */
+#ifndef SIM_COSTS_H
+#define SIM_COSTS_H
+
+#include "base/status.h"
+
+/* Kinds of cost, the rows of costs.def. */
+enum cost_kind {
+#define COST(NAME, letter, initial, delay, doc) COST_##NAME,
+#include "sim/costs.def"
+    COST_COUNT
+};
+
+struct costs {
+    double of[COST_COUNT]; /* units (--costs) or nanoseconds (--delay) */
+};
+
+/* `where` is for messages: "--costs". STATUS_USAGE names the part that is wrong. */
+enum status costs_parse(const char *where, const char *text, struct costs *out);
+enum status costs_parse_delay(const char *where, const char *text, struct costs *out);
+
+/* All of them as text that the same function reads back to the same values; the caller frees it. */
+char *costs_text(const struct costs *costs);
+char *costs_delay_text(const struct costs *costs);
+
+#endif
