@@ -137,6 +137,11 @@ $(B)/wire-probe: $(B)/tests/ranks/wire.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# The drawings that `make test-page` looks at.
+$(B)/pages: $(B)/tests/page/pages.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # A fuzz target is a file tests/fuzz/fuzz_NAME.c with seeds in corpus/NAME. It is linked twice: with a driver of our own
 # that any compiler builds ($(B)/fuzz/NAME), and, where clang has it, with libFuzzer and sanitizers (build-fuzz/NAME).
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
