@@ -1,15 +1,16 @@
 /* The data of the HTML drawing as JSON for its script.
  *
  * An interval is three integers: begin less the begin before it, length, and one number for kind,
- * stage and micro-batch. What few have (causes, critical, texts, ids that do not count up) is in
- * lists beside them. That is some 15 bytes an interval, which a browser parses at the speed of its
- * JSON. Rejected: packed bytes in base64, a third smaller and unreadable. */
+ * micro-batch and which of the lane's stages. What few have (causes, critical, texts, ids that do
+ * not count up) is in lists beside them. That is some 20 bytes an interval, which a browser parses
+ * at the speed of its JSON. Rejected: packed bytes in base64, a third smaller and unreadable. */
 #include "record/draw_parts.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "record/draw.h"
 
 /* The most that a script's numbers hold exactly. */
@@ -37,33 +38,58 @@ static void emit_string(FILE *stream, const char *text) {
     putc('"', stream);
 }
 
+enum { POINTS_MOST = 400 };
+
 struct packing {
     FILE *stream;
     const struct timeline *timeline;
     struct timeline_range range;
-    int32_t micros, stages;
+    int32_t micros;
     bool texts;
     size_t step;
 };
 
-static int64_t code_of(const struct packing *packing, const struct timeline_interval *interval) {
-    int64_t stage = interval->stage >= 0 ? interval->stage + 1 : 0;
-    int64_t micro = interval->micro >= 0 ? interval->micro + 1 : 0;
-    return (interval->kind * (int64_t)(packing->stages + 1) + stage) * (packing->micros + 1) +
+/* The stages that a lane's intervals name: a few, since a rank holds a few. */
+static size_t find_stages(const struct timeline_interval **sorted, size_t count, int32_t **out) {
+    int32_t *stages = NULL;
+    size_t found = 0, capacity = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < found && stages[k] != sorted[i]->stage) k++;
+        if (k < found) continue;
+        stages = mem_grow(stages, &capacity, found + 1, sizeof *stages);
+        stages[found++] = sorted[i]->stage;
+    }
+    *out = stages;
+    return found;
+}
+
+static int64_t code_of(const struct packing *packing, const struct timeline_interval *interval,
+                       const int32_t *stages) {
+    int64_t stage = 0, micro = interval->micro >= 0 ? interval->micro + 1 : 0;
+    while (stages[stage] != interval->stage) stage++;
+    return (stage * (int64_t)packing->timeline->kind_count + interval->kind) *
+               (packing->micros + 1) +
            micro;
 }
 
 static void emit_intervals(const struct packing *packing, const struct timeline_interval **sorted,
                            size_t count) {
     int64_t before = packing->range.origin;
-    fputs("{\"b\":[", packing->stream);
+    int32_t *stages;
+    size_t stage_count = find_stages(sorted, count, &stages);
+    for (size_t i = 0; i < stage_count; i++)
+        fprintf(packing->stream, "%s%" PRId32, i ? "," : "{\"s\":[",
+                stages[i] < 0 ? -1 : stages[i]);
+    fputs(stage_count ? "],\"b\":[" : "{\"s\":[],\"b\":[", packing->stream);
     for (size_t i = 0; i < count; i++) {
         timeline_category_of(packing->timeline, sorted[i]);
         fprintf(packing->stream, "%s%" PRId64 ",%" PRId64 ",%" PRId64, i ? "," : "",
                 exact(timeline_since(sorted[i]->begin, before)), exact(timeline_length(sorted[i])),
-                code_of(packing, sorted[i]));
+                code_of(packing, sorted[i], stages));
         before = sorted[i]->begin;
     }
+    free(stages);
     fputs("],\"c\":[", packing->stream);
     const char *comma = "";
     for (size_t i = 0; i < count; i++)
@@ -96,7 +122,8 @@ static void emit_names(const struct packing *packing, const struct timeline_inte
         any |= sorted[i]->text != NULL;
     }
     for (size_t i = 0; !counting && i < count; i++)
-        fprintf(packing->stream, "%s%" PRId32, i ? "," : ",\"id\":[", sorted[i]->id);
+        fprintf(packing->stream, "%s%" PRId32, i ? "," : ",\"id\":[",
+                sorted[i]->id - (i ? sorted[i - 1]->id : 0));
     if (!counting) fputs("]", packing->stream);
     if (!any || !packing->texts) return;
     for (size_t i = 0; i < count; i++) {
@@ -106,13 +133,18 @@ static void emit_names(const struct packing *packing, const struct timeline_inte
     fputs("]", packing->stream);
 }
 
+/* A long curve in short: of each group of points the highest. */
 static void emit_memory(const struct packing *packing, const struct timeline_lane *lane) {
     int64_t before = packing->range.origin;
+    size_t group = packing->texts ? 1 : (lane->point_count + POINTS_MOST - 1) / POINTS_MOST;
     fputs(",\"m\":[", packing->stream);
-    for (size_t i = 0; i < lane->point_count; i++) {
+    for (size_t i = 0; i < lane->point_count; i += group) {
+        const struct timeline_point *point = &lane->point[i];
+        for (size_t k = i + 1; k < i + group && k < lane->point_count; k++)
+            if (lane->point[k].bytes > point->bytes) point = &lane->point[k];
         fprintf(packing->stream, "%s%" PRId64 ",%" PRId64, i ? "," : "",
-                exact(timeline_since(lane->point[i].at, before)), exact(lane->point[i].bytes));
-        before = lane->point[i].at;
+                exact(timeline_since(point->at, before)), exact(point->bytes));
+        before = point->at;
     }
     fputs("]", packing->stream);
 }
@@ -181,12 +213,6 @@ static void emit_tables(const struct packing *packing) {
     fputs("]", stream);
 }
 
-static bool has_side(const struct timeline *timeline) {
-    for (size_t i = 0; i < timeline->kind_count; i++)
-        if (timeline_categories[timeline->kind[i].category].track == TIMELINE_SIDE) return true;
-    return false;
-}
-
 size_t draw_interval_count(const struct timeline *timeline) {
     size_t count = 0;
     for (int v = 0; v < TIMELINE_VERSIONS; v++)
@@ -199,14 +225,12 @@ void draw_data(FILE *stream, const struct timeline *timeline, size_t step) {
     struct packing packing = {.stream = stream,
                               .timeline = timeline,
                               .micros = timeline_micros(timeline),
-                              .stages = timeline_stages(timeline),
                               .texts = draw_interval_count(timeline) <= DRAW_TEXTS,
                               .step = step};
     fprintf(stream,
-            "{\"unit\":\"%s\",\"step\":%zu,\"micros\":%" PRId32 ",\"stages\":%" PRId32
-            ",\"lightest\":%.2f,\"sides\":%d",
-            timeline->unit == TIMELINE_NS ? "ns" : "", step, packing.micros, packing.stages,
-            draw_lightest, has_side(timeline));
+            "{\"unit\":\"%s\",\"step\":%zu,\"micros\":%" PRId32 ",\"lightest\":%.2f,\"sides\":%d",
+            timeline->unit == TIMELINE_NS ? "ns" : "", step, packing.micros, draw_lightest,
+            draw_has_side(timeline));
     emit_tables(&packing);
     fputs(",\"versions\":[", stream);
     emit_version(&packing, TIMELINE_PREDICTED);

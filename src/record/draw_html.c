@@ -95,13 +95,16 @@ static void emit_key(FILE *stream, const struct timeline *timeline, int category
 static void emit_legend(FILE *stream, const struct timeline *timeline) {
     int32_t micros = timeline_micros(timeline);
     fputs("<ul class=\"tl-legend\">\n", stream);
-    for (int c = 0; c < TIMELINE_CATEGORIES; c++) emit_key(stream, timeline, c);
+    for (int c = 0; c < TIMELINE_CATEGORIES; c++)
+        if (draw_has_category(timeline, (enum timeline_category)c)) emit_key(stream, timeline, c);
     if (micros > 1)
         fprintf(stream,
                 "<li>micro-batch 0<i class=\"ramp\" style=\"--key:var(--tl-k0)\"></i>%" PRId32
                 "</li>\n",
                 micros - 1);
-    fputs("<li><i class=\"path\"></i>critical path</li>\n</ul>\n", stream);
+    if (draw_has_critical(timeline))
+        fputs("<li><i class=\"path\"></i>critical path</li>\n", stream);
+    fputs("</ul>\n", stream);
 }
 
 static void emit_stage(FILE *stream, const struct timeline *timeline, size_t step) {

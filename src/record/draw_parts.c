@@ -46,6 +46,37 @@ uint32_t draw_ink_on(uint32_t colour) {
     return 1.05 / (light + 0.05) > (light + 0.05) / 0.055 ? 0xffffff : 0x14181f;
 }
 
+/* Whether any interval has the category (or any, for TIMELINE_CATEGORIES) and is critical enough.
+ */
+static bool any(const struct timeline *timeline, int category, bool critical) {
+    for (int v = 0; v < TIMELINE_VERSIONS; v++)
+        for (size_t r = 0; timeline_has(timeline, v) && r < timeline->row_count; r++) {
+            const struct timeline_lane *lane = &timeline->version[v].lane[r];
+            for (size_t i = 0; i < lane->interval_count; i++) {
+                const struct timeline_interval *interval = &lane->interval[i];
+                bool fits =
+                    category == TIMELINE_CATEGORIES ||
+                    timeline_category_of(timeline, interval) == &timeline_categories[category];
+                if (fits && (interval->critical || !critical)) return true;
+            }
+        }
+    return false;
+}
+
+bool draw_has_category(const struct timeline *timeline, enum timeline_category category) {
+    return any(timeline, category, false);
+}
+
+bool draw_has_critical(const struct timeline *timeline) {
+    return any(timeline, TIMELINE_CATEGORIES, true);
+}
+
+bool draw_has_side(const struct timeline *timeline) {
+    for (size_t i = 0; i < timeline->kind_count; i++)
+        if (timeline_categories[timeline->kind[i].category].track == TIMELINE_SIDE) return true;
+    return false;
+}
+
 static void set_figure(struct draw_figure *figure, int v, double value, bool fraction,
                        const struct timeline *timeline) {
     if (!isfinite(value)) return;

@@ -17,6 +17,12 @@ uint32_t draw_colour(enum timeline_category category, int shade, bool dark);
 /* Black or white, whichever is read better on a colour. */
 uint32_t draw_ink_on(uint32_t colour);
 
+/* Whether any interval is of a category, or on the critical path; whether the legend has kinds of
+ * the side track. */
+bool draw_has_category(const struct timeline *timeline, enum timeline_category category);
+bool draw_has_critical(const struct timeline *timeline);
+bool draw_has_side(const struct timeline *timeline);
+
 /* A figure of a version: name, value and, where there is one, a note below ("11.8 to 12.6 ms"). */
 enum { DRAW_FIGURES = 5 };
 struct draw_figure {

@@ -15,7 +15,7 @@
 #include "record/draw.h"
 #include "record/html.h"
 
-static const double WIDTH = 1200, MARGIN = 28, CHAR = 6.5;
+static const double WIDTH = 1200, MARGIN = 28, CHAR = 6.5, WIDE = 7.4;
 enum { SENTENCE_CHARS = 168 };
 
 void svg_text(FILE *stream, const char *text, int most) {
@@ -78,6 +78,7 @@ static struct svg svg_for(FILE *stream, const struct timeline *timeline) {
     }
     if (svg.length <= 0) svg.length = 1;
     if (svg.lanes == 0) svg.lanes = 1;
+    svg.sides = draw_has_side(timeline);
     svg.micros = timeline_micros(timeline);
     place_rows(&svg);
     place_columns(&svg);
@@ -159,34 +160,13 @@ static double emit_swatch(const struct svg *svg, int category, double x, double 
     emit_kinds(svg, category, &chars);
     fprintf(svg->stream, "</tspan><tspan class=\"s\"> %s</tspan></text>\n",
             timeline_categories[category].text);
-    return x + 18 + chars * CHAR + 18;
-}
-
-static bool any_of(const struct svg *svg, int category) {
-    for (int v = 0; v < TIMELINE_VERSIONS; v++)
-        for (size_t r = 0; timeline_has(svg->timeline, v) && r < svg->timeline->row_count; r++) {
-            const struct timeline_lane *lane = &svg->timeline->version[v].lane[r];
-            for (size_t i = 0; i < lane->interval_count; i++)
-                if ((int)svg->timeline->kind[lane->interval[i].kind].category == category)
-                    return true;
-        }
-    return false;
-}
-
-static bool any_critical(const struct svg *svg) {
-    for (int v = 0; v < TIMELINE_VERSIONS; v++)
-        for (size_t r = 0; timeline_has(svg->timeline, v) && r < svg->timeline->row_count; r++) {
-            const struct timeline_lane *lane = &svg->timeline->version[v].lane[r];
-            for (size_t i = 0; i < lane->interval_count; i++)
-                if (lane->interval[i].critical) return true;
-        }
-    return false;
+    return x + 18 + chars * WIDE + 14;
 }
 
 /* What lightness means: the shades of forward from the first to the last micro-batch. */
 static double emit_ramp(struct svg *svg, double x, double y) {
     fprintf(svg->stream, "<text class=\"s\" x=\"%.1f\" y=\"%.1f\">micro-batch 0</text>\n", x, y);
-    x += 84;
+    x += 94;
     for (int shade = 0; shade < DRAW_SHADES; shade++) {
         svg->used[TIMELINE_FORWARD][shade] = true;
         fprintf(svg->stream,
@@ -203,7 +183,7 @@ static double emit_legend(struct svg *svg, double y) {
     double x = MARGIN, right = WIDTH - MARGIN;
     y += 12;
     for (int c = 0; c < TIMELINE_CATEGORIES; c++) {
-        if (!any_of(svg, c)) continue;
+        if (!draw_has_category(svg->timeline, (enum timeline_category)c)) continue;
         svg->used[c][0] = true;
         if (x + 170 > right) x = MARGIN, y += 20;
         x = emit_swatch(svg, c, x, y);
@@ -212,7 +192,7 @@ static double emit_legend(struct svg *svg, double y) {
         if (x + 210 > right) x = MARGIN, y += 20;
         x = emit_ramp(svg, x, y);
     }
-    if (any_critical(svg)) {
+    if (draw_has_critical(svg->timeline)) {
         if (x + 110 > right) x = MARGIN, y += 20;
         fprintf(svg->stream,
                 "<path class=\"crit\" stroke-width=\"2.6\" d=\"M%.1f %.1fh18\"/><text class=\"s\" "
@@ -231,16 +211,17 @@ static void emit_axis(const struct svg *svg, double y, double bottom) {
         double at = time.axis.tick[i] * time.scale;
         if (at > svg->length * 1.0001) break;
         double x = svg->plot_x + at / svg->length * svg->plot_width;
+        bool edge = x > svg->plot_x + svg->plot_width - 26;
         const char *unit = i == 0 || !time.unit[0] ? "" : time.unit;
         fprintf(svg->stream,
-                "<path class=\"grid\" d=\"M%.2f %.1fV%.1f\"/><text class=\"s m\" x=\"%.2f\" "
+                "<path class=\"grid\" d=\"M%.2f %.1fV%.1f\"/><text class=\"s %s\" x=\"%.2f\" "
                 "y=\"%.1f\">%s%s%s</text>\n",
-                x, y + 5, bottom, x, y, axis_label(&time.axis, time.axis.tick[i], label),
-                *unit ? " " : "", unit);
+                x, y + 5, bottom, edge ? "e" : "m", edge ? svg->plot_x + svg->plot_width : x, y,
+                axis_label(&time.axis, time.axis.tick[i], label), *unit ? " " : "", unit);
     }
     fprintf(svg->stream, "<text class=\"h\" x=\"%.1f\" y=\"%.1f\">bubble</text>\n", svg->bubble_x,
             y);
-    if (svg->peak_x > 0)
+    if (svg->peak_x > 0 && svg_lane_height(svg) >= 9.5)
         fprintf(svg->stream, "<text class=\"h e\" x=\"%.1f\" y=\"%.1f\">peak</text>\n",
                 svg->peak_x + 76, y);
 }

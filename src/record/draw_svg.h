@@ -11,6 +11,7 @@ struct svg {
     struct timeline_range range[TIMELINE_VERSIONS];
     double length; /* of the longer version, never 0 */
     int32_t micros;
+    bool sides;  /* kinds of the side track are in the legend */
     int lanes;   /* versions that are there: 1 or 2 */
     size_t step; /* every step-th row is drawn */
     size_t rows; /* that are drawn */

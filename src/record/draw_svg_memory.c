@@ -92,7 +92,7 @@ static void emit_others(const struct svg *svg, enum timeline_version version, do
 static void emit_scale(const struct svg *svg, double base, double scale, double top) {
     char text[TEXT_BYTES];
     double step = 1;
-    while (step * 3 < top) step *= 2;
+    while (step * 4 < top) step *= 2;
     for (double value = 0; value <= top * 1.001; value += step)
         fprintf(svg->stream,
                 "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/><text class=\"s e\" x=\"%.1f\" "

@@ -11,8 +11,8 @@
 
 #include "record/html.h"
 
-static const double NARROW = 1 / 3.0, SIDE_SHARE = 0.24, DIGIT = 6.6;
-enum { LABEL_CHARS = 34, TITLES_MOST = 4000, ARROW_ROWS = 32, ARROWS_MOST = 800 };
+static const double NARROW = 0.5, SIDE_SHARE = 0.24, DIGIT = 6.6;
+enum { MANY = 100, LABEL_CHARS = 34, TITLES_MOST = 4000, ARROW_ROWS = 32, ARROWS_MOST = 800 };
 
 double svg_x(const struct svg *svg, enum timeline_version version, int64_t at) {
     double since = (double)timeline_since(at, svg->range[version].origin);
@@ -79,17 +79,21 @@ static void emit_block(struct svg *svg, const struct block *block) {
     if (timeline_categories[block->category].track == TIMELINE_MAIN) emit_number(svg, block, width);
 }
 
+/* A block too narrow to be seen beside its neighbour becomes part of it. */
 static bool joins(const struct block *block, const struct block *next) {
-    return block->first && block->category == next->category && next->to - next->from < NARROW &&
-           next->from - block->to < NARROW;
+    bool near = next->to - next->from < NARROW && next->from - block->to < NARROW;
+    bool same = block->category == next->category && block->shade == next->shade;
+    return near && (same || next->to - block->from < 2 * NARROW);
 }
 
-/* The intervals of one track of a lane. */
-static void emit_track(struct svg *svg, enum timeline_version version,
-                       const struct timeline_interval **sorted, size_t count,
-                       enum timeline_track track, double y, double height) {
-    struct block open = {0};
-    for (size_t i = 0; i < count; i++) {
+/* The blocks of one track of a lane; the caller frees them. */
+static struct block *blocks_of(const struct svg *svg, enum timeline_version version,
+                               const struct timeline_lane *lane, enum timeline_track track,
+                               double y, double height, size_t *count) {
+    const struct timeline_interval **sorted = timeline_sorted(lane);
+    struct block *blocks = MEM_ARRAY(struct block, lane->interval_count + 1);
+    *count = 0;
+    for (size_t i = 0; i < lane->interval_count; i++) {
         const struct timeline_category_row *row = timeline_category_of(svg->timeline, sorted[i]);
         if (row->track != track) continue;
         int64_t end = sorted[i]->end > sorted[i]->begin ? sorted[i]->end : sorted[i]->begin;
@@ -101,21 +105,58 @@ static void emit_track(struct svg *svg, enum timeline_version version,
                              y,
                              height,
                              1};
-        if (joins(&open, &next)) {
-            open.to = fmax(open.to, next.to);
-            open.joined++;
-            continue;
-        }
-        if (open.first) emit_block(svg, &open);
-        open = next;
+        struct block *last = &blocks[*count > 0 ? *count - 1 : 0];
+        if (*count > 0 && joins(last, &next)) {
+            last->to = fmax(last->to, next.to);
+            last->joined++;
+        } else
+            blocks[(*count)++] = next;
     }
-    if (open.first) emit_block(svg, &open);
+    free(sorted);
+    return blocks;
 }
 
-static bool has_side(const struct timeline *timeline) {
-    for (size_t i = 0; i < timeline->kind_count; i++)
-        if (timeline_categories[timeline->kind[i].category].track == TIMELINE_SIDE) return true;
-    return false;
+/* Many blocks: one path for each colour, a quarter of the bytes of as many rectangles. */
+static void emit_many(struct svg *svg, const struct block *blocks, size_t count) {
+    for (int c = 0; c < TIMELINE_CATEGORIES; c++)
+        for (int s = 0; s < DRAW_SHADES; s++) {
+            bool any = false;
+            for (size_t i = 0; i < count; i++) {
+                const struct block *block = &blocks[i];
+                if ((int)block->category != c || block->shade != s) continue;
+                double width = block->to - block->from;
+                width = fmax(width > 3 ? width - 0.8 : width, 0.4);
+                if (!any) fprintf(svg->stream, "<path class=\"k%d_%d\" d=\"", c, s);
+                fprintf(svg->stream, "M%.1f %.1fh%.1fv%.1fh-%.1fz", block->from, block->y, width,
+                        block->height, width);
+                any = svg->used[c][s] = true;
+            }
+            if (any) fputs("\"/>\n", svg->stream);
+        }
+    svg->blocks += count;
+}
+
+static void emit_track(struct svg *svg, enum timeline_version version,
+                       const struct timeline_lane *lane, enum timeline_track track, double y,
+                       double height) {
+    size_t count;
+    struct block *blocks = blocks_of(svg, version, lane, track, y, height, &count);
+    if (count > MANY && height < 20)
+        emit_many(svg, blocks, count);
+    else
+        for (size_t i = 0; i < count; i++) emit_block(svg, &blocks[i]);
+    free(blocks);
+}
+
+/* The strip of the side track; 0 where there is none or lanes are too thin for it. */
+static double strip_height(const struct svg *svg) {
+    double height = svg_lane_height(svg);
+    return svg->sides && height >= 4 ? fmax(height * SIDE_SHARE, 1.5) : 0;
+}
+
+static double main_height(const struct svg *svg) {
+    double height = svg_lane_height(svg), strip = strip_height(svg);
+    return strip > 0 ? height - strip - (height >= 12 ? 1 : 0) : height;
 }
 
 static void emit_lane(struct svg *svg, size_t i, enum timeline_version version) {
@@ -125,14 +166,9 @@ static void emit_lane(struct svg *svg, size_t i, enum timeline_version version) 
     fprintf(svg->stream,
             "<rect class=\"idle\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
             svg->plot_x, y, end, height);
-    const struct timeline_interval **sorted = timeline_sorted(lane);
-    double strip = has_side(svg->timeline) && height >= 4 ? fmax(height * SIDE_SHARE, 1.5) : 0;
-    emit_track(svg, version, sorted, lane->interval_count, TIMELINE_MAIN, y,
-               strip > 0 ? height - strip - (height >= 12 ? 1 : 0) : height);
-    if (strip > 0)
-        emit_track(svg, version, sorted, lane->interval_count, TIMELINE_SIDE, y + height - strip,
-                   strip);
-    free(sorted);
+    double strip = strip_height(svg);
+    emit_track(svg, version, lane, TIMELINE_MAIN, y, main_height(svg));
+    if (strip > 0) emit_track(svg, version, lane, TIMELINE_SIDE, y + height - strip, strip);
 }
 
 /* Bubble as a bar and a number, peak bytes as a number. */
@@ -140,14 +176,14 @@ static void emit_right(const struct svg *svg, size_t i, enum timeline_version ve
     struct timeline_use use = timeline_use(
         svg->timeline, &svg->timeline->version[version].lane[i * svg->step], svg->range[version]);
     double y = svg_lane_y(svg, i, version), height = svg_lane_height(svg), bar = fmin(height, 12);
-    double middle = y + height / 2, size = fmin(12, height + 2);
+    double middle = y + height / 2, size = fmin(12, height);
     char peak[TEXT_BYTES];
     fprintf(svg->stream,
             "<rect class=\"track\" x=\"%.1f\" y=\"%.2f\" width=\"42\" height=\"%.2f\"/>"
             "<rect class=\"bubble\" x=\"%.1f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n",
             svg->bubble_x, middle - bar / 2, bar, svg->bubble_x, middle - bar / 2,
             42 * fmin(fmax(use.bubble, 0), 1), bar);
-    if (size < 9) return;
+    if (size < 9.5) return;
     fprintf(svg->stream,
             "<text class=\"t e\" x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\">%.1f%%</text>\n",
             svg->bubble_x + 88, middle + size * 0.36, size, use.bubble * 100);
@@ -219,21 +255,29 @@ static struct marked *critical_of(const struct svg *svg, enum timeline_version v
     return marked;
 }
 
-/* Along the lower edge of the blocks, with a thin line from one row to the next. */
+/* Where the line of a critical interval runs: along the lower edge of its track. */
+static double critical_y(const struct svg *svg, enum timeline_version version,
+                         const struct marked *marked) {
+    const struct timeline_category_row *row = timeline_category_of(svg->timeline, marked->interval);
+    double height = row->track == TIMELINE_MAIN ? main_height(svg) : svg_lane_height(svg);
+    return svg_lane_y(svg, marked->row, version) + (height >= 9 ? height - 1 : height / 2);
+}
+
 static void emit_critical(const struct svg *svg, enum timeline_version version) {
     size_t count;
     struct marked *marked = critical_of(svg, version, &count);
-    double height = svg_lane_height(svg), inset = height >= 12 ? 1.5 : height / 2, last_x = 0;
+    double last_x = 0, last_y = 0;
     for (size_t i = 0; i < count; i++) {
         const struct timeline_interval *interval = marked[i].interval;
-        double y = svg_lane_y(svg, marked[i].row, version) + height - inset;
+        double y = critical_y(svg, version, &marked[i]);
         double from = svg_x(svg, version, interval->begin);
         double to = svg_x(svg, version, interval->begin + timeline_length(interval));
-        if (i > 0 && marked[i].row != marked[i - 1].row)
+        if (i > 0 && y != last_y)
             fprintf(svg->stream, "<path class=\"hop\" d=\"M%.2f %.2fL%.2f %.2f\"/>\n", last_x,
-                    svg_lane_y(svg, marked[i - 1].row, version) + height - inset, from, y);
+                    last_y, from, y);
         fprintf(svg->stream, "<path class=\"crit\" d=\"M%.2f %.2fH%.2f\"/>\n", from, y, to);
         last_x = to;
+        last_y = y;
     }
     free(marked);
 }
@@ -248,7 +292,9 @@ void svg_critical(const struct svg *svg) {
 void svg_arrows(const struct svg *svg) {
     for (int v = 0; v < TIMELINE_VERSIONS; v++) {
         const struct timeline_side *side = &svg->timeline->version[v];
-        if (!side->lane || svg->rows > ARROW_ROWS || side->arrow_count > ARROWS_MOST) continue;
+        if (!side->lane || svg->lanes == 2 || svg->step > 1 || svg->rows > ARROW_ROWS ||
+            side->arrow_count > ARROWS_MOST)
+            continue;
         for (size_t i = 0; i < side->arrow_count; i++) {
             const struct timeline_arrow *arrow = &side->arrow[i];
             bool down = arrow->to_row > arrow->from_row;

@@ -56,26 +56,15 @@ struct timeline_range timeline_range(const struct timeline *timeline, enum timel
     return (struct timeline_range){first, timeline_since(last, first)};
 }
 
-/* The largest of a field over all intervals. */
-static int32_t largest(const struct timeline *timeline, bool micro) {
+int32_t timeline_micros(const struct timeline *timeline) {
     int32_t most = -1;
     for (int v = 0; v < TIMELINE_VERSIONS; v++)
         for (size_t r = 0; timeline->version[v].lane && r < timeline->row_count; r++) {
             const struct timeline_lane *lane = &timeline->version[v].lane[r];
-            for (size_t i = 0; i < lane->interval_count; i++) {
-                int32_t value = micro ? lane->interval[i].micro : lane->interval[i].stage;
-                if (value > most) most = value;
-            }
+            for (size_t i = 0; i < lane->interval_count; i++)
+                if (lane->interval[i].micro > most) most = lane->interval[i].micro;
         }
-    return most;
-}
-
-int32_t timeline_micros(const struct timeline *timeline) {
-    return largest(timeline, true) + 1;
-}
-
-int32_t timeline_stages(const struct timeline *timeline) {
-    return largest(timeline, false) + 1;
+    return most + 1;
 }
 
 static int by_begin(const void *left, const void *right) {

@@ -115,9 +115,8 @@ int64_t timeline_since(int64_t at, int64_t origin);
 int64_t timeline_length(const struct timeline_interval *interval);
 const struct timeline_category_row *timeline_category_of(const struct timeline *timeline,
                                                          const struct timeline_interval *interval);
-/* The number of micro-batches and of stages that intervals name: 1 + the largest. */
+/* The number of micro-batches that intervals name: 1 + the largest. */
 int32_t timeline_micros(const struct timeline *timeline);
-int32_t timeline_stages(const struct timeline *timeline);
 
 /* The intervals of a lane by begin, then end; the caller frees the array. */
 const struct timeline_interval **timeline_sorted(const struct timeline_lane *lane);

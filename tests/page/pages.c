@@ -1,8 +1,10 @@
-/* pages FOLDER: the drawings that `make test-page` looks at in a browser. */
-#include "sample.h"
-
+/* pages FOLDER: writes the drawings that `make test-page` looks at in a browser, and prints for
+ * each its name, how many blocks it has and how many of them are measured. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "../unit/record/sample.h"
 #include "record/draw.h"
 
 static const struct page {
@@ -17,10 +19,17 @@ static const struct page {
 };
 
 static const char *const subtitles[] = {
-    "resnet18-cifar on cifar10 \xC2\xB7 global batch 512 = 1 replica x 8 micro-batches x 64",
+    "resnet18-cifar on cifar10 \xC2\xB7 the pipeline of the tests",
     "costs: a profile of 2 threads a rank; link 300 us a message",
 };
 static const char *const hostile = "</script><script>document.title='broken'</script>\"'&<b>";
+
+static size_t count_of(const struct timeline *timeline, enum timeline_version version) {
+    size_t count = 0;
+    for (size_t r = 0; timeline_has(timeline, version) && r < timeline->row_count; r++)
+        count += timeline->version[version].lane[r].interval_count;
+    return count;
+}
 
 static enum status write_page(const char *folder, const struct page *page, bool hostile_names) {
     struct sample sample;
@@ -28,7 +37,9 @@ static enum status write_page(const char *folder, const struct page *page, bool 
     if (page->predicted) sample_version(&sample, TIMELINE_PREDICTED, &sample_predicted);
     if (page->measured) sample_version(&sample, TIMELINE_MEASURED, &sample_measured);
     struct timeline *timeline = &sample.timeline;
-    char *title = mem_format("1f1b, %d stages x %d micro-batches", page->stages, page->micros);
+    char stages[TEXT_BYTES], micros[TEXT_BYTES];
+    char *title = mem_format("1f1b, %s x %s", text_count(page->stages, "stage", stages),
+                             text_count(page->micros, "micro-batch", micros));
     timeline->title = hostile_names ? hostile : title;
     timeline->subtitle = subtitles;
     timeline->subtitle_count = 2;
@@ -50,6 +61,9 @@ static enum status write_page(const char *folder, const struct page *page, bool 
         status = draw_write(path, timeline);
         free(path);
     }
+    size_t measured = count_of(timeline, TIMELINE_MEASURED);
+    printf("%s %zu %zu\n", hostile_names ? "hostile" : page->name,
+           count_of(timeline, TIMELINE_PREDICTED) + measured, measured);
     free(title);
     sample_free(&sample);
     return status;

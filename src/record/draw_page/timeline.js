@@ -5,7 +5,7 @@
  * frame depends on the size of the canvas and not on the number of blocks. */
 "use strict";
 (() => {
-const AXIS = 26, BAR = 10, MEMORY = 112, RIGHT = 104, DENSE = 0.35;
+const AXIS = 26, BAR = 10, MEMORY = 112, DENSE = 0.35;
 
 /* --- data --- */
 
@@ -30,13 +30,14 @@ const unpack = (lane, data) => {
         let code = lane.b[3 * i + 2];
         micro[i] = code % (data.micros + 1) - 1;
         code = Math.floor(code / (data.micros + 1));
-        stage[i] = code % (data.stages + 1) - 1;
-        kind[i] = Math.floor(code / (data.stages + 1));
+        kind[i] = code % data.kinds.length;
+        stage[i] = lane.s[Math.floor(code / data.kinds.length)];
         const track = data.cats[data.kinds[kind[i]][1]][1], most = reach[track];
         tracks[track].push(i);
         most.push(Math.max(most.length ? most[most.length - 1] : 0, end[i]));
     }
     for (const i of lane.c) flags[i] = 1;
+    for (let i = 1; lane.id && i < n; i++) lane.id[i] += lane.id[i - 1];
     const causes = new Map();
     for (let i = 0; i < lane.w.length; i += 3) causes.set(lane.w[i], [lane.w[i + 1], lane.w[i + 2]]);
     const points = [];
@@ -100,7 +101,7 @@ const palette = (data, root) => {
         if (dim) rgb = mixed(rgb, page, 0.82);
         const light = luminance(rgb);
         found = { css: `rgb(${rgb})`, ink: 1.05 / (light + 0.05) > (light + 0.05) / 0.055 ? "#fff" : "#14181f",
-                  word: (255 << 24 | rgb[2] << 16 | rgb[1] << 8 | rgb[0]) >>> 0, hatched: row[3] && !dim };
+                  rgb, hatched: row[3] && !dim };
         cache.set(key, found);
         return found;
     };
@@ -121,7 +122,7 @@ const start = root => {
     const hasCritical = versions.some(v => v && v.lanes.some(lane => lane.flags.includes(1)));
     const hasArrows = versions.some(v => v && v.arrows.length);
     const state = { from: 0, to: length, top: 0, zoom: 1, shown: versions.map(v => !!v), micro: -1,
-                    critical: hasCritical, arrows: hasArrows && rows <= 32, memory: hasMemory, at: null, row: -1 };
+                    critical: hasCritical, arrows: hasArrows && rows <= 32 && !both, memory: hasMemory, at: null, row: -1 };
     let colours = palette(data, root), frame = 0, size = {}, blocks = 0, hatch = null;
 
     const name = row => (data.labels[row] || "rank " + row * data.step).split(" \u00b7 ")[0];
@@ -136,14 +137,15 @@ const start = root => {
         const lanes = shownCount(), most = lanes === 2 ? 62 : 44, least = lanes === 2 ? 7 : 4;
         context.font = font(12);
         let left = 0;
-        for (let r = 0; r < rows; r += Math.ceil(rows / 200)) left = Math.max(left, context.measureText(data.labels[r]).width);
-        left = Math.min(left, width * 0.24) + 22;
+        const slim = width < 640, label = slim ? name : r => data.labels[r], right = slim ? 56 : 104;
+        for (let r = 0; r < rows; r += Math.ceil(rows / 200)) left = Math.max(left, context.measureText(label(r)).width);
+        left = Math.min(left * 1.06, width * 0.24) + 24;
         const room = Math.max(240, innerHeight * 0.62);
         const pitch = Math.min(most * 2, Math.max(least, Math.min(most, room / Math.max(1, rows))) * state.zoom);
         const area = Math.max(40, Math.min(room, rows * pitch));
-        const tags = lanes === 2 && pitch >= 28 ? 62 : 0;
+        const tags = lanes === 2 && pitch >= 28 && !slim ? 62 : 0;
         const height = AXIS + area + BAR + (state.memory ? MEMORY : 0);
-        size = { width, dpr, left: left + tags, labels: left, plot: Math.max(50, width - left - tags - RIGHT), pitch, area, height,
+        size = { width, dpr, slim, label, right, left: left + tags, labels: left, plot: Math.max(50, width - left - tags - right), pitch, area, height,
                  gap: pitch >= 20 ? 8 : pitch >= 8 ? 2 : 0.5, strips: data.sides && pitch >= 6 };
         size.lane = lanes === 2 ? (pitch - size.gap - 1) / 2 : pitch - size.gap;
         if (canvas.width !== Math.round(width * dpr) || canvas.height !== Math.round(height * dpr)) {
@@ -170,15 +172,21 @@ const start = root => {
         return [a, lowerBound(list.length, i => lane.begin[list[i]] <= state.to)];
     };
 
-    /* A lane with more blocks than pixels: one line of the image. */
+    /* A lane with more blocks than pixels: one line of the image, each pixel the mean of what it covers. */
     const sample = (lane, list, a, b, words) => {
-        const scale = (state.to - state.from) / words.length;
-        for (let c = 0, k = a; c < words.length; c++) {
-            const time = state.from + (c + 0.5) * scale;
-            while (k < b && lane.end[list[k]] <= time) k++;
-            if (k >= b) break;
-            const i = list[k];
-            words[c] = lane.begin[i] <= time ? colours.block(lane.kind[i], lane.micro[i], dim(lane.micro[i])).word : 0;
+        const scale = words.length / (state.to - state.from), sums = new Float32Array(words.length * 4);
+        const add = (column, share, rgb) => {
+            for (let part = 0; part < 3; part++) sums[4 * column + part] += rgb[part] * share;
+            sums[4 * column + 3] += share;
+        };
+        for (let k = a; k < b; k++) {
+            const i = list[k], rgb = colours.block(lane.kind[i], lane.micro[i], dim(lane.micro[i])).rgb;
+            const from = Math.max(0, (lane.begin[i] - state.from) * scale), to = Math.min(words.length, (lane.end[i] - state.from) * scale);
+            for (let c = Math.floor(from); c < to; c++) add(c, Math.min(to, c + 1) - Math.max(from, c), rgb);
+        }
+        for (let c = 0; c < words.length; c++) {
+            const share = sums[4 * c + 3], part = n => Math.min(255, sums[4 * c + n] / share);
+            if (share > 0.02) words[c] = (Math.min(255, share * 255) << 24 | part(2) << 16 | part(1) << 8 | part(0)) >>> 0;
         }
     };
 
@@ -192,14 +200,14 @@ const start = root => {
             context.fillStyle = hatch;
             context.fillRect(left, y, width, height);
         }
-        if (height < 10 || width < 9) return;
+        if (height < 10 || width < 9 || dim(lane.micro[i])) return;
         const px = Math.min(12, height * 0.72), micro = lane.micro[i];
         const short = micro >= 0 ? String(micro) : data.kinds[lane.kind[i]][0];
         const long = micro >= 0 ? `${data.kinds[lane.kind[i]][0]} ${micro}` : short;
         context.font = font(px);
         context.textAlign = "center";
         context.fillStyle = colour.ink;
-        const text = [long, short].find(t => t.length * px * 0.62 + 3 < width);
+        const text = long.length * px * 0.62 + 30 < width ? long : short.length * px * 0.62 + 3 < width && short;
         if (text) context.fillText(text, left + width / 2, y + height / 2 + px * 0.36);
     };
 
@@ -247,13 +255,13 @@ const start = root => {
     };
 
     const drawChain = (v, list, width, colour) => {
-        const inset = size.lane >= 12 ? 1.5 : size.lane / 2;
         let last = null;
         context.strokeStyle = colour;
         for (const [row, i] of list) {
-            const lane = versions[v].lanes[row], y = laneY(row, v) + size.lane - inset;
+            const lane = versions[v].lanes[row], side = data.cats[data.kinds[lane.kind[i]][1]][1];
+            const height = side ? size.lane : mainHeight(), y = laneY(row, v) + (height >= 9 ? height - 1 : height / 2);
             const left = x(lane.begin[i]), right = x(lane.end[i]);
-            if (last && last.row !== row && Math.max(left, last.x) > size.left && Math.min(left, last.x) < size.left + size.plot) {
+            if (last && last.y !== y && Math.max(left, last.x) > size.left && Math.min(left, last.x) < size.left + size.plot) {
                 context.lineWidth = 1;
                 context.globalAlpha = 0.6;
                 line(last.x, last.y, left, y);
@@ -261,7 +269,7 @@ const start = root => {
             }
             context.lineWidth = width;
             if (right >= size.left && left <= size.left + size.plot) line(left, y, Math.max(right - 0.8, left + 0.5), y);
-            last = { row, x: right, y };
+            last = { x: right, y };
         }
     };
     const line = (x0, y0, x1, y1) => {
@@ -331,10 +339,10 @@ const start = root => {
             context.fillStyle = colours.grid;
             context.fillRect(Math.round(px) - 0.5, AXIS - 6, 1, size.area + 6);
             context.fillStyle = colours.soft;
-            context.fillText(k === 0 ? "0" : (k * step / scale).toFixed(places) + (unit && " " + unit), Math.max(px, size.left + 4), 13);
+            context.fillText(k === 0 ? "0" : (k * step / scale).toFixed(places) + (unit && " " + unit), Math.max(size.left + 4, Math.min(px, size.left + size.plot - 20)), 13);
         }
         context.textAlign = "left";
-        context.fillText("bubble", size.width - RIGHT + 16, 13);
+        context.fillText("bubble", size.width - size.right + 16, 13);
     };
 
     const drawSides = () => {
@@ -344,15 +352,15 @@ const start = root => {
             context.fillStyle = row === state.row ? colours.ink : colours.soft;
             context.font = font(Math.min(12, Math.max(10, size.pitch)), row === state.row ? 650 : 400);
             context.textAlign = "right";
-            if (row % apart === 0) context.fillText(cut(data.labels[row], size.labels - 18), size.labels - 12, middle + 4);
+            if (row % apart === 0) context.fillText(cut(size.label(row), size.labels - 18), size.labels - 12, middle + 4);
             for (let v = 0; v < 2; v++) {
                 if (!state.shown[v]) continue;
                 const lane = versions[v].lanes[row], y = laneY(row, v), bar = Math.min(10, size.lane), top = y + (size.lane - bar) / 2;
-                const px = size.width - RIGHT + 16;
+                const px = size.width - size.right + 16;
                 context.fillStyle = colours.grid;
-                context.fillRect(px, top, 40, bar);
+                if (!size.slim) context.fillRect(px, top, 40, bar);
                 context.fillStyle = colours.bar;
-                context.fillRect(px, top, 40 * Math.max(0, Math.min(1, lane.bubble)), bar);
+                if (!size.slim) context.fillRect(px, top, 40 * Math.max(0, Math.min(1, lane.bubble)), bar);
                 if (size.lane < 9) continue;
                 context.font = font(11.5);
                 context.textAlign = "right";
@@ -397,12 +405,12 @@ const start = root => {
         context.font = font(11.5);
         context.textAlign = "left";
         context.fillStyle = colours.soft;
-        context.fillText(`Memory of ${name(row)}${state.row < 0 && rows > 1 ? ", the highest peak" : ""}: ` +
+        context.fillText(cut(`Memory of ${name(row)}${state.row < 0 && rows > 1 ? ", the highest peak" : ""}: ` +
             lanes(row).map((lane, k) => (lanes(row).length > 1 ? ["predicted ", "measured "][k] : "peak ") + sizeText(lane.peak)).join(", ") +
-            (limit > 0 ? `; limit ${sizeText(limit)}` : ""), size.left, base - room - 14);
+            (limit > 0 ? `; limit ${sizeText(limit)}` : ""), size.width - size.left), size.left, base - room - 14);
         context.textAlign = "right";
         let step = 1;
-        while (step * 3 < top) step *= 2;
+        while (step * 4 < top) step *= 2;
         for (let value = 0; value <= top; value += step) {
             context.fillStyle = colours.grid;
             context.fillRect(size.left, Math.round(y(value)), size.plot, 1);
@@ -424,6 +432,7 @@ const start = root => {
             context.moveTo(x(lane.points[first][0]), base);
             let level = base, i = first;
             for (; i < lane.points.length && lane.points[i][0] <= state.to; i++) {
+                if (i + 1 < lane.points.length && lane.points[i + 1][0] === lane.points[i][0]) continue;
                 context.lineTo(x(lane.points[i][0]), level);
                 context.lineTo(x(lane.points[i][0]), level = y(lane.points[i][1]));
             }
@@ -447,7 +456,7 @@ const start = root => {
         context.clearRect(0, 0, size.width, size.height);
         drawAxis();
         clip(size.left, AXIS, size.plot, size.area, () => { drawLanes(); drawOver(); });
-        clip(0, AXIS, size.width, size.area, drawSides);
+        clip(0, AXIS - 4, size.width, size.area + 6, drawSides);
         drawThumbs();
         if (state.memory) drawMemory();
         root.dataset.blocks = blocks;

@@ -1,42 +1,36 @@
-/* Timelines for tests of the drawings: a 1F1B pipeline in virtual time, from costs, with sends,
- * receives, a reduction, memory and its critical path; once as predicted, once with a slow rank and
- * jitter as if measured. Written for the tests alone: the real schedules are not needed to test a
- * picture. */
-#ifndef TESTS_PAGE_SAMPLE_H
-#define TESTS_PAGE_SAMPLE_H
+/* The 1F1B pipeline of sample.h, run to its end by asking each stage in turn. */
+#include "sample.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/mem.h"
-#include "record/timeline.h"
-
-enum { SAMPLE_F, SAMPLE_B, SAMPLE_RECV, SAMPLE_SEND, SAMPLE_REDUCE, SAMPLE_STEP, SAMPLE_LOAD };
-static const struct timeline_kind sample_kinds[] = {
+const struct timeline_kind sample_kinds[SAMPLE_KINDS] = {
     {"F", TIMELINE_FORWARD},    {"B", TIMELINE_BACKWARD},        {"RECV", TIMELINE_MESSAGE},
     {"SEND", TIMELINE_MESSAGE}, {"REDUCE", TIMELINE_COLLECTIVE}, {"STEP", TIMELINE_OPTIMIZER},
     {"LOAD", TIMELINE_DATA},
 };
 
-struct sample_costs {
-    int64_t load, f, b, c, reduce, step; /* time */
-    int slow_rank;                       /* its work takes slow_percent more */
-    int slow_percent, jitter_percent;
-    int64_t skew; /* begin of the last rank */
-};
-
-struct sample {
-    int stages, micros;
-    struct timeline timeline;
-    struct timeline_row *rows;
-    struct timeline_lane *lanes[TIMELINE_VERSIONS];
-    struct timeline_arrow *arrows[TIMELINE_VERSIONS];
-    struct arena arena;
-};
+const struct sample_costs sample_predicted = {.load = 150000,
+                                              .f = 4000000,
+                                              .b = 8000000,
+                                              .c = 300000,
+                                              .reduce = 6000000,
+                                              .step = 900000,
+                                              .slow_rank = -1};
+const struct sample_costs sample_measured = {.load = 150000,
+                                             .f = 4050000,
+                                             .b = 8100000,
+                                             .c = 520000,
+                                             .reduce = 6400000,
+                                             .step = 980000,
+                                             .slow_rank = 1,
+                                             .slow_percent = 14,
+                                             .jitter_percent = 4,
+                                             .skew = 300000};
 
 /* The i-th of the 2M operations of a stage: F as m, B as -1 - m. */
-static inline int sample_order(int stages, int micros, int stage, int i) {
+static int sample_order(int stages, int micros, int stage, int i) {
     int ahead = stages - 1 - stage < micros ? stages - 1 - stage : micros;
     if (i < ahead) return i;
     if (i >= 2 * micros - ahead) return -1 - (i - micros);
@@ -54,15 +48,15 @@ struct sample_run {
     uint32_t random;
 };
 
-static inline int64_t sample_work(struct sample_run *run, int stage, int64_t cost) {
+static int64_t sample_work(struct sample_run *run, int stage, int64_t cost) {
     run->random = run->random * 1664525u + 1013904223u;
     double jitter = run->costs->jitter_percent / 100.0 * ((run->random >> 8) / 8388608.0 - 1);
     double slow = stage == run->costs->slow_rank ? run->costs->slow_percent / 100.0 : 0;
     return (int64_t)llround((double)cost * (1 + jitter + slow));
 }
 
-static inline struct timeline_interval *sample_add(struct sample_run *run, int stage, int kind,
-                                                   int micro, int64_t begin, int64_t end) {
+static struct timeline_interval *sample_add(struct sample_run *run, int stage, int kind, int micro,
+                                            int64_t begin, int64_t end) {
     int id = run->count[stage]++;
     struct timeline_interval *interval = &run->rows[stage][id];
     char *text = mem_format("#%d r%d %s s%d m%d", id, stage, sample_kinds[kind].name, stage, micro);
@@ -76,15 +70,15 @@ static inline struct timeline_interval *sample_add(struct sample_run *run, int s
     return interval;
 }
 
-static inline void sample_arrow(struct sample_run *run, int version,
-                                const struct timeline_interval *from, int to, int64_t at) {
+static void sample_arrow(struct sample_run *run, int version, const struct timeline_interval *from,
+                         int to, int64_t at) {
     struct timeline_side *side = &run->sample->timeline.version[version];
     run->sample->arrows[version][side->arrow_count++] =
         (struct timeline_arrow){from->stage, to, from->end, at};
 }
 
 /* Runs the next operation of a stage if what it needs is there. */
-static inline bool sample_advance(struct sample_run *run, int version, int stage) {
+static bool sample_advance(struct sample_run *run, int version, int stage) {
     const struct sample *sample = run->sample;
     int M = sample->micros, S = sample->stages;
     if (run->next[stage] == 2 * M) return false;
@@ -117,7 +111,7 @@ static inline bool sample_advance(struct sample_run *run, int version, int stage
     return true;
 }
 
-static inline void sample_end(struct sample_run *run, int stage) {
+static void sample_end(struct sample_run *run, int stage) {
     int64_t at = run->free_at[stage];
     struct timeline_interval *reduce =
         sample_add(run, stage, SAMPLE_REDUCE, TIMELINE_NONE, at - run->costs->b / 2,
@@ -130,7 +124,7 @@ static inline void sample_end(struct sample_run *run, int stage) {
 }
 
 /* Marks what set the length of the step: backwards, by the later of cause and predecessor. */
-static inline void sample_critical(struct timeline_interval **rows, const int *count, int stages) {
+static void sample_critical(struct timeline_interval **rows, const int *count, int stages) {
     struct timeline_interval *at = NULL;
     for (int s = 0; s < stages; s++)
         for (int i = 0; i < count[s]; i++)
@@ -149,7 +143,7 @@ static inline void sample_critical(struct timeline_interval **rows, const int *c
     }
 }
 
-static inline void sample_memory(struct sample *sample, int version, int stage) {
+static void sample_memory(struct sample *sample, int version, int stage) {
     enum { MIB = 1 << 20 };
     struct timeline_lane *lane = &sample->lanes[version][stage];
     struct timeline_point *point =
@@ -168,8 +162,7 @@ static inline void sample_memory(struct sample *sample, int version, int stage) 
     lane->point = point;
 }
 
-static inline void sample_version(struct sample *sample, int version,
-                                  const struct sample_costs *costs) {
+void sample_version(struct sample *sample, int version, const struct sample_costs *costs) {
     size_t S = (size_t)sample->stages, M = (size_t)sample->micros;
     struct sample_run run = {.sample = sample, .costs = costs, .random = 7u + (uint32_t)version};
     run.rows = MEM_ARRAY(struct timeline_interval *, S);
@@ -200,7 +193,7 @@ static inline void sample_version(struct sample *sample, int version,
     free(run.rows), free(run.done), free(run.next), free(run.count), free(run.free_at);
 }
 
-static inline void sample_make(struct sample *sample, int stages, int micros) {
+void sample_make(struct sample *sample, int stages, int micros) {
     *sample = (struct sample){.stages = stages, .micros = micros};
     struct timeline *timeline = &sample->timeline;
     timeline->title = "1f1b";
@@ -216,26 +209,6 @@ static inline void sample_make(struct sample *sample, int stages, int micros) {
     timeline->version[0].figures = timeline->version[1].figures = timeline_figures_none;
 }
 
-static inline void sample_free(struct sample *sample) {
+void sample_free(struct sample *sample) {
     arena_free(&sample->arena);
 }
-
-static const struct sample_costs sample_predicted = {.load = 150000,
-                                                     .f = 4000000,
-                                                     .b = 8000000,
-                                                     .c = 300000,
-                                                     .reduce = 6000000,
-                                                     .step = 900000,
-                                                     .slow_rank = -1};
-static const struct sample_costs sample_measured = {.load = 150000,
-                                                    .f = 4050000,
-                                                    .b = 8100000,
-                                                    .c = 520000,
-                                                    .reduce = 6400000,
-                                                    .step = 980000,
-                                                    .slow_rank = 1,
-                                                    .slow_percent = 14,
-                                                    .jitter_percent = 4,
-                                                    .skew = 300000};
-
-#endif
