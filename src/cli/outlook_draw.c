@@ -6,18 +6,21 @@
 #include "cli/outlook.h"
 #include "record/draw.h"
 
-static const enum timeline_category categories[INSTR_COUNT_] = {
-    [INSTR_BCAST] = TIMELINE_COLLECTIVE,  [INSTR_COUNT] = TIMELINE_COLLECTIVE,
-    [INSTR_LOAD] = TIMELINE_DATA,         [INSTR_RECV_F] = TIMELINE_MESSAGE,
-    [INSTR_F] = TIMELINE_FORWARD,         [INSTR_SEND_F] = TIMELINE_MESSAGE,
-    [INSTR_RECV_B] = TIMELINE_MESSAGE,    [INSTR_B] = TIMELINE_BACKWARD,
-    [INSTR_I] = TIMELINE_INPUT,           [INSTR_W] = TIMELINE_WEIGHT,
-    [INSTR_SEND_B] = TIMELINE_MESSAGE,    [INSTR_STATS_F] = TIMELINE_OTHER,
-    [INSTR_STATS_B] = TIMELINE_OTHER,     [INSTR_MEET] = TIMELINE_OTHER,
-    [INSTR_ZERO] = TIMELINE_OPTIMIZER,    [INSTR_TIE] = TIMELINE_OPTIMIZER,
-    [INSTR_SUM] = TIMELINE_OPTIMIZER,     [INSTR_REDUCE] = TIMELINE_COLLECTIVE,
-    [INSTR_REPORT] = TIMELINE_COLLECTIVE, [INSTR_NORM] = TIMELINE_COLLECTIVE,
-    [INSTR_STEP] = TIMELINE_OPTIMIZER};
+/* By the columns of the instruction's row; the halves of backward have colours of their own. */
+static enum timeline_category category_of(int op) {
+    const struct instr_row *row = &instr_rows[op];
+    if (row->meets == MEETS_PEER) return TIMELINE_MESSAGE;
+    if (row->queue == QUEUE_COMM) return TIMELINE_COLLECTIVE;
+    if (op == INSTR_I) return TIMELINE_INPUT;
+    if (op == INSTR_W) return TIMELINE_WEIGHT;
+    switch (row->time) {
+    case TIME_DATA: return TIMELINE_DATA;
+    case TIME_FORWARD: return TIMELINE_FORWARD;
+    case TIME_BACKWARD: return TIMELINE_BACKWARD;
+    case TIME_OPTIMIZER: return TIMELINE_OPTIMIZER;
+    default: return TIMELINE_OTHER;
+    }
+}
 
 struct drawing {
     const struct outlook *outlook;
@@ -60,7 +63,7 @@ static int kind_of(struct drawing *drawing, int op) {
     int *kind = &drawing->kind_of[op];
     if (!*kind) {
         drawing->kind[drawing->kind_count] =
-            (struct timeline_kind){instr_rows[op].name, categories[op]};
+            (struct timeline_kind){instr_rows[op].name, category_of(op)};
         *kind = ++drawing->kind_count;
     }
     return *kind - 1;

@@ -464,6 +464,25 @@ Test(sim_run, shared_statistics) {
     cr_expect_float_eq(step[1] - step[0], 2 * (3 + 1) * 2, 1e-9, "%g", step[1] - step[0]);
 }
 
+/* Without the meetings at its end: the second rank has sent its gradients, of 10 bytes at 1 a unit,
+ * before its step ends. */
+Test(sim_run, a_step_ends_when_all_it_posted_is_done) {
+    struct sim_case of = {"gpipe", 2, 1, 1, 1, 0, 0};
+    struct sim_kit kit;
+    sim_kit_new(&of, (struct sim_units){1, 1, 1, 0}, &kit);
+    for (int r = 0; r < 2; r++) {
+        struct instr_list *body = &program_edit(kit.program, r)->list[LIST_BODY];
+        while (body->items[body->count - 1].op != INSTR_TIE) body->count--;
+    }
+    kit.input.link.bytes_per_time = 1;
+    kit.stage[1].message_bytes[SIM_BACKWARD] = 10;
+    struct sim_result result = sim_kit_run(&kit);
+    cr_expect_float_eq(result.rank[1].end, 2 + 2 + 10, 1e-9, "%g", result.rank[1].end);
+    cr_expect_float_eq(result.rank[0].end, 2 + 2 + 10 + 2, 1e-9, "%g", result.rank[0].end);
+    sim_result_free(&result);
+    sim_kit_free(&kit);
+}
+
 /* --- memory and size --- */
 
 /* The most that a rank keeps follows from its order alone. */
