@@ -193,6 +193,23 @@ static void derive_ranks(struct options *options) {
         derive(options, OPTION_local_ranks, &options->local_ranks, stages * replicas);
 }
 
+/* Costs come from one place. */
+static enum status check_costs(const struct options *options) {
+    static const enum option_id from[] = {OPTION_costs, OPTION_profile, OPTION_cluster};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof from / sizeof from[0]; i++) {
+        if (!option_is_given(options, from[i])) continue;
+        const char *name = option_rows[from[i]].name;
+        if (first)
+            return fail(STATUS_USAGE,
+                        "--%s and --%s exclude one another\n"
+                        "  each says alone what a step costs",
+                        first, name);
+        first = name;
+    }
+    return STATUS_OK;
+}
+
 enum status options_check(struct options *options) {
     if (options->resume && options->overwrite)
         return fail(STATUS_USAGE, "--resume and --overwrite exclude one another\n"
@@ -202,6 +219,7 @@ enum status options_check(struct options *options) {
     derive_ranks(options);
     TRY(check_needs(options));
     TRY(check_node(options));
+    TRY(check_costs(options));
     if (option_is_given(options, OPTION_steps) && !option_is_given(options, OPTION_epochs)) {
         options->epochs = 0;
         options->source[OPTION_epochs] = OPTION_UNSET;

@@ -185,7 +185,7 @@ static void print_man_option(const struct option_row *row, FILE *out) {
 
 void options_print_man(FILE *out) {
     int group = -1;
-    fputs("Unless noted otherwise, an option is one of train, explain and launch.\n"
+    fputs("Unless noted otherwise, an option is one of train, explain, simulate and launch.\n"
           "Defaults are in brackets.\n",
           out);
     for (int id = 0; id < OPTION_COUNT; id++) {

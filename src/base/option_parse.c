@@ -186,7 +186,7 @@ static enum status apply(const struct parser *parser, struct options *options) {
     options->argument = argument;
     options->argument_count = parser->argument_count;
     /* A run that goes on has more options, in its folder: checked when those are known. */
-    bool runs = options->command == COMMAND_TRAIN || options->command == COMMAND_EXPLAIN;
+    bool runs = options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN | COMMAND_SIMULATE);
     bool later = runs && options->resume && !options->overwrite;
     return later ? STATUS_OK : options_check(options);
 }

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/folder.h"
+#include "cli/outlook.h"
 #include "cli/resume.h"
 #include "cli/session.h"
 #include "cli/start.h"
@@ -274,7 +275,7 @@ static json_t *shown_parts(const struct job *job) {
     return parts;
 }
 
-void explain_print_json(const struct job *job, FILE *out) {
+static void explain_print_json(const struct job *job, const struct outlook *outlook, FILE *out) {
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
     struct estimate_row rows[ESTIMATE_ROWS];
@@ -300,6 +301,7 @@ void explain_print_json(const struct job *job, FILE *out) {
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
+    if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
     free(text);
@@ -331,15 +333,35 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-static void print(const struct job *job) {
+static void print(const struct job *job, const struct outlook *outlook) {
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    if (options->json) explain_print_json(job, stdout);
+    if (options->json) explain_print_json(job, outlook, stdout);
     if (text) explain_print(job, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
         show_part(job, options->show.item[i], stdout);
     }
+    if (outlook && text) {
+        printf("\nforecast\n");
+        outlook_print(outlook, stdout);
+    }
+}
+
+/* The plan, and its forecast where an option asks for one. */
+static enum status print_with_outlook(const struct job *job) {
+    const struct options *options = &job->options;
+    struct outlook outlook;
+    if (!outlook_is_wanted(options)) {
+        print(job, NULL);
+        return STATUS_OK;
+    }
+    TRY(outlook_open(job, &outlook));
+    print(job, &outlook);
+    enum status status = STATUS_OK;
+    if (option_is_given(options, OPTION_draw)) status = outlook_draw(&outlook, options->draw);
+    outlook_close(&outlook);
+    return status;
 }
 
 /* Whether train could resume: is there a whole checkpoint, of a run that this one may go on with.
@@ -367,8 +389,8 @@ static enum status explain_with(const struct options *options) {
     struct start start;
     TRY(start_find(options, &start));
     TRY(job_open(options, &start.info, &job));
-    print(&job);
-    enum status status = start_check(&start, &job);
+    enum status status = print_with_outlook(&job);
+    if (status == STATUS_OK) status = start_check(&start, &job);
     if (status == STATUS_OK && options->resume && start_keeps_run(&start))
         status = check_checkpoint(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))

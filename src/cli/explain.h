@@ -9,8 +9,6 @@
 /* Local. What train prints before it starts and explain prints altogether, without the parts of
  * --show. */
 void explain_print(const struct job *job, FILE *out);
-/* Local. The same facts as one JSON object, with the parts of --show as texts. */
-void explain_print_json(const struct job *job, FILE *out);
 /* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
 enum status explain_save_program(const struct plan *plan, const char *path);
 /* Local, blocking. Whether that would be refused; leaves no file behind. */

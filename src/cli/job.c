@@ -101,8 +101,7 @@ void job_close(struct job *job) {
     *job = (struct job){0};
 }
 
-/* How many threads of this machine's ranks share a core. */
-static double crowd_of(const struct job *job) {
+double job_crowd(const struct job *job) {
     double threads = (double)job->local_ranks * job->plan->config.threads,
            each = threads / machine_cores("").online;
     return each > 1 ? each : 1;
@@ -110,6 +109,6 @@ static double crowd_of(const struct job *job) {
 
 double job_wait_limit_s(const struct job *job, bool evaluating) {
     double predicted_ns = evaluating ? plan_evaluation_ns(job->plan) : plan_step_ns(job->plan),
-           limit_s = 3 * predicted_ns * 1e-9 * crowd_of(job);
+           limit_s = 3 * predicted_ns * 1e-9 * job_crowd(job);
     return limit_s > job->options.stall_after_s ? limit_s : job->options.stall_after_s;
 }

@@ -57,6 +57,9 @@ size_t job_machine_bytes(const struct job *job);
  * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
 enum status job_check_memory(const struct job *job);
 
+/* Local. How many threads of this machine's ranks share a core: 1 at least. */
+double job_crowd(const struct job *job);
+
 /* Local. After how long a wait for another rank is explained (contract 4): the larger of
  * --stall-after and three times what the awaited should take, an evaluation or else a step at most.
  */

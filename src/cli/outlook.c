@@ -1,0 +1,315 @@
+/* See outlook.h. */
+#include "cli/outlook.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+/* --- where costs come from --- */
+
+static enum status pick_section(struct outlook *outlook) {
+    const struct run_config *config = &outlook->job->plan->config;
+    struct device *device = outlook->job->plan->device;
+    char isa[64];
+    device->backend->isa(device, isa, sizeof isa);
+    struct profile_place place = {.device = config->device,
+                                  .isa = isa,
+                                  .threads = config->threads,
+                                  .ranks = outlook->job->local_ranks};
+    outlook->source.profile = &outlook->profile;
+    return profile_pick(&outlook->profile, &place, &outlook->source.section);
+}
+
+static enum status check_cluster(struct outlook *outlook, const char *path) {
+    int ranks = outlook->job->plan->config.ranks;
+    outlook->source.cluster = &outlook->cluster;
+    if (outlook->cluster.ranks >= ranks) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: the cluster has %lld rank(s), this run has %d\n"
+                "  more ranks in its classes, or fewer --stages and --replicas",
+                path, (long long)outlook->cluster.ranks, ranks);
+}
+
+static enum status read_source(struct outlook *outlook) {
+    const struct options *options = &outlook->job->options;
+    if (option_is_given(options, OPTION_costs)) {
+        outlook->source.units = &outlook->units;
+        return costs_parse("--costs", options->costs, &outlook->units);
+    }
+    if (option_is_given(options, OPTION_profile)) {
+        TRY(profile_read(options->profile, &outlook->profile));
+        return pick_section(outlook);
+    }
+    outlook->source.crowd = job_crowd(outlook->job);
+    if (!option_is_given(options, OPTION_cluster)) return STATUS_OK;
+    TRY(cluster_read(options->cluster, &outlook->cluster));
+    return check_cluster(outlook, options->cluster);
+}
+
+bool outlook_is_wanted(const struct options *options) {
+    return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
+           option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_draw);
+}
+
+enum status outlook_open(const struct job *job, struct outlook *out) {
+    *out = (struct outlook){.job = job};
+    enum status status = read_source(out);
+    if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
+    if (status != STATUS_OK) outlook_close(out);
+    return status;
+}
+
+void outlook_close(struct outlook *outlook) {
+    forecast_free(&outlook->forecast);
+    if (outlook->source.profile) profile_free(&outlook->profile);
+    if (outlook->source.cluster) cluster_free(&outlook->cluster);
+}
+
+/* --- the critical path --- */
+
+static int by_time(const void *a, const void *b) {
+    double one = ((const struct path_part *)a)->time, other = ((const struct path_part *)b)->time;
+    return (one < other) - (one > other);
+}
+
+static const struct instr *instr_at(const struct outlook *outlook, int run, int at) {
+    int rank = outlook->forecast.result.rank[run].rank;
+    return &program_list(outlook->job->plan->program, rank, LIST_BODY)->items[at];
+}
+
+struct path_part *outlook_path(const struct outlook *outlook, int *count) {
+    const struct sim_path *path = &outlook->forecast.path;
+    int kinds = INSTR_COUNT_ * 2, runs = outlook->forecast.result.run_count, kept = 0;
+    struct path_part *part = MEM_ARRAY(struct path_part, (size_t)runs * (size_t)kinds + 1);
+    for (int i = 0; i < path->count; i++) {
+        const struct sim_path_item *item = &path->item[i];
+        uint8_t op = instr_at(outlook, item->run, item->at)->op;
+        struct path_part *into = &part[item->run * kinds + op * 2 + item->transfer];
+        *into =
+            (struct path_part){item->run, op, item->transfer, into->time + item->end - item->begin};
+    }
+    for (int i = 0; i < runs * kinds; i++)
+        if (part[i].time > 0) part[kept++] = part[i];
+    qsort(part, (size_t)kept, sizeof *part, by_time);
+    *count = kept;
+    return part;
+}
+
+static double slowness_of(const struct outlook *outlook, int run) {
+    const struct sim_input *input = &outlook->forecast.input;
+    int rank = outlook->forecast.result.rank[run].rank;
+    return input->slowness ? input->slowness(input->context, rank) : 1;
+}
+
+/* "B of rank 2 (3 times slower) 45%" */
+static char *part_text(const struct outlook *outlook, const struct path_part *part) {
+    double share = 100 * part->time / outlook->forecast.result.step,
+           slow = slowness_of(outlook, part->run);
+    int rank = outlook->forecast.result.rank[part->run].rank;
+    char factor[TEXT_BYTES + 16] = "";
+    if (slow != 1) snprintf(factor, sizeof factor, " (%.3g times slower)", slow);
+    return mem_format("%s%s of rank %d%s %.1f%%", part->transfer ? "transfer of " : "",
+                      instr_rows[part->op].name, rank, factor, share);
+}
+
+/* --- in words --- */
+
+__attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *name,
+                                                      const char *format, ...) {
+    enum { NAME_COLUMNS = 12 };
+    char *words = NULL;
+    va_list args;
+    va_start(args, format);
+    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
+    va_end(args);
+    text_entry(out, name, NAME_COLUMNS, words);
+    free(words);
+}
+
+/* A time in the unit of the costs. */
+static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+    if (!outlook->forecast.units) return text_duration(time * 1e-9, text);
+    snprintf(text, TEXT_BYTES, "%.6g", time);
+    return text;
+}
+
+static void print_costs(const struct outlook *outlook, FILE *out) {
+    const struct options *options = &outlook->job->options;
+    const struct run_config *config = &outlook->job->plan->config;
+    char threads[TEXT_BYTES];
+    if (outlook->source.units) {
+        char *text = costs_text(&outlook->units);
+        row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
+        free(text);
+    } else if (outlook->source.section) {
+        row(out, "costs", "measured: %s", options->profile);
+    } else if (outlook->source.cluster) {
+        row(out, "costs", "rates and links of %s", options->cluster);
+    } else {
+        char crowd[TEXT_BYTES + 32] = "";
+        if (outlook->source.crowd > 1)
+            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", outlook->source.crowd);
+        row(out, "costs", "rules of the operations, for ranks of this machine (%s, %s each%s)",
+            config->device, text_count(config->threads, "thread", threads), crowd);
+    }
+}
+
+static void print_step(const struct outlook *outlook, FILE *out) {
+    const struct forecast *forecast = &outlook->forecast;
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES];
+    double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
+    time_text(outlook, forecast->result.step, step);
+    time_text(outlook, forecast->result.first_step, first);
+    if (forecast->low < forecast->high)
+        row(out, "step", "%s, with 90%% probability from %s to %s", step,
+            time_text(outlook, forecast->low, low), time_text(outlook, forecast->high, high));
+    else
+        row(out, "step", "%s", step);
+    if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
+    if (!forecast->units)
+        row(out, "throughput", "%.4g samples a second",
+            (double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9));
+}
+
+char *outlook_path_text(const struct outlook *outlook) {
+    enum { SHOWN = 4 };
+    int count;
+    struct path_part *part = outlook_path(outlook, &count);
+    char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
+    double rest = 100;
+    for (int i = 0; i <= count && i <= SHOWN; i++) {
+        bool last = i == SHOWN && i < count;
+        if (i == count || (i == SHOWN && !last)) break;
+        char *one = last ? mem_format("other %.1f%%", rest) : part_text(outlook, &part[i]),
+             *longer = mem_format("%s%s%s", words, i ? ", " : "", one);
+        rest -= 100 * part[i].time / outlook->forecast.result.step;
+        free(one);
+        free(words);
+        words = longer;
+    }
+    free(part);
+    return words;
+}
+
+static void print_path(const struct outlook *outlook, FILE *out) {
+    char *words = outlook_path_text(outlook);
+    row(out, "path", "%s", words);
+    free(words);
+}
+
+static void print_table(const struct outlook *outlook, FILE *out) {
+    const struct sim_result *result = &outlook->forecast.result;
+    struct text_table table = {.align = "rrrrrrr"};
+    char text[TEXT_BYTES];
+    static const char *const titles[] = {"rank",  "like it", "computes", "bubble",
+                                         "waits", "exposed", "memory"};
+    for (int i = 0; i < 7; i++) text_table_cell(&table, "%s", titles[i]);
+    for (int r = 0; r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        text_table_cell(&table, "%d", rank->rank);
+        text_table_cell(&table, "%d", rank->like - 1);
+        text_table_cell(&table, "%s", time_text(outlook, rank->busy, text));
+        text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
+        text_table_cell(&table, "%s", time_text(outlook, rank->waits, text));
+        text_table_cell(&table, "%s", time_text(outlook, rank->exposed, text));
+        text_table_cell(&table, "%s", text_size(rank->peak_bytes, text));
+    }
+    text_table_print(&table, 2, out);
+    text_table_free(&table);
+}
+
+static void print_memory(const struct outlook *outlook, FILE *out) {
+    const struct sim_result *result = &outlook->forecast.result;
+    char size[TEXT_BYTES], has[TEXT_BYTES];
+    int most = 0;
+    for (int r = 1; r < result->run_count; r++)
+        if (result->rank[r].peak_bytes > result->rank[most].peak_bytes) most = r;
+    row(out, "memory",
+        "%s of parameters, gradients, optimizer and activations on rank %d, which "
+        "has most",
+        text_size(result->peak_bytes, size), result->rank[most].rank);
+    for (int r = 0; outlook->source.cluster && r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        int64_t bytes = cluster_memory_bytes(&outlook->cluster, rank->rank);
+        if (rank->peak_bytes <= bytes) continue;
+        row(out, "", "rank %d needs %s, its device has %s", rank->rank,
+            text_size(rank->peak_bytes, size), text_size(bytes, has));
+        break;
+    }
+}
+
+char *outlook_shape_text(const struct outlook *outlook) {
+    const struct program *program = outlook->job->plan->program;
+    const struct grid *grid = &program->grid;
+    char stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], chunks[TEXT_BYTES + 16] = "";
+    if (grid->chunks > 1) snprintf(chunks, sizeof chunks, ", %d chunks a rank", grid->chunks);
+    return mem_format("%d = %s x %s%s, schedule %s, %s", program->ranks,
+                      text_count(grid->stages, "stage", stages),
+                      text_count(grid->replicas, "replica", replicas), chunks,
+                      outlook->job->plan->config.schedule,
+                      text_count(program->micro_batches, "micro-batch", micros));
+}
+
+void outlook_print(const struct outlook *outlook, FILE *out) {
+    enum { TABLE_ROWS = 16 };
+    const struct sim_result *result = &outlook->forecast.result;
+    char exposed[TEXT_BYTES], *shape = outlook_shape_text(outlook);
+    row(out, "ranks", "%s", shape);
+    free(shape);
+    print_costs(outlook, out);
+    print_step(outlook, out);
+    row(out, "bubble",
+        "%.1f%% of all ranks' time is no pass; %.1f%% from first to last pass (span)",
+        100 * result->bubble, 100 * result->span_bubble + 1e-9);
+    row(out, "exposed", "%s of communication a step that no work hides, mean of ranks (%.1f%%)",
+        time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
+    print_memory(outlook, out);
+    print_path(outlook, out);
+    if (result->run_count <= TABLE_ROWS) print_table(outlook, out);
+}
+
+/* --- JSON --- */
+
+static json_t *ranks_json(const struct sim_result *result) {
+    json_t *list = json_array();
+    for (int r = 0; r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        json_array_append_new(list, json_pack("{s:i, s:i, s:f, s:f, s:f, s:I}", "rank", rank->rank,
+                                              "ranks", rank->like, "busy", rank->busy, "waits",
+                                              rank->waits, "exposed", rank->exposed, "peak_bytes",
+                                              (json_int_t)rank->peak_bytes));
+    }
+    return list;
+}
+
+static json_t *path_json(const struct outlook *outlook) {
+    json_t *list = json_array();
+    int count;
+    struct path_part *part = outlook_path(outlook, &count);
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
+                                              outlook->forecast.result.rank[part[i].run].rank,
+                                              "instruction", instr_rows[part[i].op].name,
+                                              "transfer", part[i].transfer, "time", part[i].time));
+    free(part);
+    return list;
+}
+
+json_t *outlook_json(const struct outlook *outlook) {
+    const struct forecast *forecast = &outlook->forecast;
+    const struct sim_result *result = &forecast->result;
+    const struct program *program = outlook->job->plan->program;
+    return json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:o, s:o}",
+        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
+        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
+        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
+        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
+        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
+        "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
+        (json_int_t)result->instructions, "rank", ranks_json(result), "path", path_json(outlook));
+}

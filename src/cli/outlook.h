@@ -1,0 +1,49 @@
+/* The forecast of a job as its options want it: where costs come from, what is said of it. */
+#ifndef CLI_OUTLOOK_H
+#define CLI_OUTLOOK_H
+
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "cli/job.h"
+#include "sim/forecast.h"
+
+struct outlook {
+    const struct job *job;
+    struct costs units;
+    struct profile profile;
+    struct cluster cluster;
+    struct cost_source source; /* points to those that were read */
+    struct forecast forecast;
+};
+
+/* Local. Whether an option of the forecast is given. */
+bool outlook_is_wanted(const struct options *options);
+/* Local, blocking (reads files). Simulates the job's program; the job must outlive it, and it stays
+ * where it is. The caller closes it. */
+enum status outlook_open(const struct job *job, struct outlook *out);
+void outlook_close(struct outlook *outlook);
+
+/* Local. On one screen; as members of a JSON object that the caller owns. */
+void outlook_print(const struct outlook *outlook, FILE *out);
+json_t *outlook_json(const struct outlook *outlook);
+
+/* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
+enum status outlook_draw(const struct outlook *outlook, const char *path);
+
+/* Parts of the critical path, largest first: what it spends on one kind of instruction of one rank.
+ */
+struct path_part {
+    int run;
+    uint8_t op;
+    bool transfer;
+    double time;
+};
+/* Local. The caller frees the parts. */
+struct path_part *outlook_path(const struct outlook *outlook, int *count);
+/* Local. Ranks, stages and the like, and the path, in words; the caller frees them. */
+char *outlook_shape_text(const struct outlook *outlook);
+char *outlook_path_text(const struct outlook *outlook);
+
+#endif

@@ -1,0 +1,49 @@
+/* `stretto simulate`: what a run would take, without the ranks it is for. The program of all ranks
+ * is made and verified as for a run, then run in virtual time. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/outlook.h"
+#include "cli/resume.h"
+#include "plan/resolve.h"
+
+/* With -n the ranks share this machine; else each has a device like it. Nothing is started, so
+ * there may be any number. */
+static struct rank_info info_of(const struct options *options) {
+    int asked = resolve_ranks_asked(options), local = (int)options->local_ranks;
+    return (struct rank_info){
+        .ranks = local > 1 ? local : asked, .local_ranks = local, .to_start = true};
+}
+
+static enum status show(const struct outlook *outlook, const struct options *options) {
+    if (options->json) {
+        json_t *root = outlook_json(outlook);
+        char *text = json_dumps(root, JSON_REAL_PRECISION(12));
+        printf("%s\n", text);
+        free(text);
+        json_decref(root);
+    } else if (!options->quiet) {
+        outlook_print(outlook, stdout);
+    }
+    return option_is_given(options, OPTION_draw) ? outlook_draw(outlook, options->draw) : STATUS_OK;
+}
+
+static enum status simulate_with(const struct options *options) {
+    struct rank_info info = info_of(options);
+    struct job job;
+    struct outlook outlook;
+    TRY(job_open(options, &info, &job));
+    enum status status = outlook_open(&job, &outlook);
+    if (status == STATUS_OK) {
+        status = show(&outlook, options);
+        outlook_close(&outlook);
+    }
+    job_close(&job);
+    return status;
+}
+
+enum status simulate_run(const struct options *options) {
+    log_quiet(options->quiet);
+    return resume_with(options, simulate_with);
+}

@@ -1,0 +1,30 @@
+/* A drawing as a file; its form is the ending of its name. */
+#include "record/draw.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+
+static bool ends_in(const char *path, const char *ending) {
+    size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+enum status draw_write(const char *path, const struct timeline *timeline) {
+    char text[TEXT_QUOTED_BYTES];
+    bool svg = ends_in(path, ".svg");
+    if (!svg && !ends_in(path, ".html"))
+        return fail(STATUS_USAGE, "drawing %s: the name must end in .svg or .html",
+                    text_quoted(path, text));
+    struct file_writer writer;
+    TRY(file_begin(path, &writer));
+    enum status status = STATUS_OK;
+    if (svg)
+        status = draw_svg(writer.stream, timeline);
+    else
+        draw_html_page(writer.stream, timeline);
+    if (status == STATUS_OK) return file_commit(&writer);
+    file_abandon(&writer);
+    return status;
+}

@@ -1,0 +1,267 @@
+/* See compile.h. */
+#include "sim/compile.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+/* The computations, as instructions and as costs. */
+static const int pass_of[INSTR_COUNT_] = {
+    [INSTR_F] = 1 + SIM_F, [INSTR_B] = 1 + SIM_B, [INSTR_I] = 1 + SIM_I, [INSTR_W] = 1 + SIM_W};
+
+struct compiler {
+    const struct program *program;
+    const struct rank_program *own;
+    const struct sim_costs *costs;
+    int rank;
+    struct grid_cell cell;
+    struct sim_kind *out;
+    int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
+    int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
+    int slots, buckets;
+    size_t await_capacity;
+    int await_count;
+    int64_t live_bytes;
+};
+
+/* --- buffers on which something can be under way, numbered through --- */
+
+enum { SEEDS, LOSSES, NORM, SINGLE_COUNT };
+
+static int buffer_count(const struct compiler *compiler) {
+    return SINGLE_COUNT + compiler->slots + compiler->own->grads * compiler->buckets;
+}
+
+/* The first of them, and how many. */
+static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
+                      int *count) {
+    struct resource_access access =
+        program_access(compiler->program, compiler->own->chunk, instr, letter);
+    *count = 1;
+    switch (access.resource) {
+    case RESOURCE_SEEDS: return SEEDS;
+    case RESOURCE_LOSSES: return LOSSES;
+    case RESOURCE_NORM: return NORM;
+    case RESOURCE_SLOT: return SINGLE_COUNT + access.slot;
+    case RESOURCE_GRADIENT:
+        *count = access.bucket_count;
+        return SINGLE_COUNT + compiler->slots + access.grad * compiler->buckets +
+               access.first_bucket;
+    case RESOURCE_READY: break;
+    }
+    *count = 0;
+    return 0;
+}
+
+static void await_buffer(struct compiler *compiler, int buffer) {
+    struct sim_kind *kind = compiler->out;
+    if (!compiler->posted[buffer]) return;
+    kind->await = mem_grow(kind->await, &compiler->await_capacity,
+                           (size_t)compiler->await_count + 1, sizeof *kind->await);
+    kind->await[compiler->await_count++] =
+        (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
+    compiler->posted[buffer] = 0;
+}
+
+static void await_letters(struct compiler *compiler, const struct instr *instr,
+                          const char *letters) {
+    for (; *letters; letters++) {
+        int count, first = buffers_of(compiler, instr, *letters, &count);
+        for (int b = 0; b < count; b++) await_buffer(compiler, first + b);
+    }
+}
+
+/* What it posts is kept by what it writes, or of a send by what it reads. */
+static int post(struct compiler *compiler, const struct instr *instr, int at) {
+    const struct instr_row *row = instr_row(instr);
+    int count,
+        buffer = buffers_of(compiler, instr, *row->writes ? *row->writes : *row->reads, &count);
+    compiler->posted[buffer] = at + 1;
+    if (!compiler->renamed[buffer]) compiler->renamed[buffer] = ++compiler->out->place_count;
+    return compiler->renamed[buffer] - 1;
+}
+
+/* --- costs --- */
+
+static const struct sim_stage *stage_of(const struct compiler *compiler,
+                                        const struct instr *instr) {
+    return &compiler->costs->stage[instr->stage];
+}
+
+static int buckets_of(const struct compiler *compiler, const struct instr *instr) {
+    return compiler->own->chunk[grid_chunk(&compiler->program->grid, instr->stage)].buckets;
+}
+
+/* The part of a backward that a segment is. */
+static double segment_share(const struct compiler *compiler, const struct instr *instr) {
+    const struct sim_stage *stage = stage_of(compiler, instr);
+    int buckets = buckets_of(compiler, instr);
+    bool whole = instr->op == INSTR_I || instr->op == INSTR_F || instr->segment == INSTR_ALL;
+    if (whole || buckets == 1) return 1;
+    bool known = stage->segment && stage->segment_count == buckets;
+    return known ? stage->segment[instr->segment] : 1.0 / buckets;
+}
+
+/* NORM and STEP are of all chunks. */
+static double of_chunks(const struct compiler *compiler, bool norm) {
+    const struct grid *grid = &compiler->program->grid;
+    double sum = 0;
+    for (int c = 0; compiler->cell.role == GRID_STAGE && c < grid->chunks; c++) {
+        const struct sim_stage *stage =
+            &compiler->costs->stage[grid_stage(grid, compiler->cell.position, c)];
+        sum += norm ? stage->norm : stage->step;
+    }
+    return sum;
+}
+
+static double cost_of(const struct compiler *compiler, const struct instr *instr) {
+    const struct sim_stage *stage = stage_of(compiler, instr);
+    int pass = pass_of[instr->op];
+    bool adds = (instr->op == INSTR_B || instr->op == INSTR_W) && !(instr->flags & INSTR_NEW);
+    if (pass)
+        return (stage->pass[pass - 1] + (adds ? stage->add : 0)) * segment_share(compiler, instr);
+    switch (instr->op) {
+    case INSTR_LOAD: return stage->load;
+    case INSTR_TIE:
+        return instr->bucket == INSTR_ALL ? stage->tie : stage->tie / buckets_of(compiler, instr);
+    case INSTR_SUM: return stage->sum;
+    case INSTR_ZERO: return stage->zero;
+    case INSTR_NORM: return of_chunks(compiler, true);
+    case INSTR_STEP: return of_chunks(compiler, false);
+    default: return 0;
+    }
+}
+
+/* --- messages and groups --- */
+
+int sim_channel(const struct instr *instr) {
+    bool next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B,
+         back = instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
+    return (next ? instr->stage : instr->stage - 1) * 2 + back;
+}
+
+static void message(const struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
+    bool sends = instr->op == INSTR_SEND_F || instr->op == INSTR_SEND_B;
+    int channel = sim_channel(instr), back = channel % 2;
+    const struct sim_stage *from = &compiler->costs->stage[channel / 2 + back];
+    op->action = sends ? SIM_SEND : SIM_RECEIVE;
+    op->target = channel;
+    op->bytes = (double)from->message_bytes[back];
+    op->cost = from->copy[back];
+}
+
+static void operation(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
+    const struct instr_row *row = instr_row(instr);
+    op->action = row->queue == QUEUE_COMM ? SIM_POST : SIM_MEET;
+    op->target = instr->group;
+    op->rounds = 1;
+    op->bytes = (double)compiler->costs->exchange_bytes;
+    op->barrier = instr->op == INSTR_MEET;
+    op->reduces = instr->op == INSTR_REDUCE;
+    if (op->reduces) {
+        const int64_t *bytes = stage_of(compiler, instr)->bucket_bytes;
+        op->bytes = bytes ? (double)bytes[instr->bucket] : 0;
+    }
+    compiler->out->operations[instr->group]++;
+}
+
+/* A pass that shares statistics meets the others before it, and so often that its exchanges are
+ * paid for; a later segment of the same pass does not. On one rank nobody is met. */
+static void shared_pass(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
+    const struct sim_stage *stage = stage_of(compiler, instr);
+    bool goes_on = instr->op == INSTR_B && instr->segment > 0;
+    if (compiler->cell.replica_count != 1 || goes_on) return;
+    int direction = instr->op == INSTR_F || instr->op == INSTR_STATS_F ? SIM_FORWARD : SIM_BACKWARD;
+    operation(compiler, instr, op);
+    op->rounds = (float)stage->stats[direction];
+    op->bytes = (double)stage->stats_bytes[direction];
+}
+
+/* --- memory --- */
+
+static bool ends_backward(const struct program *program, int rank, const struct instr *instr) {
+    int chunk = grid_chunk(&program->grid, instr->stage);
+    return instr->segment == INSTR_ALL ||
+           instr->segment == program_of(program, rank)->chunk[chunk].buckets - 1;
+}
+
+int64_t sim_memory_change(const struct program *program, const struct sim_costs *costs, int rank,
+                          const struct instr *instr) {
+    const struct sim_stage *stage = &costs->stage[instr->stage];
+    switch (instr->op) {
+    case INSTR_LOAD: return stage->kept_bytes;
+    case INSTR_I: return stage->kept_half_bytes - stage->kept_bytes;
+    case INSTR_B: return ends_backward(program, rank, instr) ? -stage->kept_bytes : 0;
+    case INSTR_W: return ends_backward(program, rank, instr) ? -stage->kept_half_bytes : 0;
+    default: return 0;
+    }
+}
+
+int64_t sim_fixed_bytes(const struct program *program, const struct sim_costs *costs, int rank) {
+    const struct grid *grid = &program->grid;
+    struct grid_cell cell = grid_cell(grid, rank);
+    int64_t sum = 0;
+    for (int c = 0; cell.role == GRID_STAGE && c < grid->chunks; c++)
+        sum += costs->stage[grid_stage(grid, cell.position, c)].fixed_bytes;
+    return sum;
+}
+
+static void keep(struct compiler *compiler, const struct instr *instr) {
+    compiler->live_bytes +=
+        sim_memory_change(compiler->program, compiler->costs, compiler->rank, instr);
+    if (compiler->live_bytes > compiler->out->peak_bytes)
+        compiler->out->peak_bytes = compiler->live_bytes;
+}
+
+/* --- the whole --- */
+
+static struct sim_op compile_one(struct compiler *compiler, const struct instr *instr, int at) {
+    const struct instr_row *row = instr_row(instr);
+    struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
+    await_letters(compiler, instr, row->reads);
+    await_letters(compiler, instr, row->writes);
+    op.await_count = compiler->await_count - op.await_first;
+    op.cost = cost_of(compiler, instr);
+    op.pass = pass_of[instr->op] > 0;
+    if (op.pass) compiler->out->busy += op.cost;
+    op.cost += compiler->costs->instruction;
+    if (row->meets == MEETS_PEER) message(compiler, instr, &op);
+    if (row->meets == MEETS_GROUP && instr->group != INSTR_ALL) operation(compiler, instr, &op);
+    if (instr_shares(instr)) shared_pass(compiler, instr, &op);
+    if (op.action == SIM_SEND || op.action == SIM_RECEIVE || op.action == SIM_POST)
+        op.place = post(compiler, instr, at);
+    keep(compiler, instr);
+    return op;
+}
+
+void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
+                 struct sim_kind *out) {
+    const struct rank_program *own = program_of(program, rank);
+    const struct instr_list *body = &own->list[LIST_BODY];
+    *out = (struct sim_kind){.count = body->count, .op = MEM_ARRAY(struct sim_op, body->count + 1)};
+    struct compiler compiler = {.program = program,
+                                .own = own,
+                                .costs = costs,
+                                .rank = rank,
+                                .cell = grid_cell(&program->grid, rank),
+                                .out = out,
+                                .slots = sizes_slot(own->chunk, own->chunks, 0),
+                                .buckets = sizes_bucket(own->chunk, own->chunks, 0)};
+    int buffers = buffer_count(&compiler);
+    compiler.posted = MEM_ARRAY(int, buffers);
+    compiler.renamed = MEM_ARRAY(int, buffers);
+    compiler.live_bytes = out->peak_bytes = sim_fixed_bytes(program, costs, rank);
+    for (int i = 0; i < body->count; i++) out->op[i] = compile_one(&compiler, &body->items[i], i);
+    struct sim_op *end = &out->op[body->count];
+    *end = (struct sim_op){.action = SIM_END, .await_first = compiler.await_count};
+    for (int b = 0; b < buffers; b++) await_buffer(&compiler, b);
+    end->await_count = compiler.await_count - end->await_first;
+    free(compiler.posted);
+    free(compiler.renamed);
+}
+
+void sim_kind_free(struct sim_kind *kind) {
+    free(kind->op);
+    free(kind->await);
+    *kind = (struct sim_kind){0};
+}

@@ -1,0 +1,57 @@
+/* A rank program made ready for the simulator: what an instruction costs, and which posted ones it
+ * awaits. Nothing a body posts outlives it, so that is the same in every step and is found once for
+ * all ranks that share a program. Private to src/sim. */
+#ifndef SIM_COMPILE_H
+#define SIM_COMPILE_H
+
+#include "sim/run.h"
+
+enum sim_action {
+    SIM_RUN,     /* takes its cost */
+    SIM_SEND,    /* posts a message */
+    SIM_RECEIVE, /* posts the receipt of one */
+    SIM_POST,    /* posts an operation of a group */
+    SIM_MEET,    /* waits for an operation of a group, then takes its cost */
+    SIM_END      /* of the body */
+};
+
+/* A posted instruction that must be done first. */
+struct sim_await {
+    int32_t place; /* where the rank keeps what it needs to know of it */
+    int32_t at;    /* in the body */
+};
+
+struct sim_op {
+    double cost;  /* time on the compute queue, of a device that is not slow; of a receive: at the
+                     await */
+    double bytes; /* of its message or operation */
+    float rounds; /* of the operation; 0: none */
+    int32_t await_first, await_count;
+    int32_t place;  /* of what it posts */
+    int32_t target; /* channel (cut * 2 + direction), or group of the program */
+    uint8_t action;
+    bool pass;    /* counts as busy */
+    bool reduces; /* its operation is a sum of all bytes, not an exchange */
+    bool barrier; /* MEET: a cost also where groups are free */
+};
+
+/* A rank program on one class of devices. */
+struct sim_kind {
+    struct sim_op *op; /* the body's, then SIM_END; owned, as are awaits */
+    struct sim_await *await;
+    int count; /* of the body */
+    int place_count;
+    int operations[PROGRAM_MAX_GROUPS]; /* of each group in a step */
+    double busy;
+    int64_t peak_bytes;
+};
+
+/* Local. The body of `rank`, whose like the others are. The caller frees it with sim_kind_free. */
+void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
+                 struct sim_kind *out);
+void sim_kind_free(struct sim_kind *kind);
+
+/* Local. The channel of a message: both directions of a cut stand one behind the other. */
+int sim_channel(const struct instr *instr);
+
+#endif

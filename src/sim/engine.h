@@ -1,0 +1,112 @@
+/* The simulator's state; private to src/sim. run.c advances ranks; wires.c has what they meet in:
+ * channels and groups. */
+#ifndef SIM_ENGINE_H
+#define SIM_ENGINE_H
+
+#include "sim/compile.h"
+#include "sim/share.h"
+
+#define SIM_UNKNOWN (-1.0)
+
+/* What a rank knows of something it posted. */
+union sim_place {
+    double end;     /* of a send: when its buffer is free again, or SIM_UNKNOWN */
+    int64_t number; /* of a receive or an operation: which one of its channel or group */
+};
+
+/* Who ended what let something begin. */
+struct sim_cause {
+    int32_t run, at;
+};
+
+struct sim_state {
+    const struct sim_kind *kind;
+    double clock, slowness;
+    int32_t at, awaited; /* next instruction; how many of its awaits are settled */
+    int32_t step;
+    bool met, queued; /* has come to what it waits for there; is in the list of those to run */
+    struct sim_cause cause;
+    union sim_place *place;
+    int32_t posted[PROGRAM_MAX_GROUPS];
+    int32_t next_waiting; /* at the same group; -1: the last */
+    int32_t channels;     /* the first of its pipeline's */
+    int32_t group[PROGRAM_MAX_GROUPS];
+    double first, last, exposed, waits;
+    struct sim_record *record; /* of the last step; NULL */
+};
+
+struct sim_message {
+    double begin, time; /* transfer begins; it was posted, once it has begun: it arrives */
+    int32_t place, at;  /* of the sender */
+    double bytes;
+    struct sim_cause cause; /* of its begin */
+};
+
+/* Messages of a cut in one direction, in one pipeline. */
+struct sim_wire {
+    double latency, per_byte, free_at;
+    int32_t sender, receiver;
+    int64_t posted, begun, received, taken;
+    struct sim_message *ring; /* of a power of two */
+    double *taken_at;         /* the last ones, as many as there are credits */
+    struct sim_cause *taken_by;
+    int64_t mask;
+    bool sender_waits, receiver_waits;
+};
+
+struct sim_meeting {
+    double latest, begin, end;
+    int32_t arrived;
+    struct sim_cause last;
+};
+struct sim_group {
+    struct sim_link link;
+    int32_t size, members; /* ranks; those that are run */
+    int32_t waiting;       /* the first that waits here; -1: none */
+    double free_at;
+    int64_t opened, done;
+    struct sim_meeting *ring;
+    int64_t mask;
+};
+
+struct sim {
+    const struct sim_input *input;
+    struct sim_share share;
+    struct sim_kind *kind;
+    int kind_count;
+    struct sim_state *run;
+    struct sim_wire *wire;
+    int wire_count, wires_each; /* in all; of a pipeline */
+    struct sim_group *group;
+    int group_count;
+    int32_t *ready; /* runs that may go on */
+    int ready_count;
+    double *step_end; /* per step: the latest of all runs */
+    int64_t instructions;
+};
+
+/* Local. Lets a run go on. */
+static inline void sim_wake(struct sim *sim, int32_t run) {
+    if (sim->run[run].queued) return;
+    sim->run[run].queued = true;
+    sim->ready[sim->ready_count++] = run;
+}
+
+/* Local. Channels and groups of the runs, which are there already with their kinds. */
+void sim_wires_new(struct sim *sim);
+void sim_wires_free(struct sim *sim);
+
+/* Local. A send; a receive is told its number. */
+void sim_send(struct sim *sim, int32_t run, const struct sim_op *op);
+/* Local. The message that a receive waits for, or NULL where it has not begun yet: the run is woken
+ * then. */
+const struct sim_message *sim_arrival(struct sim *sim, int32_t wire, int64_t number);
+/* Local. The receiver has taken a message out, at its clock: a credit comes back. */
+void sim_take(struct sim *sim, int32_t run, int32_t wire);
+
+/* Local. Posts the run's instruction to a group; returns its number there. */
+int64_t sim_arrive(struct sim *sim, int32_t run, const struct sim_op *op);
+/* Local. The meeting, or NULL where it is not complete yet: the run is woken then. */
+const struct sim_meeting *sim_meeting(struct sim *sim, int32_t run, int32_t group, int64_t number);
+
+#endif

@@ -1,0 +1,27 @@
+/* What a plan's steps will take: its program in virtual time, with the critical path and, where
+ * costs are uncertain, an interval. All local. */
+#ifndef SIM_FORECAST_H
+#define SIM_FORECAST_H
+
+#include "sim/plan_costs.h"
+#include "sim/run.h"
+
+struct forecast {
+    struct plan_costs costs;
+    struct sim_input input; /* of the run; its program is the plan's */
+    struct sim_result result;
+    struct sim_path path; /* empty where there are too many instructions to keep */
+    bool units;           /* times are units of --costs; else ns */
+    double low, high;     /* of the step: 90%; both the step itself where costs are given */
+};
+
+/* Steps that are run: the last one is the steady state. */
+enum { FORECAST_STEPS = 3 };
+
+/* Simulates the plan's program. Plan and source must outlive the forecast; the caller frees it,
+ * where it lies: it must not be moved. */
+enum status forecast_new(const struct plan *plan, const struct cost_source *source,
+                         struct forecast *out);
+void forecast_free(struct forecast *forecast);
+
+#endif

@@ -1,0 +1,45 @@
+/* See key.h. */
+#include "sim/key.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put_shape(FILE *out, const struct shape *shape) {
+    for (int d = 0; d < shape->rank; d++)
+        fprintf(out, "%s%lld", d ? "x" : "", (long long)shape->dim[d]);
+    if (shape->rank == 0) fputc('1', out);
+}
+
+/* "64x128 10x128 10" or "plain aBcd16b plain": a word for each input, then for each output. */
+static const char *words(const struct graph *graph, const struct node *node, bool layouts,
+                         struct arena *arena) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (int i = 0; i < node->in_count + node->out_count; i++) {
+        int value = i < node->in_count ? node->in[i] : node->out[i - node->in_count];
+        if (i) fputc(' ', out);
+        if (value == NO_VALUE)
+            fputc('-', out);
+        else if (layouts)
+            fputs(graph->values[value].layout ? graph->values[value].layout->text : "-", out);
+        else
+            put_shape(out, &graph->values[value].type.shape);
+    }
+    fclose(out);
+    const char *kept = arena_text(arena, text);
+    free(text);
+    return kept;
+}
+
+struct profile_key profile_key_of(const struct graph *graph, const struct node *node,
+                                  struct arena *arena) {
+    enum profile_pass pass = node->phase == PHASE_FORWARD ? PROFILE_FORWARD
+                             : node->half == OP_HALF_W    ? PROFILE_BACKWARD_WEIGHT
+                                                          : PROFILE_BACKWARD_INPUT;
+    return (struct profile_key){.op = op_def(node->op)->name,
+                                .pass = pass,
+                                .shape = words(graph, node, false, arena),
+                                .layout = words(graph, node, true, arena)};
+}

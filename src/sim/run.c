@@ -1,0 +1,333 @@
+/* Ranks in virtual time: see run.h. A rank is run on as far as it can; what it waits for wakes it.
+ */
+#include "sim/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "sim/engine.h"
+
+/* --- waiting --- */
+
+/* The clock moves on to `end`. `moving` is how long data was under way for it: of the wait, that
+ * much is exposed communication and the rest is waiting for somebody. */
+static void wait_until(struct sim_state *state, double end, double moving, struct sim_cause cause) {
+    double wait = end - state->clock;
+    if (wait <= 0) return;
+    double exposed = wait < moving ? wait : moving;
+    state->exposed += exposed;
+    state->waits += wait - exposed;
+    state->clock = end;
+    state->cause = cause;
+}
+
+static bool settle_send(struct sim *sim, int32_t run, const struct sim_await *await) {
+    struct sim_state *state = &sim->run[run];
+    const struct sim_op *send = &state->kind->op[await->at];
+    struct sim_wire *wire = &sim->wire[state->channels + send->target];
+    double end = state->place[await->place].end;
+    if (end == SIM_UNKNOWN) {
+        wire->sender_waits = true;
+        return false;
+    }
+    struct sim_cause own = {run, await->at};
+    wait_until(state, end, send->bytes * wire->per_byte, own);
+    return true;
+}
+
+static void note_transfer(struct sim_state *state, int32_t at, double begin, double end) {
+    if (!state->record) return;
+    state->record[at].begin = begin;
+    state->record[at].end = end;
+}
+
+static void note_peer(struct sim_state *state, int32_t at, struct sim_cause peer) {
+    if (!state->record) return;
+    state->record[at].peer_run = peer.run;
+    state->record[at].peer_at = peer.at;
+}
+
+static bool settle_receive(struct sim *sim, int32_t run, const struct sim_await *await) {
+    struct sim_state *state = &sim->run[run];
+    const struct sim_op *receive = &state->kind->op[await->at];
+    int32_t wire = state->channels + receive->target;
+    const struct sim_message *message = sim_arrival(sim, wire, state->place[await->place].number);
+    if (!message) return false;
+    note_transfer(state, await->at, message->begin, message->time);
+    note_peer(state, await->at, (struct sim_cause){sim->wire[wire].sender, message->at});
+    wait_until(state, message->time, message->time - message->begin, message->cause);
+    double copy = receive->cost * state->slowness;
+    state->clock += copy;
+    state->exposed += copy;
+    sim_take(sim, run, wire);
+    return true;
+}
+
+static bool settle_operation(struct sim *sim, int32_t run, const struct sim_op *op, int32_t at,
+                             int64_t number) {
+    struct sim_state *state = &sim->run[run];
+    const struct sim_meeting *meeting = sim_meeting(sim, run, op->target, number);
+    if (!meeting) return false;
+    note_transfer(state, at, meeting->begin, meeting->end);
+    note_peer(state, at, meeting->last);
+    wait_until(state, meeting->end, meeting->end - meeting->begin, meeting->last);
+    return true;
+}
+
+static bool settle(struct sim *sim, int32_t run, const struct sim_await *await) {
+    const struct sim_state *state = &sim->run[run];
+    const struct sim_op *op = &state->kind->op[await->at];
+    switch (op->action) {
+    case SIM_SEND: return settle_send(sim, run, await);
+    case SIM_RECEIVE: return settle_receive(sim, run, await);
+    default: return settle_operation(sim, run, op, await->at, state->place[await->place].number);
+    }
+}
+
+/* --- one instruction --- */
+
+static void note_issue(struct sim_state *state) {
+    if (!state->record) return;
+    struct sim_record *record = &state->record[state->at];
+    record->issued = state->clock;
+    record->cause_run = state->cause.run;
+    record->cause_at = state->cause.at;
+}
+
+/* It runs on the compute queue for so long. */
+static void spend(struct sim_state *state, const struct sim_op *op) {
+    double begin = state->clock, cost = op->cost * state->slowness;
+    state->clock += cost;
+    if (op->action == SIM_SEND) state->exposed += cost;
+    if (op->pass) {
+        if (state->first < 0) state->first = begin;
+        state->last = state->clock;
+    }
+}
+
+static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
+    if (!state->met) {
+        note_issue(state);
+        sim_arrive(sim, run, op);
+    }
+    state->met = !settle_operation(sim, run, op, state->at, state->posted[op->target] - 1);
+    return !state->met;
+}
+
+static void end_step(struct sim *sim, struct sim_state *state) {
+    if (state->clock > sim->step_end[state->step]) sim->step_end[state->step] = state->clock;
+    state->step++;
+    state->at = -1; /* the next one is the first */
+    if (state->step == sim->input->steps) return;
+    state->first = -1;
+    state->exposed = state->waits = 0;
+}
+
+/* False: it waits. */
+static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
+    if (op->action == SIM_END) {
+        end_step(sim, state);
+        return true;
+    }
+    if (op->action != SIM_MEET)
+        note_issue(state);
+    else if (!meet(sim, run, op))
+        return false;
+    double begin = state->clock;
+    if (op->action != SIM_RECEIVE) spend(state, op);
+    switch (op->action) {
+    case SIM_SEND: sim_send(sim, run, op); break;
+    case SIM_RECEIVE:
+        state->place[op->place].number = sim->wire[state->channels + op->target].received++;
+        break;
+    case SIM_POST: state->place[op->place].number = sim_arrive(sim, run, op); break;
+    default: note_transfer(state, state->at, begin, state->clock); break;
+    }
+    return true;
+}
+
+static bool is_last(const struct sim *sim, const struct sim_state *state) {
+    return state->step == sim->input->steps - 1;
+}
+
+/* Runs a rank on until it waits or has done all steps. */
+static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
+    struct sim_state *state = &sim->run[run];
+    const struct sim_kind *kind = state->kind;
+    while (state->step < sim->input->steps) {
+        const struct sim_op *op = &kind->op[state->at];
+        if (record && state->at == 0) state->record = is_last(sim, state) ? record : NULL;
+        for (; state->awaited < op->await_count; state->awaited++)
+            if (!settle(sim, run, &kind->await[op->await_first + state->awaited])) return;
+        if (!perform(sim, run, op)) return;
+        state->at++;
+        state->awaited = 0;
+        state->cause = (struct sim_cause){-1, -1};
+        sim->instructions++;
+    }
+}
+
+/* --- the whole --- */
+
+/* A kind of the simulator is a rank program on a class of devices: compiled when first met. */
+struct kind_table {
+    int *first; /* per rank program: the first of its kinds + 1 */
+    int *next, *class, *position;
+    size_t capacity;
+};
+
+static int find_kind(struct sim *sim, struct kind_table *table, int rank) {
+    const struct program *program = sim->input->program;
+    int of = program->kind_of[rank], class = sim_class(sim->input, rank),
+        position = grid_cell(&program->grid, rank).position, kind = table->first[of] - 1;
+    while (kind >= 0 && (table->class[kind] != class || table->position[kind] != position))
+        kind = table->next[kind] - 1;
+    if (kind >= 0) return kind;
+    kind = sim->kind_count++;
+    sim_compile(program, rank, &sim->input->costs[class], &sim->kind[kind]);
+    table->class[kind] = class;
+    table->position[kind] = position;
+    table->next[kind] = table->first[of];
+    table->first[of] = kind + 1;
+    return kind;
+}
+
+static void compile_all(struct sim *sim) {
+    int runs = sim->share.run_count, *kind_of = MEM_ARRAY(int, runs + 1);
+    struct kind_table table = {.first = MEM_ARRAY(int, sim->input->program->kind_count + 1),
+                               .next = MEM_ARRAY(int, runs + 1),
+                               .class = MEM_ARRAY(int, runs + 1),
+                               .position = MEM_ARRAY(int, runs + 1)};
+    sim->kind = MEM_ARRAY(struct sim_kind, runs + 1);
+    for (int r = 0; r < runs; r++) kind_of[r] = find_kind(sim, &table, sim->share.rank[r]);
+    for (int r = 0; r < runs; r++) {
+        const struct sim_kind *kind = &sim->kind[kind_of[r]];
+        sim->run[r] =
+            (struct sim_state){.kind = kind,
+                               .slowness = sim_slowness(sim->input, sim->share.rank[r]),
+                               .first = -1,
+                               .cause = {-1, -1},
+                               .place = MEM_ARRAY(union sim_place, kind->place_count + 1)};
+    }
+    free(kind_of);
+    free(table.first);
+    free(table.next);
+    free(table.class);
+    free(table.position);
+}
+
+static void sim_new(const struct sim_input *input, struct sim *sim) {
+    *sim = (struct sim){.input = input, .step_end = MEM_ARRAY(double, input->steps)};
+    sim_share_new(input, &sim->share);
+    int runs = sim->share.run_count;
+    sim->run = MEM_ARRAY(struct sim_state, runs + 1);
+    sim->ready = MEM_ARRAY(int32_t, runs + 1);
+    compile_all(sim);
+    sim_wires_new(sim);
+    for (int r = runs - 1; r >= 0; r--) sim_wake(sim, r);
+}
+
+static void sim_free(struct sim *sim) {
+    sim_wires_free(sim);
+    for (int k = 0; k < sim->kind_count; k++) sim_kind_free(&sim->kind[k]);
+    for (int r = 0; r < sim->share.run_count; r++) free(sim->run[r].place);
+    free(sim->kind);
+    free(sim->run);
+    free(sim->ready);
+    free(sim->step_end);
+    sim_share_free(&sim->share);
+}
+
+static enum status check_ended(const struct sim *sim) {
+    for (int r = 0; r < sim->share.run_count; r++) {
+        const struct sim_state *state = &sim->run[r];
+        if (state->step == sim->input->steps) continue;
+        int rank = sim->share.rank[r];
+        char text[INSTR_TEXT_BYTES] = "the end of the step";
+        const struct instr_list *body = program_list(sim->input->program, rank, LIST_BODY);
+        if (state->at < body->count) instr_text(&body->items[state->at], rank, text);
+        return fail(STATUS_USAGE,
+                    "the program waits for ever: rank %d at %s\n"
+                    "  it was not verified",
+                    rank, text);
+    }
+    return STATUS_OK;
+}
+
+static struct sim_rank rank_of(const struct sim *sim, int run) {
+    const struct sim_state *state = &sim->run[run];
+    int stages = sim->input->program->grid.stages, others = sim->share.others;
+    return (struct sim_rank){.rank = sim->share.rank[run],
+                             .like = run < others ? 1 : sim->share.like[(run - others) / stages],
+                             .busy = state->kind->busy * state->slowness,
+                             .first = state->first < 0 ? state->clock : state->first,
+                             .last = state->first < 0 ? state->clock : state->last,
+                             .exposed = state->exposed,
+                             .waits = state->waits,
+                             .end = state->clock,
+                             .peak_bytes = state->kind->peak_bytes};
+}
+
+/* Means and maxima over all ranks, each run standing for those like it. */
+static void sum_up(const struct sim *sim, struct sim_result *result) {
+    int last = sim->input->steps - 1, ranks = sim->input->program->ranks;
+    double busy = 0, span = 0;
+    result->first_step = sim->step_end[0];
+    result->begin = last > 0 ? sim->step_end[last - 1] : 0;
+    result->step = sim->step_end[last] - result->begin;
+    result->instructions = sim->instructions;
+    for (int r = 0; r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        busy += rank->busy * rank->like;
+        result->exposed += rank->exposed * rank->like / ranks;
+        if (rank->last - rank->first > span) span = rank->last - rank->first;
+        if (rank->peak_bytes > result->peak_bytes) result->peak_bytes = rank->peak_bytes;
+    }
+    result->bubble = result->step > 0 ? 1 - busy / (ranks * result->step) : 0;
+    result->span_bubble = span > 0 ? 1 - busy / (ranks * span) : 0;
+}
+
+static struct sim_record *records_new(const struct sim_kind *kind) {
+    struct sim_record *record = MEM_ARRAY(struct sim_record, kind->count + 1);
+    for (int i = 0; i < kind->count; i++) record[i].peer_run = record[i].peer_at = -1;
+    return record;
+}
+
+enum status sim_run(const struct sim_input *input, struct sim_result *out) {
+    struct sim sim;
+    CHECK(input->steps >= 1, "%d steps", input->steps);
+    sim_new(input, &sim);
+    struct sim_result result = {.run_count = sim.share.run_count,
+                                .rank = MEM_ARRAY(struct sim_rank, sim.share.run_count + 1)};
+    struct sim_record **record = MEM_ARRAY(struct sim_record *, result.run_count + 1);
+    for (int r = 0; input->record && r < result.run_count; r++)
+        record[r] = records_new(sim.run[r].kind);
+    while (sim.ready_count > 0) {
+        int32_t run = sim.ready[--sim.ready_count];
+        sim.run[run].queued = false;
+        run_on(&sim, run, record[run]);
+    }
+    enum status status = check_ended(&sim);
+    for (int r = 0; r < result.run_count; r++) {
+        result.rank[r] = rank_of(&sim, r);
+        result.rank[r].record = record[r];
+    }
+    free(record);
+    sum_up(&sim, &result);
+    sim_free(&sim);
+    if (status == STATUS_OK)
+        *out = result;
+    else
+        sim_result_free(&result);
+    return status;
+}
+
+void sim_result_free(struct sim_result *result) {
+    for (int r = 0; r < result->run_count; r++) free(result->rank[r].record);
+    free(result->rank);
+    *result = (struct sim_result){0};
+}

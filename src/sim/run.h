@@ -1,0 +1,133 @@
+/* The simulator: the programs that a run executes (program/program.h), in virtual time.
+ *
+ * A rank runs its body, instruction by instruction, as the executor does: one of the compute queue
+ * takes its cost; one of the communication queue is posted, and the first that touches its buffer
+ * awaits it (program_access). A channel holds as many messages as the program has credits; a
+ * message takes latency and bytes over bandwidth. A group's operation begins when all members have
+ * posted it and its last one has ended. What ranks do then does not depend on who is looked at
+ * first: so each runs on until it must know a time that is not known yet, and there is no queue of
+ * events.
+ *
+ * Pipelines whose ranks have the same programs, devices and links do the same at the same time.
+ * They meet others in groups alone, so one of them is run for all. Times are in the unit of the
+ * costs. All functions are local and do not block. */
+#ifndef SIM_RUN_H
+#define SIM_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "program/program.h"
+
+/* The computations that bubbles count. */
+enum sim_pass { SIM_F, SIM_B, SIM_I, SIM_W, SIM_PASS_COUNT };
+enum sim_direction { SIM_FORWARD, SIM_BACKWARD, SIM_DIRECTION_COUNT };
+
+/* What a stage costs on one micro-batch, on a device that is not slow. Borrowed, as all pointers of
+ * the input. */
+struct sim_stage {
+    double pass[SIM_PASS_COUNT];
+    const double *segment; /* share of each segment of backward; NULL: equal shares */
+    int segment_count;
+    double add; /* of weight gradients to those of earlier micro-batches: on top of B or W */
+    double load, tie, sum, zero, norm, step; /* of all buckets */
+    double stats[SIM_DIRECTION_COUNT];       /* exchanges of shared statistics in a pass */
+    int64_t stats_bytes[SIM_DIRECTION_COUNT];
+    /* Messages that leave it: to the next stage, to the one before. */
+    int64_t message_bytes[SIM_DIRECTION_COUNT];
+    double copy[SIM_DIRECTION_COUNT]; /* time of either side for such a message, to copy it */
+    const int64_t *bucket_bytes;      /* per bucket; NULL: none to send */
+    /* That a micro-batch keeps: from LOAD to B or I, and from I to W. */
+    int64_t kept_bytes, kept_half_bytes;
+    int64_t fixed_bytes; /* parameters and the like */
+};
+struct sim_costs {
+    const struct sim_stage *stage; /* per stage of the model */
+    double instruction;            /* time that any instruction takes beside its work */
+    int64_t exchange_bytes;        /* of a rank's part of COUNT, REPORT and NORM */
+};
+
+struct sim_link {
+    double latency, bytes_per_time; /* 0 bytes: without limit */
+};
+/* How long groups take: nothing but that MEET is a message (of unit costs); by shared memory, where
+ * every member reads and writes its part of all; by messages along a ring. */
+enum sim_collective { SIM_COLLECTIVE_FREE, SIM_COLLECTIVE_SHARED, SIM_COLLECTIVE_RING };
+
+struct sim_input {
+    const struct program *program; /* verified */
+    const struct sim_costs *costs; /* per class of devices */
+    enum sim_collective collective;
+    struct sim_link own; /* from a rank to itself */
+    /* Of any rank. NULL: class 0; not slow; the link `link`. */
+    int (*class_of)(const void *context, int rank);
+    double (*slowness)(const void *context, int rank); /* a factor on all costs */
+    struct sim_link (*link_of)(const void *context, int from, int to);
+    struct sim_link link, group_link; /* of messages; of groups. Only without link_of */
+    const void *context;
+    int steps;   /* at least 1; the last one is measured */
+    bool apart;  /* run every pipeline, also those that do the same */
+    bool record; /* keep every instruction of the last step: for paths and drawings */
+};
+
+/* One instruction of the last step: when it was issued, then its own time. Of the communication
+ * queue that is the transfer; of one that meets others in the compute queue, the time after it. */
+struct sim_record {
+    double issued, begin, end;
+    int32_t cause_run, cause_at; /* who let it be issued; -1: the one before it */
+    int32_t peer_run, peer_at;   /* of a receive: the send; of a meeting: the last to come; -1 */
+};
+
+/* A rank that was run. */
+struct sim_rank {
+    int rank, like;     /* how many do the same, with it */
+    double busy;        /* in passes, in a step */
+    double first, last; /* begin and end of its passes in the last step */
+    double exposed;     /* time in the last step that it waits while its data moves, or copies */
+    double waits;       /* time that it waits for others beyond that */
+    double end;         /* of the last step */
+    int64_t peak_bytes; /* of slots and what is fixed */
+    struct sim_record *record; /* per instruction of the body; NULL: not wanted */
+};
+
+struct sim_result {
+    double first_step; /* time of the first step */
+    double step;       /* time of the last one: the steady state, where there are several */
+    double begin;      /* when the last one began: the end of the one before it */
+    double bubble, span_bubble; /* of all ranks; as in program/replay.h */
+    double exposed;             /* mean over ranks */
+    int64_t peak_bytes;         /* of the rank that has most */
+    int64_t instructions;       /* that were run */
+    struct sim_rank *rank;      /* those that were run; owned */
+    int run_count;
+};
+
+/* STATUS_USAGE, with the rank and the instruction, where the program waits for ever: it was not
+ * verified. The caller frees the result. */
+enum status sim_run(const struct sim_input *input, struct sim_result *out);
+void sim_result_free(struct sim_result *result);
+
+/* Bytes that a rank has before a step, and by how many an instruction changes them: those that it
+ * keeps from its begin on, those that it frees at its end. */
+int64_t sim_fixed_bytes(const struct program *program, const struct sim_costs *costs, int rank);
+int64_t sim_memory_change(const struct program *program, const struct sim_costs *costs, int rank,
+                          const struct instr *instr);
+
+/* A part of the critical path: the instructions, last first, that made the last step as long as it
+ * is. Each begins when the next one of the list lets it. */
+struct sim_path_item {
+    int run, at;       /* of result->rank; of its body */
+    double begin, end; /* what it adds to the step: they follow one another without gaps */
+    bool transfer; /* a message or an operation of a group under way, not the instruction's run */
+};
+struct sim_path {
+    struct sim_path_item *item;
+    int count;
+    size_t capacity;
+};
+/* Of a recorded result. The caller frees the path. */
+void sim_path(const struct sim_input *input, const struct sim_result *result, struct sim_path *out);
+void sim_path_free(struct sim_path *path);
+
+#endif

@@ -1,0 +1,223 @@
+/* Channels and groups in virtual time: see engine.h. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "sim/engine.h"
+
+/* --- channels --- */
+
+/* Begins what has been posted and has a credit: message n needs that message n - credits was taken.
+ * The sender then knows when its buffer is free. */
+static void begin_messages(struct sim *sim, struct sim_wire *wire) {
+    int64_t credits = sim->input->program->credits;
+    while (wire->begun < wire->posted && wire->begun < wire->taken + credits) {
+        struct sim_message *message = &wire->ring[wire->begun & wire->mask];
+        int64_t before = wire->begun - credits;
+        double begin = message->time, moving = message->bytes * wire->per_byte;
+        if (wire->free_at > begin) begin = wire->free_at;
+        if (before >= 0 && wire->taken_at[before % credits] > begin) {
+            begin = wire->taken_at[before % credits];
+            message->cause = wire->taken_by[before % credits];
+        }
+        wire->free_at = begin + moving;
+        message->begin = begin;
+        message->time = begin + moving + wire->latency;
+        struct sim_state *sender = &sim->run[wire->sender];
+        sender->place[message->place].end = wire->free_at;
+        if (sender->record) {
+            sender->record[message->at].begin = begin;
+            sender->record[message->at].end = message->time;
+        }
+        wire->begun++;
+        if (wire->receiver_waits) sim_wake(sim, wire->receiver);
+        if (wire->sender_waits) sim_wake(sim, wire->sender);
+        wire->receiver_waits = wire->sender_waits = false;
+    }
+}
+
+void sim_send(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *sender = &sim->run[run];
+    struct sim_wire *wire = &sim->wire[sender->channels + op->target];
+    sender->place[op->place].end = SIM_UNKNOWN;
+    wire->ring[wire->posted++ & wire->mask] = (struct sim_message){.time = sender->clock,
+                                                                   .place = op->place,
+                                                                   .at = sender->at,
+                                                                   .bytes = op->bytes,
+                                                                   .cause = {run, sender->at}};
+    begin_messages(sim, wire);
+}
+
+const struct sim_message *sim_arrival(struct sim *sim, int32_t wire, int64_t number) {
+    struct sim_wire *of = &sim->wire[wire];
+    if (number < of->begun) return &of->ring[number & of->mask];
+    of->receiver_waits = true;
+    return NULL;
+}
+
+void sim_take(struct sim *sim, int32_t run, int32_t wire) {
+    struct sim_wire *of = &sim->wire[wire];
+    int64_t entry = of->taken++ % sim->input->program->credits;
+    of->taken_at[entry] = sim->run[run].clock;
+    of->taken_by[entry] = (struct sim_cause){run, sim->run[run].at};
+    begin_messages(sim, of);
+}
+
+/* --- groups --- */
+
+/* Time of one round of an operation on `bytes`. */
+static double round_time(const struct sim *sim, const struct sim_group *group,
+                         const struct sim_op *op) {
+    double n = group->size, rate = group->link.bytes_per_time, latency = group->link.latency,
+           moving = rate > 0 ? op->bytes / rate : 0;
+    if (n < 2) return 0;
+    switch (sim->input->collective) {
+    case SIM_COLLECTIVE_FREE: return op->barrier ? latency : 0;
+    case SIM_COLLECTIVE_SHARED: return latency + (op->reduces ? 2 * moving : n * moving);
+    default: break;
+    }
+    if (op->reduces) return 2 * (n - 1) / n * moving + 2 * (n - 1) * latency;
+    return latency + (n - 1) * moving;
+}
+
+static void complete(struct sim *sim, struct sim_group *group, struct sim_meeting *meeting,
+                     const struct sim_op *op) {
+    meeting->begin = meeting->latest > group->free_at ? meeting->latest : group->free_at;
+    meeting->end = meeting->begin + op->rounds * round_time(sim, group, op);
+    group->free_at = meeting->end;
+    group->done++;
+    for (int32_t run = group->waiting; run >= 0; run = sim->run[run].next_waiting)
+        sim_wake(sim, run);
+    group->waiting = -1;
+}
+
+int64_t sim_arrive(struct sim *sim, int32_t run, const struct sim_op *op) {
+    struct sim_state *state = &sim->run[run];
+    struct sim_group *group = &sim->group[state->group[op->target]];
+    int64_t number = state->posted[op->target]++;
+    struct sim_meeting *meeting = &group->ring[number & group->mask];
+    if (number == group->opened) {
+        *meeting = (struct sim_meeting){.latest = -1};
+        group->opened++;
+    }
+    if (state->clock > meeting->latest) {
+        meeting->latest = state->clock;
+        meeting->last = (struct sim_cause){run, state->at};
+    }
+    if (++meeting->arrived == group->members) complete(sim, group, meeting, op);
+    return number;
+}
+
+const struct sim_meeting *sim_meeting(struct sim *sim, int32_t run, int32_t group, int64_t number) {
+    struct sim_group *of = &sim->group[sim->run[run].group[group]];
+    if (number < of->done) return &of->ring[number & of->mask];
+    sim->run[run].next_waiting = of->waiting;
+    of->waiting = run;
+    return NULL;
+}
+
+/* --- making them --- */
+
+static int64_t power_of_two(int64_t least) {
+    int64_t size = 1;
+    while (size < least) size *= 2;
+    return size;
+}
+
+static int32_t run_of(const struct sim *sim, int pipeline, int stage) {
+    const struct grid *grid = &sim->input->program->grid;
+    return sim->share.others + pipeline * grid->stages + grid_position(grid, stage);
+}
+
+/* A sender has as many messages under way as it has slots, and each message that has begun may be
+ * kept until its credit comes back. */
+static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int channel) {
+    const struct program *program = sim->input->program;
+    int cut = channel / 2, back = channel % 2, from = cut + back, to = cut + 1 - back;
+    *wire = (struct sim_wire){.sender = run_of(sim, pipeline, from),
+                              .receiver = run_of(sim, pipeline, to)};
+    int sender = sim->share.rank[wire->sender], receiver = sim->share.rank[wire->receiver];
+    struct sim_link link = sim_link_of(sim->input, sender, receiver);
+    wire->latency = link.latency;
+    wire->per_byte = link.bytes_per_time > 0 ? 1 / link.bytes_per_time : 0;
+    int slots = program_of(program, sender)->chunk[grid_chunk(&program->grid, from)].slots;
+    int64_t size = power_of_two(slots + program->credits + 1);
+    wire->ring = MEM_ARRAY(struct sim_message, size);
+    wire->mask = size - 1;
+    wire->taken_at = MEM_ARRAY(double, program->credits);
+    wire->taken_by = MEM_ARRAY(struct sim_cause, program->credits);
+}
+
+static void channels_new(struct sim *sim) {
+    const struct grid *grid = &sim->input->program->grid;
+    sim->wires_each = 2 * (grid->stages * grid->chunks - 1);
+    sim->wire_count = sim->wires_each * sim->share.pipeline_count;
+    sim->wire = MEM_ARRAY(struct sim_wire, sim->wire_count + 1);
+    for (int w = 0; w < sim->wire_count; w++)
+        wire_new(sim, &sim->wire[w], w / sim->wires_each, w % sim->wires_each);
+    for (int r = sim->share.others; r < sim->share.run_count; r++)
+        sim->run[r].channels = (r - sim->share.others) / grid->stages * sim->wires_each;
+}
+
+/* Groups of a family that has runs in it: of pipelines, one for each that is run. */
+static int groups_of_family(const struct sim *sim, enum group_family family) {
+    if (family == GROUP_PIPELINE) return sim->share.pipeline_count;
+    return group_count(&sim->input->program->grid, family);
+}
+
+static int group_index(const struct sim *sim, enum group_family family, int run) {
+    int of_pipelines = run - sim->share.others, stages = sim->input->program->grid.stages;
+    if (family == GROUP_WORLD) return 0;
+    if (of_pipelines < 0) return -1;
+    return family == GROUP_PIPELINE ? of_pipelines / stages : of_pipelines % stages;
+}
+
+static void join(struct sim *sim, int g, int first, int run) {
+    int index = group_index(sim, sim->input->program->group[g], run);
+    sim->run[run].group[g] = index < 0 ? -1 : first + index;
+    if (index < 0) return;
+    struct sim_group *group = &sim->group[first + index];
+    int64_t least = 2 * (int64_t)sim->run[run].kind->operations[g] + 2;
+    group->members++;
+    if (least > group->mask) group->mask = least;
+}
+
+/* Nothing outlives a step, so the fastest member is at most one step ahead of the slowest. */
+static void groups_new(struct sim *sim) {
+    const struct program *program = sim->input->program;
+    int first[PROGRAM_MAX_GROUPS];
+    for (int g = 0; g < program->group_count; g++) {
+        first[g] = sim->group_count;
+        sim->group_count += groups_of_family(sim, program->group[g]);
+    }
+    sim->group = MEM_ARRAY(struct sim_group, sim->group_count + 1);
+    for (int g = 0; g < program->group_count; g++) {
+        for (int r = 0; r < sim->share.run_count; r++) join(sim, g, first[g], r);
+        for (int i = 0; i < groups_of_family(sim, program->group[g]); i++) {
+            enum group_family family = program->group[g];
+            struct sim_group *group = &sim->group[first[g] + i];
+            int index = family == GROUP_PIPELINE ? sim->share.pipeline[i] : i;
+            group->size = group_size(&program->grid, family, index);
+            group->link = sim_group_link(sim->input, family, index);
+            group->waiting = -1;
+            int64_t size = power_of_two(group->mask);
+            group->ring = MEM_ARRAY(struct sim_meeting, size);
+            group->mask = size - 1;
+        }
+    }
+}
+
+void sim_wires_new(struct sim *sim) {
+    channels_new(sim);
+    groups_new(sim);
+}
+
+void sim_wires_free(struct sim *sim) {
+    for (int w = 0; w < sim->wire_count; w++) {
+        free(sim->wire[w].ring);
+        free(sim->wire[w].taken_at);
+        free(sim->wire[w].taken_by);
+    }
+    for (int g = 0; g < sim->group_count; g++) free(sim->group[g].ring);
+    free(sim->wire);
+    free(sim->group);
+}

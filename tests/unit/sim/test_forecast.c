@@ -1,0 +1,191 @@
+/* Forecasts of plans: what stages cost by rules, by profiles and by clusters, and how sure it is.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../exec/kit.h"
+#include "sim/forecast.h"
+#include "sim/key.h"
+
+/* A plan of rank 0. */
+struct planned {
+    struct options options;
+    struct kit_plan kit;
+};
+
+static struct planned plan_of(const char *line, int ranks) {
+    struct planned planned;
+    kit_options(line, &planned.options);
+    cr_assert_eq(kit_plan(&planned.options, 0, ranks, NULL, &planned.kit), STATUS_OK);
+    return planned;
+}
+
+static void planned_free(struct planned *planned) {
+    kit_plan_free(&planned->kit);
+    options_free(&planned->options);
+}
+
+#define PIPE                                                                                       \
+    "--model resnet8 --device ref --threads 1 --batch 32 --micro-batches 8 --strategy 1f1b "
+
+static double pass_sum(const struct plan_costs *costs, enum sim_pass pass) {
+    double sum = 0;
+    for (int s = 0; s < costs->stage_count; s++) sum += costs->costs[0].stage[s].pass[pass];
+    return sum;
+}
+
+/* --- stages --- */
+
+/* However the model is cut, its stages cost what all of it costs. */
+Test(sim_forecast, stages_add_up_to_the_plan) {
+    struct planned whole =
+        plan_of("--model resnet8 --device ref --threads 1 --batch 32 --micro-batches 8", 1);
+    double want = plan_step_ns(whole.kit.plan) / 8;
+    planned_free(&whole);
+    for (int stages = 1; stages <= 4; stages++) {
+        struct planned planned = plan_of(PIPE, stages);
+        struct cost_source rules = {0};
+        struct plan_costs costs;
+        cr_assert_eq(plan_costs_new(planned.kit.plan, &rules, &costs), STATUS_OK);
+        cr_expect_eq(costs.stage_count, stages);
+        double halves = pass_sum(&costs, SIM_I) + pass_sum(&costs, SIM_W),
+               b = pass_sum(&costs, SIM_B);
+        cr_expect_float_eq(pass_sum(&costs, SIM_F) + b, want, 1e-6 * want);
+        cr_expect_float_eq(halves, b, 1e-6 * b);
+        for (int s = 0; s < stages; s++) {
+            const struct sim_stage *stage = &costs.costs[0].stage[s];
+            double share = 0;
+            for (int e = 0; e < stage->segment_count; e++) share += stage->segment[e];
+            cr_expect_float_eq(share, 1, 1e-9, "stage %d: segments are %g of it", s, share);
+            cr_expect_eq(stage->message_bytes[SIM_FORWARD] > 0, s + 1 < stages);
+            cr_expect_eq(stage->message_bytes[SIM_BACKWARD] > 0, s > 0);
+            cr_expect_gt(stage->fixed_bytes, 0);
+        }
+        plan_costs_free(&costs);
+        planned_free(&planned);
+    }
+}
+
+/* --- by hand --- */
+
+Test(sim_forecast, units_give_the_closed_form) {
+    struct planned planned = plan_of(PIPE, 4);
+    struct costs units;
+    struct forecast forecast;
+    cr_assert_eq(costs_parse("--costs", "f=1,i=2,w=0.5,s=3", &units), STATUS_OK);
+    struct cost_source source = {.units = &units};
+    cr_assert_eq(forecast_new(planned.kit.plan, &source, &forecast), STATUS_OK);
+    cr_expect_float_eq(forecast.result.step, (8 + 4 - 1) * 3.5 + 3, 1e-9, "%g",
+                       forecast.result.step);
+    cr_expect_eq(forecast.low, forecast.high);
+    cr_expect(forecast.units);
+    forecast_free(&forecast);
+    planned_free(&planned);
+}
+
+/* --- rules --- */
+
+Test(sim_forecast, rules_are_unsure_by_a_quarter) {
+    struct planned planned = plan_of(PIPE, 2);
+    struct cost_source rules = {0}, crowded = {.crowd = 3};
+    struct forecast forecast, slower;
+    cr_assert_eq(forecast_new(planned.kit.plan, &rules, &forecast), STATUS_OK);
+    cr_assert_eq(forecast_new(planned.kit.plan, &crowded, &slower), STATUS_OK);
+    double step = forecast.result.step, half = ESTIMATE_Z90 * PROFILE_RATE_DEVIATION * step;
+    cr_expect_float_eq(forecast.low, step - half, 1e-6 * step);
+    cr_expect_float_eq(forecast.high, step + half, 1e-6 * step);
+    cr_expect_gt(slower.result.step, 2.9 * step);
+    forecast_free(&forecast);
+    forecast_free(&slower);
+    planned_free(&planned);
+}
+
+/* --- profiles --- */
+
+/* Every node takes 1,000 ns, but for spread. */
+static struct profile_section *measure_all(struct profile *profile, const struct graph *graph,
+                                           double iqr) {
+    struct profile_place place = {"ref", "none", 1, 2};
+    struct profile_section *section = profile_section_for(profile, &place);
+    struct arena arena = {0};
+    struct measure ns = {1000, iqr, 20};
+    section->rate[PROFILE_FLOPS] = section->rate[PROFILE_BYTES] = (struct measure){1e9, 0, 1};
+    for (int i = 0; i < graph->node_count; i++) {
+        struct profile_key key = profile_key_of(graph, &graph->nodes[i], &arena);
+        if (!profile_find(section, &key)) profile_record(profile, section, &key, &ns);
+    }
+    arena_free(&arena);
+    return section;
+}
+
+static struct forecast of_profile(const struct plan *plan, double iqr) {
+    struct profile profile;
+    struct forecast forecast;
+    profile_init("a profile", &profile);
+    struct cost_source source = {.profile = &profile};
+    source.section = measure_all(&profile, plan->micro[0].graph, iqr);
+    cr_assert_eq(forecast_new(plan, &source, &forecast), STATUS_OK);
+    cr_expect_eq(profile.misses, 0);
+    profile_free(&profile);
+    return forecast;
+}
+
+Test(sim_forecast, a_profile_gives_times_and_an_interval) {
+    struct planned planned = plan_of(PIPE, 2);
+    const struct graph *graph = planned.kit.plan->micro[0].graph;
+    struct forecast sure = of_profile(planned.kit.plan, 0),
+                    unsure = of_profile(planned.kit.plan, 40);
+    double nodes = 0;
+    for (int i = 0; i < graph->node_count; i++) nodes += graph->nodes[i].kernel != NULL;
+    double all = pass_sum(&sure.costs, SIM_F) + pass_sum(&sure.costs, SIM_B);
+    cr_expect_float_eq(all, 1000 * nodes, 1e-6);
+    cr_expect_float_eq(sure.result.step, unsure.result.step, 1e-6);
+    cr_expect_float_eq(sure.low, sure.high, 1e-6);
+    double half = (unsure.high - unsure.low) / 2;
+    cr_expect_gt(half, 0.0005 * unsure.result.step);
+    cr_expect_lt(half, 0.05 * unsure.result.step, "%g of %g", half, unsure.result.step);
+    forecast_free(&sure);
+    forecast_free(&unsure);
+    planned_free(&planned);
+}
+
+/* --- clusters --- */
+
+static struct forecast of_cluster(const struct plan *plan, double gflops, double slow) {
+    struct cluster cluster;
+    struct forecast forecast;
+    char *text = mem_format("classes:\n  - {name: a, ranks: 4, gflops_per_s: %g, memory_gib: 1, "
+                            "memory_gb_per_s: 1e9}\n"
+                            "links:\n  in_host: {latency_us: 1, bandwidth_gb_per_s: 1e6}\n"
+                            "slow_ranks:\n  - {ranks: 1, factor: %g}\n",
+                            gflops, slow);
+    cr_assert_eq(cluster_parse("a cluster", text, strlen(text), &cluster), STATUS_OK);
+    struct cost_source source = {.cluster = &cluster};
+    cr_assert_eq(forecast_new(plan, &source, &forecast), STATUS_OK);
+    cluster_free(&cluster);
+    free(text);
+    return forecast;
+}
+
+Test(sim_forecast, a_cluster_gives_rates_links_and_slow_ranks) {
+    struct planned planned = plan_of(PIPE, 4);
+    struct forecast slow = of_cluster(planned.kit.plan, 0.1, 1),
+                    fast = of_cluster(planned.kit.plan, 0.2, 1),
+                    uneven = of_cluster(planned.kit.plan, 0.1, 4);
+    double ratio = slow.result.step / fast.result.step;
+    cr_expect_float_eq(ratio, 2, 0.01, "%g", ratio);
+    cr_expect_eq(slow.low, slow.high);
+    cr_expect_gt(uneven.result.step, 2 * slow.result.step);
+    double own = 0;
+    for (int i = 0; i < uneven.path.count; i++) {
+        const struct sim_path_item *item = &uneven.path.item[i];
+        if (uneven.result.rank[item->run].rank == 1) own += item->end - item->begin;
+    }
+    cr_expect_gt(own, 0.8 * uneven.result.step, "%g of %g", own, uneven.result.step);
+    forecast_free(&slow);
+    forecast_free(&fast);
+    forecast_free(&uneven);
+    planned_free(&planned);
+}
