@@ -304,8 +304,9 @@ static enum status run_SUM(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
-                               struct comm_request **out) {
+/* Members of a group have the same parameters in a bucket, wherever it lies with each. */
+static enum status sum_bucket(struct exec *exec, const struct instr *instr,
+                              struct comm_request **out) {
     const struct bucket *bucket =
         &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
     int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
@@ -313,7 +314,23 @@ static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
+static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
+                               struct comm_request **out) {
+    return sum_bucket(exec, instr, out);
+}
+
 static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+/* Of two members, the one with the first use first: that is graph order. */
+static enum status post_JOIN(struct exec *exec, const struct instr *instr,
+                             struct comm_request **out) {
+    return sum_bucket(exec, instr, out);
+}
+
+static enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
 }
