@@ -25,6 +25,7 @@ static enum status save_together(struct run *run) {
     struct comm *comm = exec_comm(run->exec);
     enum status status = STATUS_OK;
     run->observer->starting(run->observer->context, "SAVE", run->state.step);
+    TRY(exec_compare_copies(run->exec));
     if (comm_rank(comm) == 0) {
         status = run->observer->saving(run->observer->context, run->state.step);
         if (status == STATUS_OK)
