@@ -58,8 +58,9 @@ enum status store_tie(struct store *store, int grad, const struct bucket *bucket
 enum status store_zero(struct store *store, int grad, const struct bucket *bucket);
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first);
 
-/* Local, blocking. Over the slices this rank owns: squares, added up block by block in f64 and then
- * exactly, to *total; the optimizer's update, and whether all parameters are finite afterwards. */
+/* Local, blocking. Over the slices this rank owns: squares, of what it answers for, added up block
+ * by block in f64 and then exactly, to *total; the optimizer's update, and whether all parameters
+ * are finite afterwards. */
 enum status store_squares(struct store *store, int grad, struct exact_sum *total);
 enum status store_update(struct store *store, const struct optim_step *step, int grad,
                          bool *finite);

@@ -124,8 +124,9 @@ static enum status check_count(struct walk *walk) {
     const struct program *program = walk->program;
     enum group_family family = program->group[walk->instr->group];
     if (!holds_last_stage(walk)) return verify_broken(walk, "this rank has no loss");
-    if (family != GROUP_REPLICAS &&
-        group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0))
+    if (family == GROUP_TIED ||
+        (family != GROUP_REPLICAS &&
+         group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0)))
         return verify_broken(walk, "labels are counted once for each replica: its group is "
                                    "the replicas");
     walk->counted = true;
