@@ -11,7 +11,7 @@
 
 #define MODEL                                                                                      \
     "--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 --device ref "  \
-    "--threads 1 --batch 8 --steps 3 --clip 0.5 "
+    "--threads 1 --batch 4 --steps 2 --clip 0.5 "
 
 enum { MOST_RANKS = 4 };
 
