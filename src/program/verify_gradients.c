@@ -20,15 +20,6 @@ struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     return &of->bucket[index];
 }
 
-/* The bucket of another stage of this rank that has the parameters this one shares; NULL: none. */
-static const struct bucket *shared_here(struct walk *walk) {
-    const struct program_tie *tie = program_tie_of(walk->program, walk->instr->stage);
-    if (!tie || tie_is_apart(tie) || tie->other != walk->instr->stage) return NULL;
-    int chunk = grid_chunk(&walk->program->grid, tie->stage);
-    return verify_bucket(walk, walk->instr->grad,
-                         sizes_bucket(walk->own->chunk, chunk, tie->bucket));
-}
-
 static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
@@ -38,10 +29,6 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
                              walk->instr->grad);
     if (bucket->tied)
         return verify_broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
-    const struct bucket *shared = shared_here(walk);
-    if (shared && shared->tied)
-        return verify_broken(walk,
-                             "parameters that it shares with an earlier stage are tied already");
     bucket->started = true;
     bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
     bucket->content += leaf;
@@ -65,7 +52,8 @@ static const struct program_tie *tie_at(const struct walk *walk, int index) {
 }
 
 /* Gradients that another stage of this rank makes of the same parameters lie behind the bucket:
- * they must be of the same micro-batches. */
+ * they must be of the same micro-batches. No more can follow: each runs once, and this bucket will
+ * be found to hold all of the step. */
 static enum status check_shared(struct walk *walk, const struct bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || tie_is_apart(tie)) return STATUS_OK;

@@ -193,20 +193,22 @@ Test(program_ties, a_reduction_that_waits_in_the_middle_of_backward) {
 
 /* Both stages on one rank: the TIE of the earlier one adds the gradients of both. */
 static struct program *later_ends_last(int replicas) {
-    static const struct pipeline_op ops[] = {{INSTR_F, 0, 0}, {INSTR_F, 1, 0}, {INSTR_I, 1, 0},
-                                             {INSTR_I, 0, 0}, {INSTR_W, 0, 0}, {INSTR_W, 1, 0}};
+    static const struct pipeline_op ops[] = {{INSTR_F, 0, 0}, {INSTR_F, 0, 1}, {INSTR_F, 1, 0},
+                                             {INSTR_F, 1, 1}, {INSTR_I, 1, 0}, {INSTR_I, 1, 1},
+                                             {INSTR_I, 0, 0}, {INSTR_I, 0, 1}, {INSTR_W, 0, 0},
+                                             {INSTR_W, 0, 1}, {INSTR_W, 1, 0}, {INSTR_W, 1, 1}};
     static const int buckets[] = {3, 2};
     static const struct program_tie tie = {0, 1, 1, INSTR_ALL};
     struct pipeline_order order = {0};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) pipeline_order_add(&order, ops[i]);
     struct schedule_config config = {
         .grid = {.stages = 1, .chunks = 2, .replicas = replicas, .replicas_each = 1},
-        .micro_batches = 1,
+        .micro_batches = 2,
         .orders = &order,
         .ties = &tie,
         .tie_count = 1,
         .buckets = buckets};
-    struct program *program = program_new(&config.grid, 1, SUM_REPLICA);
+    struct program *program = program_new(&config.grid, 2, SUM_REPLICA);
     emit_declare(&config, program);
     for (int r = 0; r < replicas; r++)
         emit_rank(&config, program, &order, r, program_begin(program, r));
