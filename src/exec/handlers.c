@@ -439,8 +439,10 @@ static enum status run_BCAST(struct exec *exec, const struct instr *instr) {
 
 /* --- the end of a step --- */
 
+/* A rank that had nothing to load, and has no loss, still goes through the samples of the step. */
 static enum status post_REPORT(struct exec *exec, const struct instr *instr,
                                struct comm_request **out) {
+    TRY(need_batch(exec));
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){
         .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};

@@ -9,9 +9,12 @@
 #include "base/mem.h"
 #include "kit.h"
 
-#define MODEL                                                                                      \
-    "--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 --device ref "  \
-    "--threads 1 --batch 4 --steps 2 --clip 0.5 "
+#define TRAIN(count, steps)                                                                        \
+    "--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3,count=" count   \
+    ",test_count=2 --device ref --threads 1 --batch 4 --clip 0.5 --steps " steps " "
+#define MODEL TRAIN("8", "2")
+/* The second step of an epoch has one sample: of two replicas one is empty. */
+#define SHORT TRAIN("5", "4")
 
 enum { MOST_RANKS = 4 };
 
@@ -107,9 +110,11 @@ static void team_free(struct team *team) {
 }
 
 /* One of the two ranks answers for what they share: hashes of all are those of the model. */
-static void expect_bits(const char *line, int stages, int replicas) {
+static void expect_bits(const char *model, const char *strategy, int stages, int replicas) {
     struct team *team = MEM_NEW(struct team);
-    struct kit_run *one = kit_open(MODEL "--deal %dx2", replicas);
+    struct kit_run *one = kit_open("%s--deal %dx2", model, replicas);
+    char *line = mem_format("%s--strategy %s --stages %d --replicas %d --micro-batches 2", model,
+                            strategy, stages, replicas);
     double norm = kit_steps(one, -1).grad_norm;
     team_open(team, line, stages * replicas);
     team_run(team);
@@ -125,16 +130,22 @@ static void expect_bits(const char *line, int stages, int replicas) {
     kit_close(&one);
     team_free(team);
     free(team);
+    free(line);
 }
 
 Test(exec_ties, two_ranks_train_to_the_bits_of_one_device) {
-    expect_bits(MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2, 1);
-    expect_bits(MODEL "--strategy gpipe --stages 2 --replicas 2 --micro-batches 2", 2, 2);
+    expect_bits(MODEL, "1f1b", 2, 1);
+    expect_bits(MODEL, "gpipe", 2, 2);
 }
 
 Test(exec_ties, two_stages_of_one_rank_do) {
-    expect_bits(MODEL "--strategy zbv --stages 2 --micro-batches 2", 2, 1);
-    expect_bits(MODEL "--strategy interleaved --stages 1 --replicas 2 --micro-batches 2", 1, 2);
+    expect_bits(MODEL, "zbv", 2, 1);
+    expect_bits(MODEL, "interleaved", 1, 2);
+}
+
+Test(exec_ties, a_replica_without_samples_takes_part) {
+    expect_bits(SHORT, "1f1b", 2, 2);
+    expect_bits(SHORT, "zbv", 1, 2);
 }
 
 /* A copy costs what the parameter costs: value, gradient and state. */
