@@ -36,8 +36,11 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     return STATUS_OK;
 }
 
+/* Of two stages of a rank that share parameters it would erase, or leave, what lies behind the
+ * bucket of one of them. */
 static enum status zero(struct walk *walk, struct bucket *bucket) {
-    for (int m = 0; walk->program->ranks > 1 && m < walk->micros; m++)
+    bool tied = program_tie_of(walk->program, walk->instr->stage);
+    for (int m = 0; (walk->program->ranks > 1 || tied) && m < walk->micros; m++)
         if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
     *bucket = (struct bucket){.started = true};
     return STATUS_OK;

@@ -231,6 +231,20 @@ Test(program_ties, a_tie_before_the_other_stage_of_the_rank_is_done) {
     }
 }
 
+/* On one rank ZERO may start a buffer, but not one with gradients of another stage behind it. */
+Test(program_ties, a_zero_of_either_stage_of_the_rank) {
+    for (int stage = 0; stage < 2; stage++) {
+        struct program *program = later_ends_last(1);
+        struct rank_program *own = program_edit(program, 0);
+        program_add(own, LIST_BODY, INSTR_ZERO)->stage = (int16_t)stage;
+        int w = find(program, 0, INSTR_W, stage, false);
+        move(program, 0, own->list[LIST_BODY].count - 1, w);
+        own->list[LIST_BODY].items[w + 1].flags = 0;
+        expect_refused(program, "this rank has samples");
+        program_free(&program);
+    }
+}
+
 /* The other buckets of that stage do not wait. */
 Test(program_ties, the_tied_bucket_alone_is_reduced_late) {
     struct program *program = later_ends_last(2);
