@@ -151,8 +151,8 @@ static enum status run_team(const struct team *team) {
 static enum status open_comms(const struct team *team) {
     struct comm **comms = MEM_ARRAY(struct comm *, team->ranks);
     size_t heap, channels;
-    enum status status = plan_most_shared_bytes(team->rank[0].session.job.plan, &heap, &channels);
-    if (status == STATUS_OK) status = comm_open_threads(team->ranks, heap, channels, comms);
+    plan_most_shared_bytes(team->rank[0].session.job.plan, &heap, &channels);
+    enum status status = comm_open_threads(team->ranks, heap, channels, comms);
     for (int r = 0; r < team->ranks && status == STATUS_OK; r++) {
         struct thread_rank *rank = &team->rank[r];
         rank->index = r, rank->ranks = team->ranks, rank->team = team;

@@ -102,4 +102,8 @@ enum status exec_step(struct exec *exec, struct step_result *out);
  * when the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 
+/* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
+ * of them saves it for both. STATUS_BUG where they differ. */
+enum status exec_compare_copies(struct exec *exec);
+
 #endif

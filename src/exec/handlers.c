@@ -319,7 +319,9 @@ enum status run_SUM(struct exec *exec, const struct instr *instr) {
     return STATUS_OK;
 }
 
-enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+/* Members of a group have the same parameters in a bucket, wherever it lies with each. */
+static enum status sum_bucket(struct exec *exec, const struct instr *instr,
+                              struct comm_request **out) {
     const struct bucket *bucket =
         &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
     int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
@@ -327,7 +329,21 @@ enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct com
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
+enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    return sum_bucket(exec, instr, out);
+}
+
 enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+/* Of two members, the one with the first use first: that is graph order. */
+enum status post_JOIN(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    return sum_bucket(exec, instr, out);
+}
+
+enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
 }
@@ -335,6 +351,7 @@ enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
 /* --- the end of a step --- */
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    if (exec->list_name == LIST_BODY) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){
         .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};

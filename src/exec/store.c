@@ -205,9 +205,8 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
 
 /* --- hashes --- */
 
-static enum status hash_item(const struct store *store, int array, int item, uint64_t *sum) {
+enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum) {
     const struct store_item *of = item_of(store, array, item);
-    if (!store_holds(of)) return STATUS_OK;
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
     enum status status = store_get(store, array, item, plain);
@@ -219,8 +218,9 @@ static enum status hash_item(const struct store *store, int array, int item, uin
 static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
     int count, array = store_array(store->layout, kind, 0);
     uint64_t sum = 0;
-    store_items(store->layout, array, &count);
-    for (int i = 0; i < count; i++) TRY(hash_item(store, array, i, &sum));
+    const struct store_item *items = store_items(store->layout, array, &count);
+    for (int i = 0; i < count; i++)
+        if (store_answers(&items[i])) TRY(store_add_hash(store, array, i, &sum));
     *out = sum;
     return STATUS_OK;
 }
@@ -321,8 +321,8 @@ enum status store_squares(struct store *store, int grad, struct exact_sum *total
     const struct store_layout *layout = store->layout;
     const int64_t most = (int64_t)SUMS * NORM_BLOCK;
     int array = store_array(layout, ARRAY_GRAD, grad);
-    for (int i = 0; i < layout->owned_count; i++) {
-        const struct slice *slice = &layout->owned[i];
+    for (int i = 0; i < layout->counted_count; i++) {
+        const struct slice *slice = &layout->counted[i];
         struct elements all = store_elements(store, array, slice->begin, slice->count);
         for (int64_t at = 0; at < all.count; at += most) {
             int64_t count = all.count - at < most ? all.count - at : most;

@@ -43,8 +43,9 @@ struct elements store_use_gradient(const struct store *store, int grad, int use)
 enum status store_get(const struct store *store, int array, int item, void *plain);
 enum status store_put(struct store *store, int array, int item, const void *plain);
 
-/* Local, blocking. Content hashes over plain bytes and names of what this rank holds; of several
- * ranks that hold different tensors they are added. */
+/* Local, blocking. Content hashes over plain bytes and names of what this rank answers for; of
+ * several ranks that hold different tensors they are added. One tensor's, added to *sum. */
+enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
 enum status store_param_hash(const struct store *store, uint64_t *out);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
@@ -57,8 +58,9 @@ enum status store_tie(struct store *store, int grad, const struct bucket *bucket
 enum status store_zero(struct store *store, int grad, const struct bucket *bucket);
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first);
 
-/* Local, blocking. Over the slices this rank owns: squares, added up block by block in f64 and then
- * exactly, to *total; the optimizer's update, and whether all parameters are finite afterwards. */
+/* Local, blocking. Over the slices this rank owns: squares, of what it answers for, added up block
+ * by block in f64 and then exactly, to *total; the optimizer's update, and whether all parameters
+ * are finite afterwards. */
 enum status store_squares(struct store *store, int grad, struct exact_sum *total);
 enum status store_update(struct store *store, const struct optim_step *step, int grad,
                          bool *finite);

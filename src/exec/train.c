@@ -22,6 +22,7 @@ struct run {
 static enum status save_together(struct run *run) {
     enum status ready = STATUS_OK;
     run->observer->starting(run->observer->context, "SAVE", run->state.step);
+    TRY(exec_compare_copies(run->exec));
     if (comm_rank(exec_comm(run->exec)) == 0)
         ready = run->observer->saving(run->observer->context, run->state.step);
     return checkpoint_save(&run->config->checkpoint, run->exec, &run->state, ready);

@@ -15,16 +15,16 @@ static int64_t most_elements(int64_t total) {
     return bytes / (int64_t)sizeof(float);
 }
 
-/* The node after which every gradient of the bucket's parameters is there. */
-static int whole_after(const struct bucket *bucket, const struct bucket_source *source,
-                       const struct graph *graph) {
-    int last = 0;
+/* The node after which every gradient that the stage makes of the bucket's parameters is there. */
+static int whole_after(const struct bucket *bucket, const struct bucket_source *source) {
+    const struct graph *graph = source->graph;
+    int last = source->nodes.begin - 1;
     for (int i = 0; i < bucket->count; i++) {
         const struct param *param =
             &graph->params[source->params[bucket->first - source->first + i]];
         for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
             int producer = graph->values[graph->uses[u].gradient].producer;
-            if (producer > last) last = producer;
+            if (producer > last && producer < source->nodes.end) last = producer;
         }
     }
     return last + 1;
@@ -34,8 +34,8 @@ static int whole_after(const struct bucket *bucket, const struct bucket_source *
 static void sort_by_time(struct bucket_list *list, const struct bucket_source *source) {
     for (int i = 1; i < list->count; i++) {
         struct bucket bucket = list->items[i];
-        int at = i, when = whole_after(&bucket, source, source->graph);
-        for (; at > 0 && whole_after(&list->items[at - 1], source, source->graph) > when; at--)
+        int at = i, when = whole_after(&bucket, source);
+        for (; at > 0 && whole_after(&list->items[at - 1], source) > when; at--)
             list->items[at] = list->items[at - 1];
         list->items[at] = bucket;
     }
@@ -49,9 +49,10 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
     struct bucket *open = NULL;
     for (int p = source->count - 1; p >= 0; p--) {
         int64_t elements = store_param_span(graph, source->params[p]);
-        if (!open || open->elements + elements > most) {
+        bool shared = p >= source->count - source->shared;
+        if (!open || open->shared != shared || (!shared && open->elements + elements > most)) {
             open = &list.items[list.count++];
-            *open = (struct bucket){.begin = end};
+            *open = (struct bucket){.begin = end, .shared = shared};
         }
         end -= elements;
         open->first = source->first + p;
@@ -59,9 +60,16 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
         open->begin = end;
         open->elements += elements;
     }
-    if (list.count == 0) list.items[list.count++] = (struct bucket){source->first, 0, end, 0};
+    if (list.count == 0)
+        list.items[list.count++] = (struct bucket){.first = source->first, .begin = end};
     sort_by_time(&list, source);
     return list;
+}
+
+int buckets_shared(const struct bucket_list *buckets) {
+    for (int b = 0; b < buckets->count; b++)
+        if (buckets->items[b].shared) return b;
+    return -1;
 }
 
 void buckets_join(struct bucket_list *buckets) {
@@ -83,7 +91,7 @@ void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
     int *ends = MEM_ARRAY(int, buckets->count), last = nodes.begin;
     for (int b = 0; b < buckets->count; b++) {
-        int end = whole_after(&buckets->items[b], source, ranges->graph);
+        int end = whole_after(&buckets->items[b], source);
         last = ends[b] = end > last ? end : last;
     }
     ends[buckets->count - 1] = nodes.end;

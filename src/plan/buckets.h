@@ -10,6 +10,7 @@
 struct bucket {
     int first, count;
     int64_t begin, elements;
+    bool shared; /* with another stage: of these parameters, all of them and no others */
 };
 
 struct bucket_list {
@@ -18,18 +19,23 @@ struct bucket_list {
 };
 
 /* The parameters of one stage: of a lowered training graph, `count` from position `first` on in the
- * order of the store, at element `begin`. */
+ * order of the store, at element `begin`; the last `shared` of them are in another stage, too. */
 struct bucket_source {
     const struct graph *graph;
+    struct node_range nodes; /* the stage's backward */
     const int *params;
-    int count, first;
+    int count, shared, first;
     int64_t begin;
 };
 
 /* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most a
- * sixteenth of the model's gradients (but 1 to 25 MiB), ordered by when backward completes them;
- * the caller frees the items. One at least, also where there is no parameter. */
+ * sixteenth of the model's gradients (but 1 to 25 MiB), and one of those it shares, ordered by when
+ * backward completes them; the caller frees the items. One at least, also where there is no
+ * parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
+
+/* Local. The number of the bucket that is shared, -1: none is. */
+int buckets_shared(const struct bucket_list *buckets);
 
 /* Local. Makes one of all. */
 void buckets_join(struct bucket_list *buckets);

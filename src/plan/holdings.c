@@ -3,63 +3,94 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "graph/needs.h"
 #include "plan/store_layout.h"
 
-static enum status take_params(struct holdings *holdings, const struct graph *graph,
-                               const struct needs *needs, int stage) {
-    for (int i = 0; i < needs->param_count; i++) {
-        const struct param_need *need = &needs->params[i];
-        if (need->first_stage != stage)
-            return fail(STATUS_USAGE,
-                        "parameter %s is used in stages %d and %d: tied parameters must be in one "
-                        "stage\n  --cut, or fewer stages",
-                        graph->params[need->param].name, need->first_stage, stage);
-        holdings->params[holdings->param_count++] = need->param;
-    }
-    return STATUS_OK;
+/* A use of the stage's. A parameter that an earlier chunk holds is not held again. */
+static void take_param(struct holdings *holdings, const struct param_need *need, bool copy,
+                       bool again) {
+    for (int u = 0; u < need->use_count; u++) holdings->uses[need->first_use + u] = true;
+    if (again) return;
+    holdings->params[holdings->param_count++] = need->param;
+    holdings->copies[need->param] = copy;
 }
 
-static enum status take_stage(struct holdings *holdings, const struct ranges *ranges, int stage) {
+static void take_stage(struct holdings *holdings, const struct ranges *ranges,
+                       const struct grid *grid, const struct ties *ties, int chunk, int stage) {
     struct needs needs = needs_of(ranges, stage);
-    enum status status = take_params(holdings, ranges->graph, &needs, stage);
+    for (int shared = 0; shared < 2; shared++) {
+        for (int i = 0; i < needs.param_count; i++) {
+            const struct param_need *need = &needs.params[i];
+            if (ties_share(ties, need->param) != shared) continue;
+            bool copy = ties_is_copy(ties, grid, need->param, stage),
+                 again = ties->first[need->param] != stage && !copy;
+            take_param(holdings, need, copy, again);
+            holdings->chunk_shared[chunk] += shared && !again;
+        }
+    }
     for (int i = 0; i < needs.buffer_count; i++) holdings->buffers[needs.buffers[i]] = true;
     needs_free(&needs);
-    return status;
 }
 
-enum status holdings_of(const struct ranges *ranges, const struct grid *grid, int position,
-                        struct holdings *out) {
+struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid,
+                            const struct ties *ties, int position) {
     const struct graph *graph = ranges->graph;
     struct holdings holdings = {.params = MEM_ARRAY(int, graph->param_count + 1),
+                                .copies = MEM_ARRAY(bool, graph->param_count + 1),
+                                .uses = MEM_ARRAY(bool, graph->use_count + 1),
                                 .buffers = MEM_ARRAY(bool, graph->buffer_count + 1)};
-    enum status status = STATUS_OK;
-    for (int c = 0; c < grid->chunks && status == STATUS_OK; c++) {
+    for (int c = 0; c < grid->chunks; c++) {
         holdings.chunk_first[c] = holdings.param_count;
-        status = take_stage(&holdings, ranges, grid_stage(grid, position, c));
+        take_stage(&holdings, ranges, grid, ties, c, grid_stage(grid, position, c));
     }
     holdings.chunk_first[grid->chunks] = holdings.param_count;
-    if (status == STATUS_OK)
-        *out = holdings;
-    else
-        holdings_free(&holdings);
-    return status;
+    return holdings;
 }
 
 void holdings_free(struct holdings *holdings) {
     free(holdings->params);
+    free(holdings->copies);
+    free(holdings->uses);
     free(holdings->buffers);
     *holdings = (struct holdings){0};
 }
 
-struct bucket_source holdings_source(const struct holdings *holdings, const struct graph *graph,
-                                     int chunk) {
+struct bucket_source holdings_source(const struct holdings *holdings, const struct ranges *ranges,
+                                     int chunk, int stage) {
     int first = holdings->chunk_first[chunk];
-    return (struct bucket_source){.graph = graph,
+    return (struct bucket_source){.graph = ranges->graph,
+                                  .nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD),
                                   .params = holdings->params + first,
                                   .count = holdings->chunk_first[chunk + 1] - first,
+                                  .shared = holdings->chunk_shared[chunk],
                                   .first = first,
-                                  .begin = store_param_elements(graph, holdings->params, first)};
+                                  .begin =
+                                      store_param_elements(ranges->graph, holdings->params, first)};
+}
+
+static void tie_bucket(struct ties *ties, int stage, int bucket) {
+    for (int t = 0; t < ties->count; t++) {
+        struct program_tie *tie = &ties->item[t];
+        if (tie->stage == stage) tie->bucket = bucket;
+        if (tie->other == stage && tie_is_apart(tie)) tie->other_bucket = bucket;
+    }
+}
+
+int *holdings_count_buckets(const struct ranges *ranges, const struct grid *grid,
+                            struct ties *ties) {
+    int *counts = MEM_ARRAY(int, ranges->stage_count);
+    for (int p = 0; p < grid->stages; p++) {
+        struct holdings holdings = holdings_of(ranges, grid, ties, p);
+        for (int c = 0; c < grid->chunks; c++) {
+            int stage = grid_stage(grid, p, c);
+            struct bucket_source source = holdings_source(&holdings, ranges, c, stage);
+            struct bucket_list list = buckets_of(&source);
+            counts[stage] = list.count;
+            tie_bucket(ties, stage, buckets_shared(&list));
+            free(list.items);
+        }
+        holdings_free(&holdings);
+    }
+    return counts;
 }

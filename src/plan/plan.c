@@ -153,32 +153,18 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
-/* The buckets of every stage are known to every rank: the program has them all. */
-static enum status count_buckets(const struct plan *plan, int *counts) {
-    const struct grid *grid = &plan->config.grid;
-    for (int p = 0; p < grid->stages; p++) {
-        struct holdings holdings;
-        TRY(holdings_of(&plan->micro[0].ranges, grid, p, &holdings));
-        for (int c = 0; c < grid->chunks; c++) {
-            struct bucket_source source = holdings_source(&holdings, plan->micro[0].graph, c);
-            struct bucket_list list = buckets_of(&source);
-            counts[grid_stage(grid, p, c)] = list.count;
-            free(list.items);
-        }
-        holdings_free(&holdings);
-    }
-    return STATUS_OK;
-}
-
 static enum status plan_chunks(struct plan *plan) {
-    const struct grid *grid = &plan->config.grid;
-    int position = plan->config.cell.position;
-    TRY(holdings_of(&plan->micro[0].ranges, grid, position, &plan->holdings));
+    const struct run_config *config = &plan->config;
+    const struct grid *grid = &config->grid;
+    const struct ranges *ranges = &plan->micro[0].ranges;
+    TRY(ties_of(ranges, grid, config->sum, &plan->ties));
+    plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties);
+    plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position);
     plan->chunk_count = grid->chunks;
     for (int c = 0; c < grid->chunks; c++) {
-        struct bucket_source source = holdings_source(&plan->holdings, plan->micro[0].graph, c);
-        plan->chunk[c] = (struct chunk_plan){.stage = grid_stage(grid, position, c),
-                                             .buckets = buckets_of(&source)};
+        int stage = grid_stage(grid, config->cell.position, c);
+        struct bucket_source source = holdings_source(&plan->holdings, ranges, c, stage);
+        plan->chunk[c] = (struct chunk_plan){.stage = stage, .buckets = buckets_of(&source)};
     }
     return STATUS_OK;
 }
@@ -187,8 +173,10 @@ static void cut_segments(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
         for (int c = 0; micro->training && c < plan->chunk_count; c++) {
-            struct bucket_source source = holdings_source(&plan->holdings, micro->graph, c);
-            buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, plan->chunk[c].stage);
+            int stage = plan->chunk[c].stage;
+            struct bucket_source source =
+                holdings_source(&plan->holdings, &micro->ranges, c, stage);
+            buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
         }
     }
 }
@@ -386,13 +374,13 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .micro_batches = config->micro_batches,
                                        .sum = config->sum,
                                        .samples = samples,
-                                       .shares = config->sync_bn};
+                                       .shares = config->sync_bn,
+                                       .ties = plan->ties.item,
+                                       .tie_count = plan->ties.count,
+                                       .buckets = plan->buckets};
     TRY(schedule_build(config->schedule, &schedule, out));
-    int *buckets = MEM_ARRAY(int, stage_count(plan));
-    enum status status = count_buckets(plan, buckets);
-    if (status == STATUS_OK) status = sync_insert(config->sync, *out, buckets);
-    free(buckets);
-    return status == STATUS_OK ? program_verify(*out, samples) : status;
+    TRY(sync_insert(config->sync, *out, plan->buckets));
+    return program_verify(*out, samples);
 }
 
 /* Sums that need no buckets may be of one. */
@@ -400,7 +388,8 @@ static enum status check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
-        bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1;
+        bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
+                      !program_tie_of(plan->program, plan->chunk[c].stage);
         if (have == want || joined) continue;
         return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
                     name, plan->chunk[c].stage, have, want);
@@ -443,6 +432,7 @@ static enum status plan_programs(struct plan *plan, const char *name, const stru
     if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(check_program(plan, name));
+        TRY(ties_check(&plan->ties, plan->program, name));
         TRY(program_verify(plan->program, NULL));
         TRY(check_buckets(plan, name));
     } else {
@@ -524,6 +514,8 @@ static struct store_layout *layout_for(const struct plan *plan, const struct hol
         &(struct store_config){.graph = plan->micro[0].graph,
                                .params = holdings->params,
                                .param_count = holdings->param_count,
+                               .copies = plan->holdings.copies,
+                               .uses = plan->holdings.uses,
                                .holds_buffer = holdings->buffers,
                                .optimizer = config->optimizer,
                                .grads = grads,
@@ -625,7 +617,9 @@ void plan_free(struct plan **plan) {
     }
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
     partition_free(&(*plan)->partition);
+    ties_free(&(*plan)->ties);
     holdings_free(&(*plan)->holdings);
+    free((*plan)->buckets);
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);
@@ -652,26 +646,22 @@ static int grads_at(const struct plan *plan, int position) {
     return most;
 }
 
-static enum status heap_bytes_at(const struct plan *plan, int position, size_t *out) {
-    struct holdings holdings;
-    const struct run_config *config = &plan->config;
-    TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, &holdings));
+static size_t heap_bytes_at(const struct plan *plan, int position) {
+    struct holdings holdings =
+        holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties, position);
     struct store_layout *layout = layout_for(plan, &holdings, grads_at(plan, position));
-    *out = store_heap_bytes(layout);
+    size_t bytes = store_heap_bytes(layout);
     store_layout_free(&layout);
     holdings_free(&holdings);
-    return STATUS_OK;
+    return bytes;
 }
 
-enum status plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
+void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
-        size_t own;
-        TRY(heap_bytes_at(plan, p, &own));
-        *heap = larger(*heap, own);
+        *heap = larger(*heap, heap_bytes_at(plan, p));
         *channels = larger(*channels, channel_bytes_at(plan, p));
     }
-    return STATUS_OK;
 }
 
 size_t plan_bytes(const struct plan *plan) {

@@ -54,7 +54,9 @@ struct plan {
     struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                    /* per micro-batch of the short last step */
     struct partition partition;               /* of the model into stages */
+    struct ties ties;                         /* of the stages; buckets and all */
     struct holdings holdings;                 /* of this rank */
+    int *buckets;                             /* per stage of the model: of its gradients */
     struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;
@@ -89,7 +91,7 @@ size_t plan_heap_bytes(const struct plan *plan);
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
 /* Local. The most of both that any rank of the run needs. */
-enum status plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
+void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
 /* Local. Ranks will talk by another communicator than the plan was made for: changes its part of
  * the estimate. */

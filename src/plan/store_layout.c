@@ -23,13 +23,16 @@ int64_t store_param_elements(const struct graph *graph, const int *params, int c
 
 /* --- what lies where --- */
 
-static void describe_uses(struct store_layout *layout, const struct param *param, int index,
+static void describe_uses(struct store_layout *layout, const struct store_config *config, int index,
                           int64_t *tail) {
+    const struct param *param = &config->graph->params[index];
     const struct store_item *item = &layout->params[index];
-    for (int u = 0; u < param->use_count; u++) {
-        layout->uses[param->first_use + u] =
-            (struct store_use){index, u, u == 0 ? item->begin : *tail};
-        if (u > 0) *tail += item->count;
+    int number = 0;
+    for (int u = param->first_use; u < param->first_use + param->use_count; u++) {
+        bool here = !config->uses || config->uses[u];
+        layout->uses[u] = here ? (struct store_use){index, number, number ? *tail : item->begin}
+                               : (struct store_use){index, -1, -1};
+        if (here && number++ > 0) *tail += item->count;
     }
 }
 
@@ -45,7 +48,8 @@ static void describe_param(struct store_layout *layout, const struct store_confi
                                                 .layout = value->layout,
                                                 .begin = begin,
                                                 .count = store_param_span(graph, index),
-                                                .decay = config->decay[param->class]};
+                                                .decay = config->decay[param->class],
+                                                .copy = config->copies && config->copies[index]};
 }
 
 static void describe_params(struct store_layout *layout, const struct store_config *config) {
@@ -61,7 +65,7 @@ static void describe_params(struct store_layout *layout, const struct store_conf
         int index = layout->order[i] = config->params ? config->params[i] : i;
         describe_param(layout, config, index, begin);
         layout->params[index].position = i;
-        describe_uses(layout, &graph->params[index], index, &tail);
+        describe_uses(layout, config, index, &tail);
         begin += layout->params[index].count;
     }
     layout->held_count = held;
@@ -99,6 +103,25 @@ static void take_owned(struct store_layout *layout, const struct store_config *c
               (long long)(owned[i].begin + owned[i].count), (long long)layout->param_elements);
         layout->owned[i] = owned[i];
     }
+}
+
+/* What of an owned slice lies between copies. */
+static void count_slice(struct store_layout *layout, const struct slice *owned) {
+    int64_t begin = owned->begin, end = owned->begin + owned->count;
+    for (int p = 0; p <= layout->held_count; p++) {
+        const struct store_item *copy =
+            p < layout->held_count ? &layout->params[layout->order[p]] : NULL;
+        if (copy && !copy->copy) continue;
+        int64_t stop = copy && copy->begin < end ? copy->begin : end;
+        if (stop > begin)
+            layout->counted[layout->counted_count++] = (struct slice){begin, stop - begin};
+        if (copy && copy->begin + copy->count > begin) begin = copy->begin + copy->count;
+    }
+}
+
+static void take_counted(struct store_layout *layout) {
+    layout->counted = MEM_ARRAY(struct slice, layout->owned_count + layout->held_count + 1);
+    for (int i = 0; i < layout->owned_count; i++) count_slice(layout, &layout->owned[i]);
 }
 
 /* --- arrays --- */
@@ -155,6 +178,7 @@ struct store_layout *store_layout_new(const struct store_config *config) {
     describe_params(layout, config);
     describe_buffers(layout, config);
     take_owned(layout, config);
+    take_counted(layout);
     describe_arrays(layout, config);
     return layout;
 }
@@ -166,6 +190,7 @@ void store_layout_free(struct store_layout **layout) {
     free((*layout)->uses);
     free((*layout)->order);
     free((*layout)->owned);
+    free((*layout)->counted);
     free((*layout)->arrays);
     free(*layout);
     *layout = NULL;

@@ -4,7 +4,8 @@
  * Parameters follow one another in one range of elements, each padded to a multiple of NORM_BLOCK;
  * gradients and optimizer state are arrays over the same range, so an update is one pass. A
  * gradient array has a tail behind it for the further uses of shared parameters. Padding is and
- * stays zero. A rank owns some slices of the range: it adds up their squares and updates them. An
+ * stays zero. A rank owns some slices of the range: it adds up their squares and updates them; of
+ * parameters that two ranks of a pipeline have one adds up the squares and both make the update. An
  * array holds all elements, or only those that are owned. */
 #ifndef PLAN_STORE_LAYOUT_H
 #define PLAN_STORE_LAYOUT_H
@@ -46,6 +47,7 @@ struct store_item {
     int64_t begin, count; /* -1 and 0: this rank does not hold it */
     int position;         /* of a parameter: in `order`; -1 where it is not held */
     bool decay;           /* of a parameter: weight decay reaches it */
+    bool copy;            /* of a parameter: another rank has it, too, and answers for it */
 };
 
 /* Local. Whether this rank holds the item. */
@@ -53,9 +55,17 @@ static inline bool store_holds(const struct store_item *item) {
     return item->begin >= 0;
 }
 
+/* Local. Whether it is this rank's to save, to hash and to count in norms: one of a pipeline's
+ * does.
+ */
+static inline bool store_answers(const struct store_item *item) {
+    return store_holds(item) && !item->copy;
+}
+
 /* One use of a parameter: where its gradient lies in a gradient array. */
 struct store_use {
-    int param, number; /* 0: the first use, in the parameter's own place */
+    int param, number; /* of those of this rank; 0: the first, in the parameter's own place; -1: it
+                          is another rank's */
     int64_t begin;
 };
 
@@ -68,6 +78,8 @@ struct store_layout {
     int64_t param_elements, gradient_elements, buffer_bytes; /* whole arrays */
     struct slice *owned;
     int owned_count;
+    struct slice *counted; /* of what is owned: what this rank answers for */
+    int counted_count;
     struct array_layout *arrays; /* by kind and index */
     int array_count, first[ARRAY_KIND_COUNT];
 };
@@ -77,6 +89,8 @@ struct store_config {
     const struct optim_rule *optimizer;
     const int *params; /* of the graph that the rank holds, in order; NULL: all of them */
     int param_count;
+    const bool *copies;        /* per parameter of the graph; NULL: none is */
+    const bool *uses;          /* per use of the graph: it is this rank's; NULL: all of them */
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
     int grads;                 /* gradient buffers */
     bool decay[3];             /* per class of parameters: weight decay reaches it */

@@ -9,16 +9,29 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "program/tree.h"
 
 enum { EVERYONE, REPLICAS, PIPELINE, SHARERS }; /* groups, in the order they are declared */
+
+/* Declared last, also where nobody shares statistics. */
+static int tied_group(const struct schedule_config *config) {
+    return config->shares ? SHARERS + 1 : SHARERS;
+}
 
 void emit_declare(const struct schedule_config *config, struct program *program) {
     program_declare_group(program, GROUP_WORLD);
     program_declare_group(program, GROUP_REPLICAS);
     program_declare_group(program, GROUP_PIPELINE);
     if (config->shares) program_declare_group(program, GROUP_REPLICAS);
+    bool apart = false;
+    for (int t = 0; t < config->tie_count; t++) {
+        const char *wanted = program_declare_tie(program, &config->ties[t]);
+        CHECK(!wanted, "tie %d: expected %s", t, wanted);
+        apart |= tie_is_apart(&config->ties[t]);
+    }
+    if (apart) program_declare_group(program, GROUP_TIED);
 }
 
 /* What is known of one stage of the rank while its program is written. */
@@ -119,8 +132,26 @@ static void stand_in(struct emitter *emitter, enum instr_op op, int stage, int m
 
 /* --- gradients --- */
 
+/* The stage's part of the buffer is whole; what it shares with another rank is added to theirs. */
 static void tie(struct emitter *emitter, int stage, int grad) {
+    const struct program_tie *tie = program_tie_of(emitter->program, stage);
     add(emitter, INSTR_TIE, stage)->grad = (int16_t)grad;
+    if (!tie || !tie_is_apart(tie)) return;
+    struct instr *join = add(emitter, INSTR_JOIN, stage);
+    join->bucket = (int16_t)(tie->stage == stage ? tie->bucket : tie->other_bucket);
+    join->grad = (int16_t)grad;
+    join->group = (int16_t)tied_group(emitter->config);
+}
+
+/* All micro-batches are in. Parameters that another stage of this rank uses too are whole when that
+ * one has come as far: orders with W may end with the later stage. */
+static void tie_last(struct emitter *emitter, int stage) {
+    const struct program_tie *of = program_tie_of(emitter->program, stage);
+    bool here = of && !tie_is_apart(of);
+    if (here && stage == of->stage && stage_of(emitter, of->other)->left > 0) return;
+    tie(emitter, stage, stage_of(emitter, stage)->grad);
+    if (here && stage == of->other && stage_of(emitter, of->stage)->left == 0)
+        tie(emitter, of->stage, stage_of(emitter, of->stage)->grad);
 }
 
 /* The buffer that a micro-batch's weight gradients go to: one for all, or a leaf of the tree. */
@@ -134,13 +165,13 @@ static int grad_for(struct emitter *emitter, int stage, bool *fresh) {
 static void end_gradients(struct emitter *emitter, int stage) {
     struct stage *of = stage_of(emitter, stage);
     bool leaf = emitter->config->sum == SUM_TREE, last = --of->left == 0;
-    if (!leaf && !last) return;
-    tie(emitter, stage, of->grad);
-    if (leaf) {
-        tree_push(&of->tree, of->grad);
-        of->grad = -1;
+    if (!leaf) {
+        if (last) tie_last(emitter, stage);
+        return;
     }
-    if (leaf && last) of->grad = tree_finish(&of->tree);
+    tie(emitter, stage, of->grad);
+    tree_push(&of->tree, of->grad);
+    of->grad = last ? tree_finish(&of->tree) : -1;
 }
 
 static void add_weights(struct emitter *emitter, enum instr_op op, int stage, int micro) {
@@ -185,17 +216,29 @@ static void begin_stage(struct emitter *emitter, int chunk) {
                             .grad = -1,
                             .tree = {.out = emitter->out}};
     stage->tree.stage = grid_stage(&config->grid, emitter->cell.position, chunk);
+    if (program_tie_of(emitter->program, stage->tree.stage))
+        emitter->out->chunk[chunk].buckets = config->buckets[stage->tree.stage];
     for (int m = 0; m < micros; m++) stage->left += has_samples(emitter, m);
 }
 
-/* A replica without samples in this step still takes part in the sum. */
-static void end_stage(struct emitter *emitter, int chunk) {
-    struct stage *stage = &emitter->stage[chunk];
-    if (stage->grad < 0) {
+/* A replica without samples in this step still takes part in the sums. */
+static void zero_stages(struct emitter *emitter) {
+    int chunks = emitter->config->grid.chunks;
+    bool zeroed[GRID_MAX_CHUNKS] = {0};
+    for (int c = chunks - 1; c >= 0; c--) {
+        struct stage *stage = &emitter->stage[c];
+        zeroed[c] = stage->grad < 0;
+        if (!zeroed[c]) continue;
         stage->grad = tree_take(&stage->tree);
         add(emitter, INSTR_ZERO, stage->tree.stage)->grad = (int16_t)stage->grad;
-        tie(emitter, stage->tree.stage, stage->grad);
     }
+    for (int c = chunks - 1; c >= 0; c--) {
+        const struct stage *stage = &emitter->stage[c];
+        if (zeroed[c]) tie(emitter, stage->tree.stage, stage->grad);
+    }
+}
+
+static void end_stage(struct stage *stage) {
     free(stage->slot_of);
     free(stage->busy);
 }
@@ -228,6 +271,7 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
         one(&emitter, &order->items[i]);
         if (meets && order->items[i].op == INSTR_B) meet(&emitter);
     }
-    for (int c = 0; c < config->grid.chunks; c++) end_stage(&emitter, c);
+    zero_stages(&emitter);
+    for (int c = 0; c < config->grid.chunks; c++) end_stage(&emitter.stage[c]);
     end_step(&emitter);
 }

@@ -72,6 +72,7 @@ int group_count(const struct grid *grid, enum group_family family) {
     switch (family) {
     case GROUP_REPLICAS: return grid->stages;
     case GROUP_PIPELINE: return pipelines(grid);
+    case GROUP_TIED: return grid->tied[0] == grid->tied[1] ? 0 : pipelines(grid);
     default: return 1;
     }
 }
@@ -80,6 +81,10 @@ int group_of(const struct grid *grid, enum group_family family, int rank) {
     struct grid_cell cell = grid_cell(grid, rank);
     if (family == GROUP_WORLD) return 0;
     if (cell.role != GRID_STAGE) return -1;
+    if (family == GROUP_TIED &&
+        (grid->tied[0] == grid->tied[1] ||
+         (cell.position != grid->tied[0] && cell.position != grid->tied[1])))
+        return -1;
     return family == GROUP_REPLICAS ? cell.position : cell.first_replica / grid->replicas_each;
 }
 
@@ -88,6 +93,7 @@ int group_size(const struct grid *grid, enum group_family family, int index) {
     switch (family) {
     case GROUP_REPLICAS: return pipelines(grid);
     case GROUP_PIPELINE: return grid->stages;
+    case GROUP_TIED: return 2;
     default: return grid_ranks(grid);
     }
 }
@@ -96,6 +102,7 @@ int group_rank(const struct grid *grid, enum group_family family, int index, int
     switch (family) {
     case GROUP_REPLICAS: return grid->drivers + place * grid->stages + index;
     case GROUP_PIPELINE: return grid->drivers + index * grid->stages + place;
+    case GROUP_TIED: return grid->drivers + index * grid->stages + grid->tied[place];
     default: return place;
     }
 }

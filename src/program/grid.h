@@ -20,6 +20,8 @@ struct grid {
     bool v_shape;      /* odd chunks run from the last rank to the first */
     int drivers;       /* ranks without a stage, before the others */
     int servers;       /* ranks without a stage, after the others */
+    int tied[2];       /* positions that share parameters, first the one that has their first use;
+                          the same twice: none do */
 };
 
 /* Local. A grid of one stage: a rank for each replica, or one rank for all of them. */

@@ -133,11 +133,37 @@ static enum status parse_groups(struct parser *parser) {
         return bad(parser, "one line of groups, before the ranks", parser->word[0]);
     for (int at = 1; at < parser->words; at++) {
         int family = group_family_find(parser->word[at]);
-        if (family < 0) return bad(parser, "world, replicas or pipeline", parser->word[at]);
+        if (family < 0) return bad(parser, "world, replicas, pipeline or tied", parser->word[at]);
         if (at > PROGRAM_MAX_GROUPS) return bad(parser, "fewer groups", parser->word[at]);
         program_declare_group(parser->program, (enum group_family)family);
     }
     return STATUS_OK;
+}
+
+/* "3.1": a stage and a bucket of it; "3": a stage alone. */
+static bool read_part(const char *text, int *stage, int *bucket) {
+    char copy[16];
+    const char *dot = strchr(text, '.');
+    size_t length = dot ? (size_t)(dot - text) : strlen(text);
+    *bucket = INSTR_ALL;
+    if (length >= sizeof copy) return false;
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    return read_number(copy, 0, PROGRAM_MAX_SMALL, stage) &&
+           (!dot || read_number(dot + 1, 0, PROGRAM_MAX_SMALL, bucket));
+}
+
+/* "tied" STAGE.BUCKET STAGE[.BUCKET] */
+static enum status parse_tie(struct parser *parser) {
+    struct program_tie tie;
+    if (parser->rank >= 0) return bad(parser, "ties before the ranks", parser->word[0]);
+    if (!read_part(word_at(parser, 1), &tie.stage, &tie.bucket) || tie.bucket == INSTR_ALL)
+        return bad(parser, "stage.bucket", word_at(parser, 1));
+    if (!read_part(word_at(parser, 2), &tie.other, &tie.other_bucket))
+        return bad(parser, "stage.bucket or a stage", word_at(parser, 2));
+    const char *wanted = program_declare_tie(parser->program, &tie);
+    if (wanted) return bad(parser, wanted, parser->word[2]);
+    return parser->words == 3 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 3));
 }
 
 /* --- ranks --- */
@@ -256,6 +282,7 @@ static enum status parse_line(struct parser *parser, char *line) {
     if (parser->word[0][0] == '#') return parse_instr(parser);
     if (strcmp(parser->word[0], "rank") == 0) return parse_section(parser);
     if (strcmp(parser->word[0], "groups") == 0) return parse_groups(parser);
+    if (strcmp(parser->word[0], "tied") == 0) return parse_tie(parser);
     return bad(parser, "an instruction (#...) or a section (rank N body)", parser->word[0]);
 }
 

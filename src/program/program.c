@@ -178,6 +178,39 @@ int program_declare_group(struct program *program, enum group_family family) {
     return program->group_count++;
 }
 
+/* --- ties --- */
+
+const struct program_tie *program_tie_of(const struct program *program, int stage) {
+    for (int t = 0; t < program->tie_count; t++)
+        if (program->tie[t].stage == stage || program->tie[t].other == stage)
+            return &program->tie[t];
+    return NULL;
+}
+
+const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket) {
+    const struct program_tie *tie = program_tie_of(program, stage);
+    return tie && bucket == (tie->stage == stage ? tie->bucket : tie->other_bucket) ? tie : NULL;
+}
+
+/* All ties between ranks are between the same two positions: they have one group. */
+const char *program_declare_tie(struct program *program, const struct program_tie *tie) {
+    struct grid *grid = &program->grid;
+    if (tie->stage < 0 || tie->stage >= tie->other || tie->other >= grid->stages * grid->chunks)
+        return "a stage and a later one";
+    if (program->tie_count == PROGRAM_MAX_TIES) return "fewer ties";
+    if (program_tie_of(program, tie->stage) || program_tie_of(program, tie->other))
+        return "stages that are in no other tie";
+    int first = grid_position(grid, tie->stage), second = grid_position(grid, tie->other);
+    if ((first != second) != tie_is_apart(tie))
+        return "a bucket of the later stage where it is on another rank, and only there";
+    bool known = grid->tied[0] != grid->tied[1];
+    if (first != second && known && (grid->tied[0] != first || grid->tied[1] != second))
+        return "ties between the same two ranks";
+    if (first != second) grid->tied[0] = first, grid->tied[1] = second;
+    program->tie[program->tie_count++] = *tie;
+    return NULL;
+}
+
 /* --- sizes, and what instructions touch --- */
 
 int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot) {
@@ -260,8 +293,10 @@ uint64_t program_hash(const struct program *program) {
     const int numbers[] = {grid->stages,         grid->chunks,      grid->replicas,
                            grid->replicas_each,  grid->v_shape,     grid->drivers,
                            grid->servers,        (int)program->sum, program->micro_batches,
-                           program->group_count, program->credits};
+                           program->group_count, program->credits,  program->tie_count};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
+    for (int t = 0; t < program->tie_count; t++)
+        hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
     for (int g = 0; g < program->group_count; g++)
         hash = hash64(hash, &program->group[g], sizeof program->group[g]);
     for (int k = 0; k < program->kind_count; k++) {
@@ -292,6 +327,12 @@ static void print_header(const struct program *program, FILE *out) {
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));
     fprintf(out, "\n");
+    for (int t = 0; t < program->tie_count; t++) {
+        const struct program_tie *tie = &program->tie[t];
+        fprintf(out, "tied %d.%d %d", tie->stage, tie->bucket, tie->other);
+        if (tie_is_apart(tie)) fprintf(out, ".%d", tie->other_bucket);
+        fprintf(out, "\n");
+    }
 }
 
 /* Sizes of chunks one after the other: "slots 4,2". */

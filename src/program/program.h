@@ -36,7 +36,16 @@ enum { SUM_ORDER_COUNT = SUM_REPLICAS_FIRST + 1 };
 const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);
 
-enum { PROGRAM_MAX_GROUPS = 8 };
+enum { PROGRAM_MAX_GROUPS = 8, PROGRAM_MAX_TIES = 8 };
+
+/* Parameters that two stages use. On two ranks both hold them: bucket `bucket` of the earlier stage
+ * and `other_bucket` of the other one are these parameters and nothing else, and JOIN adds them. On
+ * one rank they are held once, with the earlier stage; the other's gradients of them lie behind
+ * that bucket until its TIE. A stage is in one tie at most. */
+struct program_tie {
+    int stage, bucket, other;
+    int other_bucket; /* INSTR_ALL: both stages are on one rank */
+};
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
@@ -50,6 +59,8 @@ struct program {
     enum sum_order sum;
     enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
     int group_count;
+    struct program_tie tie[PROGRAM_MAX_TIES];
+    int tie_count;
     int credits;                /* messages that a channel holds: how far a sender runs ahead */
     struct rank_program *kinds; /* the different rank programs */
     int kind_count;
@@ -107,6 +118,16 @@ int program_declare_group(struct program *program, enum group_family family);
 /* Local. The first group of all ranks, -1: none was declared. */
 int program_world(const struct program *program);
 
+/* Local. Adds a tie. NULL, or what of it cannot be, in words; then nothing is added. */
+const char *program_declare_tie(struct program *program, const struct program_tie *tie);
+/* Local. The tie that a stage is in; NULL: none. Are its stages on two ranks? */
+const struct program_tie *program_tie_of(const struct program *program, int stage);
+static inline bool tie_is_apart(const struct program_tie *tie) {
+    return tie->other_bucket != INSTR_ALL;
+}
+/* Local. The tie whose bucket this is, of either stage, or NULL. */
+const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
+
 /* Local. Do its F and B share statistics? */
 bool program_shares(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */
@@ -141,6 +162,9 @@ struct schedule_config {
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
     bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
     const struct pipeline_order *orders; /* of pipelines, per position */
+    const struct program_tie *ties;      /* of pipelines */
+    int tie_count;
+    const int *buckets; /* per stage: of its gradients; read of those with ties */
 };
 
 struct schedule {

@@ -136,8 +136,9 @@ static enum status check_count(struct walk *walk) {
     const struct program *program = walk->program;
     enum group_family family = program->group[walk->instr->group];
     if (!holds_last_stage(walk)) return verify_broken(walk, "this rank has no loss");
-    if (family != GROUP_REPLICAS &&
-        group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0))
+    if (family == GROUP_TIED ||
+        (family != GROUP_REPLICAS &&
+         group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0)))
         return verify_broken(walk, "labels are counted once for each replica: its group is "
                                    "the replicas");
     walk->counted = true;
@@ -256,6 +257,33 @@ static enum status check_header_order(const struct verifier *verifier) {
                 sum_order_name(program->sum), each * program->micro_batches);
 }
 
+/* Ties name buckets that their ranks have. Uses of a parameter are added for each replica, before
+ * the replicas: orders that add micro-batches first would need them tied one by one. */
+static enum status check_ties(const struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    const struct grid *grid = &program->grid;
+    for (int t = 0; t < 2 * program->tie_count; t++) {
+        const struct program_tie *tie = &program->tie[t / 2];
+        int stage = t % 2 ? tie->other : tie->stage,
+            bucket = t % 2 ? tie->other_bucket : tie->bucket, chunk = grid_chunk(grid, stage);
+        if (program->sum != SUM_REPLICA)
+            return fail(STATUS_USAGE,
+                        "program refused: parameters shared by stages %d and %d need \"sum "
+                        "replica\", not %s",
+                        tie->stage, tie->other, sum_order_name(program->sum));
+        for (int w = 0; w < verifier->walk_count; w++) {
+            const struct walk *walk = &verifier->walks[w];
+            bool here =
+                walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
+            if (here && bucket >= walk->own->chunk[chunk].buckets)
+                return fail(STATUS_USAGE,
+                            "program refused: tied bucket %d of stage %d: rank %d has %d of it",
+                            bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
+        }
+    }
+    return STATUS_OK;
+}
+
 /* --- who is walked --- */
 
 static bool same_samples(const struct verifier *verifier, int a, int b) {
@@ -364,6 +392,7 @@ enum status program_verify(const struct program *program, const int64_t *samples
         .program = program, .samples = samples, .shares = program_shares(program)};
     choose_walks(&verifier);
     enum status status = check_header_order(&verifier);
+    if (status == STATUS_OK) status = check_ties(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = verify_other_lists(&verifier.walks[w]);
     if (status == STATUS_OK) status = walk_all(&verifier);

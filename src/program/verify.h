@@ -48,7 +48,7 @@ struct slot {
 };
 
 struct bucket {
-    bool started, tied, reduced;
+    bool started, tied, joined, reduced;
     int count;        /* gradients of micro-batches in here */
     uint64_t content; /* which, in any order: the sum of their keys */
     uint64_t order;   /* of the additions that made it; 0: nothing added */

@@ -36,25 +36,78 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     return STATUS_OK;
 }
 
+/* Of two stages of a rank that share parameters it would erase, or leave, what lies behind the
+ * bucket of one of them. */
 static enum status zero(struct walk *walk, struct bucket *bucket) {
-    for (int m = 0; walk->program->ranks > 1 && m < walk->micros; m++)
+    bool tied = program_tie_of(walk->program, walk->instr->stage);
+    for (int m = 0; (walk->program->ranks > 1 || tied) && m < walk->micros; m++)
         if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
     *bucket = (struct bucket){.started = true};
     return STATUS_OK;
 }
 
-static enum status tie(struct walk *walk, struct bucket *bucket) {
+/* The tie of which this is a bucket, counted through all chunks; NULL: none. */
+static const struct program_tie *tie_at(const struct walk *walk, int index) {
+    int chunk = 0;
+    while (index >= walk->own->chunk[chunk].buckets) index -= walk->own->chunk[chunk++].buckets;
+    return program_tie_at(walk->program,
+                          grid_stage(&walk->program->grid, walk->cell.position, chunk), index);
+}
+
+/* Gradients that another stage of this rank makes of the same parameters lie behind the bucket:
+ * they must be of the same micro-batches. No more can follow: each runs once, and this bucket will
+ * be found to hold all of the step. */
+static enum status check_shared(struct walk *walk, const struct bucket *bucket, int index) {
+    const struct program_tie *tie = tie_at(walk, index);
+    if (!tie || tie_is_apart(tie)) return STATUS_OK;
+    int chunk = grid_chunk(&walk->program->grid, tie->other);
+    for (int b = 0; b < walk->own->chunk[chunk].buckets; b++) {
+        const struct bucket *other =
+            verify_bucket(walk, walk->instr->grad, sizes_bucket(walk->own->chunk, chunk, b));
+        if (!other->started || other->content != bucket->content)
+            return verify_broken(walk, "stage %d has not made its gradients of what both share",
+                                 tie->other);
+    }
+    return STATUS_OK;
+}
+
+static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
     if (!bucket->started || bucket->tied)
         return verify_broken(walk, "gradient buffer %d %s", walk->instr->grad,
                              bucket->tied ? "is tied already" : "is empty");
+    TRY(check_shared(walk, bucket, index));
     bucket->tied = true;
     return STATUS_OK;
+}
+
+/* Sum over the two ranks that share the bucket's parameters: before that over the replicas, since
+ * uses are added for each replica. */
+static enum status join(struct walk *walk, struct bucket *bucket, int index) {
+    const struct program_tie *tie = tie_at(walk, index);
+    if (!tie || !tie_is_apart(tie))
+        return verify_broken(walk, "bucket %d is not shared with another rank",
+                             walk->instr->bucket);
+    if (walk->program->group[walk->instr->group] != GROUP_TIED)
+        return verify_broken(walk, "group %d is not the ranks that share it", walk->instr->group);
+    if (!bucket->tied)
+        return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+    if (bucket->joined || bucket->reduced)
+        return verify_broken(walk, "bucket %d was %s already", walk->instr->bucket,
+                             bucket->joined ? "joined" : "reduced");
+    bucket->joined = true;
+    return STATUS_OK;
+}
+
+static bool lacks_join(const struct walk *walk, const struct bucket *bucket, int index) {
+    const struct program_tie *tie = tie_at(walk, index);
+    return tie && tie_is_apart(tie) && !bucket->joined;
 }
 
 static enum status sum(struct walk *walk, struct bucket *into, struct bucket *from) {
     if (!into->tied || !from->tied)
         return verify_broken(walk, "both buffers must be whole (TIE) before they are added");
     if (into->reduced || from->reduced) return verify_broken(walk, "a bucket was reduced already");
+    if (into->joined || from->joined) return verify_broken(walk, "a bucket was joined already");
     into->content += from->content;
     into->count += from->count;
     into->order = order_sum(into->order, from->order);
@@ -70,7 +123,7 @@ bool verify_holds_replicas(const struct walk *walk, int group) {
     return family == GROUP_REPLICAS || (family == GROUP_WORLD && replicas == program->ranks);
 }
 
-static enum status reduce(struct walk *walk, struct bucket *bucket) {
+static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
         return verify_broken(walk, "there is no other rank to reduce with");
     if (!verify_holds_replicas(walk, walk->instr->group))
@@ -78,6 +131,9 @@ static enum status reduce(struct walk *walk, struct bucket *bucket) {
                              walk->instr->group);
     if (!bucket->tied)
         return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+    if (lacks_join(walk, bucket, index))
+        return verify_broken(walk, "bucket %d is shared with another rank: JOIN comes first",
+                             walk->instr->bucket);
     if (bucket->reduced)
         return verify_broken(walk, "bucket %d was reduced already", walk->instr->bucket);
     bucket->reduced = true;
@@ -101,6 +157,8 @@ static enum status not_once(const struct walk *walk, const struct bucket *bucket
 static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
     if (!bucket->tied)
         return verify_broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
+    if (lacks_join(walk, bucket, index))
+        return verify_broken(walk, "bucket %d was not joined with the rank that shares it", index);
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
         return verify_broken(walk, "bucket %d was not reduced over the replicas", index);
     return bucket->content == walk->present_content ? STATUS_OK : not_once(walk, bucket);
@@ -145,9 +203,10 @@ static enum status visit(struct walk *walk, int index) {
     case INSTR_B:
     case INSTR_W: return accumulate(walk, bucket);
     case INSTR_ZERO: return zero(walk, bucket);
-    case INSTR_TIE: return tie(walk, bucket);
+    case INSTR_TIE: return tie(walk, bucket, index);
+    case INSTR_JOIN: return join(walk, bucket, index);
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
-    case INSTR_REDUCE: return reduce(walk, bucket);
+    case INSTR_REDUCE: return reduce(walk, bucket, index);
     case INSTR_NORM: return check_whole(walk, bucket, index);
     case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
     default: return STATUS_OK;

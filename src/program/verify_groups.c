@@ -27,7 +27,7 @@ static enum status check_exchange(const struct walk *walk, const struct meeting_
                        : walk->losses.group == of ? "REPORT"
                        : walk->norm.group == of   ? "NORM"
                                                   : NULL;
-    if (!open || walk->instr->op == INSTR_REDUCE) return STATUS_OK;
+    if (!open || walk->instr->op == INSTR_REDUCE || walk->instr->op == INSTR_JOIN) return STATUS_OK;
     return verify_broken(walk, "an exchange of group %d (%s) is under way and was not awaited",
                          group, open);
 }
@@ -115,9 +115,15 @@ static bool waits_there(const struct instr *instr) {
            row->queue == QUEUE_COMPUTE;
 }
 
-static int64_t operation(const struct instr *instr) {
-    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)instr->stage << 16 |
-           (uint16_t)instr->bucket;
+/* The two sides of a tie name it by buckets of their own. */
+static int64_t operation(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    int stage = instr->stage, bucket = instr->bucket;
+    const struct program_tie *tie =
+        instr->op == INSTR_JOIN ? program_tie_at(walk->program, stage, bucket) : NULL;
+    if (tie) stage = tie->stage, bucket = tie->bucket;
+    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)stage << 16 |
+           (uint16_t)bucket;
 }
 
 enum status verify_post(struct walk *walk) {
@@ -126,7 +132,7 @@ enum status verify_post(struct walk *walk) {
     struct pending pending;
     if (row->meets != MEETS_GROUP || instr->group == INSTR_ALL || waits_there(instr))
         return STATUS_OK;
-    TRY(post(walk, instr->group, operation(instr), &pending));
+    TRY(post(walk, instr->group, operation(walk), &pending));
     for (const char *letter = row->writes; *letter; letter++) {
         struct resource_access access =
             program_access(walk->program, walk->own->chunk, instr, *letter);
@@ -197,7 +203,8 @@ static enum status check_group(const struct walk *walk) {
     if (walk->verifier->shares != shares)
         return verify_broken(walk,
                              "some instructions share statistics (a group) and this one does not");
-    if (shares && walk->program->group[instr->group] == GROUP_PIPELINE)
+    if (shares && (walk->program->group[instr->group] == GROUP_PIPELINE ||
+                   walk->program->group[instr->group] == GROUP_TIED))
         return verify_broken(walk, "group %d is not the replicas of this stage", instr->group);
     if (shares && walk->program->grid.replicas == 1)
         return verify_broken(walk, "there is no other replica to share statistics with");
@@ -208,7 +215,7 @@ static enum status meet(struct walk *walk) {
     const struct instr *instr = walk->instr;
     struct pending pending = {.group = group_of_walk(walk, instr->group),
                               .number = walk->posted[instr->group] - 1};
-    if (!walk->arrived) TRY(post(walk, instr->group, operation(instr), &pending));
+    if (!walk->arrived) TRY(post(walk, instr->group, operation(walk), &pending));
     walk->waits = walk->arrived = !is_done(walk, &pending);
     return STATUS_OK;
 }

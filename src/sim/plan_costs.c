@@ -110,11 +110,10 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
 
 static enum status add_buckets(struct maker *maker, int position) {
     const struct grid *grid = &maker->plan->config.grid;
-    struct holdings holdings;
-    TRY(holdings_of(&maker->ranges, grid, position, &holdings));
+    struct holdings holdings = holdings_of(&maker->ranges, grid, &maker->plan->ties, position);
     for (int c = 0; c < grid->chunks; c++) {
         int stage = grid_stage(grid, position, c);
-        struct bucket_source source = holdings_source(&holdings, maker->graph, c);
+        struct bucket_source source = holdings_source(&holdings, &maker->ranges, c, stage);
         struct bucket_list list = buckets_of(&source);
         int64_t *bytes = arena_new(&maker->out->arena, (size_t)list.count * sizeof *bytes), all = 0;
         for (int b = 0; b < list.count; b++)

@@ -3,7 +3,12 @@
  * Where the last backward of a stage writes straight into the buffer that STEP reads, it is cut
  * into segments and each bucket is posted as soon as its segment is done, so that reduction and
  * backward overlap; where sums inside the rank come after it (--sum tree), all buckets are posted
- * behind them. */
+ * behind them.
+ *
+ * A bucket of parameters that two stages share is reduced last. Between ranks it is joined first,
+ * and a reduction awaits that: right behind JOIN the later stage would wait for the end of the
+ * earlier one, which waits for its gradients. On one rank the bucket may be whole later than the
+ * others, and all replicas reduce in the same order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +24,7 @@ struct whole {
 
 static bool writes_gradient(const struct instr *instr, int stage, int grad) {
     const struct instr_row *row = instr_row(instr);
+    if (instr->op == INSTR_JOIN) return false; /* it follows a TIE and its place */
     if (!strchr(row->operands, 's') || instr->stage != stage) return false;
     return (strchr(row->writes, 'g') && instr->grad == grad) ||
            (strchr(row->writes, 'h') && instr->other == grad);
@@ -49,8 +55,9 @@ static int final_grad(const struct instr_list *body) {
 }
 
 struct copy {
+    const struct program *program;
     struct rank_program *out;
-    int group;
+    int group, tied; /* the replicas; the ranks that share parameters */
 };
 
 static struct instr *append(struct copy *copy, const struct instr *from) {
@@ -66,13 +73,36 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     instr->bucket = (int16_t)bucket;
     instr->grad = like->grad;
     if (op == INSTR_REDUCE) instr->group = (int16_t)copy->group;
+    if (op == INSTR_JOIN) instr->group = (int16_t)copy->tied;
 }
 
 static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
     for (int b = 0; b < buckets; b++) {
+        const struct program_tie *tie = program_tie_at(copy->program, pass->stage, b);
         append(copy, pass)->segment = (int16_t)b;
+        if (tie && !tie_is_apart(tie)) continue; /* its TIE stays where it is */
         append_bucket(copy, INSTR_TIE, b, pass);
-        append_bucket(copy, INSTR_REDUCE, b, pass);
+        append_bucket(copy, tie ? INSTR_JOIN : INSTR_REDUCE, b, pass);
+    }
+}
+
+/* Where the TIE of all buckets was that are tied segment by segment now. */
+static void append_late_tie(struct copy *copy, const struct instr *old) {
+    const struct program_tie *tie = program_tie_of(copy->program, old->stage);
+    if (tie && !tie_is_apart(tie) && tie->stage == old->stage)
+        append_bucket(copy, INSTR_TIE, tie->bucket, old);
+}
+
+static void reduce_tied(struct copy *copy, int position, int grad) {
+    const struct program *program = copy->program;
+    for (int t = 0; t < program->tie_count; t++) {
+        const struct program_tie *tie = &program->tie[t];
+        struct instr first = {.stage = (int16_t)tie->stage, .grad = (int16_t)grad},
+                     second = {.stage = (int16_t)tie->other, .grad = (int16_t)grad};
+        if (grid_position(&program->grid, tie->stage) == position)
+            append_bucket(copy, INSTR_REDUCE, tie->bucket, &first);
+        if (tie_is_apart(tie) && grid_position(&program->grid, tie->other) == position)
+            append_bucket(copy, INSTR_REDUCE, tie->other_bucket, &second);
     }
 }
 
@@ -84,16 +114,30 @@ static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
         append_segments(copy, instr, buckets);
         return;
     }
-    if (whole && at == whole->tie && whole->pass >= 0) return; /* it is among the segments */
+    if (whole && instr->op == INSTR_JOIN && whole->pass >= 0) return; /* is among the segments */
+    if (whole && at == whole->tie && whole->pass >= 0) {
+        append_late_tie(copy, instr);
+        return;
+    }
     append(copy, instr);
     if (!whole || at != whole->tie) return;
-    for (int b = 0; b < buckets; b++) append_bucket(copy, INSTR_REDUCE, b, instr);
+    for (int b = 0; b < buckets; b++)
+        if (!program_tie_at(copy->program, instr->stage, b))
+            append_bucket(copy, INSTR_REDUCE, b, instr);
 }
 
-static void insert_rank(const struct grid *grid, struct rank_program *rank, int group) {
+static int tied_group(const struct program *program) {
+    int group = 0;
+    while (group < program->group_count && program->group[group] != GROUP_TIED) group++;
+    return group;
+}
+
+static void insert_rank(const struct program *program, struct rank_program *rank, int position,
+                        int group) {
+    const struct grid *grid = &program->grid;
     struct instr_list old = rank->list[LIST_BODY];
     struct whole whole[GRID_MAX_CHUNKS];
-    struct copy copy = {rank, group};
+    struct copy copy = {program, rank, group, tied_group(program)};
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
     for (int i = 0; i < old.count; i++)
         if (strchr(instr_row(&old.items[i])->operands, 's'))
@@ -103,6 +147,7 @@ static void insert_rank(const struct grid *grid, struct rank_program *rank, int 
     for (int i = 0; i < old.count; i++) {
         bool staged = strchr(instr_row(&old.items[i])->operands, 's');
         int chunk = staged ? grid_chunk(grid, old.items[i].stage) : 0;
+        if (old.items[i].op == INSTR_REPORT) reduce_tied(&copy, position, grad);
         copy_instr(&copy, &old, i, staged ? &whole[chunk] : NULL, rank->chunk[chunk].buckets);
     }
     free(old.items);
@@ -124,7 +169,7 @@ static void change_rank(struct program *program, int rank, int group, const int 
     int position = grid_cell(grid, rank).position;
     for (int c = 0; c < own->chunks; c++)
         own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
-    insert_rank(grid, own, group);
+    insert_rank(program, own, position, group);
     sync_share(own, group);
     program_renumber(own);
 }

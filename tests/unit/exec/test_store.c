@@ -79,7 +79,7 @@ Test(exec_store, further_uses_lie_in_the_tail) {
     }
     cr_expect_gt(further, 0);
     struct store *store = exec_store(run->exec);
-    struct bucket all = {0, layout->held_count, 0, layout->param_elements};
+    struct bucket all = {.count = layout->held_count, .elements = layout->param_elements};
     cr_assert_eq(store_zero(store, 0, &all), STATUS_OK);
     for (int u = 0; u < layout->use_count; u++) {
         struct elements gradient = store_use_gradient(store, 0, u);

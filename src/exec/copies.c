@@ -1,0 +1,65 @@
+/* Parameters that two ranks of a pipeline share.
+ *
+ * Both get the same sum of gradients and make the same update, so they stay equal to the last bit.
+ * That is looked at before every checkpoint, which has the tensors of one of them: a file that fits
+ * only half of the ranks would show much later, if ever. Comparing at each step would cost a pass
+ * over the largest tensors that models have. */
+#include "base/log.h"
+#include "exec/state.h"
+
+static struct comm_group *tied_group(const struct exec *exec, bool *declared) {
+    const struct program *program = exec->plan->program;
+    int group = 0;
+    while (group < program->group_count && program->group[group] != GROUP_TIED) group++;
+    *declared = group < program->group_count;
+    return *declared ? exec->group[group] : NULL;
+}
+
+static enum status hash_bucket(const struct store *store, const struct bucket *bucket,
+                               uint64_t *sum) {
+    const struct store_layout *layout = store->layout;
+    for (int a = 0; a < layout->array_count; a++) {
+        enum array_kind kind = layout->arrays[a].kind;
+        if (kind != ARRAY_PARAM && kind != ARRAY_STATE) continue;
+        uint64_t own = 0;
+        for (int p = bucket->first; p < bucket->first + bucket->count; p++)
+            TRY(store_add_hash(store, a, layout->order[p], &own));
+        *sum = *sum * 31 + own; /* arrays do not change places */
+    }
+    return STATUS_OK;
+}
+
+/* Of the buckets this rank shares with the other; *name is a parameter of them. */
+static enum status hash_shared(const struct exec *exec, uint64_t *sum, const char **name) {
+    const struct plan *plan = exec->plan;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        const struct bucket_list *buckets = &plan->chunk[c].buckets;
+        for (int b = 0; b < buckets->count; b++) {
+            const struct program_tie *tie = program_tie_at(plan->program, plan->chunk[c].stage, b);
+            if (!tie || !tie_is_apart(tie)) continue;
+            *name = plan->store->params[plan->store->order[buckets->items[b].first]].name;
+            TRY(hash_bucket(exec->store, &buckets->items[b], sum));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status compare(struct exec *exec, struct comm_group *group) {
+    uint64_t own = 0, all[2] = {0};
+    const char *name = "";
+    TRY(hash_shared(exec, &own, &name));
+    TRY(comm_exchange(group, &own, sizeof own, all));
+    if (all[0] == all[1]) return STATUS_OK;
+    if (comm_group_member(group) > 0) return STATUS_BUG; /* the first member says so */
+    return fail(STATUS_BUG,
+                "after step %lld: parameter %s, or another one that two stages share, is not the "
+                "same on their ranks\n  nothing is saved",
+                (long long)exec->step, name);
+}
+
+enum status exec_compare_copies(struct exec *exec) {
+    bool declared;
+    struct comm_group *group = tied_group(exec, &declared);
+    if (!declared) return STATUS_OK;
+    return comm_agree(comm_world(exec->comm), group ? compare(exec, group) : STATUS_OK);
+}

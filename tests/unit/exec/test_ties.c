@@ -1,0 +1,183 @@
+/* Parameters that two stages share, trained on two ranks (threads here) and on one: the bits of one
+ * device; the two copies are equal, and it is seen when they are not. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "kit.h"
+
+#define TRAIN(count, steps)                                                                        \
+    "--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3,count=" count   \
+    ",test_count=2 --device ref --threads 1 --batch 4 --clip 0.5 --steps " steps " "
+#define MODEL TRAIN("8", "2")
+/* The second step of an epoch has one sample: of two replicas one is empty. */
+#define SHORT TRAIN("5", "4")
+
+enum { MOST_RANKS = 4 };
+
+/* One rank of a run, on its own thread. */
+struct member {
+    int rank;
+    struct comm *comm;
+    struct kit_plan job;
+    struct exec *exec;
+    double norm;
+    uint64_t hash;
+    enum status status, equal;
+    bool spoil; /* change one element of what is shared before it is compared again */
+    enum status spoilt;
+    pthread_t thread;
+};
+
+static struct store_item *item_of(const struct member *member, int *index) {
+    struct store_layout *layout = member->job.plan->store;
+    *index = store_find_param(layout, "bert.embeddings.word_embeddings.weight");
+    cr_assert_geq(*index, 0);
+    return &layout->params[*index];
+}
+
+static void spoil(struct member *member, enum array_kind kind) {
+    int index;
+    item_of(member, &index);
+    struct store *store = exec_store(member->exec);
+    float *values = store_tensor(store, store_array(store->layout, kind, 0), index).data;
+    values[5] += 1;
+}
+
+static enum status train(struct member *member) {
+    struct step_result result = {0};
+    TRY(exec_new(member->job.plan, member->comm, NULL, &member->exec));
+    TRY(exec_start(member->exec));
+    while (exec_next_step(member->exec) < member->job.plan->config.steps)
+        TRY(exec_step(member->exec, &result));
+    member->norm = result.grad_norm;
+    return store_param_hash(exec_store(member->exec), &member->hash);
+}
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    member->status = train(member);
+    if (member->status != STATUS_OK) {
+        comm_abort(member->comm, member->rank);
+        return NULL;
+    }
+    member->equal = exec_compare_copies(member->exec);
+    if (member->spoil) spoil(member, ARRAY_STATE);
+    member->spoilt = exec_compare_copies(member->exec);
+    return NULL;
+}
+
+struct team {
+    struct options options;
+    int ranks;
+    struct member member[MOST_RANKS];
+    struct comm *comm[MOST_RANKS];
+};
+
+static void team_open(struct team *team, const char *line, int ranks) {
+    size_t heap = 0, channels = 0;
+    *team = (struct team){.ranks = ranks};
+    kit_options(line, &team->options);
+    for (int r = 0; r < ranks; r++) {
+        struct member *member = &team->member[r];
+        member->rank = r;
+        cr_assert_eq(kit_plan(&team->options, r, ranks, team->member[0].job.dataset, &member->job),
+                     STATUS_OK);
+        size_t own = plan_heap_bytes(member->job.plan),
+               rings = plan_channel_bytes(member->job.plan);
+        if (own > heap) heap = own;
+        if (rings > channels) channels = rings;
+    }
+    cr_assert_eq(comm_open_threads(ranks, heap, channels, team->comm), STATUS_OK);
+    for (int r = 0; r < ranks; r++) team->member[r].comm = team->comm[r];
+}
+
+static void team_run(struct team *team) {
+    for (int r = 0; r < team->ranks; r++)
+        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
+    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
+    for (int r = 0; r < team->ranks; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+}
+
+static void team_free(struct team *team) {
+    for (int r = 0; r < team->ranks; r++) exec_free(&team->member[r].exec);
+    for (int r = 0; r < team->ranks; r++) comm_close(&team->comm[r]);
+    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
+    options_free(&team->options);
+}
+
+/* One of the two ranks answers for what they share: hashes of all are those of the model. */
+static void expect_bits(const char *model, const char *strategy, int stages, int replicas) {
+    struct team *team = MEM_NEW(struct team);
+    struct kit_run *one = kit_open("%s--deal %dx2", model, replicas);
+    char *line = mem_format("%s--strategy %s --stages %d --replicas %d --micro-batches 2", model,
+                            strategy, stages, replicas);
+    double norm = kit_steps(one, -1).grad_norm;
+    team_open(team, line, stages * replicas);
+    team_run(team);
+    for (int pipeline = 0; pipeline < replicas; pipeline++) {
+        uint64_t hash = 0;
+        for (int p = 0; p < stages; p++) hash += team->member[pipeline * stages + p].hash;
+        cr_expect_eq(hash, kit_hash(one), "%s", line);
+    }
+    for (int r = 0; r < team->ranks; r++) {
+        cr_expect_eq(team->member[r].norm, norm, "%s", line);
+        cr_expect_eq(team->member[r].equal, STATUS_OK, "%s", line);
+    }
+    kit_close(&one);
+    team_free(team);
+    free(team);
+    free(line);
+}
+
+Test(exec_ties, two_ranks_train_to_the_bits_of_one_device) {
+    expect_bits(MODEL, "1f1b", 2, 1);
+    expect_bits(MODEL, "gpipe", 2, 2);
+}
+
+Test(exec_ties, two_stages_of_one_rank_do) {
+    expect_bits(MODEL, "zbv", 2, 1);
+    expect_bits(MODEL, "interleaved", 1, 2);
+}
+
+Test(exec_ties, a_replica_without_samples_takes_part) {
+    expect_bits(SHORT, "1f1b", 2, 2);
+    expect_bits(SHORT, "zbv", 1, 2);
+}
+
+/* A copy costs what the parameter costs: value, gradient and state. */
+Test(exec_ties, a_copy_is_in_the_estimate) {
+    struct team *team = MEM_NEW(struct team);
+    team_open(team, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
+    size_t bytes = 0, elements = 0;
+    int index;
+    for (int r = 0; r < 2; r++) {
+        cr_expect_eq(item_of(&team->member[r], &index)->copy, r == 1);
+        bytes += team->member[r].job.plan->memory.params;
+        bytes += team->member[r].job.plan->memory.state;
+    }
+    const struct graph *graph = team->member[0].job.plan->micro[0].graph;
+    for (int p = 0; p < graph->param_count; p++)
+        elements += (size_t)store_param_span(graph, p) * (p == index ? 2 : 1);
+    cr_expect_eq(bytes, elements * sizeof(float) * 3);
+    team_free(team);
+    free(team);
+}
+
+Test(exec_ties, copies_that_differ_are_found) {
+    for (int rank = 0; rank < 2; rank++) {
+        struct team *team = MEM_NEW(struct team);
+        team_open(team, MODEL "--strategy 1f1b --stages 2 --micro-batches 2", 2);
+        team->member[rank].spoil = true;
+        team_run(team);
+        for (int r = 0; r < 2; r++) {
+            cr_expect_eq(team->member[r].equal, STATUS_OK);
+            cr_expect_eq(team->member[r].spoilt, STATUS_BUG);
+        }
+        team_free(team);
+        free(team);
+    }
+}
