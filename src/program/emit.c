@@ -133,13 +133,16 @@ static int grad_for(struct emitter *emitter, int stage, bool *fresh) {
 
 static void end_gradients(struct emitter *emitter, int stage) {
     struct stage *of = stage_of(emitter, stage);
-    bool leaf = emitter->config->sum == SUM_TREE, last = --of->left == 0;
+    bool leaf = emitter->config->sum != SUM_REPLICA, last = --of->left == 0;
     if (!leaf && !last) return;
     tie(emitter, stage, of->grad);
     if (leaf) {
         tree_push(&of->tree, of->grad);
         of->grad = -1;
     }
+    /* Of one replica they are added one by one. */
+    if (leaf && !last && emitter->config->sum == SUM_REPLICAS_FIRST)
+        tree_push(&of->tree, tree_finish(&of->tree));
     if (leaf && last) of->grad = tree_finish(&of->tree);
 }
 

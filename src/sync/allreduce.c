@@ -3,7 +3,10 @@
  * Where the last backward of a stage writes straight into the buffer that STEP reads, it is cut
  * into segments and each bucket is posted as soon as its segment is done, so that reduction and
  * backward overlap; where sums inside the rank come after it (--sum tree), all buckets are posted
- * behind them. */
+ * behind them.
+ *
+ * Replicas must post in the same order. In a short step they run different micro-batches, and the
+ * stages of a rank may be whole in different orders: there all are posted at the end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +54,7 @@ static int final_grad(const struct instr_list *body) {
 struct copy {
     struct rank_program *out;
     int group;
+    bool alike; /* the replicas of this position run the same */
 };
 
 static struct instr *append(struct copy *copy, const struct instr *from) {
@@ -86,24 +90,42 @@ static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
     }
     if (whole && at == whole->tie && whole->pass >= 0) return; /* it is among the segments */
     append(copy, instr);
-    if (!whole || at != whole->tie) return;
+    if (!whole || at != whole->tie || !copy->alike) return;
     for (int b = 0; b < buckets; b++) append_bucket(copy, INSTR_REDUCE, b, instr);
 }
 
-static void insert_rank(const struct grid *grid, struct rank_program *rank, int group) {
+/* All buckets of all stages, the last stage's first. */
+static void append_all(struct copy *copy, const struct instr_list *old, const struct whole *whole) {
+    for (int c = copy->out->chunks - 1; c >= 0; c--)
+        for (int b = 0; b < copy->out->chunk[c].buckets; b++)
+            append_bucket(copy, INSTR_REDUCE, b, &old->items[whole[c].tie]);
+}
+
+static int last_whole(const struct whole *whole, int chunks) {
+    int last = -1;
+    for (int c = 0; c < chunks; c++)
+        if (whole[c].tie > last) last = whole[c].tie;
+    return last;
+}
+
+static void insert_rank(const struct grid *grid, struct rank_program *rank, int group, bool alike) {
     struct instr_list old = rank->list[LIST_BODY];
     struct whole whole[GRID_MAX_CHUNKS];
-    struct copy copy = {rank, group};
+    struct copy copy = {rank, group, alike || rank->chunks == 1};
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
     for (int i = 0; i < old.count; i++)
         if (strchr(instr_row(&old.items[i])->operands, 's'))
             stage_of[grid_chunk(grid, old.items[i].stage)] = old.items[i].stage;
-    for (int c = 0; c < rank->chunks; c++) whole[c] = find_whole(&old, stage_of[c], grad);
+    for (int c = 0; c < rank->chunks; c++) {
+        whole[c] = find_whole(&old, stage_of[c], grad);
+        if (!copy.alike) whole[c].pass = -1;
+    }
     rank->list[LIST_BODY] = (struct instr_list){0};
     for (int i = 0; i < old.count; i++) {
         bool staged = strchr(instr_row(&old.items[i])->operands, 's');
         int chunk = staged ? grid_chunk(grid, old.items[i].stage) : 0;
         copy_instr(&copy, &old, i, staged ? &whole[chunk] : NULL, rank->chunk[chunk].buckets);
+        if (!copy.alike && i == last_whole(whole, rank->chunks)) append_all(&copy, &old, whole);
     }
     free(old.items);
 }
@@ -118,13 +140,23 @@ static int group_for(struct program *program) {
     return program_declare_group(program, GROUP_REPLICAS);
 }
 
+/* Do all replicas of a rank's position run what it runs? */
+static bool replicas_alike(const struct program *program, int rank) {
+    const struct grid *grid = &program->grid;
+    int index = group_of(grid, GROUP_REPLICAS, rank), count = group_size(grid, GROUP_REPLICAS, 0);
+    for (int r = 0; r < count; r++)
+        if (program->kind_of[group_rank(grid, GROUP_REPLICAS, index, r)] != program->kind_of[rank])
+            return false;
+    return true;
+}
+
 static void change_rank(struct program *program, int rank, int group, const int *buckets) {
     const struct grid *grid = &program->grid;
     struct rank_program *own = &program->kinds[program->kind_of[rank]];
     int position = grid_cell(grid, rank).position;
     for (int c = 0; c < own->chunks; c++)
         own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
-    insert_rank(grid, own, group);
+    insert_rank(grid, own, group, replicas_alike(program, rank));
     program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
     program_renumber(own);
 }
