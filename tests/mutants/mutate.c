@@ -221,7 +221,26 @@ static bool change_body(struct spot *spot, enum mutation mutation) {
     }
 }
 
+static bool change_start(struct spot *spot) {
+    static const enum mutation kinds[] = {MUTATION_REMOVE, MUTATION_DUPLICATE, MUTATION_OPERAND,
+                                          MUTATION_FLAG};
+    spot->body = &spot->rank->list[LIST_START];
+    return spot->body->count > 0 && change_body(spot, kinds[dice_roll(spot->dice, 4)]);
+}
+
+/* Damages may hide one another, or make a third program that is right. */
+static bool change_twice(struct program *program, struct dice *dice, char what[160]) {
+    char first[160] = "", second[160] = "";
+    bool changed = false;
+    for (int i = 0; i < 2; i++)
+        changed |=
+            mutate(program, (enum mutation)dice_roll(dice, MUTATION_TWO), dice, i ? second : first);
+    snprintf(what, 160, "%.76s and %.76s", first, second);
+    return changed;
+}
+
 bool mutate(struct program *program, enum mutation mutation, struct dice *dice, char what[160]) {
+    if (mutation == MUTATION_TWO) return change_twice(program, dice, what);
     int number = dice_roll(dice, program->ranks);
     bool alone = dice_roll(dice, 2);
     struct rank_program *rank =
@@ -232,6 +251,7 @@ bool mutate(struct program *program, enum mutation mutation, struct dice *dice, 
     case MUTATION_SIZE: return change_size(&spot);
     case MUTATION_HEADER: return change_header(&spot);
     case MUTATION_GROUP: return change_group(&spot);
+    case MUTATION_START: return change_start(&spot);
     default: return change_body(&spot, mutation);
     }
 }

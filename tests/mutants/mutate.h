@@ -16,7 +16,9 @@
     ROW(LIST, "other list")                                                                        \
     ROW(SIZE, "size changed")                                                                      \
     ROW(HEADER, "header changed")                                                                  \
-    ROW(GROUP, "group family changed")
+    ROW(GROUP, "group family changed")                                                             \
+    ROW(START, "damage in start")                                                                  \
+    ROW(TWO, "two of these")
 
 enum mutation {
 #define ROW(NAME, words) MUTATION_##NAME,

@@ -177,6 +177,8 @@ static const char two_ranks[] = "stretto program 3\n"
                                 "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
                                 "groups world replicas\n"
                                 "rank 0 slots 2 grads 1 buckets 2\n"
+                                "rank 0 start\n"
+                                "#30 r0 BCAST q0\n"
                                 "rank 0 body\n"
                                 "#0 r0 COUNT q0\n"
                                 "#1 r0 LOAD s0 m0 a0\n"
@@ -192,6 +194,8 @@ static const char two_ranks[] = "stretto program 3\n"
                                 "#10 r0 NORM g0\n"
                                 "#11 r0 STEP g0\n"
                                 "rank 1 slots 2 grads 1 buckets 2\n"
+                                "rank 1 start\n"
+                                "#30 r1 BCAST q0\n"
                                 "rank 1 body\n"
                                 "#0 r1 COUNT q0\n"
                                 "#1 r1 LOAD s0 m0 a0\n"
@@ -353,6 +357,7 @@ Test(program_stats, statistics_are_not_shared_in_the_group_of_an_open_count) {
     char *text = mem_text(two_ranks);
     for (char *at = text; (at = strstr(at, " q1")); at += 3) at[2] = '0';
     cr_expect_eq(verify_text(text, log), STATUS_USAGE);
-    cr_expect(strstr(log, "an exchange of group 0 (COUNT) is under way"), "%s", log);
+    cr_expect(strstr(log, "an exchange of group 0 is under way"), "%s", log);
+    cr_expect(strstr(log, "against #0 r0 COUNT q0"), "%s", log);
     free(text);
 }

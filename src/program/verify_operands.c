@@ -1,0 +1,81 @@
+/* What is proven of an instruction by itself: operands in range, flags that mean something, stages
+ * and groups of the rank's own, in the list it belongs to. */
+#include <string.h>
+
+#include "program/verify.h"
+
+static const struct place nobody = {NULL, 0};
+
+/* One past the largest value of an operand. */
+static int operand_limit(const struct walk *walk, char letter) {
+    switch (letter) {
+    case 's': return walk->program->grid.stages * walk->program->grid.chunks;
+    case 'm': return walk->micros;
+    case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
+    case 'g':
+    case 'h': return walk->own->grads;
+    case 'e':
+    case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
+    case 'q': return walk->program->group_count;
+    case 'p': return walk->program->grid.stages;
+    default: return PROGRAM_MAX_SMALL;
+    }
+}
+
+/* Operands that an instruction does not have are 0: another value would be passed over. */
+static enum status check_operand(const struct walk *walk, const struct operand_row *row,
+                                 const char *operands) {
+    char letter = row->letter;
+    int value = instr_operand(walk->instr, letter);
+    const char *at = strchr(operands, letter);
+    if (!at) {
+        if (value == 0) return STATUS_OK;
+        return verify_broken(walk, RULE_OPERANDS, nobody, "%s has no operand %c",
+                             instr_row(walk->instr)->name, letter);
+    }
+    if (value == INSTR_ALL && at > operands && at[-1] == '?') return STATUS_OK;
+    if (value < 0) return verify_broken(walk, RULE_OPERANDS, nobody, "a negative operand");
+    if (value < operand_limit(walk, letter)) return STATUS_OK;
+    return verify_broken(walk, RULE_OPERANDS, nobody, "%s %d of %d", row->words, value,
+                         operand_limit(walk, letter));
+}
+
+static enum status check_operands(const struct walk *walk) {
+    const struct instr_row *row = instr_row(walk->instr);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        TRY(check_operand(walk, &operand_rows[i], row->operands));
+    if (strchr(row->operands, 's') &&
+        grid_position(&walk->program->grid, walk->instr->stage) != walk->cell.position)
+        return verify_broken(walk, RULE_HOLDER, nobody, "stage %d is not this rank's",
+                             walk->instr->stage);
+    if (strchr(row->operands, 'q') && walk->instr->group != INSTR_ALL &&
+        group_of(&walk->program->grid, walk->program->group[walk->instr->group], walk->rank) < 0)
+        return verify_broken(walk, RULE_HOLDER, nobody, "this rank is in no such group");
+    return STATUS_OK;
+}
+
+/* A flag where it has no meaning would be passed over by the executor, and mislead who reads the
+ * program. */
+static enum status check_flags(const struct walk *walk) {
+    for (int bit = 0; walk->instr->flags >> bit; bit++) {
+        const char *name = instr_flag_name(bit);
+        if (!(walk->instr->flags >> bit & 1)) continue;
+        if (!name || !strstr(instr_row(walk->instr)->flags, name))
+            return verify_broken(walk, RULE_FLAGS, nobody, "%s has no such flag",
+                                 instr_row(walk->instr)->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_list(const struct walk *walk, enum list_name list) {
+    const struct instr_row *row = instr_row(walk->instr);
+    if (row->list == list) return STATUS_OK;
+    return verify_broken(walk, RULE_LIST, nobody, "%s belongs into %s, not into %s", row->name,
+                         list_names[row->list], list_names[list]);
+}
+
+enum status verify_form(const struct walk *walk, enum list_name list) {
+    TRY(check_operands(walk));
+    TRY(check_flags(walk));
+    return check_list(walk, list);
+}
