@@ -317,6 +317,7 @@ static void verifier_free(struct verifier *verifier) {
 enum status program_verify(const struct program *program, const int64_t *samples) {
     struct verifier verifier = {
         .program = program, .samples = samples, .shares = program_shares(program)};
+    verify_know_rows(verifier.rows);
     choose_walks(&verifier);
     enum status status = verify_header_order(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)

@@ -110,12 +110,19 @@ struct walk {
     struct walk *next_waiting;
 };
 
+/* What is looked up for every instruction: which operands its row has and may leave out, as bits in
+ * the order of operand.def, and its facts. */
+struct known_row {
+    unsigned operands, optional, needs, gives;
+};
+
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
  * stage. */
 struct verifier {
     const struct program *program;
     const int64_t *samples;
     bool shares; /* the program's F and B share statistics */
+    struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
@@ -143,7 +150,8 @@ bool verify_has_loss(const struct walk *walk);
 /* Local. Are the members of a declared group those of a family? */
 bool verify_group_is(const struct program *program, int group, enum group_family family);
 
-/* Operands, flags, and the list an instruction stands in. */
+/* Operands, flags, and the list an instruction stands in; fills in what is known of the rows. */
+void verify_know_rows(struct known_row rows[INSTR_COUNT_]);
 enum status verify_form(const struct walk *walk, enum list_name list);
 
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;

@@ -6,6 +6,23 @@
 
 static const struct place nobody = {NULL, 0};
 
+void verify_know_rows(struct known_row rows[INSTR_COUNT_]) {
+    for (int op = 0; op < INSTR_COUNT_; op++) {
+        const struct instr_row *row = &instr_rows[op];
+        rows[op] = (struct known_row){.needs = row->needs ? facts_named(row->needs) : 0,
+                                      .gives = row->gives ? facts_named(row->gives) : 0};
+        for (int i = 0; i < OPERAND_COUNT; i++) {
+            const char *at = strchr(row->operands, operand_rows[i].letter);
+            if (at) rows[op].operands |= 1u << i;
+            if (at && at > row->operands && at[-1] == '?') rows[op].optional |= 1u << i;
+        }
+    }
+}
+
+static bool has_operand(const struct walk *walk, int operand) {
+    return walk->verifier->rows[walk->instr->op].operands >> operand & 1;
+}
+
 /* One past the largest value of an operand. */
 static int operand_limit(const struct walk *walk, char letter) {
     switch (letter) {
@@ -23,33 +40,33 @@ static int operand_limit(const struct walk *walk, char letter) {
 }
 
 /* Operands that an instruction does not have are 0: another value would be passed over. */
-static enum status check_operand(const struct walk *walk, const struct operand_row *row,
-                                 const char *operands) {
-    char letter = row->letter;
-    int value = instr_operand(walk->instr, letter);
-    const char *at = strchr(operands, letter);
-    if (!at) {
+static enum status check_operand(const struct walk *walk, int operand, int value) {
+    const struct operand_row *row = &operand_rows[operand];
+    if (!has_operand(walk, operand)) {
         if (value == 0) return STATUS_OK;
         return verify_broken(walk, RULE_OPERANDS, nobody, "%s has no operand %c",
-                             instr_row(walk->instr)->name, letter);
+                             instr_row(walk->instr)->name, row->letter);
     }
-    if (value == INSTR_ALL && at > operands && at[-1] == '?') return STATUS_OK;
+    bool optional = walk->verifier->rows[walk->instr->op].optional >> operand & 1;
+    if (value == INSTR_ALL && optional) return STATUS_OK;
     if (value < 0) return verify_broken(walk, RULE_OPERANDS, nobody, "a negative operand");
-    if (value < operand_limit(walk, letter)) return STATUS_OK;
+    if (value < operand_limit(walk, row->letter)) return STATUS_OK;
     return verify_broken(walk, RULE_OPERANDS, nobody, "%s %d of %d", row->words, value,
-                         operand_limit(walk, letter));
+                         operand_limit(walk, row->letter));
 }
 
 static enum status check_operands(const struct walk *walk) {
-    const struct instr_row *row = instr_row(walk->instr);
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        TRY(check_operand(walk, &operand_rows[i], row->operands));
-    if (strchr(row->operands, 's') &&
-        grid_position(&walk->program->grid, walk->instr->stage) != walk->cell.position)
+    const struct instr *instr = walk->instr;
+    const struct grid *grid = &walk->program->grid;
+#define OPERAND(letter, field, ...) TRY(check_operand(walk, OPERAND_##field, instr->field));
+#include "program/operand.def"
+#undef OPERAND
+    if (has_operand(walk, OPERAND_stage) &&
+        grid_position(grid, instr->stage) != walk->cell.position)
         return verify_broken(walk, RULE_HOLDER, nobody, "stage %d is not this rank's",
-                             walk->instr->stage);
-    if (strchr(row->operands, 'q') && walk->instr->group != INSTR_ALL &&
-        group_of(&walk->program->grid, walk->program->group[walk->instr->group], walk->rank) < 0)
+                             instr->stage);
+    if (has_operand(walk, OPERAND_group) && instr->group != INSTR_ALL &&
+        group_of(grid, walk->program->group[instr->group], walk->rank) < 0)
         return verify_broken(walk, RULE_HOLDER, nobody, "this rank is in no such group");
     return STATUS_OK;
 }

@@ -117,8 +117,9 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
  * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
     const struct instr_row *row = instr_row(walk->instr);
-    unsigned can = all_facts(walk), missing = facts_named(row->needs) & can & ~slot->facts;
-    unsigned gives = facts_named(row->gives);
+    const struct known_row *known = &walk->verifier->rows[walk->instr->op];
+    unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
+    unsigned gives = known->gives;
     if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
         return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
                              "slot %d does not hold micro-batch %d", walk->instr->slot,
@@ -131,7 +132,7 @@ static enum status advance(struct walk *walk, struct slot *slot) {
                              "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
     bool cut = strchr(row->operands, 'e');
-    if (slot->segment > 0 && !(slot->facts & facts_named("i")) && !cut)
+    if (slot->segment > 0 && !cut && !(slot->facts & 1u << FACT_INPUTS))
         return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
                              "segment %d of backward is next", slot->segment);
     if (cut) TRY(count_segment(walk, slot, &gives));
