@@ -39,6 +39,7 @@ int cli_main(int argc, char **argv);
 /* The commands. */
 enum status train_run(const struct options *options);
 enum status explain_run(const struct options *options);
+enum status check_run(const struct options *options);
 enum status launch_run(const struct options *options);
 enum status compare_run(const struct options *options);
 enum status doctor_run(const struct options *options);

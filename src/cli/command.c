@@ -14,10 +14,11 @@
 #include "stretto.h"
 
 const struct command cli_commands[] = {
-    {COMMAND_TRAIN, train_run},           {COMMAND_EXPLAIN, explain_run},
-    {COMMAND_LAUNCH, launch_run},         {COMMAND_COMPARE, compare_run},
-    {COMMAND_DOCTOR, doctor_run},         {COMMAND_KEY, key_run},
-    {COMMAND_COMPLETION, completion_run}, {COMMAND_HELP, help_run},
+    {COMMAND_TRAIN, train_run},     {COMMAND_EXPLAIN, explain_run},
+    {COMMAND_CHECK, check_run},     {COMMAND_LAUNCH, launch_run},
+    {COMMAND_COMPARE, compare_run}, {COMMAND_DOCTOR, doctor_run},
+    {COMMAND_KEY, key_run},         {COMMAND_COMPLETION, completion_run},
+    {COMMAND_HELP, help_run},
 };
 const int cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
 

@@ -314,7 +314,29 @@ static void verifier_free(struct verifier *verifier) {
     free(verifier->queue);
 }
 
-enum status program_verify(const struct program *program, const int64_t *samples) {
+static const int rule_count = 0
+#define RULE(...) +1
+#include "program/rule.def"
+#undef RULE
+    ;
+
+static struct program_proof proof_of(const struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    struct program_proof proof = {
+        .ranks = program->ranks, .walked = verifier->walk_count, .rules = rule_count};
+    for (int r = 0; r < program->ranks; r++)
+        proof.instructions += program_list(program, r, LIST_BODY)->count;
+    for (int w = 0; w < verifier->walk_count; w++) {
+        const struct walk *walk = &verifier->walks[w];
+        if (walk->peak <= proof.peak_slots) continue;
+        proof.peak_slots = walk->peak;
+        proof.peak_rank = walk->rank;
+    }
+    return proof;
+}
+
+enum status program_prove(const struct program *program, const int64_t *samples,
+                          struct program_proof *out) {
     struct verifier verifier = {
         .program = program, .samples = samples, .shares = program_shares(program)};
     verify_know_rows(verifier.rows);
@@ -323,6 +345,12 @@ enum status program_verify(const struct program *program, const int64_t *samples
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = check_other_lists(&verifier.walks[w]);
     if (status == STATUS_OK) status = walk_all(&verifier);
+    if (status == STATUS_OK) *out = proof_of(&verifier);
     verifier_free(&verifier);
     return status;
+}
+
+enum status program_verify(const struct program *program, const int64_t *samples) {
+    struct program_proof proof;
+    return program_prove(program, samples, &proof);
 }
