@@ -32,7 +32,7 @@ static void print_text(const struct checked *checked, FILE *out) {
     fprintf(out, "           %lld instructions a step by %d rules (docs/verify.md)",
             (long long)proof->instructions, proof->rules);
     if (proof->walked < proof->ranks)
-        fprintf(out, "; %d ranks walked, the others do the same", proof->walked);
+        fprintf(out, "; %d of the ranks walked, the others do the same", proof->walked);
     fprintf(out, "\n           at most %s of a rank in use at once (rank %d)\n",
             text_count(proof->peak_slots, "slot", slots), proof->peak_rank);
 }
