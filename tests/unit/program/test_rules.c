@@ -223,3 +223,41 @@ Test(program_rules, replicas_begin_with_a_broadcast_over_themselves) {
     }
     program_free(&program);
 }
+
+/* One replica's micro-batches are whole leaves of replicas-first, as on one device. */
+Test(program_rules, pipelines_add_whole_leaves_in_replicas_first) {
+    char log[1024];
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 1, .replicas_each = 1},
+        .micro_batches = 3,
+        .sum = SUM_REPLICAS_FIRST};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build("1f1b", &config, &program), STATUS_OK);
+    cr_expect_eq(verify(program, NULL, log), STATUS_OK, "%s", log);
+    program_free(&program);
+}
+
+/* 1f1b keeps S - s micro-batches on stage s, gpipe all of them. */
+Test(program_rules, a_proof_says_how_much_was_proven) {
+    struct schedule_config config = {
+        .grid = {.stages = 3, .chunks = 1, .replicas = 1, .replicas_each = 1}, .micro_batches = 5};
+    static const struct {
+        const char *schedule;
+        int slots;
+    } peaks[] = {{"mp", 1}, {"1f1b", 3}, {"gpipe", 5}};
+    for (int i = 0; i < 3; i++) {
+        struct program *program = NULL;
+        struct program_proof proof;
+        cr_assert_eq(schedule_build(peaks[i].schedule, &config, &program), STATUS_OK);
+        cr_assert_eq(program_prove(program, NULL, &proof), STATUS_OK);
+        cr_expect_eq(proof.peak_slots, peaks[i].slots, "%s: %d", peaks[i].schedule,
+                     proof.peak_slots);
+        cr_expect_eq(proof.peak_rank, 0);
+        cr_expect_eq(proof.ranks, 3);
+        cr_expect_eq(proof.walked, 3);
+        int64_t instructions = 0;
+        for (int r = 0; r < 3; r++) instructions += program_list(program, r, LIST_BODY)->count;
+        cr_expect_eq(proof.instructions, instructions);
+        program_free(&program);
+    }
+}
