@@ -242,7 +242,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .pipeline = pipeline};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
-    walk->loaded = MEM_ARRAY(const struct instr *, walk->micros * walk->own->chunks + 1);
+    walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
         if (!verify_present(walk, m)) continue;
         walk->present++;

@@ -91,8 +91,8 @@ struct walk {
     int pipeline;       /* the walked one it is in; -1: none */
     struct slot *slots; /* of all chunks */
     struct grad *grads;
-    const struct instr **loaded; /* per chunk and micro-batch: the LOAD */
-    int present;                 /* micro-batches with samples, and the sum of their keys: */
+    bool *loaded; /* per chunk and micro-batch */
+    int present;  /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
     uint64_t defined;                             /* the order of its sums by the header */
     const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */

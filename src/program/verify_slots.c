@@ -36,19 +36,28 @@ static enum status need_free(const struct walk *walk, const struct slot *slot) {
                          last_fact(slot->facts));
 }
 
+/* Looked for only where the program is refused. */
+static const struct instr *earlier_load(const struct walk *walk) {
+    const struct instr *instr = walk->own->list[LIST_BODY].items;
+    while (instr->op != INSTR_LOAD || instr->stage != walk->instr->stage ||
+           instr->micro != walk->instr->micro)
+        instr++;
+    return instr;
+}
+
 static enum status load(struct walk *walk, struct slot *slot) {
     int micro = walk->instr->micro;
-    const struct instr **loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
+    bool *loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
     if (!verify_present(walk, micro))
         return verify_broken(walk, RULE_SAMPLES, nobody,
                              "micro-batch %d has no samples in this step", micro);
     if (*loaded)
-        return verify_broken(walk, RULE_SAMPLES, verify_own(walk, *loaded),
+        return verify_broken(walk, RULE_SAMPLES, verify_own(walk, earlier_load(walk)),
                              "micro-batch %d was loaded before", micro);
     TRY(need_free(walk, slot));
     *slot = (struct slot){
         .facts = facts_named(instr_row(walk->instr)->gives), .micro = micro, .last = walk->instr};
-    *loaded = walk->instr;
+    *loaded = true;
     if (++walk->live > walk->peak) walk->peak = walk->live;
     return STATUS_OK;
 }

@@ -89,10 +89,15 @@ static const struct {
     {"#1 r0 F s0 m0 a0\n", "#1 r0 F s0 m0 a0 new\n", "rule 2 at #1 r0 F"},
     {"#1 r0 F s0 m0 a0\n", "#1 r0 F s0 m0 a0\n#30 r0 BCAST q1\n", "rule 3 at #30 r0 BCAST"},
     {"#1 r0 F s0 m0 a0\n", "#1 r0 F s1 m0 a0\n", "rule 4 at #1 r0 F s1"},
-    {"#3 r0 LOAD s0 m1 a1\n", "#3 r0 LOAD s0 m0 a1\n", "rule 6 at #3"},
+    {"#3 r0 LOAD s0 m1 a1\n", "#3 r0 LOAD s0 m0 a1\n",
+     "rule 6 at #3 r0 LOAD s0 m0 a1: micro-batch 0 was loaded before\n"
+     "  against #0 r0 LOAD s0 m0 a0"},
     {"#3 r0 LOAD s0 m1 a1\n", "#3 r0 LOAD s0 m1 a0\n", "against #2 r0 SEND_F s0 m0 a0 p1"},
     {"#8 r1 F s1 m1 a0\n", "", "rule 8 at #9 r1 B s1 m1 a0 g0"},
     {"#1 r0 F s0 m0 a0\n", "#1 r0 F s0 m0 a0 pure\n", "rule 9 at #1"},
+    {"#1 r0 F s0 m0 a0\n#2 r0 SEND_F s0 m0 a0 p1\n#3 r0 LOAD s0 m1 a1\n#4 r0 F s0 m1 a1\n",
+     "#3 r0 LOAD s0 m1 a1\n#4 r0 F s0 m1 a1\n#1 r0 F s0 m0 a0\n#2 r0 SEND_F s0 m0 a0 p1\n",
+     "against #4 r0 F s0 m1 a1"},
     {"#0 r1 COUNT q1\n", "", "rule 11 at #4 r1 B"},
     {"#11 r0 W s0 m1 a1 g0\n", "#11 r0 W s0 m1 a1 g0 new\n",
      "rule 12 at #11 r0 W s0 m1 a1 g0 new: gradient buffer 0 still holds gradients\n"
@@ -260,4 +265,24 @@ Test(program_rules, a_proof_says_how_much_was_proven) {
         cr_expect_eq(proof.instructions, instructions);
         program_free(&program);
     }
+}
+
+/* A micro-batch that all ranks forget is missed by each stage's own gradient. */
+Test(program_rules, a_micro_batch_that_nobody_runs_is_missed) {
+    char log[1024];
+    struct program *program = NULL;
+    struct schedule_config config = {
+        .grid = {.stages = 3, .chunks = 1, .replicas = 1, .replicas_each = 1}, .micro_batches = 3};
+    cr_assert_eq(schedule_build("gpipe", &config, &program), STATUS_OK);
+    for (int r = 0; r < 3; r++) {
+        struct instr_list *body = &program->kinds[program->kind_of[r]].list[LIST_BODY];
+        int kept = 0;
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].micro != 1) body->items[kept++] = body->items[i];
+        body->count = kept;
+    }
+    cr_expect_eq(verify(program, NULL, log), STATUS_USAGE);
+    cr_expect(strstr(log, "rule 15 at "), "%s", log);
+    cr_expect(strstr(log, "the gradient of micro-batch 1 is in buffer 0 0 times"), "%s", log);
+    program_free(&program);
 }

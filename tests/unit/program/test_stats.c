@@ -361,3 +361,19 @@ Test(program_stats, statistics_are_not_shared_in_the_group_of_an_open_count) {
     cr_expect(strstr(log, "against #0 r0 COUNT q0"), "%s", log);
     free(text);
 }
+
+/* Batch norms anywhere in a backward meet in its group: between its segments nothing else does. */
+Test(program_stats, nothing_meets_in_the_group_between_segments) {
+    char log[512];
+    struct program *program = build(&(struct step){2, 1, 2, SUM_REPLICA, 0}, true);
+    cr_assert_eq(verify(program, log), STATUS_OK, "%s", log);
+    for (int k = 0; k < program->kind_count; k++) {
+        struct instr_list *list = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < list->count; i++)
+            if (list->items[i].op == INSTR_REDUCE) list->items[i].group = 1;
+    }
+    cr_expect_eq(verify(program, log), STATUS_USAGE);
+    cr_expect(strstr(log, "rule 10 at "), "%s", log);
+    cr_expect(strstr(log, "against #"), "%s", log);
+    program_free(&program);
+}
