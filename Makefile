@@ -137,6 +137,13 @@ $(B)/equal: $(B)/tests/equal/equal.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Mutants of programs: the verifier against a judge that shares nothing with it.
+MUTANTS_SRC := $(sort $(wildcard tests/mutants/*.c))
+MUTANTS_OBJ = $(MUTANTS_SRC:%.c=$(B)/%.o)
+$(B)/mutants: $(MUTANTS_OBJ) $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 $(B)/wire-probe: $(B)/tests/ranks/wire.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
@@ -186,7 +193,7 @@ run: all
 	$(B)/stretto train
 
 # Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(B)/mutants $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
 	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
 
 # The front door on bare Debian systems, for the committed tree.
@@ -200,6 +207,11 @@ test-slurm test-hosts: all $(B)/rank-probe
 # The drawings in a real browser; the pictures stay in $(B)/page.
 test-page: $(B)/pages
 	@B=$(B) scripts/test-page
+
+# MUTANTS programs damaged in one place: none that would train otherwise may pass the verifier.
+MUTANTS ?= 100000
+test-mutants: $(B)/mutants
+	@$(B)/mutants $(MUTANTS)
 
 # The MPI that Debian does not choose by default: sums, training, deaths with MPICH's mpiexec.
 test-mpich:
@@ -305,9 +317,9 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

@@ -10,7 +10,7 @@
 #include "plan/strategy.h"
 
 /* What all ranks of the job would be refused for; they check it again, with all else. */
-static enum status check_run(const struct options *options) {
+static enum status check_options(const struct options *options) {
     struct options solved = *options;
     int64_t nodes = option_is_set(options, OPTION_nodes) ? options->nodes : 1,
             ranks = nodes * options->local_ranks;
@@ -28,7 +28,7 @@ enum status launch_run(const struct options *options) {
         return fail(
             STATUS_USAGE,
             "launch needs --emit sbatch\n  to start ranks on this machine: stretto train -n N");
-    TRY(check_run(options));
+    TRY(check_options(options));
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return fail(STATUS_DATA, "/proc/self/exe cannot be read: is /proc mounted?");
     program[length] = 0;

@@ -164,14 +164,18 @@ static int grad_for(struct emitter *emitter, int stage, bool *fresh) {
 
 static void end_gradients(struct emitter *emitter, int stage) {
     struct stage *of = stage_of(emitter, stage);
-    bool leaf = emitter->config->sum == SUM_TREE, last = --of->left == 0;
+    bool leaf = emitter->config->sum != SUM_REPLICA, last = --of->left == 0;
     if (!leaf) {
         if (last) tie_last(emitter, stage);
         return;
     }
     tie(emitter, stage, of->grad);
     tree_push(&of->tree, of->grad);
-    of->grad = last ? tree_finish(&of->tree) : -1;
+    of->grad = -1;
+    /* Of one replica they are added one by one. */
+    if (!last && emitter->config->sum == SUM_REPLICAS_FIRST)
+        tree_push(&of->tree, tree_finish(&of->tree));
+    if (last) of->grad = tree_finish(&of->tree);
 }
 
 static void add_weights(struct emitter *emitter, enum instr_op op, int stage, int micro) {

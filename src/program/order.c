@@ -9,14 +9,21 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { LEAF = 1, SUM = 2 };
+enum { LEAF = 1, SUM = 2, TIED = 3 };
 
 uint64_t order_leaf(int micro) {
     return rng_key(LEAF, (uint64_t)micro);
 }
 
 uint64_t order_sum(uint64_t into, uint64_t from) {
-    return rng_key(rng_key(SUM, into), from);
+    if (into == 0) return from;
+    return from == 0 ? into : rng_key(rng_key(SUM, into), from);
+}
+
+/* (a1 + b1) + (a2 + b2) is another number than (a1 + a2) + (b1 + b2): where uses are added is part
+ * of the order. */
+uint64_t order_tied(uint64_t sum) {
+    return sum ? rng_key(TIED, sum) : 0;
 }
 
 uint64_t order_tree(uint64_t *level, int count) {
@@ -37,6 +44,7 @@ static uint64_t in_order(const uint64_t *items, int count) {
 struct leaves {
     const int64_t *samples;
     int base;
+    bool whole; /* each is tied by itself */
 };
 
 /* The leaves first, first + stride, ... that have samples; returns how many. */
@@ -45,8 +53,9 @@ static int take_leaves(const struct leaves *leaves, int first, int stride, int c
     int found = 0;
     for (int i = 0; i < count; i++) {
         int micro = first + i * stride;
-        if (!leaves->samples || leaves->samples[micro] > 0)
-            out[found++] = order_leaf(micro - leaves->base);
+        if (leaves->samples && leaves->samples[micro] == 0) continue;
+        uint64_t leaf = order_leaf(micro - leaves->base);
+        out[found++] = leaves->whole ? order_tied(leaf) : leaf;
     }
     return found;
 }
@@ -55,7 +64,7 @@ uint64_t order_defined(const struct program *program, const int64_t *samples,
                        struct order_scope scope) {
     int replicas = scope.replica_count, micros = program->micro_batches, count = 0;
     int first = scope.first_replica * micros;
-    struct leaves leaves = {samples, scope.base};
+    struct leaves leaves = {samples, scope.base, program->sum != SUM_REPLICA};
     uint64_t *leaf = MEM_ARRAY(uint64_t, replicas * micros),
              *part = MEM_ARRAY(uint64_t, replicas + micros);
     uint64_t result;
@@ -64,7 +73,7 @@ uint64_t order_defined(const struct program *program, const int64_t *samples,
     } else if (program->sum == SUM_REPLICA) {
         for (int r = 0; r < replicas; r++) {
             int found = take_leaves(&leaves, first + r * micros, 1, micros, leaf);
-            if (found) part[count++] = in_order(leaf, found);
+            if (found) part[count++] = order_tied(in_order(leaf, found));
         }
         result = order_tree(part, count);
     } else {

@@ -7,9 +7,11 @@
 
 #include "program/program.h"
 
-/* Local. The gradient of one micro-batch; one sum added to another, in this order. */
+/* Local. The gradient of one micro-batch; one sum added to another, in this order; the uses of a
+ * parameter added up. 0 is the neutral element: a sum of nothing. */
 uint64_t order_leaf(int micro);
 uint64_t order_sum(uint64_t into, uint64_t from);
+uint64_t order_tied(uint64_t sum);
 /* Local. The fixed tree: level by level neighbours 2i and 2i+1 are added, an odd last one is
  * carried up; 0 for none. Spends `level`. */
 uint64_t order_tree(uint64_t *level, int count);

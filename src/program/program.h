@@ -143,14 +143,21 @@ uint64_t program_hash(const struct program *program);
 void program_print(const struct program *program, FILE *out);
 enum status program_parse(const char *name, const char *text, size_t count, struct program **out);
 
-/* Local. Proves of all ranks' programs, before anything runs: operands in range; every buffer
- * written before it is read; each micro-batch of `samples` (G entries, those with 0 skipped; NULL:
- * all present) forward and backward exactly once; running statistics moved by one replica, in
- * order; at STEP the buffer holds each micro-batch exactly once, added in the order the header
- * names, and NORM has seen it; members of a group meet for the same things in the same order, and
- * none waits for ever; evaluation runs each stage once in a round. Replicas that do the same are
- * looked at once. STATUS_USAGE with the first instruction that breaks it. */
+/* Local. Proves of all ranks' programs, before anything runs, that they keep the rules of rule.def:
+ * they train as one device would on the micro-batches of `samples` (G entries, those with 0
+ * skipped; NULL: all present), read nothing that was not written, and never wait for ever. Replicas
+ * that do the same are looked at once. STATUS_USAGE with the rule, the first instruction that
+ * breaks it and the one it disagrees with, or the ranks that wait for one another. */
 enum status program_verify(const struct program *program, const int64_t *samples);
+/* ... and what was proven, of how much. */
+struct program_proof {
+    int ranks, walked;         /* in all; looked at, the others do the same */
+    int64_t instructions;      /* of all ranks in a step */
+    int rules;                 /* of rule.def */
+    int peak_slots, peak_rank; /* most slots that a rank has in use at once, and such a rank */
+};
+enum status program_prove(const struct program *program, const int64_t *samples,
+                          struct program_proof *out);
 
 /* What a schedule builder is told. */
 struct schedule_config {

@@ -18,14 +18,21 @@
 #include "base/mem.h"
 #include "program/order.h"
 
-enum status verify_broken(const struct walk *walk, const char *format, ...) {
-    char why[256], line[INSTR_TEXT_BYTES];
+enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
+                          const char *format, ...) {
+    char why[256], line[INSTR_TEXT_BYTES], other[INSTR_TEXT_BYTES] = "";
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    return fail(STATUS_USAGE, "program refused at %s: %s",
-                instr_text(walk->instr, walk->rank, line), why);
+    if (against.instr) instr_text(against.instr, against.rank, other);
+    return fail(STATUS_USAGE, "program refused by rule %d at %s: %s%s%s", rule,
+                instr_text(walk->instr, walk->rank, line), why, against.instr ? "\n  against " : "",
+                other);
+}
+
+struct place verify_own(const struct walk *walk, const struct instr *instr) {
+    return (struct place){instr, walk->rank};
 }
 
 bool verify_present(const struct walk *walk, int micro) {
@@ -45,87 +52,21 @@ bool verify_last_stage(const struct walk *walk) {
     return walk->instr->stage == walk->program->grid.stages * walk->program->grid.chunks - 1;
 }
 
-/* --- operands and flags --- */
-
-/* One past the largest value of an operand. */
-static int operand_limit(const struct walk *walk, char letter) {
-    switch (letter) {
-    case 's': return walk->program->grid.stages * walk->program->grid.chunks;
-    case 'm': return walk->micros;
-    case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
-    case 'g':
-    case 'h': return walk->own->grads;
-    case 'e':
-    case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
-    case 'q': return walk->program->group_count;
-    case 'p': return walk->program->grid.stages;
-    default: return PROGRAM_MAX_SMALL;
-    }
-}
-
-/* Operands that an instruction does not have are 0: another value would be passed over. */
-static enum status check_operand(const struct walk *walk, const struct operand_row *row,
-                                 const char *operands) {
-    char letter = row->letter;
-    int value = instr_operand(walk->instr, letter);
-    const char *at = strchr(operands, letter);
-    if (!at) {
-        if (value == 0) return STATUS_OK;
-        return verify_broken(walk, "%s has no operand %c", instr_row(walk->instr)->name, letter);
-    }
-    if (value == INSTR_ALL && at > operands && at[-1] == '?') return STATUS_OK;
-    if (value < 0) return verify_broken(walk, "a negative operand");
-    if (value < operand_limit(walk, letter)) return STATUS_OK;
-    return verify_broken(walk, "%s %d of %d", row->words, value, operand_limit(walk, letter));
-}
-
-static enum status check_operands(const struct walk *walk) {
-    const struct instr_row *row = instr_row(walk->instr);
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        TRY(check_operand(walk, &operand_rows[i], row->operands));
-    if (strchr(row->operands, 's') &&
-        grid_position(&walk->program->grid, walk->instr->stage) != walk->cell.position)
-        return verify_broken(walk, "stage %d is not this rank's", walk->instr->stage);
-    if (strchr(row->operands, 'q') && walk->instr->group != INSTR_ALL &&
-        group_of(&walk->program->grid, walk->program->group[walk->instr->group], walk->rank) < 0)
-        return verify_broken(walk, "this rank is in no such group");
-    return STATUS_OK;
-}
-
-/* A flag where it has no meaning would be passed over by the executor, and mislead who reads the
- * program. */
-static enum status check_flags(const struct walk *walk) {
-    for (int bit = 0; bit < 8; bit++) {
-        const char *name = instr_flag_name(bit);
-        if (!(walk->instr->flags >> bit & 1)) continue;
-        if (!name || !strstr(instr_row(walk->instr)->flags, name))
-            return verify_broken(walk, "%s has no such flag", instr_row(walk->instr)->name);
-    }
-    return STATUS_OK;
-}
-
-/* The first list that an instruction may stand in. */
-static const char *own_list(const struct instr *instr) {
-    int list = 0;
-    while (!instr_may_stand(instr, (enum list_name)list)) list++;
-    return list_names[list];
-}
-
-static enum status check_list(const struct walk *walk) {
-    if (instr_may_stand(walk->instr, walk->list)) return STATUS_OK;
-    return verify_broken(walk, "%s belongs into %s, not into %s", instr_row(walk->instr)->name,
-                         own_list(walk->instr), list_names[walk->list]);
-}
-
-enum status verify_form(const struct walk *walk) {
-    TRY(check_operands(walk));
-    TRY(check_flags(walk));
-    return check_list(walk);
+bool verify_group_is(const struct program *program, int group, enum group_family family) {
+    const struct grid *grid = &program->grid;
+    enum group_family own = program->group[group];
+    int size = group_size(grid, own, 0);
+    if (own == family) return true;
+    if (own == GROUP_TIED || family == GROUP_TIED) return false;
+    return size == group_size(grid, family, 0) &&
+           (size == 1 || own == GROUP_WORLD || family == GROUP_WORLD);
 }
 
 /* --- walking --- */
 
-static bool holds_last_stage(const struct walk *walk) {
+static const struct place nobody = {NULL, 0};
+
+bool verify_has_loss(const struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     return walk->cell.role == GRID_STAGE &&
            grid_position(grid, grid->stages * grid->chunks - 1) == walk->cell.position;
@@ -133,23 +74,23 @@ static bool holds_last_stage(const struct walk *walk) {
 
 /* Labels are counted by the ranks that have the loss, once for each replica. */
 static enum status check_count(struct walk *walk) {
-    const struct program *program = walk->program;
-    enum group_family family = program->group[walk->instr->group];
-    if (!holds_last_stage(walk)) return verify_broken(walk, "this rank has no loss");
-    if (family == GROUP_TIED ||
-        (family != GROUP_REPLICAS &&
-         group_size(&program->grid, family, 0) != group_size(&program->grid, GROUP_REPLICAS, 0)))
-        return verify_broken(walk, "labels are counted once for each replica: its group is "
-                                   "the replicas");
-    walk->counted = true;
+    if (!verify_has_loss(walk))
+        return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
+    if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_SEEDS, nobody,
+                             "labels are counted once for each replica: its group is the replicas");
+    walk->counted = walk->instr;
     return STATUS_OK;
 }
 
 static enum status check_report(struct walk *walk) {
-    if (walk->reported) return verify_broken(walk, "a second REPORT would add up the losses again");
-    if (walk->program->group[walk->instr->group] != GROUP_WORLD)
-        return verify_broken(walk, "all ranks must hear of it: its group is the world");
-    walk->reported = true;
+    if (walk->reported)
+        return verify_broken(walk, RULE_LOSSES, verify_own(walk, walk->reported),
+                             "a second REPORT would add up the losses again");
+    if (!verify_group_is(walk->program, walk->instr->group, GROUP_WORLD))
+        return verify_broken(walk, RULE_LOSSES, nobody,
+                             "all ranks must hear of it: its group is the world");
+    walk->reported = walk->instr;
     return STATUS_OK;
 }
 
@@ -157,13 +98,14 @@ static enum status check_report(struct walk *walk) {
 static enum status check_sequence(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
-    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : holds_last_stage(walk);
+    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : verify_has_loss(walk);
     if (instr->op == INSTR_COUNT) TRY(check_count(walk));
     if (strchr(row->reads, 'k') && has_loss && !walk->counted)
-        return verify_broken(walk, "no COUNT before the first backward");
+        return verify_broken(walk, RULE_SEEDS, nobody, "no COUNT before it");
     if (instr->op == INSTR_REPORT) return check_report(walk);
     if (strchr(row->writes, 'l') && has_loss && walk->reported)
-        return verify_broken(walk, "the losses were reported before it");
+        return verify_broken(walk, RULE_LOSSES, verify_own(walk, walk->reported),
+                             "the losses were reported before it");
     return STATUS_OK;
 }
 
@@ -182,26 +124,30 @@ static enum status visit(struct walk *walk) {
     return verify_post(walk);
 }
 
-/* Walks a rank on until it ends or waits; *moved tells whether it did anything. */
-static enum status walk_on(struct walk *walk, bool *moved) {
-    const struct instr_list *body = &walk->own->list[LIST_BODY];
-    for (; walk->at < body->count; walk->at++) {
-        walk->instr = &body->items[walk->at];
-        walk->waits = false;
-        TRY(visit(walk));
-        if (walk->waits) return STATUS_OK;
-        *moved = true;
-    }
+static enum status check_end(struct walk *walk) {
     if (walk->together > 0)
-        return verify_broken(walk, "replicas that share statistics are missing behind it");
-    walk->waits = false;
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "replicas that share statistics are missing behind it");
     TRY(verify_await_all(walk));
     if (walk->waits) return STATUS_OK;
-    if (walk->cell.role == GRID_STAGE && !walk->stepped)
-        return fail(STATUS_USAGE,
-                    "program refused: rank %d has no STEP in its body (%d instructions)",
-                    walk->rank, body->count);
-    return STATUS_OK;
+    TRY(verify_slots_free(walk));
+    walk->ended = true;
+    if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "program refused by rule %d: rank %d has no STEP in its body (%d instructions)",
+                RULE_STEP, walk->rank, walk->own->list[LIST_BODY].count);
+}
+
+/* Walks a rank on until it ends or waits. */
+static enum status walk_on(struct walk *walk) {
+    const struct instr_list *body = &walk->own->list[LIST_BODY];
+    walk->waits = false;
+    for (; walk->at < body->count; walk->at++) {
+        walk->instr = &body->items[walk->at];
+        TRY(visit(walk));
+        if (walk->waits) return STATUS_OK;
+    }
+    return check_end(walk);
 }
 
 /* All members of a group must have come as often as the one that came most often. */
@@ -213,8 +159,8 @@ static enum status check_all_came(const struct verifier *verifier) {
             int index = group_of(&program->grid, program->group[g], walk->rank);
             if (index < 0 || walk->posted[g] == verifier->groups[g][index].count) continue;
             const struct meeting *missed = &verifier->groups[g][index].items[walk->posted[g]];
-            struct walk other = {.rank = missed->rank, .instr = missed->instr};
-            return verify_broken(&other, "it would wait for ever: rank %d never comes to meet it",
+            struct walk other = {.rank = missed->first.rank, .instr = missed->first.instr};
+            return verify_broken(&other, RULE_MEETINGS, nobody, "rank %d never comes to meet it",
                                  walk->rank);
         }
     }
@@ -222,66 +168,17 @@ static enum status check_all_came(const struct verifier *verifier) {
 }
 
 static enum status walk_all(struct verifier *verifier) {
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int w = 0; w < verifier->walk_count; w++) TRY(walk_on(&verifier->walks[w], &moved));
+    for (int w = 0; w < verifier->walk_count; w++) verify_wake(&verifier->walks[w]);
+    while (verifier->queue_count > 0) {
+        struct walk *walk = verifier->queue[verifier->queue_first];
+        verifier->queue_first = (verifier->queue_first + 1) % verifier->walk_count;
+        verifier->queue_count--;
+        walk->queued = false;
+        TRY(walk_on(walk));
     }
-    for (int w = 0; w < verifier->walk_count; w++) {
-        if (verifier->walks[w].waits)
-            return verify_broken(&verifier->walks[w],
-                                 "it would wait for ever: another rank never comes to meet it");
-    }
+    TRY(verify_none_waits(verifier));
     TRY(check_all_came(verifier));
     return verify_all_received(verifier);
-}
-
-/* Do sums of ranks, added by the tree of a reduction, give the order of the header? */
-static enum status check_header_order(const struct verifier *verifier) {
-    const struct program *program = verifier->program;
-    int pipelines = group_count(&program->grid, GROUP_PIPELINE), count = 0;
-    int each = program->grid.replicas_each;
-    if (pipelines == 1) return STATUS_OK;
-    uint64_t *part = MEM_ARRAY(uint64_t, pipelines);
-    for (int p = 0; p < pipelines; p++) {
-        struct order_scope own = {p * each, each, 0};
-        uint64_t sum = order_defined(program, verifier->samples, own);
-        if (sum) part[count++] = sum;
-    }
-    struct order_scope all = {0, program->grid.replicas, 0};
-    bool same = order_tree(part, count) == order_defined(program, verifier->samples, all);
-    free(part);
-    if (same) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "program refused: sums over ranks cannot be in the order \"sum %s\" with %d "
-                "micro-batches a rank",
-                sum_order_name(program->sum), each * program->micro_batches);
-}
-
-/* Ties name buckets that their ranks have. Uses of a parameter are added for each replica, before
- * the replicas: orders that add micro-batches first would need them tied one by one. */
-static enum status check_ties(const struct verifier *verifier) {
-    const struct program *program = verifier->program;
-    const struct grid *grid = &program->grid;
-    for (int t = 0; t < 2 * program->tie_count; t++) {
-        const struct program_tie *tie = &program->tie[t / 2];
-        int stage = t % 2 ? tie->other : tie->stage,
-            bucket = t % 2 ? tie->other_bucket : tie->bucket, chunk = grid_chunk(grid, stage);
-        if (program->sum != SUM_REPLICA)
-            return fail(STATUS_USAGE,
-                        "program refused: parameters shared by stages %d and %d need \"sum "
-                        "replica\", not %s",
-                        tie->stage, tie->other, sum_order_name(program->sum));
-        for (int w = 0; w < verifier->walk_count; w++) {
-            const struct walk *walk = &verifier->walks[w];
-            bool here =
-                walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
-            if (here && bucket >= walk->own->chunk[chunk].buckets)
-                return fail(STATUS_USAGE,
-                            "program refused: tied bucket %d of stage %d: rank %d has %d of it",
-                            bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
-        }
-    }
-    return STATUS_OK;
 }
 
 /* --- who is walked --- */
@@ -317,8 +214,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .list = LIST_BODY,
                           .micros = program_micros(program, rank),
                           .first_micro = program_first_micro(program, rank),
-                          .pipeline = pipeline,
-                          .in_backward = -1};
+                          .pipeline = pipeline};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
@@ -327,6 +223,10 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
         walk->present++;
         walk->present_content += order_leaf(m);
     }
+    walk->defined =
+        order_defined(program, verifier->samples,
+                      (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
+                                           walk->first_micro});
     for (int g = 0; g < program->group_count; g++) {
         int index = group_of(&program->grid, program->group[g], rank);
         if (index >= 0) verifier->groups[g][index].members++;
@@ -370,6 +270,7 @@ static void choose_walks(struct verifier *verifier) {
             walk_new(verifier, group_rank(grid, GROUP_PIPELINE, pipeline[i], p), i);
     }
     for (int r = program->ranks - grid->servers; r < program->ranks; r++) walk_new(verifier, r, -1);
+    verifier->queue = MEM_ARRAY(struct walk *, verifier->walk_count + 1);
     free(pipeline);
 }
 
@@ -382,22 +283,52 @@ static void verifier_free(struct verifier *verifier) {
         free(verifier->groups[g]);
     }
     int channels = verifier->pipeline_count * (program->grid.stages * program->grid.chunks - 1) * 2;
-    for (int c = 0; c < channels; c++) free(verifier->channels[c].sent);
+    for (int c = 0; c < channels; c++) free(verifier->channels[c].items);
     free(verifier->channels);
     free(verifier->walks);
+    free(verifier->queue);
 }
 
-enum status program_verify(const struct program *program, const int64_t *samples) {
+static const int rule_count = 0
+#define RULE(...) +1
+#include "program/rule.def"
+#undef RULE
+    ;
+
+static struct program_proof proof_of(const struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    struct program_proof proof = {
+        .ranks = program->ranks, .walked = verifier->walk_count, .rules = rule_count};
+    for (int r = 0; r < program->ranks; r++)
+        proof.instructions += program_list(program, r, LIST_BODY)->count;
+    for (int w = 0; w < verifier->walk_count; w++) {
+        const struct walk *walk = &verifier->walks[w];
+        if (walk->peak <= proof.peak_slots) continue;
+        proof.peak_slots = walk->peak;
+        proof.peak_rank = walk->rank;
+    }
+    return proof;
+}
+
+enum status program_prove(const struct program *program, const int64_t *samples,
+                          struct program_proof *out) {
     struct verifier verifier = {
         .program = program, .samples = samples, .shares = program_shares(program)};
+    verify_know_rows(verifier.rows);
     choose_walks(&verifier);
-    enum status status = check_header_order(&verifier);
-    if (status == STATUS_OK) status = check_ties(&verifier);
+    enum status status = verify_header_order(&verifier);
+    if (status == STATUS_OK) status = verify_ties(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = verify_other_lists(&verifier.walks[w]);
     if (status == STATUS_OK) status = walk_all(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = verify_between(&verifier.walks[w]);
+    if (status == STATUS_OK) *out = proof_of(&verifier);
     verifier_free(&verifier);
     return status;
+}
+
+enum status program_verify(const struct program *program, const int64_t *samples) {
+    struct program_proof proof;
+    return program_prove(program, samples, &proof);
 }

@@ -1,17 +1,31 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
- * each thing it proves: verify_slots.c, verify_gradients.c, verify_groups.c, verify_channels.c,
- * verify_between.c. */
+ * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
+ * verify_channels.c, verify_waits.c, verify_between.c. */
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
 #include "program/program.h"
 
+/* The rows of rule.def. */
+enum rule {
+#define RULE(number, NAME, sentence) RULE_##NAME = number,
+#include "program/rule.def"
+#undef RULE
+};
+
+/* An instruction of a rank; without one: nothing. */
+struct place {
+    const struct instr *instr;
+    int rank;
+};
+
+struct walk;
+
 /* An operation of a group that was posted: done once all members have posted theirs. */
 struct meeting {
-    int64_t what; /* members must post the same */
-    const struct instr *instr;
-    int rank;    /* the first that came, with this instruction */
-    int arrived; /* members so far */
+    int64_t what;       /* members must post the same */
+    struct place first; /* who came first */
+    int arrived;        /* members so far */
 };
 
 /* A group, reduced to the ranks that are walked. */
@@ -19,17 +33,19 @@ struct meeting_group {
     struct meeting *items;
     int count, members;
     size_t capacity;
+    struct walk *waiting; /* a list, by next_waiting */
 };
 
 /* Messages from one stage to the next, or back, of one walked pipeline. */
 struct message {
-    const struct instr *instr;
-    int rank;
+    struct place sent;
+    const struct instr *receive; /* the receive that was posted for it, or NULL */
 };
 struct channel {
-    struct message *sent;            /* all that were posted */
-    int sent_count, received, taken; /* receives posted; messages taken out: credits come back */
+    struct message *items;
+    int count, sent, received, taken; /* known; posted; posted; taken out: credits come back */
     size_t capacity;
+    struct walk *waiting[2]; /* sender, receiver */
 };
 
 /* What an instruction awaits before it touches a buffer: an operation of a group, a message, or
@@ -38,26 +54,29 @@ struct pending {
     struct meeting_group *group; /* NULL: none */
     struct channel *channel;     /* NULL: none */
     int number;                  /* of the operation or the message */
-    const struct instr *receive; /* of a message; NULL: it is sent */
+    const struct instr *instr;   /* that posted it */
 };
 
 struct slot {
-    unsigned facts;     /* 0 before its first use */
-    int micro, segment; /* the next segment of backward or of its weight half */
+    unsigned facts;           /* 0 before its first use */
+    int micro, segment;       /* the next segment of backward or of its weight half */
+    const struct instr *last; /* that changed it */
     struct pending pending;
 };
 
 struct bucket {
     bool started, tied, joined, reduced;
-    int count;        /* gradients of micro-batches in here */
-    uint64_t content; /* which, in any order: the sum of their keys */
-    uint64_t order;   /* of the additions that made it; 0: nothing added */
+    int count;                /* gradients of micro-batches in here */
+    uint64_t content;         /* which, in any order: the sum of their keys */
+    uint64_t order;           /* of the additions that made it; 0: nothing added */
+    const struct instr *last; /* that changed it */
     struct pending pending;
 };
 
 struct grad {
-    bool normed;           /* NORM saw it as it is */
-    struct bucket *bucket; /* of all chunks; NULL until it is first used */
+    const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
+    const struct instr *changed; /* what changed it since */
+    struct bucket *bucket;       /* of all chunks; NULL until it is first used */
 };
 
 struct verifier;
@@ -75,23 +94,34 @@ struct walk {
     bool *loaded; /* per chunk and micro-batch */
     int present;  /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
-    int tracked[GRID_MAX_CHUNKS]; /* micro-batches below this one have moved the running statistics
-                                   */
-    enum list_name list;
-    int at; /* next instruction of the body */
-    const struct instr *instr;
-    bool counted, reported, stepped, waits;
+    uint64_t defined;                             /* the order of its sums by the header */
+    const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
+    enum list_name list;                          /* of `instr` */
+    int at;                                       /* next instruction of the body */
+    const struct instr *instr;                    /* now */
+    const struct instr *counted, *reported, *stepped;
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what; /* several replicas on a rank: how many have come, to what */
-    int in_backward;             /* micro-batch whose backward is between segments, or -1 */
-    int rounds_done;             /* stages of a round of evaluation that are done */
-    int round_stage;             /* the one under way, and */
-    unsigned round_facts;        /* how far it is; 0: none */
-    int eval_reports;            /* of an evaluation */
-    int saved;                   /* how many of OPEN, WRITE, COMMIT have come */
-    bool replaced;               /* running statistics of another rank stand in for the own */
+    int together, together_what;     /* several replicas on a rank: how many have come, to what */
+    const struct instr *in_backward; /* a backward that shares is between segments; or NULL */
+    int live, peak;                  /* slots in use: now, most */
+    bool waits, queued, ended;
+    struct pending awaited; /* where it waits */
+    struct walk *next_waiting;
+    bool broadcast;       /* BCAST stands in its start */
+    int rounds_done;      /* stages of a round of evaluation that are done */
+    int round_stage;      /* the one under way, and */
+    unsigned round_facts; /* how far it is; 0: none */
+    int eval_reports;     /* of an evaluation */
+    int saved;            /* how many of OPEN, WRITE, COMMIT have come */
+    bool replaced;        /* running statistics of another rank stand in for the own */
+};
+
+/* What is looked up for every instruction: which operands its row has and may leave out, as bits in
+ * the order of operand.def, and its facts. */
+struct known_row {
+    unsigned operands, optional, needs, gives;
 };
 
 /* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
@@ -100,16 +130,22 @@ struct verifier {
     const struct program *program;
     const int64_t *samples;
     bool shares; /* the program's F and B share statistics */
+    struct known_row rows[INSTR_COUNT_];
     struct walk *walks;
     int walk_count;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
     struct channel *channels;                         /* per walked pipeline, cut and direction */
     int pipeline_count;
+    struct walk **queue; /* ranks that can go on, a ring */
+    int queue_first, queue_count;
 };
 
-/* Local. Refuses the program at the walk's instruction; returns STATUS_USAGE. */
-enum status verify_broken(const struct walk *walk, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Local. Refuses the program at the walk's instruction, by a rule; `against` is the instruction it
+ * disagrees with, if there is one. Returns STATUS_USAGE. */
+enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Local. An instruction of the walk's own rank; NULL is none. */
+struct place verify_own(const struct walk *walk, const struct instr *instr);
 
 /* Local. Has micro-batch `micro` of the rank samples? */
 bool verify_present(const struct walk *walk, int micro);
@@ -117,20 +153,29 @@ bool verify_present(const struct walk *walk, int micro);
 int verify_chunk(const struct walk *walk);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
+/* Local. Does the rank hold the model's last stage? */
+bool verify_has_loss(const struct walk *walk);
+/* Local. Are the members of a declared group those of a family? */
+bool verify_group_is(const struct program *program, int group, enum group_family family);
 
-/* Operands and flags have a meaning, and the instruction may stand in the walk's list. */
+/* Operands, flags, and the list an instruction stands in; fills in what is known of the rows. */
+void verify_know_rows(struct known_row rows[INSTR_COUNT_]);
 enum status verify_form(const struct walk *walk);
 
-/* The lists besides the body, each instruction; then whether evaluation does all it must. */
+/* The lists besides the body, each instruction; then whether they do all they must. */
 enum status verify_other_lists(struct walk *walk);
 enum status verify_between(const struct walk *walk);
 
-/* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics.
- */
+/* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
+ * at the end all are free. */
 enum status verify_slot(struct walk *walk);
+enum status verify_slots_free(struct walk *walk);
 
-/* Gradients: buffers written before they are read, each micro-batch exactly once, in order. */
+/* Gradients: buffers written before they are read, each micro-batch exactly once, in order; of
+ * ranks together. */
 enum status verify_gradient(struct walk *walk);
+enum status verify_header_order(const struct verifier *verifier);
+enum status verify_ties(const struct verifier *verifier);
 
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
@@ -139,8 +184,6 @@ enum status verify_await(struct walk *walk);
 enum status verify_await_all(struct walk *walk);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
-/* Whether a group is all ranks that hold the walk's stages. */
-bool verify_holds_replicas(const struct walk *walk, int group);
 /* A bucket of a gradient buffer, counted through all chunks. */
 struct bucket *verify_bucket(struct walk *walk, int grad, int index);
 
@@ -152,5 +195,17 @@ bool verify_message_done(const struct verifier *verifier, const struct pending *
 /* What was received is taken out of the channel, which gives a credit back. */
 enum status verify_take_message(struct walk *walk, const struct pending *pending);
 enum status verify_all_received(const struct verifier *verifier);
+bool verify_is_receive(const struct instr *instr);
+int verify_other_stage(const struct instr *instr);
+
+/* Waiting. Whether what is pending is done; where it is not, the walk waits for it. Wakes a rank,
+ * who waits at one end of a channel, or those that wait for a group. */
+bool verify_done(const struct verifier *verifier, const struct pending *pending);
+void verify_wait(struct walk *walk, const struct pending *pending);
+void verify_wake(struct walk *walk);
+void verify_wake_end(struct channel *channel, bool receiver);
+void verify_wake_group(struct meeting_group *group);
+/* Refuses the program for the first rank that waits for ever, if there is one. */
+enum status verify_none_waits(const struct verifier *verifier);
 
 #endif

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "program/verify.h"
 
+static const struct place nobody = {NULL, 0};
+
 /* All that a stage has to do in a round. */
 static unsigned round_facts(const struct walk *walk) {
     return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk)) & facts_named("lrfs");
@@ -15,9 +17,11 @@ static unsigned round_facts(const struct walk *walk) {
 static enum status load(struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     int chunk = walk->rounds_done;
-    if (walk->round_facts) return verify_broken(walk, "the stage before it is not done");
+    if (walk->round_facts)
+        return verify_broken(walk, RULE_EVALUATION, nobody, "the stage before it is not done");
     if (chunk >= grid->chunks || grid_stage(grid, walk->cell.position, chunk) != walk->instr->stage)
-        return verify_broken(walk, "stage %d is not the next of the round", walk->instr->stage);
+        return verify_broken(walk, RULE_EVALUATION, nobody, "stage %d is not the next of the round",
+                             walk->instr->stage);
     walk->round_stage = walk->instr->stage;
     walk->round_facts = facts_named("l");
     return STATUS_OK;
@@ -29,10 +33,13 @@ static enum status advance(struct walk *walk) {
     unsigned all = round_facts(walk), missing = facts_named(row->needs) & all & ~walk->round_facts,
              gives = facts_named(row->gives);
     if ((row->meets == MEETS_SHARERS && instr->group != INSTR_ALL) || instr->flags)
-        return verify_broken(walk, "in eval statistics are neither shared nor moved");
+        return verify_broken(walk, RULE_EVALUATION, nobody,
+                             "in eval statistics are neither shared nor moved");
     if (walk->round_facts == 0 || walk->round_stage != instr->stage || missing)
-        return verify_broken(walk, "the round of stage %d is not as far", instr->stage);
-    if (gives & (walk->round_facts | ~all)) return verify_broken(walk, "it was done before");
+        return verify_broken(walk, RULE_EVALUATION, nobody, "the round of stage %d is not as far",
+                             instr->stage);
+    if (gives & (walk->round_facts | ~all))
+        return verify_broken(walk, RULE_EVALUATION, nobody, "it was done before");
     if (row->meets == MEETS_PEER) TRY(verify_peer(walk));
     walk->round_facts |= gives;
     if (walk->round_facts != all) return STATUS_OK;
@@ -41,17 +48,26 @@ static enum status advance(struct walk *walk) {
     return STATUS_OK;
 }
 
+static enum status broadcast(struct walk *walk) {
+    walk->broadcast = true;
+    if (verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS)) return STATUS_OK;
+    return verify_broken(walk, RULE_BROADCAST, nobody, "group %d is not the replicas of this rank",
+                         walk->instr->group);
+}
+
 static enum status replace(struct walk *walk) {
-    if (!verify_holds_replicas(walk, walk->instr->group))
-        return verify_broken(walk, "group %d is not the replicas of this stage",
-                             walk->instr->group);
-    if (walk->replaced) return verify_broken(walk, "the own statistics are kept already");
+    if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_EVALUATION, nobody,
+                             "group %d is not the replicas of this stage", walk->instr->group);
+    if (walk->replaced)
+        return verify_broken(walk, RULE_EVALUATION, nobody, "the own statistics are kept already");
     walk->replaced = true;
     return STATUS_OK;
 }
 
 static enum status restore(struct walk *walk) {
-    if (!walk->replaced) return verify_broken(walk, "no STATS_ALL before it");
+    if (!walk->replaced)
+        return verify_broken(walk, RULE_EVALUATION, nobody, "no STATS_ALL before it");
     walk->replaced = false;
     return STATUS_OK;
 }
@@ -61,40 +77,46 @@ static enum status need_everyone(const struct walk *walk) {
     int index = group_of(&program->grid, program->group[walk->instr->group], walk->rank);
     if (group_size(&program->grid, program->group[walk->instr->group], index) == program->ranks)
         return STATUS_OK;
-    return verify_broken(walk, "group %d is not all ranks", walk->instr->group);
+    return verify_broken(walk, RULE_EVALUATION, nobody, "group %d is not all ranks",
+                         walk->instr->group);
 }
 
 static enum status report(struct walk *walk) {
     if (walk->eval_reports++)
-        return verify_broken(walk, "a second REPORT would add up the losses again");
+        return verify_broken(walk, RULE_EVALUATION, nobody,
+                             "a second REPORT would add up the losses again");
     return need_everyone(walk);
 }
 
 /* OPEN, WRITE and COMMIT are numbers 0, 1, 2. */
 static enum status save(struct walk *walk, int number) {
     static const char *const names[] = {"OPEN", "WRITE", "COMMIT", "nothing"};
-    if (number != walk->saved) return verify_broken(walk, "%s is next", names[walk->saved]);
+    if (number != walk->saved)
+        return verify_broken(walk, RULE_SAVING, nobody, "%s is next", names[walk->saved]);
     walk->saved++;
     return number == 1 ? STATUS_OK : need_everyone(walk);
 }
 
 static enum status collect(struct walk *walk) {
-    if (walk->saved != 1) return verify_broken(walk, "it stands between OPEN and WRITE");
-    if (!verify_holds_replicas(walk, walk->instr->group))
-        return verify_broken(walk, "group %d is not the replicas of this stage",
-                             walk->instr->group);
+    if (walk->saved != 1)
+        return verify_broken(walk, RULE_SAVING, nobody, "it stands between OPEN and WRITE");
+    if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_SAVING, nobody,
+                             "group %d is not the replicas of this stage", walk->instr->group);
     return STATUS_OK;
 }
 
 static enum status visit(struct walk *walk) {
     if (walk->list == LIST_EVAL && (walk->instr->micro != 0 || walk->instr->slot != 0))
-        return verify_broken(walk, "a round of evaluation has micro-batch 0 in slot 0 alone");
+        return verify_broken(walk, RULE_EVALUATION, nobody,
+                             "a round of evaluation has micro-batch 0 in slot 0 alone");
     switch (walk->instr->op) {
     case INSTR_LOAD: return load(walk);
     case INSTR_RECV_F:
     case INSTR_F:
     case INSTR_SEND_F: return advance(walk);
     case INSTR_REPORT: return report(walk);
+    case INSTR_BCAST: return broadcast(walk);
     case INSTR_STATS_ALL: return replace(walk);
     case INSTR_STATS_OWN: return restore(walk);
     case INSTR_OPEN: return save(walk, 0);
@@ -120,24 +142,30 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
     return STATUS_OK;
 }
 
+static enum status lacks(const struct walk *walk, enum rule rule, enum list_name list,
+                         const char *what) {
+    return fail(STATUS_USAGE, "program refused by rule %d: rank %d has no %s in its list %s", rule,
+                walk->rank, what, list_names[list]);
+}
+
 enum status verify_other_lists(struct walk *walk) {
     for (int l = 0; l < LIST_COUNT; l++)
         if (l != LIST_BODY) TRY(visit_list(walk, (enum list_name)l));
-    return STATUS_OK;
-}
-
-static enum status lacks(const struct walk *walk, enum list_name list, const char *what) {
-    return fail(STATUS_USAGE, "program refused: rank %d has no %s in its list %s", walk->rank, what,
-                list_names[list]);
+    bool shared =
+        walk->cell.role == GRID_STAGE && group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1;
+    return shared && !walk->broadcast ? lacks(walk, RULE_BROADCAST, LIST_START, "BCAST")
+                                      : STATUS_OK;
 }
 
 enum status verify_between(const struct walk *walk) {
     int stages = walk->cell.role == GRID_STAGE ? walk->program->grid.chunks : 0;
-    if (walk->rounds_done < stages) return lacks(walk, LIST_EVAL, "F of each of its stages");
-    if (walk->eval_reports == 0) return lacks(walk, LIST_EVAL_END, "REPORT");
-    if (walk->saved < 3) return lacks(walk, LIST_SAVE, "OPEN, WRITE and COMMIT");
-    if (walk->replaced) return lacks(walk, LIST_EVAL_END, "STATS_OWN");
+    if (walk->rounds_done < stages)
+        return lacks(walk, RULE_EVALUATION, LIST_EVAL, "F of each of its stages");
+    if (walk->eval_reports == 0) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "REPORT");
+    if (walk->saved < 3) return lacks(walk, RULE_SAVING, LIST_SAVE, "OPEN, WRITE and COMMIT");
+    if (walk->replaced) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "STATS_OWN");
     bool shared = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && stages > 0;
     bool given = walk->own->list[LIST_EVAL_START].count > 0;
-    return shared && !given ? lacks(walk, LIST_EVAL_START, "STATS_ALL") : STATUS_OK;
+    return shared && !given ? lacks(walk, RULE_EVALUATION, LIST_EVAL_START, "STATS_ALL")
+                            : STATUS_OK;
 }

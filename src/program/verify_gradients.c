@@ -11,7 +11,10 @@
 
 #include "base/mem.h"
 #include "program/order.h"
+#include "base/log.h"
 #include "program/verify.h"
+
+static const struct place nobody = {NULL, 0};
 
 struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     struct grad *of = &walk->grads[grad];
@@ -20,17 +23,26 @@ struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     return &of->bucket[index];
 }
 
+/* What is in a buffer would be lost, unless it was added to another. */
+static enum status start(struct walk *walk, struct bucket *bucket) {
+    if (bucket->started)
+        return verify_broken(walk, RULE_STARTED, verify_own(walk, bucket->last),
+                             "gradient buffer %d still holds gradients", walk->instr->grad);
+    *bucket = (struct bucket){.started = true};
+    return STATUS_OK;
+}
+
 static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
-    if (fresh) *bucket = (struct bucket){0};
+    if (fresh) TRY(start(walk, bucket));
     if (!fresh && !bucket->started)
-        return verify_broken(walk, "gradient buffer %d was never started (\"new\")",
-                             walk->instr->grad);
+        return verify_broken(walk, RULE_STARTED, verify_own(walk, bucket->last),
+                             "gradient buffer %d was never started (\"new\")", walk->instr->grad);
     if (bucket->tied)
-        return verify_broken(walk, "gradient buffer %d was tied already", walk->instr->grad);
-    bucket->started = true;
-    bucket->order = fresh ? leaf : order_sum(bucket->order, leaf);
+        return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
+                             "gradient buffer %d was tied already", walk->instr->grad);
+    bucket->order = order_sum(bucket->order, leaf);
     bucket->content += leaf;
     bucket->count++;
     return STATUS_OK;
@@ -41,9 +53,9 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
 static enum status zero(struct walk *walk, struct bucket *bucket) {
     bool tied = program_tie_of(walk->program, walk->instr->stage);
     for (int m = 0; (walk->program->ranks > 1 || tied) && m < walk->micros; m++)
-        if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
-    *bucket = (struct bucket){.started = true};
-    return STATUS_OK;
+        if (verify_present(walk, m))
+            return verify_broken(walk, RULE_STARTED, nobody, "this rank has samples");
+    return start(walk, bucket);
 }
 
 /* The tie of which this is a bucket, counted through all chunks; NULL: none. */
@@ -65,7 +77,8 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
         const struct bucket *other =
             verify_bucket(walk, walk->instr->grad, sizes_bucket(walk->own->chunk, chunk, b));
         if (!other->started || other->content != bucket->content)
-            return verify_broken(walk, "stage %d has not made its gradients of what both share",
+            return verify_broken(walk, RULE_JOINED, verify_own(walk, other->last),
+                                 "stage %d has not made its gradients of what both share",
                                  tie->other);
     }
     return STATUS_OK;
@@ -73,10 +86,12 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
 
 static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
     if (!bucket->started || bucket->tied)
-        return verify_broken(walk, "gradient buffer %d %s", walk->instr->grad,
+        return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
+                             "gradient buffer %d %s", walk->instr->grad,
                              bucket->tied ? "is tied already" : "is empty");
     TRY(check_shared(walk, bucket, index));
     bucket->tied = true;
+    bucket->order = order_tied(bucket->order);
     return STATUS_OK;
 }
 
@@ -85,14 +100,17 @@ static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
 static enum status join(struct walk *walk, struct bucket *bucket, int index) {
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || !tie_is_apart(tie))
-        return verify_broken(walk, "bucket %d is not shared with another rank",
+        return verify_broken(walk, RULE_JOINED, nobody, "bucket %d is not shared with another rank",
                              walk->instr->bucket);
     if (walk->program->group[walk->instr->group] != GROUP_TIED)
-        return verify_broken(walk, "group %d is not the ranks that share it", walk->instr->group);
+        return verify_broken(walk, RULE_JOINED, nobody, "group %d is not the ranks that share it",
+                             walk->instr->group);
     if (!bucket->tied)
-        return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+        return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
+                             "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (bucket->joined || bucket->reduced)
-        return verify_broken(walk, "bucket %d was %s already", walk->instr->bucket,
+        return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
+                             "bucket %d was %s already", walk->instr->bucket,
                              bucket->joined ? "joined" : "reduced");
     bucket->joined = true;
     return STATUS_OK;
@@ -105,9 +123,17 @@ static bool lacks_join(const struct walk *walk, const struct bucket *bucket, int
 
 static enum status sum(struct walk *walk, struct bucket *into, struct bucket *from) {
     if (!into->tied || !from->tied)
-        return verify_broken(walk, "both buffers must be whole (TIE) before they are added");
-    if (into->reduced || from->reduced) return verify_broken(walk, "a bucket was reduced already");
-    if (into->joined || from->joined) return verify_broken(walk, "a bucket was joined already");
+        return verify_broken(walk, RULE_TIED,
+                             verify_own(walk, into->tied ? from->last : into->last),
+                             "both buffers must be whole (TIE) before they are added");
+    if (into->reduced || from->reduced)
+        return verify_broken(walk, RULE_REDUCED,
+                             verify_own(walk, into->reduced ? into->last : from->last),
+                             "a bucket was reduced already");
+    if (into->joined || from->joined)
+        return verify_broken(walk, RULE_JOINED,
+                             verify_own(walk, into->joined ? into->last : from->last),
+                             "a bucket was joined already");
     into->content += from->content;
     into->count += from->count;
     into->order = order_sum(into->order, from->order);
@@ -115,27 +141,22 @@ static enum status sum(struct walk *walk, struct bucket *into, struct bucket *fr
     return STATUS_OK;
 }
 
-/* The group of a reduction must be all ranks that hold these parameters. */
-bool verify_holds_replicas(const struct walk *walk, int group) {
-    const struct program *program = walk->program;
-    int replicas = group_size(&program->grid, GROUP_REPLICAS, 0);
-    enum group_family family = program->group[group];
-    return family == GROUP_REPLICAS || (family == GROUP_WORLD && replicas == program->ranks);
-}
-
 static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
-        return verify_broken(walk, "there is no other rank to reduce with");
-    if (!verify_holds_replicas(walk, walk->instr->group))
-        return verify_broken(walk, "group %d is not the replicas of this stage",
-                             walk->instr->group);
+        return verify_broken(walk, RULE_REDUCED, nobody, "there is no other rank to reduce with");
+    if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_REDUCED, nobody,
+                             "group %d is not the replicas of this stage", walk->instr->group);
     if (!bucket->tied)
-        return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
+        return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
+                             "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (lacks_join(walk, bucket, index))
-        return verify_broken(walk, "bucket %d is shared with another rank: JOIN comes first",
+        return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
+                             "bucket %d is shared with another rank: JOIN comes first",
                              walk->instr->bucket);
     if (bucket->reduced)
-        return verify_broken(walk, "bucket %d was reduced already", walk->instr->bucket);
+        return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
+                             "bucket %d was reduced already", walk->instr->bucket);
     bucket->reduced = true;
     return STATUS_OK;
 }
@@ -145,31 +166,34 @@ static enum status not_once(const struct walk *walk, const struct bucket *bucket
     uint64_t missing = walk->present_content - bucket->content, extra = 0 - missing;
     for (int m = 0; m < walk->micros; m++) {
         if (order_leaf(m) == missing || order_leaf(m) == extra)
-            return verify_broken(walk, "the gradient of micro-batch %d is in buffer %d %s", m,
+            return verify_broken(walk, RULE_ONCE, verify_own(walk, bucket->last),
+                                 "the gradient of micro-batch %d is in buffer %d %s", m,
                                  walk->instr->grad,
                                  order_leaf(m) == missing ? "0 times" : "once too often");
     }
-    return verify_broken(walk, "buffer %d holds %d gradients, not one of each of %d micro-batches",
+    return verify_broken(walk, RULE_ONCE, verify_own(walk, bucket->last),
+                         "buffer %d holds %d gradients, not one of each of %d micro-batches",
                          walk->instr->grad, bucket->count, walk->present);
 }
 
 /* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
 static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
     if (!bucket->tied)
-        return verify_broken(walk, "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
+        return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
+                             "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     if (lacks_join(walk, bucket, index))
-        return verify_broken(walk, "bucket %d was not joined with the rank that shares it", index);
+        return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
+                             "bucket %d was not joined with the rank that shares it", index);
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && !bucket->reduced)
-        return verify_broken(walk, "bucket %d was not reduced over the replicas", index);
+        return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
+                             "bucket %d was not reduced over the replicas", index);
     return bucket->content == walk->present_content ? STATUS_OK : not_once(walk, bucket);
 }
 
 static enum status check_order(struct walk *walk, const struct bucket *bucket) {
-    struct order_scope own = {walk->cell.first_replica, walk->cell.replica_count,
-                              walk->first_micro};
-    if (bucket->order == order_defined(walk->program, walk->verifier->samples, own))
-        return STATUS_OK;
-    return verify_broken(walk, "the gradients were not added in the order \"sum %s\" of the header",
+    if (bucket->order == walk->defined) return STATUS_OK;
+    return verify_broken(walk, RULE_ORDER, verify_own(walk, bucket->last),
+                         "the gradients were not added in the order \"sum %s\" of the header",
                          sum_order_name(walk->program->sum));
 }
 
@@ -177,28 +201,34 @@ static enum status check_order(struct walk *walk, const struct bucket *bucket) {
 static enum status norm(struct walk *walk) {
     const struct program *program = walk->program;
     int group = walk->instr->group, positions = program->grid.stages;
-    if (!walk->reported) return verify_broken(walk, "no REPORT of the losses before it");
-    if (positions > 1 && (group == INSTR_ALL || program->group[group] != GROUP_PIPELINE))
-        return verify_broken(walk, "the norm is that of all stages: its group is the pipeline");
+    if (!walk->reported)
+        return verify_broken(walk, RULE_NORM, nobody, "no REPORT of the losses before it");
+    if (positions > 1 && (group == INSTR_ALL || !verify_group_is(program, group, GROUP_PIPELINE)))
+        return verify_broken(walk, RULE_NORM, nobody,
+                             "the norm is that of all stages: its group is the pipeline");
     if (positions == 1 && group != INSTR_ALL)
-        return verify_broken(walk, "this rank has all stages: there is nobody to ask");
-    walk->grads[walk->instr->grad].normed = true;
+        return verify_broken(walk, RULE_NORM, nobody,
+                             "this rank has all stages: there is nobody to ask");
+    walk->grads[walk->instr->grad].normed = walk->instr;
     return STATUS_OK;
 }
 
 /* Without NORM nothing would stop a gradient that is not finite, and clipping would use the step
  * before's. */
 static enum status step(struct walk *walk) {
-    if (!walk->grads[walk->instr->grad].normed)
-        return verify_broken(walk, "no NORM of gradient buffer %d before it", walk->instr->grad);
-    if (walk->stepped) return verify_broken(walk, "a second STEP");
-    walk->stepped = true;
+    const struct grad *grad = &walk->grads[walk->instr->grad];
+    if (!grad->normed)
+        return verify_broken(walk, RULE_NORM, verify_own(walk, grad->changed),
+                             "no NORM of gradient buffer %d behind what changed it last",
+                             walk->instr->grad);
+    if (walk->stepped)
+        return verify_broken(walk, RULE_STEP, verify_own(walk, walk->stepped), "a second STEP");
+    walk->stepped = walk->instr;
     return STATUS_OK;
 }
 
-static enum status visit(struct walk *walk, int index) {
+static enum status change(struct walk *walk, struct bucket *bucket, int index) {
     const struct instr *instr = walk->instr;
-    struct bucket *bucket = verify_bucket(walk, instr->grad, index);
     switch ((enum instr_op)instr->op) {
     case INSTR_B:
     case INSTR_W: return accumulate(walk, bucket);
@@ -213,16 +243,79 @@ static enum status visit(struct walk *walk, int index) {
     }
 }
 
+static void mark_changed(struct walk *walk, int grad) {
+    walk->grads[grad].normed = NULL;
+    walk->grads[grad].changed = walk->instr;
+}
+
 enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
     if (!strchr(row->operands, 'g')) return STATUS_OK;
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
-        return verify_broken(walk, "a buffer added to itself");
-    for (int b = 0; b < access.bucket_count; b++) TRY(visit(walk, access.first_bucket + b));
-    if (strchr(row->writes, 'g')) walk->grads[instr->grad].normed = false;
-    if (strchr(row->writes, 'h')) walk->grads[instr->other].normed = false;
+        return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
+    for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
+        struct bucket *bucket = verify_bucket(walk, instr->grad, b);
+        TRY(change(walk, bucket, b));
+        if (strchr(row->writes, 'g')) bucket->last = instr;
+    }
+    if (strchr(row->writes, 'g')) mark_changed(walk, instr->grad);
+    if (strchr(row->writes, 'h')) mark_changed(walk, instr->other);
     if (instr->op == INSTR_NORM) return norm(walk);
     return instr->op == INSTR_STEP ? step(walk) : STATUS_OK;
+}
+
+/* Do sums of ranks, added by the tree of a reduction, give the order of the header? A rank without
+ * samples is there with the neutral element. */
+enum status verify_header_order(const struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    int pipelines = group_count(&program->grid, GROUP_PIPELINE);
+    int each = program->grid.replicas_each;
+    if (pipelines == 1) return STATUS_OK;
+    uint64_t *part = MEM_ARRAY(uint64_t, pipelines);
+    for (int p = 0; p < pipelines; p++)
+        part[p] =
+            order_defined(program, verifier->samples, (struct order_scope){p * each, each, 0});
+    struct order_scope all = {0, program->grid.replicas, 0};
+    bool same = order_tree(part, pipelines) == order_defined(program, verifier->samples, all);
+    free(part);
+    if (same) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "program refused by rule %d: sums over ranks cannot be in the order \"sum %s\" "
+                "with %d micro-batches a rank",
+                RULE_ORDER, sum_order_name(program->sum), each * program->micro_batches);
+}
+
+/* Ties name buckets that their ranks have. Uses of a parameter are added for each replica, before
+ * the replicas: orders that add micro-batches first would need them tied one by one. */
+static enum status check_tie(const struct verifier *verifier, const struct program_tie *tie,
+                             int stage, int bucket) {
+    const struct grid *grid = &verifier->program->grid;
+    int chunk = grid_chunk(grid, stage);
+    for (int w = 0; w < verifier->walk_count; w++) {
+        const struct walk *walk = &verifier->walks[w];
+        bool here =
+            walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
+        if (here && bucket >= walk->own->chunk[chunk].buckets)
+            return fail(STATUS_USAGE,
+                        "program refused by rule %d: tied bucket %d of stage %d: rank %d has %d of "
+                        "it",
+                        RULE_JOINED, bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
+    }
+    if (verifier->program->sum == SUM_REPLICA) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "program refused by rule %d: parameters shared by stages %d and %d need \"sum "
+                "replica\", not %s",
+                RULE_JOINED, tie->stage, tie->other, sum_order_name(verifier->program->sum));
+}
+
+enum status verify_ties(const struct verifier *verifier) {
+    const struct program *program = verifier->program;
+    for (int t = 0; t < program->tie_count; t++) {
+        const struct program_tie *tie = &program->tie[t];
+        TRY(check_tie(verifier, tie, tie->stage, tie->bucket));
+        TRY(check_tie(verifier, tie, tie->other, tie->other_bucket));
+    }
+    return STATUS_OK;
 }

@@ -7,63 +7,62 @@
 #include "base/mem.h"
 #include "program/verify.h"
 
+static const struct place nobody = {NULL, 0};
+
 static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
     const struct program *program = walk->program;
     return &walk->verifier
                 ->groups[group][group_of(&program->grid, program->group[group], walk->rank)];
 }
 
-static bool is_done(const struct walk *walk, const struct pending *pending) {
-    if (pending->channel) return verify_message_done(walk->verifier, pending);
-    return !pending->group ||
-           pending->group->items[pending->number].arrived == pending->group->members;
-}
-
 /* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.
  * A reduction is none. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
-    const char *open = walk->seeds.group == of    ? "COUNT"
-                       : walk->losses.group == of ? "REPORT"
-                       : walk->norm.group == of   ? "NORM"
-                                                  : NULL;
+    const struct pending *open = walk->seeds.group == of    ? &walk->seeds
+                                 : walk->losses.group == of ? &walk->losses
+                                 : walk->norm.group == of   ? &walk->norm
+                                                            : NULL;
     if (!open || walk->instr->op == INSTR_REDUCE || walk->instr->op == INSTR_JOIN) return STATUS_OK;
-    return verify_broken(walk, "an exchange of group %d (%s) is under way and was not awaited",
-                         group, open);
+    return verify_broken(walk, RULE_MEETINGS, verify_own(walk, open->instr),
+                         "an exchange of group %d is under way and was not awaited", group);
 }
 
 /* Posts the walk's instruction as the next operation of a group. */
 static enum status post(struct walk *walk, int group, int64_t what, struct pending *out) {
     struct meeting_group *of = group_of_walk(walk, group);
     TRY(check_exchange(walk, of, group));
+    if (walk->in_backward && walk->in_backward->group == group)
+        return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
+                             "group %d meets inside a backward that is between segments", group);
     int number = walk->posted[group]++;
     if (number == of->count) {
         of->items = mem_grow(of->items, &of->capacity, (size_t)number + 1, sizeof *of->items);
-        of->items[of->count++] =
-            (struct meeting){.what = what, .instr = walk->instr, .rank = walk->rank};
+        of->items[of->count++] = (struct meeting){.what = what, .first = {walk->instr, walk->rank}};
     }
     struct meeting *meeting = &of->items[number];
-    char other[INSTR_TEXT_BYTES];
     if (meeting->what != what)
-        return verify_broken(walk, "rank %d comes to this meeting of group %d with %s",
-                             meeting->rank, group,
-                             instr_text(meeting->instr, meeting->rank, other));
-    meeting->arrived++;
-    *out = (struct pending){.group = of, .number = number};
+        return verify_broken(walk, RULE_MEETINGS, meeting->first,
+                             "rank %d comes to this meeting of group %d with something else",
+                             meeting->first.rank, group);
+    *out = (struct pending){.group = of, .number = number, .instr = walk->instr};
+    if (++meeting->arrived == of->members) verify_wake_group(of);
     return STATUS_OK;
 }
 
 /* --- posted, and awaited by who touches the buffer --- */
 
-/* What was awaited is under way no more. */
+/* What was awaited is under way no more. They are awaited one by one, as the executor does it. */
 static enum status await_one(struct walk *walk, struct pending *pending) {
-    if (!is_done(walk, pending)) {
-        walk->waits = true;
+    if (walk->waits) return STATUS_OK;
+    if (!verify_done(walk->verifier, pending)) {
+        verify_wait(walk, pending);
         return STATUS_OK;
     }
     struct pending done = *pending;
     *pending = (struct pending){0};
-    return done.receive ? verify_take_message(walk, &done) : STATUS_OK;
+    return done.channel && verify_is_receive(done.instr) ? verify_take_message(walk, &done)
+                                                         : STATUS_OK;
 }
 
 static enum status await_gradient(struct walk *walk, const struct resource_access *access) {
@@ -164,13 +163,12 @@ static bool goes_on(const struct instr *instr) {
  * middle of theirs. */
 static enum status check_between(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    if (!goes_on(instr) && walk->in_backward >= 0)
-        return verify_broken(walk,
-                             "shares statistics between segments of the backward of micro-batch %d",
-                             walk->in_backward);
+    if (!goes_on(instr) && walk->in_backward)
+        return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
+                             "shares statistics between segments of a backward");
     bool open = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
                 instr->segment < walk->own->chunk[verify_chunk(walk)].buckets - 1;
-    walk->in_backward = open ? instr->micro : -1;
+    walk->in_backward = open ? instr : NULL;
     return STATUS_OK;
 }
 
@@ -186,11 +184,13 @@ static enum status share_here(struct walk *walk) {
     const struct instr *instr = walk->instr;
     int what = (int)shared_by(walk);
     if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
-        return verify_broken(walk, "a replica without samples needs no part on one rank");
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "a replica without samples needs no part on one rank");
     if (instr->op == INSTR_B && instr->segment != INSTR_ALL)
-        return verify_broken(walk, "on one rank a backward that shares statistics is not cut");
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "on one rank a backward that shares statistics is not cut");
     if (walk->together > 0 && what != walk->together_what)
-        return verify_broken(walk,
+        return verify_broken(walk, RULE_SHARED, nobody,
                              "replicas that share statistics stand before it, but not all of them");
     walk->together_what = what;
     if (++walk->together == sharers_of(walk, instr->micro)) walk->together = 0;
@@ -201,41 +201,44 @@ static enum status check_group(const struct walk *walk) {
     const struct instr *instr = walk->instr;
     bool shares = instr_shares(instr);
     if (walk->verifier->shares != shares)
-        return verify_broken(walk,
+        return verify_broken(walk, RULE_SHARED, nobody,
                              "some instructions share statistics (a group) and this one does not");
-    if (shares && (walk->program->group[instr->group] == GROUP_PIPELINE ||
-                   walk->program->group[instr->group] == GROUP_TIED))
-        return verify_broken(walk, "group %d is not the replicas of this stage", instr->group);
+    if (shares && !verify_group_is(walk->program, instr->group, GROUP_REPLICAS))
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "group %d is not the replicas of this stage", instr->group);
     if (shares && walk->program->grid.replicas == 1)
-        return verify_broken(walk, "there is no other replica to share statistics with");
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "there is no other replica to share statistics with");
     return STATUS_OK;
 }
 
-static enum status meet(struct walk *walk) {
+/* Posts once; waits until all have come. */
+static enum status meet(struct walk *walk, int64_t what) {
     const struct instr *instr = walk->instr;
     struct pending pending = {.group = group_of_walk(walk, instr->group),
-                              .number = walk->posted[instr->group] - 1};
-    if (!walk->arrived) TRY(post(walk, instr->group, operation(walk), &pending));
-    walk->waits = walk->arrived = !is_done(walk, &pending);
+                              .number = walk->posted[instr->group] - 1,
+                              .instr = instr};
+    if (!walk->arrived) TRY(post(walk, instr->group, what, &pending));
+    walk->arrived = !verify_done(walk->verifier, &pending);
+    if (walk->arrived) verify_wait(walk, &pending);
     return STATUS_OK;
+}
+
+/* The segments of a backward are one meeting, at the first. */
+static enum status share_between(struct walk *walk) {
+    if (!walk->arrived && goes_on(walk->instr)) return check_between(walk);
+    if (!walk->arrived && walk->in_backward) return check_between(walk);
+    TRY(meet(walk, shared_by(walk)));
+    return walk->arrived ? STATUS_OK : check_between(walk);
 }
 
 enum status verify_share(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (instr_row(instr)->meets == MEETS_SHARERS) TRY(check_group(walk));
     if (walk->together > 0 && !instr_shares(instr))
-        return verify_broken(walk,
+        return verify_broken(walk, RULE_SHARED, nobody,
                              "replicas that share statistics stand before it, but not all of them");
-    if (waits_there(instr)) return meet(walk);
+    if (waits_there(instr)) return meet(walk, operation(walk));
     if (!instr_shares(instr)) return STATUS_OK;
-    if (walk->cell.replica_count > 1) return share_here(walk);
-    struct pending pending = {.group = group_of_walk(walk, instr->group),
-                              .number = walk->posted[instr->group] - 1};
-    if (!walk->arrived) {
-        TRY(check_between(walk));
-        if (goes_on(instr)) return STATUS_OK;
-        TRY(post(walk, instr->group, shared_by(walk), &pending));
-    }
-    walk->waits = walk->arrived = !is_done(walk, &pending);
-    return STATUS_OK;
+    return walk->cell.replica_count > 1 ? share_here(walk) : share_between(walk);
 }

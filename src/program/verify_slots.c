@@ -6,6 +6,8 @@
 
 #include "program/verify.h"
 
+static const struct place nobody = {NULL, 0};
+
 static unsigned all_facts(const struct walk *walk) {
     return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk));
 }
@@ -29,29 +31,46 @@ static const char *last_fact(unsigned facts) {
 
 static enum status need_free(const struct walk *walk, const struct slot *slot) {
     if (is_free(walk, slot)) return STATUS_OK;
-    return verify_broken(walk, "slot %d still holds micro-batch %d (%s)", walk->instr->slot,
-                         slot->micro, last_fact(slot->facts));
+    return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
+                         "slot %d still holds micro-batch %d (%s)", walk->instr->slot, slot->micro,
+                         last_fact(slot->facts));
+}
+
+/* Looked for only where the program is refused. */
+static const struct instr *earlier_load(const struct walk *walk) {
+    const struct instr *instr = walk->own->list[LIST_BODY].items;
+    while (instr->op != INSTR_LOAD || instr->stage != walk->instr->stage ||
+           instr->micro != walk->instr->micro)
+        instr++;
+    return instr;
 }
 
 static enum status load(struct walk *walk, struct slot *slot) {
     int micro = walk->instr->micro;
     bool *loaded = &walk->loaded[verify_chunk(walk) * walk->micros + micro];
     if (!verify_present(walk, micro))
-        return verify_broken(walk, "micro-batch %d has no samples in this step", micro);
-    if (*loaded) return verify_broken(walk, "micro-batch %d was loaded before", micro);
+        return verify_broken(walk, RULE_SAMPLES, nobody,
+                             "micro-batch %d has no samples in this step", micro);
+    if (*loaded)
+        return verify_broken(walk, RULE_SAMPLES, verify_own(walk, earlier_load(walk)),
+                             "micro-batch %d was loaded before", micro);
     TRY(need_free(walk, slot));
-    *slot = (struct slot){.facts = facts_named(instr_row(walk->instr)->gives), .micro = micro};
+    *slot = (struct slot){
+        .facts = facts_named(instr_row(walk->instr)->gives), .micro = micro, .last = walk->instr};
     *loaded = true;
+    if (++walk->live > walk->peak) walk->peak = walk->live;
     return STATUS_OK;
 }
 
 /* Of the replicas on one device the first moves the running statistics, in the order of its
  * micro-batches; a replica with ranks of its own moves its own. */
 static enum status track(struct walk *walk) {
-    int micro = walk->instr->micro, *tracked = &walk->tracked[verify_chunk(walk)];
-    if (micro < *tracked)
-        return verify_broken(walk, "running statistics saw micro-batch %d before it", *tracked - 1);
-    *tracked = micro + 1;
+    const struct instr **tracked = &walk->tracked[verify_chunk(walk)];
+    if (*tracked && walk->instr->micro <= (*tracked)->micro)
+        return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
+                             "running statistics saw micro-batch %d before it",
+                             (int)(*tracked)->micro);
+    *tracked = walk->instr;
     return STATUS_OK;
 }
 
@@ -59,7 +78,7 @@ static enum status forward(struct walk *walk) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
     if (pure != (replica > 0))
-        return verify_broken(walk,
+        return verify_broken(walk, RULE_STATISTICS, nobody,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
     return pure ? STATUS_OK : track(walk);
@@ -69,9 +88,11 @@ static enum status forward(struct walk *walk) {
 static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
     int segment = walk->instr->segment, count = walk->own->chunk[verify_chunk(walk)].buckets;
     if (segment == INSTR_ALL && slot->segment > 0)
-        return verify_broken(walk, "segments below %d were run already", slot->segment);
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             "segments below %d were run already", slot->segment);
     if (segment != INSTR_ALL && segment != slot->segment)
-        return verify_broken(walk, "segment %d is next", slot->segment);
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last), "segment %d is next",
+                             slot->segment);
     slot->segment = segment == INSTR_ALL ? count : segment + 1;
     if (slot->segment < count) *gives = 0;
     return STATUS_OK;
@@ -90,10 +111,13 @@ static bool any_present(const struct walk *walk, int micro) {
 static enum status stand_in(struct walk *walk, const struct slot *slot) {
     int micro = walk->instr->micro;
     if (!walk->verifier->shares)
-        return verify_broken(walk, "nobody shares statistics (no F or B has a group)");
+        return verify_broken(walk, RULE_SHARED, nobody,
+                             "nobody shares statistics (no F or B has a group)");
     if (verify_present(walk, micro))
-        return verify_broken(walk, "micro-batch %d has samples: F runs it", micro);
-    if (!any_present(walk, micro)) return verify_broken(walk, "no rank has samples to share here");
+        return verify_broken(walk, RULE_SHARED, nobody, "micro-batch %d has samples: F runs it",
+                             micro);
+    if (!any_present(walk, micro))
+        return verify_broken(walk, RULE_SHARED, nobody, "no rank has samples to share here");
     TRY(need_free(walk, slot));
     return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
 }
@@ -102,22 +126,28 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
  * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
     const struct instr_row *row = instr_row(walk->instr);
-    unsigned can = all_facts(walk), missing = facts_named(row->needs) & can & ~slot->facts;
-    unsigned gives = facts_named(row->gives);
+    const struct known_row *known = &walk->verifier->rows[walk->instr->op];
+    unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
+    unsigned gives = known->gives;
     if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
-        return verify_broken(walk, "slot %d does not hold micro-batch %d", walk->instr->slot,
+        return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
+                             "slot %d does not hold micro-batch %d", walk->instr->slot,
                              walk->instr->micro);
     if (missing)
-        return verify_broken(walk, "slot %d is not \"%s\" yet", walk->instr->slot,
-                             fact_name(missing));
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             "slot %d is not \"%s\" yet", walk->instr->slot, fact_name(missing));
     if (gives & slot->facts)
-        return verify_broken(walk, "slot %d is \"%s\" already", walk->instr->slot,
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
     bool cut = strchr(row->operands, 'e');
-    if (slot->segment > 0 && !(slot->facts & facts_named("i")) && !cut)
-        return verify_broken(walk, "segment %d of backward is next", slot->segment);
+    if (slot->segment > 0 && !cut && !(slot->facts & 1u << FACT_INPUTS))
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             "segment %d of backward is next", slot->segment);
     if (cut) TRY(count_segment(walk, slot, &gives));
     slot->facts |= gives;
+    slot->last = walk->instr;
+    walk->live -= slot->facts == can;
     return STATUS_OK;
 }
 
@@ -129,4 +159,23 @@ enum status verify_slot(struct walk *walk) {
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
     return walk->instr->op == INSTR_F ? forward(walk) : STATUS_OK;
+}
+
+/* What a stage can have differs by chunk: the slots of each are looked at with it. */
+enum status verify_slots_free(struct walk *walk) {
+    const struct grid *grid = &walk->program->grid;
+    int stages = grid->stages * grid->chunks, slot = 0;
+    for (int c = 0; c < walk->own->chunks; c++) {
+        int stage = grid_stage(grid, walk->cell.position, c);
+        unsigned all = facts_of_stage(stage == 0, stage == stages - 1);
+        for (int end = slot + walk->own->chunk[c].slots; slot < end; slot++) {
+            const struct slot *of = &walk->slots[slot];
+            if (of->facts == 0 || of->facts == all) continue;
+            struct walk last = {.rank = walk->rank, .instr = of->last};
+            return verify_broken(&last, RULE_FINISHED, nobody,
+                                 "the body ends with micro-batch %d in its slot (%s)", of->micro,
+                                 last_fact(of->facts));
+        }
+    }
+    return STATUS_OK;
 }

@@ -8,7 +8,10 @@
  * A bucket of parameters that two stages share is reduced last. Between ranks it is joined first,
  * and a reduction awaits that: right behind JOIN the later stage would wait for the end of the
  * earlier one, which waits for its gradients. On one rank the bucket may be whole later than the
- * others, and all replicas reduce in the same order. */
+ * others, and all replicas reduce in the same order.
+ *
+ * Replicas must post in the same order. In a short step they run different micro-batches, and the
+ * stages of a rank may be whole in different orders: there all are posted at the end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +61,7 @@ struct copy {
     const struct program *program;
     struct rank_program *out;
     int group, tied; /* the replicas; the ranks that share parameters */
+    bool alike;      /* the replicas of this position run the same */
 };
 
 static struct instr *append(struct copy *copy, const struct instr *from) {
@@ -120,10 +124,25 @@ static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
         return;
     }
     append(copy, instr);
-    if (!whole || at != whole->tie) return;
+    if (!whole || at != whole->tie || !copy->alike) return;
     for (int b = 0; b < buckets; b++)
         if (!program_tie_at(copy->program, instr->stage, b))
             append_bucket(copy, INSTR_REDUCE, b, instr);
+}
+
+/* All buckets of all stages, the last stage's first. */
+static void append_all(struct copy *copy, const struct instr_list *old, const struct whole *whole) {
+    for (int c = copy->out->chunks - 1; c >= 0; c--)
+        for (int b = 0; b < copy->out->chunk[c].buckets; b++)
+            if (!program_tie_at(copy->program, old->items[whole[c].tie].stage, b))
+                append_bucket(copy, INSTR_REDUCE, b, &old->items[whole[c].tie]);
+}
+
+static int last_whole(const struct whole *whole, int chunks) {
+    int last = -1;
+    for (int c = 0; c < chunks; c++)
+        if (whole[c].tie > last) last = whole[c].tie;
+    return last;
 }
 
 static int tied_group(const struct program *program) {
@@ -133,22 +152,26 @@ static int tied_group(const struct program *program) {
 }
 
 static void insert_rank(const struct program *program, struct rank_program *rank, int position,
-                        int group) {
+                        int group, bool alike) {
     const struct grid *grid = &program->grid;
     struct instr_list old = rank->list[LIST_BODY];
     struct whole whole[GRID_MAX_CHUNKS];
-    struct copy copy = {program, rank, group, tied_group(program)};
+    struct copy copy = {program, rank, group, tied_group(program), alike || rank->chunks == 1};
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
     for (int i = 0; i < old.count; i++)
         if (strchr(instr_row(&old.items[i])->operands, 's'))
             stage_of[grid_chunk(grid, old.items[i].stage)] = old.items[i].stage;
-    for (int c = 0; c < rank->chunks; c++) whole[c] = find_whole(&old, stage_of[c], grad);
+    for (int c = 0; c < rank->chunks; c++) {
+        whole[c] = find_whole(&old, stage_of[c], grad);
+        if (!copy.alike) whole[c].pass = -1;
+    }
     rank->list[LIST_BODY] = (struct instr_list){0};
     for (int i = 0; i < old.count; i++) {
         bool staged = strchr(instr_row(&old.items[i])->operands, 's');
         int chunk = staged ? grid_chunk(grid, old.items[i].stage) : 0;
         if (old.items[i].op == INSTR_REPORT) reduce_tied(&copy, position, grad);
         copy_instr(&copy, &old, i, staged ? &whole[chunk] : NULL, rank->chunk[chunk].buckets);
+        if (!copy.alike && i == last_whole(whole, rank->chunks)) append_all(&copy, &old, whole);
     }
     free(old.items);
 }
@@ -163,13 +186,23 @@ static int group_for(struct program *program) {
     return program_declare_group(program, GROUP_REPLICAS);
 }
 
+/* Do all replicas of a rank's position run what it runs? */
+static bool replicas_alike(const struct program *program, int rank) {
+    const struct grid *grid = &program->grid;
+    int index = group_of(grid, GROUP_REPLICAS, rank), count = group_size(grid, GROUP_REPLICAS, 0);
+    for (int r = 0; r < count; r++)
+        if (program->kind_of[group_rank(grid, GROUP_REPLICAS, index, r)] != program->kind_of[rank])
+            return false;
+    return true;
+}
+
 static void change_rank(struct program *program, int rank, int group, const int *buckets) {
     const struct grid *grid = &program->grid;
     struct rank_program *own = &program->kinds[program->kind_of[rank]];
     int position = grid_cell(grid, rank).position;
     for (int c = 0; c < own->chunks; c++)
         own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
-    insert_rank(program, own, position, group);
+    insert_rank(program, own, position, group, replicas_alike(program, rank));
     sync_share(own, group);
     program_renumber(own);
 }

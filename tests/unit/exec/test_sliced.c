@@ -64,8 +64,9 @@ static void cut_buckets(struct plan *plan) {
     free(plan->chunk[0].buckets.items);
     plan->chunk[0].buckets = (struct bucket_list){MEM_ARRAY(struct bucket, 2), 2};
     plan->chunk[0].buckets.items[0] =
-        (struct bucket){half, layout->param_count - half, middle, layout->param_elements - middle};
-    plan->chunk[0].buckets.items[1] = (struct bucket){0, half, 0, middle};
+        (struct bucket){half, layout->param_count - half, middle, layout->param_elements - middle,
+                        false};
+    plan->chunk[0].buckets.items[1] = (struct bucket){0, half, 0, middle, false};
 }
 
 static int own_slices(struct member *member) {

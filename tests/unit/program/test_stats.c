@@ -179,6 +179,8 @@ static const char two_ranks[] =
     "ranks 2 stages 1 replicas 2 micro-batches 2 sum replica\n"
     "groups world replicas\n"
     "rank 0 slots 2 grads 1 buckets 2\n"
+    "rank 0 start\n"
+    "#30 r0 BCAST q0\n"
     "rank 0 body\n"
     "#0 r0 COUNT q0\n"
     "#1 r0 LOAD s0 m0 a0\n"
@@ -194,6 +196,8 @@ static const char two_ranks[] =
     "#10 r0 NORM g0\n"
     "#11 r0 STEP g0\n"
     "rank 1 slots 2 grads 1 buckets 2\n"
+    "rank 1 start\n"
+    "#30 r1 BCAST q0\n"
     "rank 1 body\n"
     "#0 r1 COUNT q0\n"
     "#1 r1 LOAD s0 m0 a0\n"
@@ -355,6 +359,23 @@ Test(program_stats, statistics_are_not_shared_in_the_group_of_an_open_count) {
     char *text = mem_text(two_ranks);
     for (char *at = text; (at = strstr(at, " q1")); at += 3) at[2] = '0';
     cr_expect_eq(verify_text(text, log), STATUS_USAGE);
-    cr_expect(strstr(log, "an exchange of group 0 (COUNT) is under way"), "%s", log);
+    cr_expect(strstr(log, "an exchange of group 0 is under way"), "%s", log);
+    cr_expect(strstr(log, "against #0 r0 COUNT q0"), "%s", log);
     free(text);
+}
+
+/* Batch norms anywhere in a backward meet in its group: between its segments nothing else does. */
+Test(program_stats, nothing_meets_in_the_group_between_segments) {
+    char log[512];
+    struct program *program = build(&(struct step){2, 1, 2, SUM_REPLICA, 0}, true);
+    cr_assert_eq(verify(program, log), STATUS_OK, "%s", log);
+    for (int k = 0; k < program->kind_count; k++) {
+        struct instr_list *list = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < list->count; i++)
+            if (list->items[i].op == INSTR_REDUCE) list->items[i].group = 1;
+    }
+    cr_expect_eq(verify(program, log), STATUS_USAGE);
+    cr_expect(strstr(log, "rule 10 at "), "%s", log);
+    cr_expect(strstr(log, "against #"), "%s", log);
+    program_free(&program);
 }

@@ -187,7 +187,7 @@ Test(program_ties, a_reduction_that_waits_in_the_middle_of_backward) {
     for (int rank = 1; rank < 4; rank += 2)
         move(program, rank, find(program, rank, INSTR_REDUCE, -1, true),
              find(program, rank, INSTR_JOIN, -1, false) + 1);
-    expect_refused(program, "it would wait for ever");
+    expect_refused(program, "rule 23: rank");
     program_free(&program);
 }
 
@@ -210,8 +210,11 @@ static struct program *later_ends_last(int replicas) {
         .buckets = buckets};
     struct program *program = program_new(&config.grid, 2, SUM_REPLICA);
     emit_declare(&config, program);
-    for (int r = 0; r < replicas; r++)
-        emit_rank(&config, program, &order, r, program_begin(program, r));
+    for (int r = 0; r < replicas; r++) {
+        struct rank_program *own = program_begin(program, r);
+        emit_rank(&config, program, &order, r, own);
+        program_add_between(program, r, own);
+    }
     program_share(program);
     pipeline_order_free(&order);
     const char *sync = replicas > 1 ? "allreduce" : "none";

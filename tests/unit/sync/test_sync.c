@@ -41,10 +41,11 @@ Test(sync_allreduce, the_last_backward_is_cut) {
     cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_START, "BCAST q0");
-        expect_order(program, rank, LIST_BODY,
-                     "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
-                     "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
-                     "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+        expect_order(
+            program, rank, LIST_BODY,
+            "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
+            "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
+            "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     }
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_EVAL_START, "STATS_ALL q0");
@@ -60,10 +61,11 @@ Test(sync_allreduce, the_last_backward_is_cut) {
 Test(sync_allreduce, after_sums_all_buckets_are_reduced_at_the_end) {
     struct program *program = build(2, 2, SUM_TREE);
     cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
-    expect_order(program, 1, LIST_BODY,
-                 "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
-                 "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
-                 "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+    expect_order(
+        program, 1, LIST_BODY,
+        "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
+        "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
+        "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     program_free(&program);
 }
 
@@ -79,4 +81,27 @@ Test(sync_none, several_ranks_would_train_several_models) {
     cr_expect_null(sync_find("hearsay"));
     program_free(&alone);
     program_free(&several);
+}
+
+/* Short steps, in which replicas run different micro-batches: the stages of a rank may be whole in
+ * another order on each, and are reduced in one. */
+Test(sync_allreduce, replicas_of_a_short_step_post_in_one_order) {
+    static const char *const schedules[] = {"interleaved", "zbv", "v-min", "looped-bfs"};
+    int64_t samples[6];
+    for (int s = 0; s < 4; s++) {
+        for (int last = 1; last <= 6; last++) {
+            for (int g = 0; g < 6; g++) samples[g] = g < last;
+            bool v_shape = s == 1 || s == 2;
+            struct schedule_config config = {
+                .grid = {.stages = 2, .chunks = 2, .replicas = 2, .replicas_each = 1, v_shape},
+                .micro_batches = 3,
+                .samples = samples};
+            struct program *program = NULL;
+            cr_assert_eq(schedule_build(schedules[s], &config, &program), STATUS_OK);
+            cr_assert_eq(sync_insert("allreduce", program, (int[]){1, 2, 3, 2}), STATUS_OK);
+            cr_expect_eq(program_verify(program, samples), STATUS_OK, "%s, %d samples",
+                         schedules[s], last);
+            program_free(&program);
+        }
+    }
 }

@@ -1,0 +1,94 @@
+/* `stretto check`: proves that a program is right, without running it: that of the options, for as
+ * many ranks as they ask for, or the one in a file. Exit 0: proved; 1: refused; 2: options; 3: no
+ * program could be read. */
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/job.h"
+#include "plan/resolve.h"
+
+/* One program of a run, and what was proven of it. */
+struct checked {
+    const char *name;
+    const struct program *program;
+    struct program_proof proof;
+};
+
+static void print_text(const struct checked *checked, FILE *out) {
+    const struct program_proof *proof = &checked->proof;
+    const struct grid *grid = &checked->program->grid;
+    char ranks[TEXT_BYTES], stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES],
+        slots[TEXT_BYTES];
+    fprintf(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
+            text_count(proof->ranks, "rank", ranks),
+            text_count((int64_t)grid->stages * grid->chunks, "stage", stages),
+            text_count(grid->replicas, "replica", replicas),
+            text_count(checked->program->micro_batches, "micro-batch", micros),
+            sum_order_name(checked->program->sum));
+    fprintf(out, "           %lld instructions a step by %d rules (docs/verify.md)",
+            (long long)proof->instructions, proof->rules);
+    if (proof->walked < proof->ranks)
+        fprintf(out, "; %d of the ranks walked, the others do the same", proof->walked);
+    fprintf(out, "\n           at most %s of a rank in use at once (rank %d)\n",
+            text_count(proof->peak_slots, "slot", slots), proof->peak_rank);
+}
+
+static void print_json(const struct checked *checked, FILE *out) {
+    const struct program_proof *proof = &checked->proof;
+    json_t *root = json_pack("{s:s, s:b, s:i, s:i, s:I, s:i, s:i, s:i}", "program", checked->name,
+                             "proved", 1, "ranks", proof->ranks, "walked", proof->walked,
+                             "instructions", (json_int_t)proof->instructions, "rules", proof->rules,
+                             "peak_slots", proof->peak_slots, "peak_rank", proof->peak_rank);
+    char *text = json_dumps(root, 0);
+    fprintf(out, "%s\n", text);
+    free(text);
+    json_decref(root);
+}
+
+static enum status prove(const struct options *options, const char *name,
+                         const struct program *program, const int64_t *samples) {
+    struct checked checked = {.name = name, .program = program};
+    if (program_prove(program, samples, &checked.proof) != STATUS_OK) return STATUS_NO;
+    if (options->json)
+        print_json(&checked, stdout);
+    else if (!options->quiet)
+        print_text(&checked, stdout);
+    return STATUS_OK;
+}
+
+static enum status check_file(const struct options *options, const char *path) {
+    enum { PROGRAM_LIMIT = 512 << 20 };
+    struct bytes text = {0};
+    struct program *program = NULL;
+    TRY(file_read(path, PROGRAM_LIMIT, &text));
+    enum status status = program_parse(path, (const char *)text.data, text.count, &program);
+    if (status == STATUS_OK) status = prove(options, path, program, NULL);
+    program_free(&program);
+    bytes_free(&text);
+    return status;
+}
+
+/* Planning proves it already; here it is said. */
+static enum status check_options(const struct options *options) {
+    bool given = option_is_given(options, OPTION_local_ranks);
+    int ranks = given ? (int)options->local_ranks : resolve_ranks_asked(options);
+    struct rank_info info = {.ranks = ranks, .local_ranks = ranks, .to_start = ranks > 1};
+    struct job job;
+    TRY(job_open(options, &info, &job));
+    const struct plan *plan = job.plan;
+    enum status status = prove(options, plan->config.schedule, plan->program, NULL);
+    if (status == STATUS_OK && plan->last_program)
+        status = prove(options, "short last step", plan->last_program, plan->last_samples);
+    job_close(&job);
+    return status;
+}
+
+enum status check_run(const struct options *options) {
+    log_quiet(options->quiet);
+    if (option_is_set(options, OPTION_program)) return check_file(options, options->program);
+    return check_options(options);
+}

@@ -1,0 +1,111 @@
+/* What is proven of an instruction by itself: operands in range, flags that mean something, stages
+ * and groups of the rank's own, in the list it belongs to. */
+#include <stdio.h>
+#include <string.h>
+
+#include "program/verify.h"
+
+static const struct place nobody = {NULL, 0};
+
+void verify_know_rows(struct known_row rows[INSTR_COUNT_]) {
+    for (int op = 0; op < INSTR_COUNT_; op++) {
+        const struct instr_row *row = &instr_rows[op];
+        rows[op] = (struct known_row){.needs = row->needs ? facts_named(row->needs) : 0,
+                                      .gives = row->gives ? facts_named(row->gives) : 0};
+        for (int i = 0; i < OPERAND_COUNT; i++) {
+            const char *at = strchr(row->operands, operand_rows[i].letter);
+            if (at) rows[op].operands |= 1u << i;
+            if (at && at > row->operands && at[-1] == '?') rows[op].optional |= 1u << i;
+        }
+    }
+}
+
+static bool has_operand(const struct walk *walk, int operand) {
+    return walk->verifier->rows[walk->instr->op].operands >> operand & 1;
+}
+
+/* One past the largest value of an operand. */
+static int operand_limit(const struct walk *walk, char letter) {
+    switch (letter) {
+    case 's': return walk->program->grid.stages * walk->program->grid.chunks;
+    case 'm': return walk->micros;
+    case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
+    case 'g':
+    case 'h': return walk->own->grads;
+    case 'e':
+    case 'b': return walk->own->chunk[verify_chunk(walk)].buckets;
+    case 'q': return walk->program->group_count;
+    case 'p': return walk->program->grid.stages;
+    default: return PROGRAM_MAX_SMALL;
+    }
+}
+
+/* Operands that an instruction does not have are 0: another value would be passed over. */
+static enum status check_operand(const struct walk *walk, int operand, int value) {
+    const struct operand_row *row = &operand_rows[operand];
+    if (!has_operand(walk, operand)) {
+        if (value == 0) return STATUS_OK;
+        return verify_broken(walk, RULE_OPERANDS, nobody, "%s has no operand %c",
+                             instr_row(walk->instr)->name, row->letter);
+    }
+    bool optional = walk->verifier->rows[walk->instr->op].optional >> operand & 1;
+    if (value == INSTR_ALL && optional) return STATUS_OK;
+    if (value < 0) return verify_broken(walk, RULE_OPERANDS, nobody, "a negative operand");
+    if (value < operand_limit(walk, row->letter)) return STATUS_OK;
+    return verify_broken(walk, RULE_OPERANDS, nobody, "%s %d of %d", row->words, value,
+                         operand_limit(walk, row->letter));
+}
+
+static enum status check_operands(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    const struct grid *grid = &walk->program->grid;
+#define OPERAND(letter, field, ...) TRY(check_operand(walk, OPERAND_##field, instr->field));
+#include "program/operand.def"
+#undef OPERAND
+    if (has_operand(walk, OPERAND_stage) &&
+        grid_position(grid, instr->stage) != walk->cell.position)
+        return verify_broken(walk, RULE_HOLDER, nobody, "stage %d is not this rank's",
+                             instr->stage);
+    if (has_operand(walk, OPERAND_group) && instr->group != INSTR_ALL &&
+        group_of(grid, walk->program->group[instr->group], walk->rank) < 0)
+        return verify_broken(walk, RULE_HOLDER, nobody, "this rank is in no such group");
+    return STATUS_OK;
+}
+
+/* A flag where it has no meaning would be passed over by the executor, and mislead who reads the
+ * program. */
+static enum status check_flags(const struct walk *walk) {
+    for (int bit = 0; walk->instr->flags >> bit; bit++) {
+        const char *name = instr_flag_name(bit);
+        if (!(walk->instr->flags >> bit & 1)) continue;
+        if (!name || !strstr(instr_row(walk->instr)->flags, name))
+            return verify_broken(walk, RULE_FLAGS, nobody, "%s has no such flag",
+                                 instr_row(walk->instr)->name);
+    }
+    return STATUS_OK;
+}
+
+/* The lists that an instruction may stand in. */
+static const char *own_lists(const struct instr *instr, char text[64]) {
+    text[0] = 0;
+    for (int l = 0; l < LIST_COUNT; l++) {
+        size_t used = strlen(text);
+        if (instr_may_stand(instr, (enum list_name)l))
+            snprintf(text + used, 64 - used, "%s%s", used ? " or " : "", list_names[l]);
+    }
+    return text;
+}
+
+static enum status check_list(const struct walk *walk) {
+    char lists[64];
+    if (instr_may_stand(walk->instr, walk->list)) return STATUS_OK;
+    return verify_broken(walk, RULE_LIST, nobody, "%s belongs into %s, not into %s",
+                         instr_row(walk->instr)->name, own_lists(walk->instr, lists),
+                         list_names[walk->list]);
+}
+
+enum status verify_form(const struct walk *walk) {
+    TRY(check_operands(walk));
+    TRY(check_flags(walk));
+    return check_list(walk);
+}

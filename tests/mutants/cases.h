@@ -1,0 +1,21 @@
+/* The programs that mutants are made of: every schedule on several grids, orders of sums, with and
+ * without shared statistics, whole steps and short ones, reduced over replicas in buckets. */
+#ifndef TESTS_MUTANTS_CASES_H
+#define TESTS_MUTANTS_CASES_H
+
+#include "program/program.h"
+
+enum { CASE_MICROS = 64 };
+
+struct case_of {
+    char name[96];
+    struct program *program;
+    bool shares;
+    int64_t samples[CASE_MICROS]; /* more than the step has: mutants may ask for more */
+};
+
+/* Local. All of them, an array that the caller frees with cases_free. */
+struct case_of *cases_all(int *count);
+void cases_free(struct case_of *cases, int count);
+
+#endif

@@ -1,0 +1,257 @@
+/* See mutate.h. */
+#include "mutate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+const char *const mutation_words[MUTATION_COUNT] = {
+#define ROW(NAME, words) words,
+    MUTATIONS(ROW)
+#undef ROW
+};
+
+int dice_roll(struct dice *dice, int count) {
+    dice->state = dice->state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t word = dice->state;
+    word = (word ^ word >> 33) * 0xff51afd7ed558ccdu;
+    return (int)((word >> 33) % (uint64_t)count);
+}
+
+struct program *mutant_copy(const struct program *program) {
+    struct program *copy = program_new(&program->grid, program->micro_batches, program->sum);
+    memcpy(copy->group, program->group, sizeof copy->group);
+    copy->group_count = program->group_count;
+    copy->credits = program->credits;
+    for (int k = 1; k < program->kind_count; k++) program_begin(copy, 0);
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct rank_program *from = &program->kinds[k];
+        struct rank_program *to = &copy->kinds[k];
+        *to = *from;
+        for (int l = 0; l < LIST_COUNT; l++) {
+            int count = from->list[l].count;
+            to->list[l] = (struct instr_list){.count = count, .capacity = (size_t)count + 1};
+            to->list[l].items = MEM_ARRAY(struct instr, count + 1);
+            if (count)
+                memcpy(to->list[l].items, from->list[l].items,
+                       (size_t)count * sizeof(struct instr));
+        }
+    }
+    memcpy(copy->kind_of, program->kind_of, (size_t)program->ranks * sizeof *copy->kind_of);
+    return copy;
+}
+
+/* Where one mutant is made. */
+struct spot {
+    struct program *program;
+    struct rank_program *rank;
+    struct instr_list *body;
+    int number; /* of a rank that runs it */
+    struct dice *dice;
+    char *what;
+};
+
+static void say(const struct spot *spot, const char *how, const struct instr *instr) {
+    char line[INSTR_TEXT_BYTES];
+    snprintf(spot->what, 160, "%s: %s", instr_text(instr, spot->number, line), how);
+}
+
+static struct instr take(struct instr_list *list, int at) {
+    struct instr taken = list->items[at];
+    memmove(list->items + at, list->items + at + 1,
+            (size_t)(list->count - at - 1) * sizeof *list->items);
+    list->count--;
+    return taken;
+}
+
+static void put(struct instr_list *list, int at, struct instr instr) {
+    list->items =
+        mem_grow(list->items, &list->capacity, (size_t)list->count + 1, sizeof *list->items);
+    memmove(list->items + at + 1, list->items + at,
+            (size_t)(list->count - at) * sizeof *list->items);
+    list->items[at] = instr;
+    list->count++;
+}
+
+static bool same(const struct instr *a, const struct instr *b) {
+    struct instr one = *a;
+    one.id = b->id;
+    return memcmp(&one, b, sizeof one) == 0;
+}
+
+static bool swap(struct spot *spot, int a, int b) {
+    struct instr *items = spot->body->items, kept = items[a];
+    if (same(&items[a], &items[b])) return false;
+    say(spot, "swapped", &items[a]);
+    items[a] = items[b];
+    items[b] = kept;
+    return true;
+}
+
+static bool retarget(struct spot *spot, struct instr *instr) {
+    const char *operands = instr_row(instr)->operands;
+    char letters[16];
+    int count = 0;
+    for (const char *at = operands; *at; at++)
+        if (*at != '?') letters[count++] = *at;
+    if (count == 0) return false;
+    char letter = letters[dice_roll(spot->dice, count)];
+    const char *at = strchr(operands, letter);
+    bool optional = at > operands && at[-1] == '?';
+    static const int by[] = {-1, 1, -1, 1, 2, -2};
+    int old = instr_operand(instr, letter), roll = dice_roll(spot->dice, 7);
+    int now = roll < 6 ? old + by[roll] : optional ? INSTR_ALL : 0;
+    if (now < 0 && !(optional && now == INSTR_ALL)) now = 0;
+    if (now == old) return false;
+    say(spot, "re-targeted", instr);
+    instr_set_operand(instr, letter, now);
+    return true;
+}
+
+static bool other_instr(struct spot *spot, struct instr *instr) {
+    enum instr_op op = (enum instr_op)dice_roll(spot->dice, INSTR_COUNT_);
+    if (op == instr->op) return false;
+    struct instr now = instr_make(op);
+    now.id = instr->id;
+    for (const char *letter = instr_rows[op].operands; *letter; letter++)
+        if (*letter != '?' && strchr(instr_row(instr)->operands, *letter))
+            instr_set_operand(&now, *letter, instr_operand(instr, *letter));
+    say(spot, "another instruction", instr);
+    *instr = now;
+    return true;
+}
+
+static bool other_list(struct spot *spot) {
+    int from = dice_roll(spot->dice, LIST_DRAIN + 1), to = dice_roll(spot->dice, LIST_DRAIN + 1);
+    struct instr_list *source = &spot->rank->list[from];
+    if (from == to || source->count == 0) return false;
+    struct instr moved = take(source, dice_roll(spot->dice, source->count));
+    struct instr_list *target = &spot->rank->list[to];
+    say(spot, "in another list", &moved);
+    put(target, dice_roll(spot->dice, target->count + 1), moved);
+    return true;
+}
+
+static bool change_size(struct spot *spot) {
+    struct chunk_sizes *sizes = &spot->rank->chunk[dice_roll(spot->dice, spot->rank->chunks)];
+    int *const fields[] = {&spot->rank->grads, &sizes->slots, &sizes->buckets};
+    static const char *const names[] = {"grads", "slots", "buckets"};
+    int which = dice_roll(spot->dice, 3), by = dice_roll(spot->dice, 2) ? 1 : -1;
+    if (*fields[which] + by < 1) return false;
+    *fields[which] += by;
+    snprintf(spot->what, 160, "rank %d: %s %d", spot->number, names[which], *fields[which]);
+    return true;
+}
+
+static bool change_header(struct spot *spot) {
+    struct program *program = spot->program;
+    struct grid *grid = &program->grid;
+    int old = 0, now = 0, stages = grid->stages;
+    const char *field = NULL;
+    switch (dice_roll(spot->dice, 5)) {
+    case 0:
+        field = "sum", old = (int)program->sum, now = dice_roll(spot->dice, SUM_ORDER_COUNT);
+        program->sum = (enum sum_order)now;
+        break;
+    case 1:
+        field = "credits", old = program->credits, now = dice_roll(spot->dice, 4);
+        program->credits = now;
+        break;
+    case 2:
+        field = "micro-batches", old = program->micro_batches;
+        now = old + (dice_roll(spot->dice, 2) ? 1 : -1);
+        if (now < 1) return false;
+        program->micro_batches = now;
+        break;
+    case 3:
+        field = "v-shape", old = grid->v_shape, now = !old;
+        grid->v_shape = now;
+        break;
+    default: /* the same number of ranks, in other pipelines */
+        field = "stages", old = stages, now = grid->replicas;
+        if (grid->replicas_each > 1) return false;
+        grid->stages = grid->replicas;
+        grid->replicas = stages;
+    }
+    snprintf(spot->what, 160, "%s %d instead of %d", field, now, old);
+    return old != now;
+}
+
+static bool change_group(struct spot *spot) {
+    struct program *program = spot->program;
+    int group = dice_roll(spot->dice, program->group_count);
+    enum group_family now = (enum group_family)dice_roll(spot->dice, GROUP_FAMILY_COUNT);
+    if (program->group[group] == now) return false;
+    snprintf(spot->what, 160, "group %d: %s instead of %s", group, group_family_name(now),
+             group_family_name(program->group[group]));
+    program->group[group] = now;
+    return true;
+}
+
+static bool change_body(struct spot *spot, enum mutation mutation) {
+    struct instr_list *body = spot->body;
+    int count = body->count, at = dice_roll(spot->dice, count), near;
+    switch (mutation) {
+    case MUTATION_REMOVE:
+        say(spot, "removed", &body->items[at]);
+        take(body, at);
+        return true;
+    case MUTATION_NEIGHBOURS: return at + 1 < count && swap(spot, at, at + 1);
+    case MUTATION_SWAP: return swap(spot, at, dice_roll(spot->dice, count));
+    case MUTATION_DUPLICATE:
+        say(spot, "twice", &body->items[at]);
+        near = at + dice_roll(spot->dice, 8);
+        put(body, near < count ? near : dice_roll(spot->dice, count + 1), body->items[at]);
+        return true;
+    case MUTATION_MOVE:
+        near = at + dice_roll(spot->dice, 9) - 4;
+        if (near < 0 || near >= count) near = dice_roll(spot->dice, count);
+        if (near == at) return false;
+        say(spot, "moved", &body->items[at]);
+        put(body, near, take(body, at));
+        return true;
+    case MUTATION_OPERAND: return retarget(spot, &body->items[at]);
+    case MUTATION_FLAG:
+        say(spot, "flag flipped", &body->items[at]);
+        body->items[at].flags ^= (uint8_t)(1 << dice_roll(spot->dice, 2));
+        return true;
+    default: return other_instr(spot, &body->items[at]);
+    }
+}
+
+static bool change_start(struct spot *spot) {
+    static const enum mutation kinds[] = {MUTATION_REMOVE, MUTATION_DUPLICATE, MUTATION_OPERAND,
+                                          MUTATION_FLAG};
+    spot->body = &spot->rank->list[LIST_START];
+    return spot->body->count > 0 && change_body(spot, kinds[dice_roll(spot->dice, 4)]);
+}
+
+/* Damages may hide one another, or make a third program that is right. */
+static bool change_twice(struct program *program, struct dice *dice, char what[160]) {
+    char first[160] = "", second[160] = "";
+    bool changed = false;
+    for (int i = 0; i < 2; i++)
+        changed |=
+            mutate(program, (enum mutation)dice_roll(dice, MUTATION_TWO), dice, i ? second : first);
+    snprintf(what, 160, "%.76s and %.76s", first, second);
+    return changed;
+}
+
+bool mutate(struct program *program, enum mutation mutation, struct dice *dice, char what[160]) {
+    if (mutation == MUTATION_TWO) return change_twice(program, dice, what);
+    int number = dice_roll(dice, program->ranks);
+    bool alone = dice_roll(dice, 2);
+    struct rank_program *rank =
+        alone ? program_edit(program, number) : &program->kinds[program->kind_of[number]];
+    struct spot spot = {program, rank, &rank->list[LIST_BODY], number, dice, what};
+    switch (mutation) {
+    case MUTATION_LIST: return other_list(&spot);
+    case MUTATION_SIZE: return change_size(&spot);
+    case MUTATION_HEADER: return change_header(&spot);
+    case MUTATION_GROUP: return change_group(&spot);
+    case MUTATION_START: return change_start(&spot);
+    default: return change_body(&spot, mutation);
+    }
+}
