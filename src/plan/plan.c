@@ -46,11 +46,6 @@ failed:
     return status;
 }
 
-static bool runs_nodes(const struct instr *instr) {
-    enum instr_time time = instr_row(instr)->time;
-    return time == TIME_FORWARD || time == TIME_BACKWARD;
-}
-
 static bool program_has(const struct program *program, int rank, enum instr_op op,
                         unsigned without_flags) {
     const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
@@ -73,7 +68,7 @@ static bool is_interrupted(const struct program *program, int rank) {
     int open = -1; /* the slot of the last pass, where that was a segment with others to come */
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i];
-        if (!runs_nodes(instr)) continue;
+        if (!instr_runs_nodes(instr)) continue;
         int chunk = grid_chunk(&program->grid, instr->stage),
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
@@ -226,15 +221,44 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static void place_micro(struct plan *plan, struct micro_plan *micro,
-                        const struct placement_config *config) {
+/* Evaluation keeps nothing, and has one slot. */
+static bool has_form(const struct plan *plan, const struct micro_plan *micro, int form) {
+    return micro->training ? plan->forms.has[form] : form == FORM_KEPT;
+}
+
+static struct placement_config config_for(const struct plan *plan, const struct micro_plan *micro,
+                                          int form, const struct placement_config *config) {
     struct placement_config own = *config;
     own.shared &= micro->training;
-    if (!micro->placement) micro->placement = MEM_ARRAY(struct placement, plan->chunk_count);
-    for (int c = 0; c < plan->chunk_count; c++) {
-        placement_free(&micro->placement[c]);
-        micro->placement[c] = graph_place(&micro->ranges, plan->chunk[c].stage, &own);
+    own.life.some_kept = form == FORM_KEPT && plan->forms.mixed;
+    own.life.recompute = micro->training && (form == FORM_LIGHT || own.life.some_kept);
+    return own;
+}
+
+static void place_micro(struct plan *plan, struct micro_plan *micro,
+                        const struct placement_config *config) {
+    if (!micro->placement)
+        micro->placement = MEM_ARRAY(struct placement, plan->chunk_count * FORM_COUNT);
+    for (int i = 0; i < plan->chunk_count * FORM_COUNT; i++) {
+        struct placement_config own = config_for(plan, micro, i % FORM_COUNT, config);
+        placement_free(&micro->placement[i]);
+        if (has_form(plan, micro, i % FORM_COUNT))
+            micro->placement[i] =
+                graph_place(&micro->ranges, plan->chunk[i / FORM_COUNT].stage, &own);
     }
+}
+
+const struct placement *plan_placement(const struct plan *plan, const struct micro_plan *micro,
+                                       int chunk, int slot) {
+    enum slot_form form = plan->forms.of[sizes_slot(plan->sizes, chunk, slot)];
+    return &micro->placement[chunk * FORM_COUNT + (micro->training ? form : FORM_KEPT)];
+}
+
+size_t plan_slot_begin(const struct plan *plan, int chunk, int slot) {
+    size_t begin = plan->chunk[chunk].arena_begin;
+    for (int s = 0; s < slot; s++)
+        begin += plan->chunk[chunk].slot_bytes[plan->forms.of[sizes_slot(plan->sizes, chunk, s)]];
+    return begin;
 }
 
 /* Slots of the chunks one behind the other, then what all share. Evaluation runs between steps,
@@ -245,34 +269,36 @@ static size_t lay_arenas(struct plan *plan) {
         struct chunk_plan *chunk = &plan->chunk[c];
         chunk->arena_begin = training;
         chunk->eval_begin = evaluation;
-        training += chunk->slot_bytes * (size_t)plan->sizes[c].slots;
+        training = plan_slot_begin(plan, c, plan->sizes[c].slots);
         evaluation += chunk->eval_bytes;
     }
     plan->shared_begin = training;
     return larger(training + plan->shared_bytes, evaluation);
 }
 
-static void measure_placement(struct plan *plan, int chunk, const struct placement *placement,
-                              bool training) {
-    struct chunk_plan *of = &plan->chunk[chunk];
-    if (!training) {
+static void measure_placement(struct plan *plan, const struct micro_plan *micro, int index) {
+    const struct placement *placement = &micro->placement[index];
+    struct chunk_plan *of = &plan->chunk[index / FORM_COUNT];
+    size_t *slot_bytes = &of->slot_bytes[index % FORM_COUNT];
+    if (!micro->training) {
         of->eval_bytes = larger(of->eval_bytes, placement_bytes(placement, 1));
         return;
     }
-    of->slot_bytes = larger(of->slot_bytes, placement->slot_bytes);
+    *slot_bytes = larger(*slot_bytes, placement->slot_bytes);
     plan->shared_bytes = larger(plan->shared_bytes, placement->shared_bytes);
 }
 
 /* Places every graph of the run; returns the bytes of all arenas together. */
 static size_t place_micros(struct plan *plan, const struct placement_config *config) {
     plan->shared_bytes = 0;
-    for (int c = 0; c < plan->chunk_count; c++)
-        plan->chunk[c].slot_bytes = plan->chunk[c].eval_bytes = 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        memset(plan->chunk[c].slot_bytes, 0, sizeof plan->chunk[c].slot_bytes);
+        plan->chunk[c].eval_bytes = 0;
+    }
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
         place_micro(plan, micro, config);
-        for (int c = 0; c < plan->chunk_count; c++)
-            measure_placement(plan, c, &micro->placement[c], micro->training);
+        for (int p = 0; p < plan->chunk_count * FORM_COUNT; p++) measure_placement(plan, micro, p);
     }
     return lay_arenas(plan);
 }
@@ -280,6 +306,8 @@ static size_t place_micros(struct plan *plan, const struct placement_config *con
 /* The smaller of the two forms; one slot has nobody to share with. */
 static void plan_activations(struct plan *plan) {
     struct placement_config config = placement_of(plan);
+    plan->forms = forms_of(plan->program, plan->last_program, plan->config.rank, plan->sizes,
+                           plan->chunk_count);
     plan->split = config.life.split;
     size_t joint = place_micros(plan, &config);
     plan->memory.activations = joint;
@@ -372,6 +400,9 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    if (config->recompute != RECOMPUTE_NEVER && !program_has(program, config->rank, INSTR_R, 0))
+        return fail(STATUS_USAGE, "%s: the program has no R, this run is with --recompute %s", name,
+                    recompute_policy_name(config->recompute));
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
@@ -386,7 +417,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .micro_batches = config->micro_batches,
                                        .sum = config->sum,
                                        .samples = samples,
-                                       .shares = config->sync_bn};
+                                       .shares = config->sync_bn,
+                                       .recompute = config->recompute};
     TRY(schedule_build(config->schedule, &schedule, out));
     int *buckets = MEM_ARRAY(int, stage_count(plan));
     enum status status = count_buckets(plan, buckets);
@@ -608,8 +640,8 @@ failed:
 }
 
 static void free_micro(const struct plan *plan, struct micro_plan *micro) {
-    for (int c = 0; micro->placement && c < plan->chunk_count; c++)
-        placement_free(&micro->placement[c]);
+    for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
+        placement_free(&micro->placement[i]);
     for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
         free(micro->crossing[i].values);
     free(micro->placement);
@@ -626,6 +658,7 @@ void plan_free(struct plan **plan) {
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
     partition_free(&(*plan)->partition);
     holdings_free(&(*plan)->holdings);
+    forms_free(&(*plan)->forms);
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);

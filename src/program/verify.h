@@ -86,6 +86,7 @@ struct walk {
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what; /* several replicas on a rank: how many have come, to what */
     int in_backward;             /* micro-batch whose backward is between segments, or -1 */
+    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
     int rounds_done;             /* stages of a round of evaluation that are done */
     int round_stage;             /* the one under way, and */
     unsigned round_facts;        /* how far it is; 0: none */
