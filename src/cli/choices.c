@@ -54,6 +54,12 @@ static bool balances_word(int index, struct option_word *out) {
     return true;
 }
 
+static bool recomputes_word(int index, struct option_word *out) {
+    if (index >= RECOMPUTE_POLICY_COUNT) return false;
+    *out = (struct option_word){.name = recompute_policy_name((enum recompute_policy)index)};
+    return true;
+}
+
 static bool sums_word(int index, struct option_word *out) {
     if (index >= SUM_ORDER_COUNT) return false;
     *out = (struct option_word){.name = sum_order_name((enum sum_order)index)};

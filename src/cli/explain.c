@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/explain_recompute.h"
 #include "cli/folder.h"
 #include "cli/outlook.h"
 #include "cli/resume.h"
@@ -115,6 +116,36 @@ static void print_stages(const struct job *job, FILE *out) {
     if (job->plan->config.grid.stages * job->plan->config.grid.chunks == 1) return;
     fprintf(out, "stages\n");
     partition_print(&job->plan->partition, out);
+}
+
+/* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
+static void saved_text(const struct recompute_cost *cost, char *text, size_t bytes) {
+    enum { SHOWN = 8 };
+    char now[TEXT_BYTES], kept[TEXT_BYTES];
+    text[0] = 0;
+    for (int p = 0; p < cost->positions && p < SHOWN; p++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s instead of %s", p ? ", " : "",
+                 text_size((int64_t)cost->bytes[p], now),
+                 text_size((int64_t)cost->kept_bytes[p], kept));
+    }
+    if (cost->positions > SHOWN) snprintf(text + strlen(text), bytes - strlen(text), ", ...");
+}
+
+static void print_recompute(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    struct recompute_cost cost = {0};
+    char saved[1024];
+    if (plan->config.recompute == RECOMPUTE_NEVER) return;
+    if (recompute_cost_of(job, &cost) == STATUS_OK) {
+        saved_text(&cost, saved, sizeof saved);
+        row(out, "recompute",
+            "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
+            "more a step; activations %s",
+            recompute_policy_name(plan->config.recompute), cost.again, cost.micros,
+            cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
+    }
+    recompute_cost_free(&cost);
 }
 
 /* Of ranks that are not alike. */
@@ -241,22 +272,24 @@ void explain_print(const struct job *job, FILE *out) {
     print_program(job, out);
     print_work(job, out);
     print_memory(job, out);
+    print_recompute(job, out);
     print_positions(job, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {
     enum { MEMORY_LINES = 40 };
     const struct micro_plan *main = &job->plan->micro[0];
+    const struct placement *placement = plan_placement(job->plan, main, 0, 0);
     char arena[TEXT_BYTES], shared[TEXT_BYTES], live[TEXT_BYTES];
     if (strcmp(part, "graph") == 0) graph_print(main->graph, out);
     if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
     if (strcmp(part, "memory") != 0) return;
     fprintf(out, "  arena of a slot %s%s%s; most bytes of a micro-batch alive at once %s\n",
-            text_size((int64_t)job->plan->chunk[0].slot_bytes, arena),
+            text_size((int64_t)placement->slot_bytes, arena),
             job->plan->shared_bytes ? ", shared by all slots " : "",
             job->plan->shared_bytes ? text_size((int64_t)job->plan->shared_bytes, shared) : "",
-            text_size((int64_t)main->placement[0].live_bytes, live));
-    placement_print(&main->placement[0], out, MEMORY_LINES);
+            text_size((int64_t)placement->live_bytes, live));
+    placement_print(placement, out, MEMORY_LINES);
 }
 
 /* The parts of --show as texts. */
@@ -287,7 +320,7 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:f, s:I, s:I, s:I, s:o}",
+        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:o}",
         "version", stretto_version(), "strategy", job->options.strategy, "model",
         config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
@@ -296,10 +329,11 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
         program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan),
-        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
-        plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
-        "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
-        (json_int_t)plan_bytes(plan), "memory", estimate);
+        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
+        recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
+        "predicted_step_ms", plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step",
+        (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
+        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));

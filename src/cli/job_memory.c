@@ -156,7 +156,8 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
     const struct memory_estimate *estimate = &job->plan->memory;
     size_t fitting = 0;
     int64_t count = micro_batches_that_fit(job, limit, &fitting);
-    placement_largest(&job->plan->micro[0].placement[0], largest, sizeof largest);
+    placement_largest(plan_placement(job->plan, &job->plan->micro[0], 0, 0), largest,
+                      sizeof largest);
     if (!given && job->local_ranks > 1)
         snprintf(each, sizeof each, "%s each, ", text_size((int64_t)plan_bytes(job->plan), a));
     if (count)

@@ -65,11 +65,10 @@ static enum status bind_names(const struct plan *plan, struct runnable *runnable
 static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, int slot) {
     const struct plan *plan = exec->plan;
     const struct graph *graph = runnable->plan->graph;
-    const struct placement *placement = &runnable->plan->placement[chunk];
-    const struct chunk_plan *of = &plan->chunk[chunk];
+    const struct placement *placement = plan_placement(plan, runnable->plan, chunk, slot);
     void **address = runnable->slot[sizes_slot(plan->sizes, chunk, slot)].address;
-    size_t begin =
-        runnable->plan->training ? of->arena_begin + (size_t)slot * of->slot_bytes : of->eval_begin;
+    size_t begin = runnable->plan->training ? plan_slot_begin(plan, chunk, slot)
+                                            : plan->chunk[chunk].eval_begin;
     char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
     const struct store_layout *layout = exec->store->layout;
     int params = store_array(exec->store->layout, ARRAY_PARAM, 0),

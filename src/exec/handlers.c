@@ -166,6 +166,19 @@ enum status run_F(struct exec *exec, const struct instr *instr) {
     return done ? read_loss(exec, instr) : STATUS_OK;
 }
 
+enum status run_R(struct exec *exec, const struct instr *instr) {
+    struct runnable *runnable = slot_of(exec, instr)->runnable;
+    const struct placement *placement =
+        plan_placement(exec->plan, runnable->plan, chunk_of(exec, instr), instr->slot);
+    struct pass_config pass = {.pass = PASS_AGAIN,
+                               .stage = instr->stage,
+                               .segment = INSTR_ALL,
+                               .grad = -1,
+                               .again = placement->life.recompute.again};
+    bool done;
+    return run_pass(exec, instr, runnable, &pass, &done);
+}
+
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
                                .stage = instr->stage,

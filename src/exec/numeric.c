@@ -97,6 +97,9 @@ static int search_micro(struct exec *exec, int micro, struct search *search) {
                                .context = search};
     run_alone(exec, runnable, &pass);
     if (search->node >= 0) return search->node;
+    pass.again = plan_placement(exec->plan, plan, 0, 0)->life.recompute.again;
+    pass.pass = PASS_AGAIN;
+    if (pass.again) run_alone(exec, runnable, &pass);
     pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
     pass.grad = 0;
     pass.fresh = true;

@@ -12,9 +12,12 @@ static bool is_absent(enum pass pass) {
     return pass == PASS_ABSENT_FORWARD || pass == PASS_ABSENT_BACKWARD;
 }
 
-static bool in_pass(const struct node *node, const struct pass_config *config) {
+static bool in_pass(const struct pass_run *run) {
+    const struct pass_config *config = &run->config;
+    const struct node *node = &run->runnable->plan->graph->nodes[run->node];
     switch (config->pass) {
     case PASS_FORWARD: return !(config->pure && op_def(node->op)->flags & OP_SIDE_EFFECT);
+    case PASS_AGAIN: return config->again[run->node];
     case PASS_BACKWARD: return true;
     case PASS_INPUT_HALF: return node->half == OP_HALF_I;
     case PASS_WEIGHT_HALF: return node->half == OP_HALF_W;
@@ -22,6 +25,10 @@ static bool in_pass(const struct node *node, const struct pass_config *config) {
     case PASS_ABSENT_BACKWARD: return op_def(node->op)->flags & OP_EVERY_RANK;
     }
     return false;
+}
+
+static bool runs_forward(enum pass pass) {
+    return pass == PASS_FORWARD || pass == PASS_AGAIN || pass == PASS_ABSENT_FORWARD;
 }
 
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
@@ -61,10 +68,9 @@ static enum status collect_from_input_half(struct exec *exec, const struct graph
 }
 
 static struct node_range range_of(const struct micro_plan *plan, const struct pass_config *config) {
-    bool forward = config->pass == PASS_FORWARD || config->pass == PASS_ABSENT_FORWARD;
     int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
     return ranges_find(&plan->ranges, config->stage, segment,
-                       forward ? PHASE_FORWARD : PHASE_BACKWARD);
+                       runs_forward(config->pass) ? PHASE_FORWARD : PHASE_BACKWARD);
 }
 
 void pass_begin(struct pass_run *run) {
@@ -165,7 +171,7 @@ static enum status run_nodes(struct exec *exec, struct pass_run *run, bool *ende
     const struct pass_config *config = &run->config;
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
-        if (!in_pass(node_of(run), config)) continue;
+        if (!in_pass(run)) continue;
         if (shares_here(run)) return begin_exchange(exec, run);
         TRY(run_node(exec, graph, node_of(run), address, config));
         exec_progress(exec);
@@ -198,7 +204,7 @@ static enum status run_to_exchange(struct exec *exec, struct pass_run *run, int 
     void **address = run->runnable->slot[run->slot].address;
     for (; run->node < run->end; run->node++) {
         const struct node *node = node_of(run);
-        if (!in_pass(node, &run->config)) continue;
+        if (!in_pass(run)) continue;
         if (op_def(node->op)->flags & OP_EXCHANGE) {
             ++*sharing;
             break;

@@ -60,6 +60,7 @@ struct posted {
  * part of a rank without samples where others share statistics. */
 enum pass {
     PASS_FORWARD,
+    PASS_AGAIN,
     PASS_BACKWARD,
     PASS_INPUT_HALF,
     PASS_WEIGHT_HALF,
@@ -71,6 +72,7 @@ struct pass_config {
     int stage, segment; /* INSTR_ALL: all segments */
     int grad;           /* buffer; below 0: no gradients are made */
     bool fresh, pure;
+    const bool *again;          /* of PASS_AGAIN, per node: whether it runs */
     struct comm_group *sharers; /* NULL: exchange nothing */
     /* Called after each node when not NULL; a true answer ends the pass. */
     bool (*after)(void *context, const struct runnable *runnable, int slot, int node);

@@ -3,12 +3,18 @@
  *
  * Where programs run backward both ways, there are two sets of lifetimes, and a plan must suit
  * both. Rejected: one set that covers both orders. What W makes was then in use from where it
- * stands op by op to the end of I and on, so all parameter gradients were alive at once. */
+ * stands op by op to the end of I and on, so all parameter gradients were alive at once.
+ *
+ * Where forward runs twice, its two runs are orders of their own: what the first one makes is gone
+ * behind it, but for what came in, goes out, or must not be made again. */
 #include "graph/life.h"
 
 #include <stdlib.h>
 
 #include "base/log.h"
+
+/* What an order runs: all of the stage; its forward alone; or what runs again, then backward. */
+enum run { RUN_ALL, RUN_FORWARD, RUN_AGAIN };
 
 struct survey {
     const struct ranges *ranges;
@@ -17,6 +23,7 @@ struct survey {
     struct life *life;
     int *pass; /* per node */
     int stage;
+    enum run run;         /* of the order being made */
     int forward_end, end; /* times: of the first backward node, behind the last node */
 };
 
@@ -27,6 +34,14 @@ static bool is_weight_half(const struct node *node) {
 static bool is_here(const struct survey *survey, const struct node *node) {
     const struct stage_range *stage = &survey->ranges->stages[survey->stage];
     return node->unit >= stage->first_unit && node->unit < stage->end_unit;
+}
+
+static bool in_run(const struct survey *survey, int n) {
+    const struct node *node = &survey->graph->nodes[n];
+    bool forward = node->phase == PHASE_FORWARD;
+    if (!is_here(survey, node)) return false;
+    if (survey->run == RUN_FORWARD) return forward;
+    return survey->run == RUN_ALL || !forward || survey->life->recompute.again[n];
 }
 
 /* --- passes --- */
@@ -60,22 +75,44 @@ static void find_passes(struct survey *survey) {
     }
 }
 
-/* The exchange of a lockstep pass happens for all slots at once: nothing it touches is shared. */
-static void touch(struct survey *survey, int value, int n) {
-    int *pass = &survey->life->pass[survey->graph->values[value].root];
-    bool kept = (*pass != LIFE_NEVER && *pass != survey->pass[n]) ||
-                (survey->config->lockstep && is_exchange(survey, n));
-    *pass = kept ? LIFE_KEPT : survey->pass[n];
+/* What runs again is one pass with the backward behind it. */
+static int pass_of(const struct survey *survey, int n) {
+    const struct node *node = &survey->graph->nodes[n];
+    struct node_range backward =
+        ranges_find(survey->ranges, survey->stage, SEGMENT_ALL, PHASE_BACKWARD);
+    bool again = survey->run == RUN_AGAIN && node->phase == PHASE_FORWARD;
+    return again && backward.begin < backward.end ? survey->pass[backward.begin] / 2 * 2
+                                                  : survey->pass[n];
 }
 
-static void touch_all(struct survey *survey) {
+/* The exchange of a lockstep pass happens for all slots at once: nothing it touches is shared. */
+static void touch(struct survey *survey, int *passes, int value, int n) {
+    int *pass = &passes[survey->graph->values[value].root], own = pass_of(survey, n);
+    bool kept = (*pass != LIFE_NEVER && *pass != own) ||
+                (survey->config->lockstep && is_exchange(survey, n));
+    *pass = kept ? LIFE_KEPT : own;
+}
+
+static int *never(int count) {
+    int *list = MEM_ARRAY(int, count + 1);
+    for (int i = 0; i < count; i++) list[i] = LIFE_NEVER;
+    return list;
+}
+
+/* A value is kept where one of the runs keeps it. */
+static void touch_all(struct survey *survey, enum run run) {
     const struct graph *graph = survey->graph;
+    int *passes = never(graph->value_count), *all = survey->life->pass;
+    survey->run = run;
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        if (!is_here(survey, node)) continue;
-        for (int k = 0; k < node->out_count; k++) touch(survey, node->out[k], n);
-        for (int k = 0; k < node->in_count; k++) touch(survey, node->in[k], n);
+        if (!in_run(survey, n)) continue;
+        for (int k = 0; k < node->out_count; k++) touch(survey, passes, node->out[k], n);
+        for (int k = 0; k < node->in_count; k++) touch(survey, passes, node->in[k], n);
     }
+    for (int v = 0; v < graph->value_count; v++)
+        if (all[v] != LIFE_KEPT && passes[v] != LIFE_NEVER) all[v] = passes[v];
+    free(passes);
 }
 
 /* --- times --- */
@@ -86,7 +123,7 @@ static void find_times(struct survey *survey, struct life_order *order, bool spl
     for (int second = 0; second < 2; second++) {
         for (int n = 0; n < graph->node_count; n++) {
             const struct node *node = &graph->nodes[n];
-            if (!is_here(survey, node)) continue;
+            if (!in_run(survey, n)) continue;
             if ((split && is_weight_half(node)) != (second == 1)) continue;
             order->time[n] = survey->end++;
             survey->forward_end += node->phase == PHASE_FORWARD;
@@ -124,18 +161,32 @@ static void keep(struct survey *survey, struct life_order *order, int value, int
 /* Gradients that operations of the input half make wait there for W to name their accumulator;
  * those of the weight half, and all where backward runs op by op, are added as soon as they are
  * made. */
-static void keep_for_executor(struct survey *survey, struct life_order *order, bool split) {
+static void keep_gradients(struct survey *survey, struct life_order *order) {
     const struct graph *graph = survey->graph;
-    for (int u = 0; split && u < graph->use_count; u++) {
+    for (int u = 0; u < graph->use_count; u++) {
         const struct node *maker = &graph->nodes[graph->values[graph->uses[u].gradient].producer];
         if (maker->half == OP_HALF_I && is_here(survey, maker))
             keep(survey, order, graph->uses[u].gradient, survey->end);
     }
+}
+
+/* They are read behind the first forward. */
+static void keep_losses(struct survey *survey, struct life_order *order) {
+    const struct graph *graph = survey->graph;
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         if (order->first[loss->sum] != LIFE_NEVER) keep(survey, order, loss->sum, survey->end);
         if (loss->top_k != NO_VALUE && order->first[loss->top_k] != LIFE_NEVER)
             keep(survey, order, loss->top_k, survey->end);
+    }
+}
+
+/* What forward made and must not make again: from there on in use. */
+static void keep_held(struct survey *survey, struct life_order *order) {
+    for (int v = 0; v < survey->graph->value_count; v++) {
+        if (!survey->life->recompute.held[v]) continue;
+        if (survey->run == RUN_AGAIN) order->first[v] = 0;
+        keep(survey, order, v, survey->run == RUN_AGAIN ? 0 : survey->end);
     }
 }
 
@@ -146,36 +197,47 @@ static void keep_crossing(struct survey *survey, struct life_order *order, int c
     struct crossing crossing = ranges_crossing(survey->ranges, cut, phase);
     for (int i = 0; i < crossing.count; i++) {
         int value = crossing.values[i];
-        if (order->first[value] == LIFE_NEVER) order->first[value] = first;
+        /* The first here to touch it may be a view, some nodes later. */
+        bool made = is_here(survey, &survey->graph->nodes[survey->graph->values[value].producer]);
+        if (!made) order->first[value] = first;
         keep(survey, order, value, last);
     }
     free(crossing.values);
 }
 
+/* Where forward runs twice, what it received is there from its first run to backward; what it sends
+ * is gone when it runs again; gradients may come before or after that. */
 static void keep_for_stages(struct survey *survey, struct life_order *order) {
     int stage = survey->stage, turn = survey->forward_end, end = survey->end;
-    keep_crossing(survey, order, stage - 1, PHASE_FORWARD, 0, 0);
-    keep_crossing(survey, order, stage, PHASE_FORWARD, 0, turn - 1);
-    keep_crossing(survey, order, stage, PHASE_BACKWARD, turn, turn);
-    keep_crossing(survey, order, stage - 1, PHASE_BACKWARD, turn, end);
+    bool again = survey->run == RUN_AGAIN, once = survey->run == RUN_ALL;
+    int arrival = again ? 0 : turn;
+    keep_crossing(survey, order, stage - 1, PHASE_FORWARD, 0, once || again ? 0 : end);
+    if (!again) keep_crossing(survey, order, stage, PHASE_FORWARD, 0, once ? turn - 1 : end);
+    if (survey->run == RUN_FORWARD) return;
+    keep_crossing(survey, order, stage, PHASE_BACKWARD, arrival, turn);
+    keep_crossing(survey, order, stage - 1, PHASE_BACKWARD, arrival, end);
 }
 
-static int *never(int count) {
-    int *list = MEM_ARRAY(int, count + 1);
-    for (int i = 0; i < count; i++) list[i] = LIFE_NEVER;
-    return list;
-}
-
-static void add_order(struct survey *survey, bool split) {
+static void add_order(struct survey *survey, enum run run, bool split) {
     const struct graph *graph = survey->graph;
     struct life_order *order = &survey->life->order[survey->life->order_count++];
     *order = (struct life_order){.time = never(graph->node_count),
                                  .first = never(graph->value_count),
                                  .last = never(graph->value_count)};
+    survey->run = run;
     find_times(survey, order, split);
     find_lifetimes(survey, order);
-    keep_for_executor(survey, order, split);
+    if (split) keep_gradients(survey, order);
+    if (run != RUN_AGAIN) keep_losses(survey, order);
+    if (run != RUN_ALL) keep_held(survey, order);
     keep_for_stages(survey, order);
+}
+
+/* Backward as programs run it, in front of it all of forward or what runs again. */
+static void add_orders(struct survey *survey, enum run run) {
+    touch_all(survey, run);
+    add_order(survey, run, survey->config->split);
+    if (survey->config->split && survey->config->mixed) add_order(survey, run, false);
 }
 
 struct life life_of(const struct ranges *ranges, int stage, const struct life_config *config) {
@@ -187,12 +249,28 @@ struct life life_of(const struct ranges *ranges, int stage, const struct life_co
                             .life = &life,
                             .pass = never(graph->node_count),
                             .stage = stage};
+    if (config->recompute) life.recompute = recompute_of(ranges, stage);
     find_passes(&survey);
-    touch_all(&survey);
-    add_order(&survey, config->split);
-    if (config->split && config->mixed) add_order(&survey, false);
+    if (!config->recompute || config->some_kept) add_orders(&survey, RUN_ALL);
+    if (config->recompute) {
+        add_orders(&survey, RUN_AGAIN);
+        touch_all(&survey, RUN_FORWARD);
+        add_order(&survey, RUN_FORWARD, false);
+    }
     free(survey.pass);
     return life;
+}
+
+bool life_runs(const struct life *life, int node) {
+    for (int i = 0; i < life->order_count; i++)
+        if (life->order[i].time[node] != LIFE_NEVER) return true;
+    return false;
+}
+
+bool life_uses(const struct life *life, int value) {
+    for (int i = 0; i < life->order_count; i++)
+        if (life->order[i].first[value] != LIFE_NEVER) return true;
+    return false;
 }
 
 void life_free(struct life *life) {
@@ -202,5 +280,6 @@ void life_free(struct life *life) {
         free(life->order[i].last);
     }
     free(life->pass);
+    recompute_free(&life->recompute);
     *life = (struct life){0};
 }

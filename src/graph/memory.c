@@ -52,11 +52,13 @@ static size_t padded(size_t bytes) {
 
 /* --- blocks --- */
 
-/* Is node n the last to use the block, in every order? */
+/* Is node n the last to use the block, in every order that runs it? */
 static bool dies_at(const struct placer *placer, const struct block *block, int n) {
     const struct life *life = &placer->plan->life;
-    for (int i = 0; i < life->order_count; i++)
-        if (block->last[i] != life->order[i].time[n]) return false;
+    for (int i = 0; i < life->order_count; i++) {
+        int time = life->order[i].time[n];
+        if (time != LIFE_NEVER && block->last[i] != time) return false;
+    }
     return true;
 }
 
@@ -94,19 +96,22 @@ static void take_over(struct placer *placer, int input, int value) {
     const struct life *life = &placer->plan->life;
     struct block *block = &placer->blocks[placer->block_of[input]];
     placer->block_of[value] = placer->block_of[input];
-    for (int i = 0; i < life->order_count; i++) block->last[i] = life->order[i].last[value];
+    for (int i = 0; i < life->order_count; i++) {
+        int last = life->order[i].last[value];
+        if (last > block->last[i]) block->last[i] = last;
+    }
     if (block->pass != life->pass[value]) block->pass = LIFE_KEPT;
 }
 
 /* What other stages made and this one receives. */
 static void add_received(struct placer *placer) {
     const struct graph *graph = placer->graph;
-    const struct life_order *order = &placer->plan->life.order[0];
+    const struct life *life = &placer->plan->life;
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *value = &graph->values[v];
         placer->block_of[v] = -1;
-        if (value->kind == VALUE_LOCAL && value->root == v && order->first[v] != LIFE_NEVER &&
-            order->time[value->producer] == LIFE_NEVER)
+        if (value->kind == VALUE_LOCAL && value->root == v && life_uses(life, v) &&
+            !life_runs(life, value->producer))
             add_block(placer, v);
     }
 }
@@ -116,7 +121,7 @@ static void make_blocks(struct placer *placer) {
     add_received(placer);
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
-        bool here = placer->plan->life.order[0].time[n] != LIFE_NEVER;
+        bool here = life_runs(&placer->plan->life, n);
         for (int k = 0; k < node->out_count && here; k++) {
             int value = node->out[k];
             if (graph->values[value].root != value) continue;
@@ -143,8 +148,10 @@ static int by_offset(const void *a, const void *b) {
 }
 
 static bool meet(const struct block *a, const struct block *b, int orders) {
-    for (int i = 0; i < orders; i++)
-        if (a->last[i] >= b->first[i] && b->last[i] >= a->first[i]) return true;
+    for (int i = 0; i < orders; i++) {
+        bool both = a->first[i] != LIFE_NEVER && b->first[i] != LIFE_NEVER;
+        if (both && a->last[i] >= b->first[i] && b->last[i] >= a->first[i]) return true;
+    }
     return false;
 }
 
@@ -216,7 +223,8 @@ static void find_live_peak(struct placer *placer) {
     struct placement *plan = placer->plan;
     for (int order = 0; order < plan->life.order_count; order++) {
         for (int n = 0; n < placer->graph->node_count; n++) {
-            size_t live = live_at(placer, order, plan->life.order[order].time[n]);
+            int time = plan->life.order[order].time[n];
+            size_t live = time == LIFE_NEVER ? 0 : live_at(placer, order, time);
             if (live <= plan->live_bytes) continue;
             plan->live_bytes = live;
             plan->live_node = n;

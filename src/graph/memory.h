@@ -9,7 +9,11 @@
  *              arena where they fit, and else in one arena that all slots of the rank share.
  *
  * The first suits one slot, since a value made by F may lie where another one dies. With several
- * the second is mostly smaller; plans compare. */
+ * the second is mostly smaller; plans compare.
+ *
+ * Where forward is recomputed (struct life_config), R and the B or I behind it are one pass. What F
+ * makes is then transient in both, and a slot keeps what came into the stage, what goes out, and
+ * what W needs of I. */
 #ifndef GRAPH_MEMORY_H
 #define GRAPH_MEMORY_H
 

@@ -24,7 +24,8 @@ struct run_config {
     enum balance balance;        /* of the stages, unless they are named: */
     const char *const *cut;      /* first layers of the stages after the first; NULL */
     int cut_count;
-    int64_t batch; /* samples a step, a multiple of R * M */
+    enum recompute_policy recompute; /* of pipelines */
+    int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */

@@ -31,12 +31,34 @@ static double node_ns(const struct plan *plan, const struct graph *graph, int no
     return plan->device->backend->cost_ns(plan->device, &call);
 }
 
+/* A sum over the nodes that run again in a step. */
+static double sum_again(const struct plan *plan,
+                        double (*of)(const struct plan *, const struct graph *, int node)) {
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
+    const struct micro_plan *main = &plan->micro[0];
+    double sum = 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
+        struct recompute recompute = recompute_of(&main->ranges, plan->chunk[c].stage);
+        int times = 0;
+        for (int i = 0; i < body->count; i++)
+            times += body->items[i].op == INSTR_R && body->items[i].stage == plan->chunk[c].stage;
+        for (int n = 0; times && n < main->graph->forward_count; n++)
+            if (recompute.again[n]) sum += of(plan, main->graph, n) * times;
+        recompute_free(&recompute);
+    }
+    return sum;
+}
+
+double plan_recompute_flops(const struct plan *plan) {
+    return sum_again(plan, node_flops);
+}
+
 double plan_step_flops(const struct plan *plan) {
-    return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan);
+    return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan) + plan_recompute_flops(plan);
 }
 
 double plan_step_ns(const struct plan *plan) {
-    return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan);
+    return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan) + sum_again(plan, node_ns);
 }
 
 double plan_evaluation_ns(const struct plan *plan) {

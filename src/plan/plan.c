@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "data/sampler.h"
+#include "plan/activations.h"
 #include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
@@ -46,11 +47,6 @@ failed:
     return status;
 }
 
-static bool runs_nodes(const struct instr *instr) {
-    enum instr_time time = instr_row(instr)->time;
-    return time == TIME_FORWARD || time == TIME_BACKWARD;
-}
-
 static bool program_has(const struct program *program, int rank, enum instr_op op,
                         unsigned without_flags) {
     const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
@@ -73,7 +69,7 @@ static bool is_interrupted(const struct program *program, int rank) {
     int open = -1; /* the slot of the last pass, where that was a segment with others to come */
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i];
-        if (!runs_nodes(instr)) continue;
+        if (!instr_runs_nodes(instr)) continue;
         int chunk = grid_chunk(&program->grid, instr->stage),
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
@@ -208,75 +204,8 @@ size_t plan_channel_bytes(const struct plan *plan) {
     return channel_bytes_at(plan, plan->config.cell.position);
 }
 
-/* --- activations --- */
-
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
-}
-
-static void place_micro(struct plan *plan, struct micro_plan *micro,
-                        const struct placement_config *config) {
-    struct placement_config own = *config;
-    own.shared &= micro->training;
-    if (!micro->placement) micro->placement = MEM_ARRAY(struct placement, plan->chunk_count);
-    for (int c = 0; c < plan->chunk_count; c++) {
-        placement_free(&micro->placement[c]);
-        micro->placement[c] = graph_place(&micro->ranges, plan->chunk[c].stage, &own);
-    }
-}
-
-/* Slots of the chunks one behind the other, then what all share. Evaluation runs between steps,
- * when all of it is free, and has one slot a chunk. Returns the bytes of all. */
-static size_t lay_arenas(struct plan *plan) {
-    size_t training = 0, evaluation = 0;
-    for (int c = 0; c < plan->chunk_count; c++) {
-        struct chunk_plan *chunk = &plan->chunk[c];
-        chunk->arena_begin = training;
-        chunk->eval_begin = evaluation;
-        training += chunk->slot_bytes * (size_t)plan->sizes[c].slots;
-        evaluation += chunk->eval_bytes;
-    }
-    plan->shared_begin = training;
-    return larger(training + plan->shared_bytes, evaluation);
-}
-
-static void measure_placement(struct plan *plan, int chunk, const struct placement *placement,
-                              bool training) {
-    struct chunk_plan *of = &plan->chunk[chunk];
-    if (!training) {
-        of->eval_bytes = larger(of->eval_bytes, placement_bytes(placement, 1));
-        return;
-    }
-    of->slot_bytes = larger(of->slot_bytes, placement->slot_bytes);
-    plan->shared_bytes = larger(plan->shared_bytes, placement->shared_bytes);
-}
-
-/* Places every graph of the run; returns the bytes of all arenas together. */
-static size_t place_micros(struct plan *plan, const struct placement_config *config) {
-    plan->shared_bytes = 0;
-    for (int c = 0; c < plan->chunk_count; c++)
-        plan->chunk[c].slot_bytes = plan->chunk[c].eval_bytes = 0;
-    for (int i = 0; i < plan->micro_count; i++) {
-        struct micro_plan *micro = &plan->micro[i];
-        place_micro(plan, micro, config);
-        for (int c = 0; c < plan->chunk_count; c++)
-            measure_placement(plan, c, &micro->placement[c], micro->training);
-    }
-    return lay_arenas(plan);
-}
-
-/* The smaller of the two forms; one slot has nobody to share with. */
-static void plan_activations(struct plan *plan) {
-    struct placement_config config = placement_of(plan);
-    plan->split = config.life.split;
-    size_t joint = place_micros(plan, &config);
-    plan->memory.activations = joint;
-    if (sizes_slot(plan->sizes, plan->chunk_count, 0) == 1) return;
-    config.shared = true;
-    plan->memory.activations = place_micros(plan, &config);
-    if (plan->memory.activations < joint) return;
-    config.shared = false;
-    plan->memory.activations = place_micros(plan, &config);
 }
 
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training) {
@@ -360,6 +289,9 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    if (config->recompute != RECOMPUTE_NEVER && !program_has(program, config->rank, INSTR_R, 0))
+        return fail(STATUS_USAGE, "%s: the program has no R, this run is with --recompute %s", name,
+                    recompute_policy_name(config->recompute));
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
@@ -377,7 +309,9 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .shares = config->sync_bn,
                                        .ties = plan->ties.item,
                                        .tie_count = plan->ties.count,
-                                       .buckets = plan->buckets};
+                                       .buckets = plan->buckets,
+
+                                       .recompute = config->recompute};
     TRY(schedule_build(config->schedule, &schedule, out));
     TRY(sync_insert(config->sync, *out, plan->buckets));
     return program_verify(*out, samples);
@@ -588,7 +522,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_other_graphs(plan), failed);
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
-    plan_activations(plan);
+    struct placement_config placement = placement_of(plan);
+    plan_activations(plan, &placement);
     plan->store = layout_for(plan, &plan->holdings, plan->grads);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
@@ -600,8 +535,8 @@ failed:
 }
 
 static void free_micro(const struct plan *plan, struct micro_plan *micro) {
-    for (int c = 0; micro->placement && c < plan->chunk_count; c++)
-        placement_free(&micro->placement[c]);
+    for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
+        placement_free(&micro->placement[i]);
     for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
         free(micro->crossing[i].values);
     free(micro->placement);
@@ -620,6 +555,7 @@ void plan_free(struct plan **plan) {
     ties_free(&(*plan)->ties);
     holdings_free(&(*plan)->holdings);
     free((*plan)->buckets);
+    forms_free(&(*plan)->forms);
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
     device_close(&(*plan)->device);

@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "plan/buckets.h"
 #include "plan/config.h"
+#include "plan/forms.h"
 #include "plan/holdings.h"
 #include "plan/partition.h"
 #include "plan/store_layout.h"
@@ -27,14 +28,14 @@ struct micro_plan {
     struct graph *graph;
     struct ranges ranges;        /* a segment of backward for each bucket of a stage's gradients */
     struct crossing *crossing;   /* per cut and phase; see ranges_crossing */
-    struct placement *placement; /* per chunk of the rank */
+    struct placement *placement; /* per chunk of the rank and form of slots; see plan_placement */
 };
 
 /* One chunk of this rank: a stage of the model. */
 struct chunk_plan {
     int stage;
     struct bucket_list buckets;    /* of its gradients */
-    size_t slot_bytes;             /* of a slot's arena */
+    size_t slot_bytes[FORM_COUNT]; /* of a slot's arena, by its form */
     size_t arena_begin;            /* of its slots' arenas, one behind the other */
     size_t eval_bytes, eval_begin; /* of the one that evaluation has in their place */
 };
@@ -60,6 +61,7 @@ struct plan {
     struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;
+    struct slot_forms forms;                 /* of this rank's slots */
     struct store_layout *store;              /* parameters, gradients, optimizer state */
     struct micro_plan micro[PLAN_MAX_MICRO]; /* [0] is the main training graph */
     int micro_count;
@@ -82,6 +84,11 @@ void plan_free(struct plan **plan);
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
 
+/* Local. Where the values of a graph lie in a slot of a chunk; where that slot's arena begins. */
+const struct placement *plan_placement(const struct plan *plan, const struct micro_plan *micro,
+                                       int chunk, int slot);
+size_t plan_slot_begin(const struct plan *plan, int chunk, int slot);
+
 /* Local. Predicted peak of this rank; the part of it that must come from comm_alloc. */
 size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
@@ -100,6 +107,7 @@ void plan_use_comm(struct plan *plan, const char *name);
 /* Local. Costs of this rank: floating-point operations of one training step; time of a step and of
  * an evaluation by the backend's own estimate, ns. */
 double plan_step_flops(const struct plan *plan);
+double plan_recompute_flops(const struct plan *plan); /* the part of it that runs again */
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
+#include "program/pipeline.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -108,6 +109,18 @@ static void resolve_optimizer(struct resolve *resolve) {
     }
 }
 
+/* Where each backward follows its forward at once, nothing is kept in between. */
+static enum status resolve_recompute(struct resolve *resolve) {
+    const char *name = resolve->options->recompute;
+    struct run_config *config = resolve->config;
+    config->recompute = (enum recompute_policy)recompute_policy_find(name);
+    if (config->recompute == RECOMPUTE_NEVER || pipeline_find(config->schedule)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--recompute %s saves nothing with schedule %s: each backward follows its forward "
+                "at once\n  --strategy 1f1b, gpipe or another pipeline; or more --micro-batches",
+                name, config->schedule);
+}
+
 static enum status resolve_strategy(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -119,6 +132,7 @@ static enum status resolve_strategy(struct resolve *resolve) {
     config->schedule =
         option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
     TRY(resolve_grid(options, config, &config->grid));
+    TRY(resolve_recompute(resolve));
     config->cell = grid_cell(&config->grid, config->rank);
     config->sync = group_size(&config->grid, GROUP_REPLICAS, 0) > 1 ? strategy->sync : "none";
     return STATUS_OK;

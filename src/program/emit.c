@@ -3,8 +3,10 @@
  * Around each computation stands what it needs: F loads its samples and receives what the stage
  * before it made, B and I receive gradients; what they make is sent at once. A receive stands right
  * before its reader: messages come into buffers of the receiver's own, so posting it earlier would
- * gain nothing. A slot is taken at F and free again when the last of its gradients are made; its
- * send may still be under way, and whoever takes the slot next awaits that. */
+ * gain nothing. R stands before the receive of its B or I: it need not wait for gradients, and
+ * makes use of the time until they come. A slot is taken at F and free again when the last of its
+ * gradients are made; its send may still be under way, and whoever takes the slot next awaits that.
+ */
 #include "program/emit.h"
 
 #include <stdlib.h>
@@ -77,9 +79,20 @@ static bool any_has_samples(const struct emitter *emitter, int micro) {
 
 /* --- slots --- */
 
-static int take_slot(struct emitter *emitter, int stage) {
+/* Is the micro-batch's forward run again before its backward? */
+static bool is_light(const struct emitter *emitter, int micro) {
+    enum recompute_policy policy = emitter->config->recompute;
+    bool last = micro == emitter->config->micro_batches - 1;
+    return policy == RECOMPUTE_ALWAYS || (policy == RECOMPUTE_EXCEPT_LAST && !last);
+}
+
+/* A slot that keeps all activations takes more memory than one that keeps what came in: where there
+ * are both, the one that keeps all is slot 0, in every program of a run. */
+static int take_slot(struct emitter *emitter, int stage, int micro) {
     struct stage *of = stage_of(emitter, stage);
-    int chunk = grid_chunk(&emitter->config->grid, stage), slot = 0;
+    bool reserved = emitter->config->recompute == RECOMPUTE_EXCEPT_LAST;
+    int chunk = grid_chunk(&emitter->config->grid, stage),
+        slot = reserved && is_light(emitter, micro);
     while (of->busy[slot]) slot++;
     of->busy[slot] = true;
     int *slots = &emitter->out->chunk[chunk].slots;
@@ -115,17 +128,20 @@ static void add_message(struct emitter *emitter, enum instr_op op, int stage, in
 }
 
 static void forward(struct emitter *emitter, int stage, int micro) {
-    stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage);
+    stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage, micro);
     add_pass(emitter, INSTR_LOAD, stage, micro);
     add_message(emitter, INSTR_RECV_F, stage, micro, stage - 1);
-    add_pass(emitter, INSTR_F, stage, micro);
+    if (is_light(emitter, micro))
+        add_pass(emitter, INSTR_F, stage, micro)->flags = INSTR_LIGHT;
+    else
+        add_pass(emitter, INSTR_F, stage, micro);
     add_message(emitter, INSTR_SEND_F, stage, micro, stage + 1);
 }
 
 /* A rank that leaves out a micro-batch still takes part where the others share statistics. */
 static void stand_in(struct emitter *emitter, enum instr_op op, int stage, int micro) {
     if (!emitter->config->shares || !any_has_samples(emitter, micro)) return;
-    stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage);
+    stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage, micro);
     add_pass(emitter, op, stage, micro);
     give_slot(emitter, stage, micro);
 }
@@ -187,6 +203,7 @@ static void add_weights(struct emitter *emitter, enum instr_op op, int stage, in
 }
 
 static void backward(struct emitter *emitter, enum instr_op op, int stage, int micro) {
+    if (op != INSTR_W && is_light(emitter, micro)) add_pass(emitter, INSTR_R, stage, micro);
     if (op != INSTR_W) add_message(emitter, INSTR_RECV_B, stage, micro, stage + 1);
     if (op == INSTR_I)
         add_pass(emitter, op, stage, micro);

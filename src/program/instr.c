@@ -41,7 +41,7 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new", "pure"};
+static const char *const flag_names[] = {"new", "pure", "light"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};
@@ -62,6 +62,11 @@ unsigned facts_named(const char *letters) {
     for (int i = 0; i < FACT_COUNT; i++)
         if (strchr(letters, all[i])) facts |= 1u << i;
     return facts;
+}
+
+unsigned instr_gives(const struct instr *instr) {
+    unsigned gives = facts_named(instr_row(instr)->gives);
+    return instr->flags & INSTR_LIGHT ? gives & ~(1u << FACT_KEPT) : gives;
 }
 
 unsigned facts_of_stage(bool first, bool last) {

@@ -13,7 +13,7 @@ enum instr_op {
     INSTR_COUNT_
 };
 
-enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2 };
+enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2, INSTR_LIGHT = 4 };
 
 /* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */
 enum { INSTR_ALL = -1 };
@@ -73,6 +73,12 @@ extern const struct instr_row instr_rows[INSTR_COUNT_];
 /* Local. The row of an instruction. */
 static inline const struct instr_row *instr_row(const struct instr *instr) {
     return &instr_rows[instr->op];
+}
+/* Local. Facts of its slot that an instruction gives, its flags considered. */
+unsigned instr_gives(const struct instr *instr);
+/* Local. Whether an instruction runs nodes of a stage: it uses the memory that slots share. */
+static inline bool instr_runs_nodes(const struct instr *instr) {
+    return instr_row(instr)->time == TIME_FORWARD || instr_row(instr)->time == TIME_BACKWARD;
 }
 /* Local. Whether an instruction may stand in a list. */
 static inline bool instr_may_stand(const struct instr *instr, enum list_name list) {

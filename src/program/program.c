@@ -20,6 +20,18 @@ int sum_order_find(const char *name) {
     return -1;
 }
 
+static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {"never", "except-last", "always"};
+
+const char *recompute_policy_name(enum recompute_policy policy) {
+    return policy_names[policy];
+}
+
+int recompute_policy_find(const char *name) {
+    for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++)
+        if (strcmp(policy_names[i], name) == 0) return i;
+    return -1;
+}
+
 /* --- rank programs --- */
 
 static struct rank_program *add_kind(struct program *program) {

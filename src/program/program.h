@@ -36,6 +36,14 @@ enum { SUM_ORDER_COUNT = SUM_REPLICAS_FIRST + 1 };
 const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);
 
+/* Of which micro-batches pipelines run forward again before backward, instead of keeping its
+ * activations: of none; of all but a replica's last one; of all. */
+enum recompute_policy { RECOMPUTE_NEVER, RECOMPUTE_EXCEPT_LAST, RECOMPUTE_ALWAYS };
+enum { RECOMPUTE_POLICY_COUNT = RECOMPUTE_ALWAYS + 1 };
+/* Local. As --recompute spells it; the policy of a name, or -1. */
+const char *recompute_policy_name(enum recompute_policy policy);
+int recompute_policy_find(const char *name);
+
 enum { PROGRAM_MAX_GROUPS = 8, PROGRAM_MAX_TIES = 8 };
 
 /* Parameters that two stages use. On two ranks both hold them: bucket `bucket` of the earlier stage
@@ -167,6 +175,7 @@ struct schedule_config {
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
+    enum recompute_policy recompute;     /* of pipelines */
     bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */

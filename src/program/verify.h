@@ -105,6 +105,7 @@ struct walk {
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what;     /* several replicas on a rank: how many have come, to what */
     const struct instr *in_backward; /* a backward that shares is between segments; or NULL */
+    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
     int live, peak;                  /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */

@@ -9,7 +9,7 @@ static const struct place nobody = {NULL, 0};
 
 /* All that a stage has to do in a round. */
 static unsigned round_facts(const struct walk *walk) {
-    return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk)) & facts_named("lrfs");
+    return facts_of_stage(verify_first_stage(walk), verify_last_stage(walk)) & facts_named("lrfks");
 }
 
 /* The stages of a rank come in the order of the model, one whole before the next: so no rank waits

@@ -122,13 +122,29 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
     return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
 }
 
+/* What R makes lies in memory that all slots share, until its backward has ended. */
+static enum status check_again(struct walk *walk) {
+    const struct instr *instr = walk->instr, *again = walk->again;
+    if (!again || !instr_runs_nodes(instr)) return STATUS_OK;
+    if (instr->stage == again->stage && instr->slot == again->slot) return STATUS_OK;
+    return verify_broken(walk, RULE_PASSES, verify_own(walk, again),
+                         "R of stage %d on micro-batch %d stands before it, whose backward is next",
+                         again->stage, again->micro);
+}
+
+static void track_again(struct walk *walk, const struct slot *slot) {
+    if (walk->instr->op == INSTR_R) walk->again = walk->instr;
+    if (walk->again && slot->facts >> FACT_INPUTS & 1 && instr_runs_nodes(walk->instr))
+        walk->again = NULL;
+}
+
 /* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
  * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
     const struct instr_row *row = instr_row(walk->instr);
     const struct known_row *known = &walk->verifier->rows[walk->instr->op];
     unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
-    unsigned gives = known->gives;
+    unsigned gives = instr_gives(walk->instr);
     if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
         return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
                              "slot %d does not hold micro-batch %d", walk->instr->slot,
@@ -154,10 +170,12 @@ static enum status advance(struct walk *walk, struct slot *slot) {
 enum status verify_slot(struct walk *walk) {
     const struct instr_row *row = instr_row(walk->instr);
     if (!row->needs) return STATUS_OK;
+    TRY(check_again(walk));
     struct slot *slot =
         &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
+    track_again(walk, slot);
     return walk->instr->op == INSTR_F ? forward(walk) : STATUS_OK;
 }
 

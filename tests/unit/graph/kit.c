@@ -110,6 +110,7 @@ struct runner {
     unsigned char *arena, **own; /* own: per value, NULL where it has none */
     void **address;
     unsigned char **gradient; /* per use, kept when it is made, in the value's layout */
+    unsigned char **loss;     /* per value that is read behind forward: what it was there; NULL */
     void *scratch;
 };
 
@@ -178,8 +179,26 @@ static void take_late(struct runner *run, int use) {
         memcpy(run->gradient[use], run->address[gradient], value->layout->bytes);
 }
 
+static void take_loss(struct runner *run, int value, struct node_range nodes) {
+    int maker = value == NO_VALUE ? -1 : run->graph->values[value].producer;
+    if (maker < nodes.begin || maker >= nodes.end) return;
+    size_t bytes = run->graph->values[value].layout->bytes;
+    run->loss[value] = mem_new(bytes);
+    memcpy(run->loss[value], run->address[value], bytes);
+}
+
+/* As the executor does, behind forward: of the whole graph, or of the nodes of a stage. */
+static void take_losses(struct runner *run, struct node_range nodes) {
+    const struct graph *graph = run->graph;
+    for (int i = 0; i < graph->loss_count; i++) {
+        take_loss(run, graph->losses[i].sum, nodes);
+        take_loss(run, graph->losses[i].top_k, nodes);
+    }
+}
+
 static void run_nodes(struct runner *run, enum kit_order order) {
     const struct graph *graph = run->graph;
+    struct node_range all = {0, graph->node_count};
     for (int pass = 0; pass < (order == KIT_SPLIT ? 2 : 1); pass++) {
         for (int n = 0; n < graph->node_count; n++) {
             const struct node *node = &graph->nodes[n];
@@ -188,6 +207,7 @@ static void run_nodes(struct runner *run, enum kit_order order) {
             run_node(run, node, order == KIT_TOGETHER || weight);
         }
     }
+    take_losses(run, all);
     for (int u = 0; order == KIT_SPLIT && u < graph->use_count; u++) take_late(run, u);
 }
 
@@ -222,11 +242,10 @@ static struct kit_result collect(struct runner *run) {
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         double sum;
-        memcpy(&sum, run->address[loss->sum], sizeof sum);
+        memcpy(&sum, run->loss[loss->sum], sizeof sum);
         result.loss += sum;
-        add_plain(&result, graph, loss->sum, run->address[loss->sum]);
-        if (loss->top_k != NO_VALUE)
-            add_plain(&result, graph, loss->top_k, run->address[loss->top_k]);
+        add_plain(&result, graph, loss->sum, run->loss[loss->sum]);
+        if (loss->top_k != NO_VALUE) add_plain(&result, graph, loss->top_k, run->loss[loss->top_k]);
     }
     for (int u = 0; u < graph->use_count; u++)
         add_plain(&result, graph, graph->uses[u].gradient, run->gradient[u]);
@@ -246,6 +265,7 @@ static struct runner runner_new(const struct graph *graph, const struct placemen
                          .own = MEM_ARRAY(unsigned char *, graph->value_count),
                          .address = MEM_ARRAY(void *, graph->value_count),
                          .gradient = MEM_ARRAY(unsigned char *, graph->use_count + 1),
+                         .loss = MEM_ARRAY(unsigned char *, graph->value_count),
                          .scratch = poisoned(graph_scratch_bytes(graph, 0, graph->node_count))};
     for (int u = 0; u < graph->use_count; u++)
         run.gradient[u] = poisoned(graph->values[graph->uses[u].gradient].layout->bytes);
@@ -254,11 +274,12 @@ static struct runner runner_new(const struct graph *graph, const struct placemen
 }
 
 static void runner_free(struct runner *run) {
-    for (int i = 0; i < run->graph->value_count; i++) free(run->own[i]);
+    for (int i = 0; i < run->graph->value_count; i++) free(run->own[i]), free(run->loss[i]);
     for (int u = 0; u < run->graph->use_count; u++) free(run->gradient[u]);
     free(run->own);
     free(run->address);
     free(run->gradient);
+    free(run->loss);
     free(run->arena);
     free(run->scratch);
 }
@@ -280,18 +301,25 @@ struct stage {
     struct needs needs;
 };
 
-/* What runs in a stage without a break; B is I and W op by op. */
-enum pass { PASS_F, PASS_B, PASS_I, PASS_W };
+/* What runs in a stage without a break; B is I and W op by op. After a light F what it made is
+ * gone.
+ */
+enum pass { PASS_F, PASS_LIGHT_F, PASS_B, PASS_I, PASS_W };
+
+static bool is_forward(enum pass pass) {
+    return pass == PASS_F || pass == PASS_LIGHT_F;
+}
 
 static bool in_pass(const struct node *node, enum pass pass) {
-    if (node->phase == PHASE_FORWARD) return pass == PASS_F;
+    if (node->phase == PHASE_FORWARD) return is_forward(pass);
     return pass == PASS_B || pass == (node->half == OP_HALF_W ? PASS_W : PASS_I);
 }
 
 /* Will a node of the stage still run after this pass? */
 static bool runs_after(const struct node *node, enum pass pass) {
-    if (node->phase == PHASE_FORWARD) return false;
-    return pass == PASS_F || (pass == PASS_I && node->half == OP_HALF_W);
+    if (node->phase == PHASE_FORWARD)
+        return pass == PASS_LIGHT_F && !(op_def(node->op)->flags & (OP_SIDE_EFFECT | OP_EXCHANGE));
+    return is_forward(pass) || (pass == PASS_I && node->half == OP_HALF_W);
 }
 
 static void mark_crossing(const struct ranges *ranges, int cut, enum phase phase, bool *live) {
@@ -315,15 +343,11 @@ static bool *live_after(const struct ranges *ranges, int stage, enum pass pass) 
                                          runs_after(&graph->nodes[maker], pass));
         }
     }
-    mark_crossing(ranges, pass == PASS_F ? stage : stage - 1,
-                  pass == PASS_F ? PHASE_FORWARD : PHASE_BACKWARD, live);
+    mark_crossing(ranges, is_forward(pass) ? stage : stage - 1,
+                  is_forward(pass) ? PHASE_FORWARD : PHASE_BACKWARD, live);
     for (int u = 0; pass == PASS_I && u < graph->use_count; u++) {
         int maker = graph->values[graph->uses[u].gradient].producer;
         live[graph->uses[u].gradient] |= graph->nodes[maker].half == OP_HALF_I;
-    }
-    for (int i = 0; i < graph->loss_count; i++) {
-        live[graph->losses[i].sum] = true;
-        if (graph->losses[i].top_k != NO_VALUE) live[graph->losses[i].top_k] = true;
     }
     return live;
 }
@@ -344,7 +368,7 @@ static void poison_rest(struct stage *stage, const bool *live) {
 
 static void run_pass(struct stage *stage, const struct ranges *ranges, int index, enum pass pass) {
     const struct graph *graph = ranges->graph;
-    enum phase phase = pass == PASS_F ? PHASE_FORWARD : PHASE_BACKWARD;
+    enum phase phase = is_forward(pass) ? PHASE_FORWARD : PHASE_BACKWARD;
     struct node_range nodes = ranges_find(ranges, index, SEGMENT_ALL, phase);
     for (int n = nodes.begin; n < nodes.end; n++)
         if (in_pass(&graph->nodes[n], pass))
@@ -353,10 +377,19 @@ static void run_pass(struct stage *stage, const struct ranges *ranges, int index
         int maker = graph->values[graph->uses[u].gradient].producer;
         if (ranges_stage(ranges, &graph->nodes[maker]) == index) take_late(&stage->run, u);
     }
+    if (is_forward(pass)) take_losses(&stage->run, nodes);
     if (!stage->run.placement) return;
     bool *live = live_after(ranges, index, pass);
     poison_rest(stage, live);
     free(live);
+}
+
+/* The nodes of forward that run again; nothing comes between them and backward. */
+static void run_again(struct stage *stage, const struct ranges *ranges, int index) {
+    struct recompute recompute = recompute_of(ranges, index);
+    for (int n = 0; n < ranges->graph->node_count; n++)
+        if (recompute.again[n]) run_node(&stage->run, &ranges->graph->nodes[n], false);
+    recompute_free(&recompute);
 }
 
 static void send(const struct ranges *ranges, int cut, enum phase phase, const struct runner *from,
@@ -372,7 +405,7 @@ static void send(const struct ranges *ranges, int cut, enum phase phase, const s
 
 /* What a stage leaves behind goes to the first one, whose results are collected: buffers where they
  * differ from what they were, gradients and losses. */
-static void hand_over(const struct ranges *ranges, int stage, const struct runner *from,
+static void hand_over(const struct ranges *ranges, int stage, struct runner *from,
                       struct runner *to) {
     const struct graph *graph = ranges->graph;
     const struct stage_range *range = &ranges->stages[stage];
@@ -385,7 +418,8 @@ static void hand_over(const struct ranges *ranges, int stage, const struct runne
         for (int i = 0; i < graph->loss_count; i++)
             for (int k = 0; k < node->out_count; k++)
                 if (node->out[k] == graph->losses[i].sum || node->out[k] == graph->losses[i].top_k)
-                    to->address[node->out[k]] = from->address[node->out[k]];
+                    to->loss[node->out[k]] = from->loss[node->out[k]],
+                    from->loss[node->out[k]] = NULL;
     }
     for (int u = 0; u < graph->use_count; u++) {
         const struct value *gradient = &graph->values[graph->uses[u].gradient];
@@ -411,16 +445,19 @@ static void stage_close(struct stage *stage) {
 struct kit_result kit_run_stages(const struct ranges *ranges, const struct placement_config *config,
                                  enum kit_order order) {
     int count = ranges->stage_count;
+    bool again = order == KIT_AGAIN || order == KIT_AGAIN_SPLIT,
+         split = order == KIT_SPLIT || order == KIT_AGAIN_SPLIT;
     struct stage *stages = MEM_ARRAY(struct stage, count);
     for (int s = 0; s < count; s++) stage_open(&stages[s], ranges, s, config);
     for (int s = 0; s < count; s++) {
         if (s > 0) send(ranges, s - 1, PHASE_FORWARD, &stages[s - 1].run, &stages[s].run);
-        run_pass(&stages[s], ranges, s, PASS_F);
+        run_pass(&stages[s], ranges, s, again ? PASS_LIGHT_F : PASS_F);
     }
     for (int s = count - 1; s >= 0; s--) {
         if (s < count - 1) send(ranges, s, PHASE_BACKWARD, &stages[s + 1].run, &stages[s].run);
-        run_pass(&stages[s], ranges, s, order == KIT_SPLIT ? PASS_I : PASS_B);
-        if (order == KIT_SPLIT) run_pass(&stages[s], ranges, s, PASS_W);
+        if (again) run_again(&stages[s], ranges, s);
+        run_pass(&stages[s], ranges, s, split ? PASS_I : PASS_B);
+        if (split) run_pass(&stages[s], ranges, s, PASS_W);
     }
     for (int s = 1; s < count; s++) hand_over(ranges, s, &stages[s].run, &stages[0].run);
     struct kit_result result = collect(&stages[0].run);

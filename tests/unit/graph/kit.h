@@ -39,8 +39,9 @@ struct kit_result {
     size_t bytes, capacity;
     double loss; /* the sum of all terms */
 };
-/* Op by op; or all of I, then all of W, with gradients taken when the executor takes them. */
-enum kit_order { KIT_TOGETHER, KIT_SPLIT };
+/* Op by op; or all of I, then all of W, with gradients taken when the executor takes them. Of
+ * stages also: with forward run again right before backward. */
+enum kit_order { KIT_TOGETHER, KIT_SPLIT, KIT_AGAIN, KIT_AGAIN_SPLIT };
 /* Runs a lowered graph on made-up samples and parameters, the same for equal names. Values live in
  * one arena as placed, or each in its own memory when `placement` is NULL; all memory starts as
  * NaN. `nudge` is added to element `at` of parameter `param` (-1: of none). */

@@ -2,6 +2,7 @@
  * arenas remembers which value of which slot was written there last; nodes run pass by pass, the
  * slots' passes interleaved in every order, and each must find its inputs whole. */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ TestSuite(graph_slots, .init = kit_open_devices, .fini = kit_close_devices);
 
 /* A micro-batch's way through a slot, a letter a step: r receive from the stage before, F forward,
  * s send on; R receive from the stage behind, B backward or I and W its halves, S send back; digits
- * are segments of backward. */
+ * are segments of backward; b and i are B and I with forward run again right before. */
 struct micro {
     const struct ranges *ranges;
     const struct placement *plan;
@@ -109,11 +110,20 @@ static void run_node(struct replay *replay, int slot, int n) {
 }
 
 static bool in_pass(const struct node *node, char step) {
+    step = (char)toupper(step);
     return step == 'I' ? node->half == OP_HALF_I : step == 'W' ? node->half == OP_HALF_W : true;
+}
+
+static void run_again(struct replay *replay, int slot) {
+    struct recompute recompute = recompute_of(replay->micro[slot].ranges, replay->stage);
+    for (int n = 0; n < replay->micro[slot].ranges->graph->node_count; n++)
+        if (recompute.again[n]) run_node(replay, slot, n);
+    recompute_free(&recompute);
 }
 
 static void run_pass(struct replay *replay, int slot, char step) {
     const struct ranges *ranges = replay->micro[slot].ranges;
+    if (step == 'b' || step == 'i') run_again(replay, slot);
     int segment = step >= '0' && step <= '9' ? step - '0' : SEGMENT_ALL;
     struct node_range nodes =
         ranges_find(ranges, replay->stage, segment, step == 'F' ? PHASE_FORWARD : PHASE_BACKWARD);
@@ -273,6 +283,13 @@ static const struct way ways[] = {
     {{.shared = true, .life = {.split = true, .mixed = true}}, {"FIW", "FB"}},
     {{.shared = true, .life = {.split = true, .mixed = true}}, {"FB", "FIW"}},
     {{.shared = false}, {"FB", "FB"}},
+    {{.shared = true, .life = {.recompute = true}}, {"Fb", "Fb"}},
+    {{.shared = false, .life = {.recompute = true}}, {"Fb", "Fb"}},
+    {{.shared = true, .life = {.recompute = true, .split = true}}, {"FiW", "FiW"}},
+    {{.shared = true, .life = {.recompute = true, .some_kept = true}}, {"Fb", "FB"}},
+    {{.shared = true, .life = {.recompute = true, .some_kept = true, .split = true, .mixed = true}},
+     {"FiW", "FB"}},
+    {{.shared = true, .life = {.recompute = true, .split = true, .mixed = true}}, {"FiW", "Fb"}},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -324,6 +341,7 @@ Test(graph_slots, nor_is_anything_lost_between_segments) {
 /* What is received, and what waits to be sent, is safe from every other slot too. */
 Test(graph_slots, stages_keep_what_crosses_their_cuts) {
     static const struct placement_config together = {.shared = true},
+                                         again = {.shared = true, .life = {.recompute = true}},
                                          split = {.shared = true, .life = {.split = true}};
     for (int m = 0; m < MODELS - 1; m++) {
         struct graph *graph = kit_model(models[m], 2, true);
@@ -335,6 +353,10 @@ Test(graph_slots, stages_keep_what_crosses_their_cuts) {
             setting_place(&setting, stage, &together);
             struct micro micros[] = {micro_of(&setting, 0, "rFsRBS"),
                                      micro_of(&setting, 1, "rFsRBS")};
+            cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
+            setting_unplace(&setting);
+            setting_place(&setting, stage, &again);
+            micros[0].steps = micros[1].steps = "rFsRbS";
             cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
             setting_unplace(&setting);
             if (m > 0 || stage != 1) continue; /* too many orders for all */
@@ -461,4 +483,50 @@ Test(graph_slots, transient_values_lie_in_dead_space_of_their_slot) {
     cr_expect_gt(outside, 0);
     placement_free(&plan);
     graph_free(&graph);
+}
+
+/* What crosses the cuts of a stage, both ways. */
+static size_t crossing_bytes(const struct ranges *ranges, int stage) {
+    size_t bytes = 0;
+    for (int i = 0; i < 2 * PHASE_COUNT; i++) {
+        int cut = stage - i % 2;
+        if (cut < 0 || cut >= ranges->stage_count - 1) continue;
+        struct crossing crossing = ranges_crossing(ranges, cut, (enum phase)(i / 2));
+        bytes += crossing.bytes + (size_t)crossing.count * LINE_BYTES;
+        free(crossing.values);
+    }
+    return bytes;
+}
+
+/* Losses, and statistics that ranks have exchanged. */
+static size_t held_bytes(const struct graph *graph, const struct placement *plan) {
+    size_t bytes = 2 * LINE_BYTES;
+    for (int v = 0; v < graph->value_count; v++)
+        if (plan->life.recompute.held[v]) bytes += graph->values[v].layout->bytes + LINE_BYTES;
+    return bytes;
+}
+
+/* Forward makes it all again. */
+Test(graph_slots, a_recomputed_stage_keeps_what_crosses_its_cuts) {
+    static const struct placement_config kept = {.shared = true},
+                                         again = {.shared = true, .life = {.recompute = true}};
+    for (int m = 0; m <= MODELS; m++) {
+        struct graph *graph = m < MODELS ? kit_model(models[m], 8, true) : sharing_graph(8);
+        if (m < MODELS) kit_compile(graph, ref, NULL);
+        int units = graph_unit_count(graph), cuts[] = {units / 3, 2 * units / 3};
+        struct ranges ranges;
+        cr_assert_eq(ranges_new(graph, cuts, 2, &ranges), STATUS_OK);
+        for (int stage = 0; stage < 3; stage++) {
+            struct placement full = graph_place(&ranges, stage, &kept),
+                             light = graph_place(&ranges, stage, &again);
+            cr_expect_leq(light.slot_bytes,
+                          crossing_bytes(&ranges, stage) + held_bytes(graph, &light), "%d stage %d",
+                          m, stage);
+            cr_expect_leq(light.slot_bytes, full.slot_bytes, "%d stage %d", m, stage);
+            placement_free(&full);
+            placement_free(&light);
+        }
+        ranges_free(&ranges);
+        graph_free(&graph);
+    }
 }

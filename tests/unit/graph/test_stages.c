@@ -30,6 +30,13 @@ static const struct way ways[] = {
     {"split joint", {.life = {.split = true}}, KIT_SPLIT},
     {"mixed, split", {.shared = true, .life = {.split = true, .mixed = true}}, KIT_SPLIT},
     {"mixed, together", {.shared = true, .life = {.split = true, .mixed = true}}, KIT_TOGETHER},
+    {"again", {.shared = true, .life = {.recompute = true}}, KIT_AGAIN},
+    {"again joint", {.gradients_outside = true, .life = {.recompute = true}}, KIT_AGAIN},
+    {"again, split", {.shared = true, .life = {.recompute = true, .split = true}}, KIT_AGAIN_SPLIT},
+    {"some, kept", {.shared = true, .life = {.recompute = true, .some_kept = true}}, KIT_TOGETHER},
+    {"some, again",
+     {.shared = true, .life = {.recompute = true, .some_kept = true, .split = true, .mixed = true}},
+     KIT_AGAIN},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -137,6 +144,7 @@ Test(graph_stages, as_many_as_there_are_layers) {
 Test(graph_stages, cut_inside_a_batch_norm_of_several_ranks) {
     struct subject sharing = subject_of("resnet8", kit_sharing_model("resnet8", 2, 3), twist);
     check_every_cut(&sharing);
+    check_many_stages(&sharing);
     subject_free(&sharing);
 }
 

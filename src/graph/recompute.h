@@ -1,0 +1,19 @@
+/* Recomputation: which forward nodes of a stage run again before its backward, where a slot keeps
+ * only what came into the stage. */
+#ifndef GRAPH_RECOMPUTE_H
+#define GRAPH_RECOMPUTE_H
+
+#include "graph/range.h"
+
+struct recompute {
+    bool *again; /* per node: a forward node of the stage that runs again */
+    bool *held;  /* per value: what forward made is kept, since its node must not run again */
+};
+
+/* Local. Forward nodes that backward depends on, by way of what they make, run again. Those with
+ * side effects and those that ask other ranks do not: what they made is held. The caller frees the
+ * result with recompute_free. */
+struct recompute recompute_of(const struct ranges *ranges, int stage);
+void recompute_free(struct recompute *recompute);
+
+#endif

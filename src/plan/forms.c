@@ -1,0 +1,47 @@
+/* See forms.h. */
+#include "plan/forms.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+enum { KEPT_F = 1, LIGHT_F = 2 };
+
+/* Adds how the forwards of a program use each slot. */
+static void look(const struct program *program, int rank, const struct chunk_sizes *sizes,
+                 unsigned *uses) {
+    const struct instr_list *body = program ? program_list(program, rank, LIST_BODY) : NULL;
+    for (int i = 0; body && i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        if (instr->op != INSTR_F) continue;
+        int slot = sizes_slot(sizes, grid_chunk(&program->grid, instr->stage), instr->slot);
+        uses[slot] |= instr->flags & INSTR_LIGHT ? LIGHT_F : KEPT_F;
+    }
+}
+
+/* A slot without a forward has what is there anyhow. */
+struct slot_forms forms_of(const struct program *program, const struct program *last, int rank,
+                           const struct chunk_sizes *sizes, int chunks) {
+    int count = sizes_slot(sizes, chunks, 0);
+    struct slot_forms forms = {.of = MEM_ARRAY(enum slot_form, count + 1)};
+    unsigned *uses = MEM_ARRAY(unsigned, count + 1);
+    look(program, rank, sizes, uses);
+    look(last, rank, sizes, uses);
+    for (int s = 0; s < count; s++) {
+        forms.mixed |= uses[s] == (KEPT_F | LIGHT_F);
+        forms.has[FORM_KEPT] |= uses[s] & KEPT_F;
+        forms.has[FORM_LIGHT] |= uses[s] == LIGHT_F;
+    }
+    if (!forms.has[FORM_LIGHT]) forms.has[FORM_KEPT] = true;
+    for (int s = 0; s < count; s++) {
+        bool light = uses[s] == LIGHT_F || (!uses[s] && !forms.has[FORM_KEPT]);
+        forms.of[s] = light ? FORM_LIGHT : FORM_KEPT;
+    }
+    free(uses);
+    return forms;
+}
+
+void forms_free(struct slot_forms *forms) {
+    free(forms->of);
+    *forms = (struct slot_forms){0};
+}
