@@ -1,4 +1,6 @@
 /* See compile.h. */
+#include <string.h>
+
 #include "sim/compile.h"
 
 #include <stdlib.h>
@@ -6,8 +8,11 @@
 #include "base/mem.h"
 
 /* The computations, as instructions and as costs. */
-static const int pass_of[INSTR_COUNT_] = {
-    [INSTR_F] = 1 + SIM_F, [INSTR_B] = 1 + SIM_B, [INSTR_I] = 1 + SIM_I, [INSTR_W] = 1 + SIM_W};
+static const int pass_of[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
+                                          [INSTR_R] = 1 + SIM_F,
+                                          [INSTR_B] = 1 + SIM_B,
+                                          [INSTR_I] = 1 + SIM_I,
+                                          [INSTR_W] = 1 + SIM_W};
 
 struct compiler {
     const struct program *program;
@@ -96,7 +101,7 @@ static int buckets_of(const struct compiler *compiler, const struct instr *instr
 static double segment_share(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     int buckets = buckets_of(compiler, instr);
-    bool whole = instr->op == INSTR_I || instr->op == INSTR_F || instr->segment == INSTR_ALL;
+    bool whole = !strchr(instr_row(instr)->operands, 'e') || instr->segment == INSTR_ALL;
     if (whole || buckets == 1) return 1;
     bool known = stage->segment && stage->segment_count == buckets;
     return known ? stage->segment[instr->segment] : 1.0 / buckets;

@@ -54,8 +54,11 @@ static void use_machine(struct sim_input *input, const struct plan *plan,
 
 /* --- the interval --- */
 
-static const int pass_of[INSTR_COUNT_] = {
-    [INSTR_F] = 1 + SIM_F, [INSTR_B] = 1 + SIM_B, [INSTR_I] = 1 + SIM_I, [INSTR_W] = 1 + SIM_W};
+static const int pass_of[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
+                                          [INSTR_R] = 1 + SIM_F,
+                                          [INSTR_B] = 1 + SIM_B,
+                                          [INSTR_I] = 1 + SIM_I,
+                                          [INSTR_W] = 1 + SIM_W};
 
 /* How often each pass of each stage is on the path; segments count as their share. */
 static double *uses_on_path(const struct forecast *forecast, const struct plan *plan) {
