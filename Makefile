@@ -33,7 +33,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-comm
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-ranks bench-pipes bench-comm
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -247,6 +247,11 @@ bench-ranks: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
+# Pipelines against one device and against torch.distributed.pipelining.
+bench-pipes: all
+	@scripts/venv $(VENV)
+	@$(VENV)/bin/python bench/torch/bench_pipes.py --stretto $(B)/stretto $(BENCH)
+
 # Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
 bench-hosts: all
 	@sh bench/hosts/bench_hosts.sh $(B)/stretto $(HOSTS)
@@ -317,7 +322,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

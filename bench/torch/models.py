@@ -62,6 +62,34 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
+class Embedding(nn.Module):
+    """What comes before the blocks of a VisionTransformer."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.patch_embed, self.cls_token, self.pos_embed = of.patch_embed, of.cls_token, of.pos_embed
+
+    def forward(self, x):
+        x = self.patch_embed(x).flatten(2).transpose(1, 2)
+        return torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1) + self.pos_embed
+
+
+class Head(nn.Module):
+    """What comes behind them."""
+
+    def __init__(self, of):
+        super().__init__()
+        self.norm, self.head = of.norm, of.head
+
+    def forward(self, x):
+        return self.head(self.norm(x)[:, 0])
+
+
+def vit_layers(model):
+    """A VisionTransformer as modules one behind the other, for pipelines."""
+    return [Embedding(model), *model.blocks, Head(model)]
+
+
 def vit_tiny(classes):
     return VisionTransformer(size=32, patch=4, dim=192, heads=3, depth=12, classes=classes)
 
