@@ -289,9 +289,6 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
-    if (config->recompute != RECOMPUTE_NEVER && !program_has(program, config->rank, INSTR_R, 0))
-        return fail(STATUS_USAGE, "%s: the program has no R, this run is with --recompute %s", name,
-                    recompute_policy_name(config->recompute));
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,

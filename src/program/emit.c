@@ -50,7 +50,8 @@ struct emitter {
     const struct program *program;
     struct rank_program *out;
     struct grid_cell cell;
-    int first; /* micro-batch of the step that is the rank's first */
+    int first;    /* micro-batch of the step that is the rank's first */
+    bool at_once; /* each backward of the rank follows its forward: nothing is kept in between */
     struct stage stage[GRID_MAX_CHUNKS];
 };
 
@@ -79,9 +80,21 @@ static bool any_has_samples(const struct emitter *emitter, int micro) {
 
 /* --- slots --- */
 
-/* Is the micro-batch's forward run again before its backward? */
+static bool is_at_once(const struct pipeline_order *order) {
+    for (int i = 0; i < order->count; i++) {
+        const struct pipeline_op *op = &order->items[i], *next = op + 1;
+        if (op->op != INSTR_F) continue;
+        if (i + 1 == order->count || next->op != INSTR_B || next->stage != op->stage ||
+            next->micro != op->micro)
+            return false;
+    }
+    return true;
+}
+
+/* Is the micro-batch's forward run again before its backward? Not where that would be at once: it
+ * would save nothing. */
 static bool is_light(const struct emitter *emitter, int micro) {
-    enum recompute_policy policy = emitter->config->recompute;
+    enum recompute_policy policy = emitter->at_once ? RECOMPUTE_NEVER : emitter->config->recompute;
     bool last = micro == emitter->config->micro_batches - 1;
     return policy == RECOMPUTE_ALWAYS || (policy == RECOMPUTE_EXCEPT_LAST && !last);
 }
@@ -283,7 +296,8 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
                               .program = program,
                               .out = out,
                               .cell = grid_cell(&config->grid, rank),
-                              .first = program_first_micro(program, rank)};
+                              .first = program_first_micro(program, rank),
+                              .at_once = is_at_once(order)};
     bool loss = grid_position(&config->grid, last_stage(&emitter)) == emitter.cell.position;
     bool meets = config->one_backward_at_a_time && config->grid.stages > 1;
     for (int c = 0; c < config->grid.chunks; c++) begin_stage(&emitter, c);

@@ -35,7 +35,7 @@ static void expect_same(struct ending a, struct ending b, const char *what) {
 /* An epoch's last step is short, and its last micro-batch shorter. */
 Test(exec_recompute, has_the_bits_of_activations_that_are_kept) {
     static const char *const lines[] = {BN, VIT};
-    static const char *const schedules[] = {"gpipe", "zb-h1", "zbv"};
+    static const char *const schedules[] = {"gpipe", "interleaved", "zbv"};
     for (int i = 0; i < 6; i++) {
         const char *line = lines[i / 3], *schedule = schedules[i % 3];
         struct ending kept = end_of(kit_open("%s %s", line, schedule));
