@@ -210,8 +210,11 @@ static struct program *later_ends_last(int replicas) {
         .buckets = buckets};
     struct program *program = program_new(&config.grid, 2, SUM_REPLICA);
     emit_declare(&config, program);
-    for (int r = 0; r < replicas; r++)
-        emit_rank(&config, program, &order, r, program_begin(program, r));
+    for (int r = 0; r < replicas; r++) {
+        struct rank_program *own = program_begin(program, r);
+        emit_rank(&config, program, &order, r, own);
+        program_add_between(program, r, own);
+    }
     program_share(program);
     pipeline_order_free(&order);
     const char *sync = replicas > 1 ? "allreduce" : "none";
