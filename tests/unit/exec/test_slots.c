@@ -156,8 +156,8 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
     static const char line[] = VIT "--micro-batches 2 ";
     enum { BUCKETS = 19, LINES = 5 + 2 * BUCKETS };
     char text[LINES][48], header[96];
-    const char *body[LINES + 5] = {"COUNT q0",   "LOAD s0 m0 a0", "F s0 m0 a0",
-                                   "LOAD s0 m1 a1", "F s0 m1 a1", NULL};
+    const char *body[LINES + 5] = {"COUNT q0",      "LOAD s0 m0 a0", "F s0 m0 a0",
+                                   "LOAD s0 m1 a1", "F s0 m1 a1",    NULL};
     int count = 5;
     for (int e = 0; e < BUCKETS; e++) {
         for (int m = 0; m < 2; m++, count++) {
@@ -179,9 +179,15 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
 /* A program without buckets may still say "segment 0": that is the whole backward. */
 Test(exec_slots, the_only_segment_is_all_of_backward) {
     static const char line[] = VIT;
-    static const char *const body[] = {
-        "COUNT q0", "LOAD s0 m0 a0", "F s0 m0 a0", "B s0 e0 m0 a0 g0 new", "TIE s0 b0 g0", "REPORT q0",
-        "NORM g0",  "STEP g0",    NULL};
+    static const char *const body[] = {"COUNT q0",
+                                       "LOAD s0 m0 a0",
+                                       "F s0 m0 a0",
+                                       "B s0 e0 m0 a0 g0 new",
+                                       "TIE s0 b0 g0",
+                                       "REPORT q0",
+                                       "NORM g0",
+                                       "STEP g0",
+                                       NULL};
     struct kit_run *run = open_with(
         line, "micro-batches 1 sum replica\ngroups world\nrank 0 slots 1 grads 1 buckets 1", body);
     cr_expect_eq(run->job.plan->chunk[0].buckets.count, 1);

@@ -41,10 +41,11 @@ Test(sync_allreduce, the_last_backward_is_cut) {
     cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_START, "BCAST q0");
-        expect_order(program, rank, LIST_BODY,
-                     "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
-                     "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
-                     "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+        expect_order(
+            program, rank, LIST_BODY,
+            "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
+            "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
+            "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     }
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_EVAL_START, "STATS_ALL q0");
@@ -60,10 +61,11 @@ Test(sync_allreduce, the_last_backward_is_cut) {
 Test(sync_allreduce, after_sums_all_buckets_are_reduced_at_the_end) {
     struct program *program = build(2, 2, SUM_TREE);
     cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
-    expect_order(program, 1, LIST_BODY,
-                 "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
-                 "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
-                 "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+    expect_order(
+        program, 1, LIST_BODY,
+        "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
+        "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
+        "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     program_free(&program);
 }
 
