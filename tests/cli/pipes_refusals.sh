@@ -45,9 +45,11 @@ done <<'END'
 2|did you mean gpipe?|--strategy gpip
 2|did you mean 1f1b?|--schedule 1f1 --stages 2
 2|--balance time needs measured times|--strategy gpipe --stages 2 --balance time
-# memory
-5|--memory-limit is 2.0 MiB|--strategy gpipe --stages 4 -n 4 --memory-limit 2M
 END
+# memory: train starts nothing; explain shows the plan all the same
+"$STRETTO" train --out run --model mlp --device ref --threads 1 --strategy gpipe --stages 4 -n 4 --memory-limit 2M >out 2>err
+[ $? = 5 ] || bad "--memory-limit: exit code is not 5"
+grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { bad "--memory-limit:"; cat out err; }
 # -n follows from stages and replicas
 "$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || bad "explain without -n: $(cat err)"
 grep -q 'ranks  *4 = 2 stages x 2 replicas' out || { bad "no grid"; cat out; }

@@ -6,11 +6,12 @@ whole undisturbed $pipe
 # the same training as one device's
 code 0 train $small --deal 1x4 --out one
 same undisturbed one
-[ "$(grep -c eval_loss undisturbed/metrics.jsonl)" = 2 ] || { echo "not evaluated twice"; cat undisturbed/metrics.jsonl; exit 1; }
-evaluations() { sed -n 's/.*"step": *\([0-9]*\),.*"eval_loss": *\([0-9.e+-]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
 # the losses of samples are added in another order: the same to nine digits
-evaluations undisturbed >a
-evaluations one | paste -d ' ' a - | awk '{ d = $2 - $4; exit !($1 == $3 && d * d < 1e-18 * $4 * $4) }' || { echo "evaluations differ"; paste -d ' ' a -; exit 1; }
+evaluations() { sed -n 's/^{"kind":"eval","step":\([0-9]*\),.*"loss":\([0-9.e+-]*\),"acc1":\([0-9.e+-]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
+evaluations undisturbed >many
+evaluations one >few
+paste -d ' ' many few | awk '{ d = $2 - $5; n += $1 == $4 && $3 == $6 && d * d < 1e-18 * $5 * $5 } END { exit n != 2 }' ||
+    { echo "evaluations differ:"; cat many few; exit 1; }
 # killed RANK AT STEP
 killed() {
     run=killed-$1-$2

@@ -15,11 +15,13 @@ nobody_left run
 step=$(ls run/checkpoints | sed -n 's/^step-0*//p' | sort -n | tail -n 1)
 [ -n "$step" ] || { echo "nothing saved"; ls run/checkpoints; exit 1; }
 code 0 train --out run --resume --steps $((step + 2)) --quiet
-# both stages, one after the other
+# both stages, one after the other: the one that has it in a parameter names that; the other says how to look for it
 for rank in 0 1; do
     STRETTO_FAULT=rank=$rank,step=7,at=F,do=nan code 6 train $small $pipe --out nan$rank
-    says nan$rank/rank-$rank.log 'step 7: .* is not finite'
-    says err "rank [01] ended: exit code 6"
+    says nan$rank/rank-$rank.log 'step 7: the loss is nan: parameter .* is not finite'
+    says nan$rank/rank-$((1 - rank)).log 'step 7: the loss is nan: parameters of this rank are finite, the gradient of .* is not'
+    says nan$rank/rank-$((1 - rank)).log '--resume with --strategy single --stages 1 -n 1 --deal 1x4'
+    says err 'rank [01] ended: exit code 6'
     says nan$rank/summary.json '"exit": 6'
     [ ! -e nan$rank/model.safetensors ] || { echo "a model was written all the same"; exit 1; }
     nobody_left nan$rank
@@ -27,3 +29,8 @@ done
 whole undisturbed $small $pipe
 code 0 train $small $pipe --out nan0 --resume
 ends_as nan0 "$want"
+# what one device finds there is the tensor: here of a learning rate that is too high, in step 2
+code 6 train --model mlp --threads 1 --batch 24 --steps 20 --save-every 1 --lr 1e30 --warmup 0 $pipe --out high --quiet
+says err 'step 2: the loss is'
+code 6 train --out high --resume --strategy single --stages 1 -n 1 --deal 1x4 --quiet
+says err 'step 2: the loss is .*: first not finite is tensor '
