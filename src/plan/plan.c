@@ -114,16 +114,8 @@ static enum status make_kernels(const struct plan *plan, const struct micro_plan
 }
 
 static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
-    int stages = stage_count(plan), *cuts = MEM_ARRAY(int, stages);
-    enum status status = partition_translate(&plan->partition, micro->graph, cuts);
-    if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
-    free(cuts);
-    TRY(status);
-    micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
-    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
-        micro->crossing[i] =
-            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
-    return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
+    TRY(graphs_cut(plan, micro));
+    return stage_count(plan) > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
 static enum status plan_chunks(struct plan *plan) {
@@ -512,21 +504,10 @@ failed:
     return status;
 }
 
-static void free_micro(const struct plan *plan, struct micro_plan *micro) {
-    for (int c = 0; micro->placement && c < plan->chunk_count; c++)
-        placement_free(&micro->placement[c]);
-    for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
-        free(micro->crossing[i].values);
-    free(micro->placement);
-    free(micro->crossing);
-    ranges_free(&micro->ranges);
-    graph_free(&micro->graph);
-}
-
 void plan_free(struct plan **plan) {
     if (!*plan) return;
     for (int i = 0; i < (*plan)->micro_count; i++) {
-        free_micro(*plan, &(*plan)->micro[i]);
+        graphs_free(*plan, &(*plan)->micro[i]);
     }
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
     partition_free(&(*plan)->partition);
