@@ -6,17 +6,48 @@
 
 #include "base/log.h"
 
+/* A number of the header that must be the run's, and what makes it that. */
+struct header_field {
+    const char *name, *option;
+    int have, want;
+};
+
+/* One device that runs several replicas, or micro-batches alone, is told so by --deal. */
+static enum status refuse_shape(const struct program *program, const char *name,
+                                const struct header_field *field) {
+    const struct grid *grid = &program->grid;
+    char hint[64];
+    if (program->ranks == 1 && grid->replicas > 1)
+        snprintf(hint, sizeof hint, "--deal %dx%d", grid->replicas, program->micro_batches);
+    else
+        snprintf(hint, sizeof hint, "%s %d", field->option, field->have);
+    return fail(STATUS_USAGE, "%s: the program has %s %d, this run %d\n  %s", name, field->name,
+                field->have, field->want, hint);
+}
+
+static enum status check_shape(const struct program *program, const struct run_config *config,
+                               const char *name) {
+    const struct grid *have = &program->grid, *want = &config->grid;
+    const struct header_field fields[] = {
+        {"ranks", "-n", program->ranks, config->ranks},
+        {"stages", "--stages", have->stages, want->stages},
+        {"chunks", "--virtual", have->chunks, want->chunks},
+        {"v-shape", "a --schedule with v-shape", have->v_shape, want->v_shape},
+        {"replicas", "--replicas", have->replicas, want->replicas},
+        {"replicas-each", "replicas-each", have->replicas_each, want->replicas_each},
+        {"drivers", "a --strategy with drivers", have->drivers, want->drivers},
+        {"servers", "a --strategy with servers", have->servers, want->servers},
+        {"micro-batches", "--micro-batches", program->micro_batches, config->micro_batches},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].have != fields[i].want) return refuse_shape(program, name, &fields[i]);
+    return STATUS_OK;
+}
+
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
-    if (program->ranks != config->ranks || program->grid.stages != 1 ||
-        program->grid.replicas != config->replicas ||
-        program->micro_batches != config->micro_batches)
-        return fail(STATUS_USAGE,
-                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
-                    "micro-batch(es); this run has %d, 1, %d x %d",
-                    name, program->ranks, program->grid.stages, program->grid.replicas,
-                    program->micro_batches, config->ranks, config->replicas, config->micro_batches);
+    TRY(check_shape(program, config, name));
     if (program_shares(program) != config->sync_bn)
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
@@ -58,12 +89,26 @@ static void groups_text(const struct program *program, char *text, size_t bytes)
     }
 }
 
+/* A rank has one set of buckets, whichever program it runs. */
+static enum status check_last_buckets(const struct plan *plan, const char *name) {
+    const struct rank_program *own = program_of(plan->program, plan->config.rank),
+                              *last = program_of(plan->last_program, plan->config.rank);
+    for (int c = 0; c < plan->chunk_count; c++) {
+        if (own->chunk[c].buckets == last->chunk[c].buckets) continue;
+        return fail(STATUS_USAGE,
+                    "%s: stage %d has %d buckets, in the short last step of an epoch %d\n"
+                    "  as many in both, or --drop-last",
+                    name, plan->chunk[c].stage, own->chunk[c].buckets, last->chunk[c].buckets);
+    }
+    return STATUS_OK;
+}
+
 /* Both programs of a run name groups by their number: they must declare the same. */
 enum status given_check_last(const struct plan *plan, const char *name) {
     char own[128], last[128];
     groups_text(plan->program, own, sizeof own);
     groups_text(plan->last_program, last, sizeof last);
-    if (strcmp(own, last) == 0) return STATUS_OK;
+    if (strcmp(own, last) == 0) return check_last_buckets(plan, name);
     return fail(STATUS_USAGE,
                 "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
                 "  declare the same groups in the same order, or --drop-last",

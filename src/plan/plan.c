@@ -322,6 +322,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .tie_count = plan->ties.count,
                                        .buckets = plan->buckets};
     TRY(schedule_build(config->schedule, &schedule, out));
+    /* Channels are opened once, for both programs of a run. */
+    if (plan->program) (*out)->credits = plan->program->credits;
     TRY(sync_insert(config->sync, *out, plan->buckets));
     return program_verify(*out, samples);
 }
