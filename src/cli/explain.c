@@ -375,8 +375,10 @@ static enum status check_checkpoint(const struct job *job) {
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");
-    struct checkpoint_config config = {
-        .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
+    struct checkpoint_config config = {.folder = folder,
+                                       .facts = session.facts,
+                                       .fact_count = session.fact_count,
+                                       .plan = job->plan};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     summary_free(&session.summary);
