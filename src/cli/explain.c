@@ -61,7 +61,10 @@ __attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *nam
 
 /* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
 static int64_t reduced_bytes(const struct plan *plan) {
-    int64_t bytes = plan->store->param_elements * (int64_t)sizeof(float);
+    bool whole = plan->config.grid.stages == 1;
+    int64_t elements =
+        whole ? plan->store->param_elements : graph_param_elements(plan->micro[0].graph);
+    int64_t bytes = elements * (int64_t)sizeof(float);
     return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
 }
 
@@ -82,8 +85,8 @@ static void print_model(const struct job *job, FILE *out) {
     const struct graph *graph = plan->micro[0].graph;
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    row(out, "model", "%s, %lld parameters in %d tensors, %d blocks", plan->config.model->name,
-        (long long)graph_param_elements(graph), graph->param_count, graph->block + 1);
+    row(out, "model", "%s, %lld parameters in %d tensors", plan->config.model->name,
+        (long long)graph_param_elements(graph), graph->param_count);
     row(out, "data", "%s, %lld to train on, %lld to test on, %lld steps an epoch",
         plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
         (long long)plan->config.dataset->count[SPLIT_TEST],
@@ -406,8 +409,10 @@ static enum status check_checkpoint(const struct job *job) {
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");
-    struct checkpoint_config config = {
-        .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
+    struct checkpoint_config config = {.folder = folder,
+                                       .facts = session.facts,
+                                       .fact_count = session.fact_count,
+                                       .plan = job->plan};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     summary_free(&session.summary);

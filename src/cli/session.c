@@ -137,13 +137,15 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
  * are still to be written. */
 static bool has_results(struct session *session, int64_t step, int64_t total) {
     char *model = folder_path(session->folder, "model.safetensors"),
+         *parts = folder_path(session->folder, "model.safetensors.index.json"),
          *path = folder_path(session->folder, "summary.json");
     struct summary *summary = &session->summary;
-    bool there = file_exists(model) && file_exists(path) &&
+    bool there = (file_exists(model) || file_exists(parts)) && file_exists(path) &&
                  summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
                  summary->steps >= total && (step == 0 || summary->steps == step);
     if (!there) summary_free(summary);
     free(model);
+    free(parts);
     free(path);
     return there;
 }
@@ -249,6 +251,8 @@ static enum status write_results(struct session *session, bool good) {
          *summary = folder_path(session->folder, "summary.json");
     if (good && !is_spread(session))
         watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    if (good && !is_spread(session) && file_exists(model))
+        watch_lacks(watch, folder_remove_parts(session->folder), "the model");
     if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
     watch_close(watch);
     if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);

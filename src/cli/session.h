@@ -16,6 +16,7 @@ struct rank_figures {
     bool hashed;                      /* they are known */
     double samples_per_s;
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
+    int64_t reduced_bytes_per_step;
 };
 
 struct session {
