@@ -34,7 +34,7 @@ static enum status check_shape(const struct program *program, const struct run_c
         {"chunks", "--virtual", have->chunks, want->chunks},
         {"v-shape", "a --schedule with v-shape", have->v_shape, want->v_shape},
         {"replicas", "--replicas", have->replicas, want->replicas},
-        {"replicas-each", "replicas-each", have->replicas_each, want->replicas_each},
+        {"replicas-each", "--deal with replicas-each", have->replicas_each, want->replicas_each},
         {"drivers", "a --strategy with drivers", have->drivers, want->drivers},
         {"servers", "a --strategy with servers", have->servers, want->servers},
         {"micro-batches", "--micro-batches", program->micro_batches, config->micro_batches},
