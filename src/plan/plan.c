@@ -12,6 +12,7 @@
 #include "plan/given.h"
 #include "plan/graphs.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };

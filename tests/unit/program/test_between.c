@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kit.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 static const enum list_name lists[] = {LIST_EVAL_START, LIST_EVAL, LIST_EVAL_END, LIST_SAVE};
 
