@@ -304,7 +304,7 @@ int main(int argc, char **argv) {
     double limit_s = 60;
     for (int option; (option = getopt(argc, argv, "vl:")) != -1;) {
         if (option == 'v') verbose = true;
-        if (option == 'l') limit_s = atof(optarg);
+        if (option == 'l') limit_s = strtod(optarg, NULL);
         if (option == '?') return 2;
     }
     struct cells cells = read_cells(stdin);
