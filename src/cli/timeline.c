@@ -98,6 +98,19 @@ struct trace_event timeline_waited(const struct instr *waiter, const struct inst
     return event;
 }
 
+/* A channel belongs to a pipeline, a cut of the model and a direction (instr.def). */
+struct trace_message timeline_message(const struct instr *instr, const struct grid *grid,
+                                      int rank) {
+    bool forward = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_F,
+         arrives = instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B;
+    if (instr_row(instr)->meets != MEETS_PEER) return (struct trace_message){0};
+    int cuts = grid->stages * grid->chunks - 1, cut = instr->stage - (forward == arrives),
+        pipeline = grid_cell(grid, rank).first_replica;
+    return (struct trace_message){.channel = 1 + 2 * (pipeline * cuts + cut) + !forward,
+                                  .number = instr->micro,
+                                  .arrives = arrives};
+}
+
 /* Each instruction once, what it posted once more, and waits. */
 static size_t list_events(const struct plan *plan, const struct program *program,
                           enum list_name name) {

@@ -20,6 +20,10 @@ struct trace_event timeline_posted(const struct instr *instr, int64_t step, int6
 struct trace_event timeline_waited(const struct instr *waiter, const struct instr *awaited,
                                    int64_t step, int64_t begin_ns, int64_t end_ns);
 
+/* Local. The message that a SEND or RECV of `rank` is, so that both ends of it are known for one;
+ * none of any other instruction. */
+struct trace_message timeline_message(const struct instr *instr, const struct grid *grid, int rank);
+
 /* Local. How many of them this rank has in a step, at most; and in its drain. */
 size_t timeline_step_events(const struct plan *plan);
 size_t timeline_drain_events(const struct plan *plan);

@@ -33,11 +33,19 @@ struct trace_schema {
     int track_count, name_count, category_count, arg_count;
 };
 
+/* What an event sends or receives: viewers draw an arrow from the one to the other. */
+struct trace_message {
+    int32_t channel; /* counted from 1, equal at both ends; 0: the event is no message */
+    int32_t number;  /* among the messages of the channel in the step */
+    bool arrives;    /* received here; else sent */
+};
+
 struct trace_event {
     int64_t begin_ns, end_ns;      /* clock_ns() */
     int64_t step;                  /* counted from 1 */
     int32_t name, category, track; /* rows of the schema */
     int32_t arg[TRACE_MAX_ARGS];   /* [arg_count] of the schema; TRACE_NONE: does not apply */
+    struct trace_message message;
 };
 
 struct trace_config {

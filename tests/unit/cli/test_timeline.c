@@ -83,3 +83,31 @@ Test(cli_timeline, every_instruction_has_its_operands) {
         cr_expect_str_eq(posts ? name + strlen("post ") : name, instr_rows[op].name);
     }
 }
+
+static struct trace_message message_of(enum instr_op op, int stage, int micro,
+                                       const struct grid *grid, int replica) {
+    struct instr instr = make(op, 1);
+    instr.stage = stage, instr.micro = micro;
+    return timeline_message(&instr, grid, grid_owner(grid, stage, replica));
+}
+
+/* Both ends of a message name the same channel, and no two channels are one. */
+Test(cli_timeline, both_ends_of_a_message_have_one_channel) {
+    struct grid grid = {.stages = 3, .chunks = 2, .replicas = 2, .replicas_each = 1};
+    bool seen[32] = {false};
+    for (int replica = 0; replica < 2; replica++)
+        for (int cut = 0; cut < 5; cut++)
+            for (int back = 0; back < 2; back++) {
+                struct trace_message sent = message_of(back ? INSTR_SEND_B : INSTR_SEND_F,
+                                                       cut + back, 7, &grid, replica),
+                                     received = message_of(back ? INSTR_RECV_B : INSTR_RECV_F,
+                                                           cut + !back, 7, &grid, replica);
+                cr_assert(sent.channel > 0 && sent.channel < 32);
+                cr_expect_eq(sent.channel, received.channel);
+                cr_expect(!seen[sent.channel], "channel %d twice", sent.channel);
+                cr_expect(sent.number == 7 && received.number == 7);
+                cr_expect(!sent.arrives && received.arrives);
+                seen[sent.channel] = true;
+            }
+    cr_expect_eq(message_of(INSTR_F, 1, 0, &grid, 0).channel, 0);
+}
