@@ -55,12 +55,20 @@ bool outlook_is_wanted(const struct options *options) {
            option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_draw);
 }
 
-enum status outlook_open(const struct job *job, struct outlook *out) {
-    *out = (struct outlook){.job = job};
+static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
+    *out = (struct outlook){.job = job, .source = {.apart = apart}};
     enum status status = read_source(out);
     if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
     if (status != STATUS_OK) outlook_close(out);
     return status;
+}
+
+enum status outlook_open(const struct job *job, struct outlook *out) {
+    return open_outlook(job, false, out);
+}
+
+enum status outlook_open_apart(const struct job *job, struct outlook *out) {
+    return open_outlook(job, true, out);
 }
 
 void outlook_close(struct outlook *outlook) {

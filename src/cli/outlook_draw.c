@@ -11,6 +11,7 @@ static enum timeline_category category_of(int op) {
     const struct instr_row *row = &instr_rows[op];
     if (row->meets == MEETS_PEER) return TIMELINE_MESSAGE;
     if (row->queue == QUEUE_COMM) return TIMELINE_COLLECTIVE;
+    if (op == INSTR_R) return TIMELINE_RECOMPUTE;
     if (op == INSTR_I) return TIMELINE_INPUT;
     if (op == INSTR_W) return TIMELINE_WEIGHT;
     switch (row->time) {
@@ -244,6 +245,8 @@ void drawing_close(struct drawing *drawing) {
     free(drawing->lane);
     free(drawing->row);
     free(drawing->arrow);
+    free(drawing->measured);
+    free(drawing->measured_arrow);
     arena_free(&drawing->arena);
 }
 

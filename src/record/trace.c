@@ -157,6 +157,21 @@ static const struct trace_event *event_at(const struct trace *trace, size_t i) {
     return &trace->events[(start + i) % trace->capacity];
 }
 
+int64_t trace_last_step(const struct trace *trace) {
+    int64_t last = 0;
+    for (size_t i = 0; i < held(trace); i++)
+        if (event_at(trace, i)->step > last) last = event_at(trace, i)->step;
+    return last;
+}
+
+struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count) {
+    struct trace_event *events = MEM_ARRAY(struct trace_event, held(trace) + 1);
+    *count = 0;
+    for (size_t i = 0; i < held(trace); i++)
+        if (event_at(trace, i)->step == step) events[(*count)++] = *event_at(trace, i);
+    return events;
+}
+
 /* --- the picture --- */
 
 /* The kept events of a trace in the order they are written, and how many lines each track has. */

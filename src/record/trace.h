@@ -72,6 +72,10 @@ uint64_t trace_dropped(struct trace *trace);
 /* Local, blocking. Writes the events of all `traces` (one a rank) into one file, atomically; notes
  * it when some were lost. Nobody records meanwhile. */
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
+/* Local. The newest step with events, 0 without any; the events of a step, which the caller frees.
+ * Nobody records meanwhile. */
+int64_t trace_last_step(const struct trace *trace);
+struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count);
 /* Local. Traces of other processes come as bytes: pack gives those of the steps that would be
  * written (the caller frees), open_packed makes a trace of them that can only be written, its times
  * moved by `shift_ns`; it has room for what came, whatever the configuration expects. STATUS_BUG

@@ -76,6 +76,14 @@ Test(cli_timeline, every_instruction_has_its_operands) {
         int sum = 0;
         for (int i = 0; i < TRACE_MAX_ARGS; i++)
             if (event.arg[i] != TRACE_NONE) sum += event.arg[i];
+        struct instr read;
+        cr_expect_eq(timeline_read(&event, &read),
+                     instr_rows[op].queue == QUEUE_COMM ? TOLD_POST : TOLD_RAN);
+        cr_expect(read.op == op && read.id == 1, "%s", instr_rows[op].name);
+        for (const char *letter = instr_rows[op].operands; *letter; letter++)
+            cr_expect(*letter == '?' ||
+                          instr_operand(&read, *letter) == instr_operand(&instr, *letter),
+                      "%s: %c", instr_rows[op].name, *letter);
         cr_expect_eq(given(&event), 1 + operands, "%s", instr_rows[op].name);
         cr_expect_eq(sum, 1 + operands * (operands + 1) / 2, "%s", instr_rows[op].name);
         const char *name = timeline_schema.names[event.name];
