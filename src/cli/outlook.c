@@ -183,6 +183,27 @@ static void print_step(const struct outlook *outlook, FILE *out) {
             (double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9));
 }
 
+void outlook_print_row(const struct outlook *outlook, FILE *out) {
+    enum { NAME_COLUMNS = 11 };
+    const struct forecast *forecast = &outlook->forecast;
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
+    char *range = NULL, *idle = NULL;
+    if (forecast->low < forecast->high)
+        range = mem_format(" (90%%: %s to %s)", time_text(outlook, forecast->low, low),
+                           time_text(outlook, forecast->high, high));
+    if (outlook->job->plan->config.ranks > 1)
+        idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
+                          "backward",
+                          100 * forecast->result.bubble);
+    char *words = mem_format("forecast of a step %s%s%s; more: stretto simulate",
+                             time_text(outlook, forecast->result.step, step), range ? range : "",
+                             idle ? idle : "");
+    text_entry(out, "time", NAME_COLUMNS, words);
+    free(range);
+    free(idle);
+    free(words);
+}
+
 char *outlook_path_text(const struct outlook *outlook) {
     enum { SHOWN = 4 };
     int count;

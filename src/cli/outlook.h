@@ -29,6 +29,8 @@ void outlook_close(struct outlook *outlook);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */
 void outlook_print(const struct outlook *outlook, FILE *out);
+/* The same in one row of explain's screen. */
+void outlook_print_row(const struct outlook *outlook, FILE *out);
 json_t *outlook_json(const struct outlook *outlook);
 
 /* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
