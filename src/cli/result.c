@@ -232,13 +232,14 @@ static char *text_of(const char *folder, const char *name) {
     return text;
 }
 
-enum status result_report(const struct session *session) {
+enum status result_report(const struct session *session, const struct timeline *timeline) {
     char *lines = history_commands(session->history),
          *yaml = text_of(session->folder, "config.yml");
     char *program = text_of(session->folder, "program.txt");
     struct report_input input = {.summary = &session->summary,
                                  .command_lines = lines,
                                  .config_yaml = yaml,
+                                 .timeline = timeline,
                                  .program_text = program};
     enum status status = report_write(session->folder, &input);
     free(lines);

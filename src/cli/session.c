@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/run_timeline.h"
 #include "cli/session.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
@@ -254,10 +255,13 @@ static enum status write_results(struct session *session, bool good) {
     if (good && !is_spread(session) && file_exists(model))
         watch_lacks(watch, folder_remove_parts(session->folder), "the model");
     if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
+    struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
+    run_timeline_summary(timeline, &session->summary);
     watch_close(watch);
     if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
     watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
-    watch_lacks(watch, result_report(session), "report.html");
+    watch_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
+    run_timeline_free(&timeline);
     free(model);
     free(summary);
     if (!*watch->lacks) return STATUS_OK;

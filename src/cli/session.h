@@ -64,6 +64,8 @@ enum status result_fill(struct session *session, int exit_code);
 void result_print(const struct session *session);
 /* The last line of --json: where the run is, what it came to. */
 void result_print_json(const struct session *session);
-enum status result_report(const struct session *session);
+struct timeline;
+/* With the timeline of a step, or NULL. */
+enum status result_report(const struct session *session, const struct timeline *timeline);
 
 #endif
