@@ -61,18 +61,52 @@ static void measure_before(struct job *job, const struct rank_info *info) {
     mem_reset_peak();
 }
 
+/* Once more for each plan of a job. */
+static enum status plan_once(struct job *job, const struct rank_info *info,
+                             const struct run_config *config, const struct bytes *text) {
+    const char *name = text ? job->options.program : "program";
+    plan_free(&job->plan);
+    program_texts_free(&job->programs);
+    free(job->position_bytes);
+    job->position_bytes = NULL;
+    TRY(plan_new(config, name, text, &job->plan));
+    if (plan_is_auto(config)) plan_texts(job->plan, &job->programs);
+    job_estimate_memory(job, info);
+    return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
+}
+
+/* What a process takes beside its arrays is known once there is a plan. Where auto has left too
+ * little for that, it chooses again with so much less. */
+static enum status plan_to_fit(struct job *job, const struct rank_info *info,
+                               struct run_config *config, const struct bytes *text) {
+    enum { TRIES = 3 };
+    int64_t limit = config->memory_limit;
+    bool chooses = plan_is_auto(config) && !config->agreed && limit > 0;
+    TRY(plan_once(job, info, config, text));
+    for (int i = 0; i < TRIES && chooses; i++) {
+        int64_t excess = (int64_t)job_most_bytes(job) - limit;
+        if (excess <= 0 || excess >= config->memory_limit) break;
+        config->memory_limit -= excess;
+        TRY(plan_once(job, info, config, text));
+    }
+    return STATUS_OK;
+}
+
 static enum status make_plan(struct job *job, const struct rank_info *info,
-                             const struct run_config *config) {
+                             struct run_config *config) {
     struct bytes text = {0};
+    struct program_texts saved = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
-    enum status status = plan_new(config, path ? path : "program", path ? &text : NULL, &job->plan);
-    if (status == STATUS_OK) job_estimate_memory(job, info);
-    if (status == STATUS_OK && info->rank == 0)
-        status = job_estimate_positions(job, path ? path : "program", path ? &text : NULL);
+    if (!info->agreed) agree_saved(&job->options, config, &saved);
+    config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
+    enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
+    if (job->costs) config->costs = &job->costs->costs;
+    if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
+    program_texts_free(&saved);
     bytes_free(&text);
     return status;
 }
@@ -96,6 +130,8 @@ enum status job_open(const struct options *options, const struct rank_info *info
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
+    agree_costs_free(&job->costs);
+    program_texts_free(&job->programs);
     free(job->position_bytes);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};
