@@ -75,21 +75,24 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
     return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
 }
 
-/* What a process takes beside its arrays is known once there is a plan. Where auto has left too
- * little for that, it chooses again with so much less. */
+/* What the choice did not count: of the process beside its arrays, known once there is a plan; and
+ * of evaluation, where its larger micro-batches take more than any order does. */
+static int64_t uncounted(const struct job *job) {
+    return (int64_t)job_most_bytes(job) - job->plan->choice.most_bytes;
+}
+
+/* Where auto has left too little for that, it chooses again with so much less, if anything fits. */
 static enum status plan_to_fit(struct job *job, const struct rank_info *info,
                                struct run_config *config, const struct bytes *text) {
-    enum { TRIES = 3 };
+    struct rank_info again = *info;
     int64_t limit = config->memory_limit;
-    bool chooses = plan_is_auto(config) && !config->agreed && limit > 0;
     TRY(plan_once(job, info, config, text));
-    for (int i = 0; i < TRIES && chooses; i++) {
-        int64_t excess = (int64_t)job_most_bytes(job) - limit;
-        if (excess <= 0 || excess >= config->memory_limit) break;
-        config->memory_limit -= excess;
-        TRY(plan_once(job, info, config, text));
-    }
-    return STATUS_OK;
+    const struct choice *choice = &job->plan->choice;
+    bool over = limit > 0 && choice->row_count && (int64_t)job_most_bytes(job) > limit;
+    if (!over || limit - uncounted(job) < choice->least_bytes) return STATUS_OK;
+    config->memory_limit = limit - uncounted(job);
+    again.library_bytes = job->plan->memory.library;
+    return plan_once(job, &again, config, text);
 }
 
 static enum status make_plan(struct job *job, const struct rank_info *info,

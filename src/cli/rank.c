@@ -140,6 +140,11 @@ static bool same_text(const struct bytes *a, const struct bytes *b) {
     return a->count == b->count && (!a->count || memcmp(a->data, b->data, a->count) == 0);
 }
 
+/* Whether the plan may not be the one to run. */
+static bool awaits_programs(const struct rank *rank) {
+    return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
+}
+
 /* Plans again, with the programs of rank 0. */
 static enum status plan_again(struct rank *rank, const struct rank_info *info,
                               const struct program_texts *texts) {
@@ -148,8 +153,7 @@ static enum status plan_again(struct rank *rank, const struct rank_info *info,
     again.agreed = texts;
     again.before = job->before;
     job_close(job);
-    TRY(job_open(rank->options, &again, job));
-    return job_check_memory(job);
+    return job_open(rank->options, &again, job);
 }
 
 /* Machines may differ in what operations cost: rank 0's choice holds for all. */
@@ -166,7 +170,7 @@ static enum status agree_programs(struct rank *rank, const struct rank_info *inf
     bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
     if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
     program_texts_free(&texts);
-    return status;
+    return status == STATUS_OK ? job_check_memory(&rank->session.job) : status;
 }
 
 /* --- which ranks are on this machine --- */
@@ -356,7 +360,7 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, info, &rank->session.job));
-    TRY(job_check_memory(&rank->session.job));
+    if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,

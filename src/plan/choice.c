@@ -282,6 +282,20 @@ static void drop_best(struct choice *choice) {
     choice->row_count = kept;
 }
 
+static void count_ranks(const struct trial *trial, const struct auto_input *input,
+                        struct choice *choice) {
+    int64_t limit = trial->input->config->memory_limit;
+    choice->most_bytes = choice->least_bytes = 0;
+    for (int p = 0; p < trial->shape.positions && limit; p++) {
+        int64_t fixed = limit - trial->limit[p], least = fixed,
+                most = fixed + auto_peak(input, choice->orders, p);
+        for (int c = 0; c < trial->shape.chunks; c++)
+            least += trial->kept[pipeline_stage(&trial->shape, p, c)];
+        if (most > choice->most_bytes) choice->most_bytes = most;
+        if (least > choice->least_bytes) choice->least_bytes = least;
+    }
+}
+
 /* Row 0 is the best so far. */
 static void try_orders(const struct trial *trial, const struct auto_input *input,
                        struct choice *choice) {
@@ -295,14 +309,17 @@ static void try_orders(const struct trial *trial, const struct auto_input *input
         choice->row[0] = row_of(trial, &found);
         choice->orders = orders;
         orders = worse;
+        count_ranks(trial, input, choice);
     }
     pipeline_orders_free(&orders, positions);
     add_fixed(trial, input, choice);
 }
 
+/* Tries one shape; with `refuse` says why nothing fits it. */
 static enum status try_shape(const struct choice_input *input, const struct pipeline_shape *shape,
-                             bool last, struct choice *choice) {
+                             bool refuse, struct choice *choice) {
     struct trial trial;
+    enum status status = STATUS_OK;
     TRY(trial_new(input, shape, &trial));
     struct replay_costs costs = {.forward = trial.forward,
                                  .input = trial.backward,
@@ -314,8 +331,10 @@ static enum status try_shape(const struct choice_input *input, const struct pipe
                                 .bytes = &bytes,
                                 .limit_bytes = trial.limit,
                                 .slots = true};
-    try_orders(&trial, &search, choice);
-    enum status status = last && !choice->orders ? auto_refuse(&search) : STATUS_OK;
+    if (refuse)
+        status = auto_refuse(&search);
+    else
+        try_orders(&trial, &search, choice);
     trial_free(&trial);
     return status;
 }
@@ -335,7 +354,8 @@ enum status choice_make(const struct choice_input *input, struct grid *grid, str
     enum status status = STATUS_OK;
     add_row(&choice, (struct choice_row){0});
     for (int i = 0; i < shapes && status == STATUS_OK; i++)
-        status = try_shape(input, &shape[i], i == shapes - 1, &choice);
+        status = try_shape(input, &shape[i], false, &choice);
+    if (status == STATUS_OK && !choice.orders) status = try_shape(input, &shape[0], true, &choice);
     if (status == STATUS_OK) {
         drop_best(&choice);
         qsort(choice.row + 1, (size_t)choice.row_count - 1, sizeof *choice.row, by_time);

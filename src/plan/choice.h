@@ -36,6 +36,9 @@ struct choice {
     int row_count;
     size_t row_capacity;
     bool units; /* times are units */
+    /* With a limit: bytes of the rank that has most, as far as they are known here; and what it
+     * would have with one slot for each of its stages. */
+    int64_t most_bytes, least_bytes;
 };
 
 struct choice_input {

@@ -31,8 +31,8 @@ static int peak_of_stage(const struct pipeline_order *order, int stage) {
     return peak;
 }
 
-static int64_t peak_at(const struct auto_input *input, const struct pipeline_order *orders,
-                       int position) {
+int64_t auto_peak(const struct auto_input *input, const struct pipeline_order *orders,
+                  int position) {
     int64_t peak = 0;
     if (!input->slots) return replay_peak_bytes(&orders[position], input->bytes);
     for (int c = 0; c < input->shape->chunks; c++) {
@@ -47,7 +47,7 @@ static void measure_peak(const struct auto_input *input, const struct pipeline_o
     out->peak_bytes = 0;
     out->fits = true;
     for (int p = 0; p < input->shape->positions; p++) {
-        int64_t peak = peak_at(input, orders, p);
+        int64_t peak = auto_peak(input, orders, p);
         out->fits &= peak <= input->limit_bytes[p];
         if (peak > out->peak_bytes) out->peak_bytes = peak;
     }
@@ -117,7 +117,7 @@ static bool tighten(const struct auto_input *input, const struct pipeline_order 
                     int64_t *limits) {
     bool over = false;
     for (int p = 0; p < input->shape->positions; p++) {
-        int64_t excess = peak_at(input, orders, p) - input->limit_bytes[p];
+        int64_t excess = auto_peak(input, orders, p) - input->limit_bytes[p];
         over |= excess > 0;
         if (excess > 0) limits[p] -= excess;
     }

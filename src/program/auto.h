@@ -37,6 +37,9 @@ enum status pipeline_auto(const struct auto_input *input, struct pipeline_order 
 bool auto_find(const struct auto_input *input, struct pipeline_order *orders,
                struct auto_choice *choice);
 enum status auto_refuse(const struct auto_input *input);
+/* Local. The most bytes that the orders keep at once at a position. */
+int64_t auto_peak(const struct auto_input *input, const struct pipeline_order *orders,
+                  int position);
 /* Local. What the fixed schedule would take; false where it is not for this shape. */
 bool auto_measure(const struct auto_input *input, const struct pipeline_schedule *schedule,
                   struct auto_choice *out);

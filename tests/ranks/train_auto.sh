@@ -44,3 +44,12 @@ code 0 train -n 2 --resume --steps 10 --virtual 2 --out other
 like virtual.txt other
 code 0 train --resume --steps 10 --stages 1 --out again
 grep -q 'stages 1 replicas 2' again/program.txt || { echo "one stage: $(sed -n 2p again/program.txt)"; exit 1; }
+
+# A limit a little below what the fastest order takes: another one is chosen, and all ranks keep to it.
+large="--model resnet8 --data synthetic:count=64,test_count=8 --batch 64 --micro-batches 4 --threads 1 --eval-every never --save-every never --steps 1 --quiet"
+peak() { "$STRETTO" explain -n 2 $large --stages 2 --strategy auto --json "$@" 2>/dev/null | sed 's/.*"predicted_peak_bytes": \([0-9]*\).*/\1/'; }
+whole one-large $large --deal 1x4
+limit=$(($(peak) - 1048576))
+train -n 2 $large --stages 2 --strategy auto --memory-limit $limit --out tight || exit 1
+ends_as tight "$want"
+[ "$(peak --memory-limit $limit)" -le $limit ] || { echo "$(peak --memory-limit $limit) of $limit"; exit 1; }
