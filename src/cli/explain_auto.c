@@ -22,7 +22,7 @@ static void print_row(const struct choice *choice, const struct choice_row *row,
 
 void explain_auto_print(const struct choice *choice, FILE *out) {
     static const char *const titles[] = {"schedule", "stages a rank", "step",
-                                         "bubble",   "activations",   ""};
+                                         "bubble",   "activations",   "result"};
     struct text_table table = {.align = "lrrrrl"};
     if (!choice->row_count) return;
     fprintf(out, "auto: time of passes and messages by the costs of the stages, and what a rank "
@@ -30,7 +30,7 @@ void explain_auto_print(const struct choice *choice, FILE *out) {
     for (int i = 0; i < 6; i++) text_table_cell(&table, "%s", titles[i]);
     for (int i = 0; i < choice->row_count; i++) {
         const struct choice_row *row = &choice->row[i];
-        print_row(choice, row, i == 0 ? "taken" : row->fits ? "" : "does not fit", &table);
+        print_row(choice, row, i == 0 ? "taken" : row->fits ? "fits" : "does not fit", &table);
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
