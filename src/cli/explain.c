@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/explain_auto.h"
 #include "cli/explain_recompute.h"
 #include "cli/folder.h"
 #include "cli/outlook.h"
@@ -334,6 +335,7 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_memory(job, out);
     print_positions(job, out);
     print_recompute(job, out);
+    explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);
     print_device(job->plan, out);
@@ -402,6 +404,7 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
         "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
+    if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);

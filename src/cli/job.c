@@ -61,18 +61,55 @@ static void measure_before(struct job *job, const struct rank_info *info) {
     mem_reset_peak();
 }
 
+/* Once more for each plan of a job. */
+static enum status plan_once(struct job *job, const struct rank_info *info,
+                             const struct run_config *config, const struct bytes *text) {
+    const char *name = text ? job->options.program : "program";
+    plan_free(&job->plan);
+    program_texts_free(&job->programs);
+    free(job->position_bytes);
+    job->position_bytes = NULL;
+    TRY(plan_new(config, name, text, &job->plan));
+    if (plan_is_auto(config)) plan_texts(job->plan, &job->programs);
+    job_estimate_memory(job, info);
+    return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
+}
+
+/* What the choice did not count: of the process beside its arrays, known once there is a plan; and
+ * of evaluation, where its larger micro-batches take more than any order does. */
+static int64_t uncounted(const struct job *job) {
+    return (int64_t)job_most_bytes(job) - job->plan->choice.most_bytes;
+}
+
+/* Where auto has left too little for that, it chooses again with so much less, if anything fits. */
+static enum status plan_to_fit(struct job *job, const struct rank_info *info,
+                               struct run_config *config, const struct bytes *text) {
+    struct rank_info again = *info;
+    int64_t limit = config->memory_limit;
+    TRY(plan_once(job, info, config, text));
+    const struct choice *choice = &job->plan->choice;
+    bool over = limit > 0 && choice->row_count && (int64_t)job_most_bytes(job) > limit;
+    if (!over || limit - uncounted(job) < choice->least_bytes) return STATUS_OK;
+    config->memory_limit = limit - uncounted(job);
+    again.library_bytes = job->plan->memory.library;
+    return plan_once(job, &again, config, text);
+}
+
 static enum status make_plan(struct job *job, const struct rank_info *info,
-                             const struct run_config *config) {
+                             struct run_config *config) {
     struct bytes text = {0};
+    struct program_texts saved = {0};
     const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
     enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
     if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
     measure_before(job, info);
-    enum status status = plan_new(config, path ? path : "program", path ? &text : NULL, &job->plan);
-    if (status == STATUS_OK) job_estimate_memory(job, info);
-    if (status == STATUS_OK && info->rank == 0)
-        status = job_estimate_positions(job, path ? path : "program", path ? &text : NULL);
+    if (!info->agreed) agree_saved(&job->options, config, &saved);
+    config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
+    enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
+    if (job->costs) config->costs = &job->costs->costs;
+    if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
+    program_texts_free(&saved);
     bytes_free(&text);
     return status;
 }
@@ -96,6 +133,8 @@ enum status job_open(const struct options *options, const struct rank_info *info
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
+    agree_costs_free(&job->costs);
+    program_texts_free(&job->programs);
     free(job->position_bytes);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};

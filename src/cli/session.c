@@ -88,16 +88,7 @@ static enum status write_texts(struct session *session) {
     free(yaml);
     free(path);
     TRY(status);
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    program_print(session->job.plan->program, stream);
-    fclose(stream);
-    path = folder_path(session->folder, "program.txt");
-    status = file_write_text(path, text);
-    free(text);
-    free(path);
-    return status;
+    return agree_save(session->job.plan, session->folder);
 }
 
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run

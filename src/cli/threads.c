@@ -20,9 +20,10 @@ struct team {
 
 struct thread_rank {
     const struct options *options;
-    struct dataset *dataset; /* shared */
-    struct mem_parts before; /* as in struct rank_info, */
-    size_t library_bytes;    /* and this */
+    struct dataset *dataset;            /* shared */
+    struct mem_parts before;            /* as in struct rank_info, */
+    size_t library_bytes;               /* and this, */
+    const struct program_texts *agreed; /* and this */
     struct session session;
     int index, ranks;
     enum status status;
@@ -104,7 +105,8 @@ static void *thread_main(void *argument) {
                              .ranks = rank->ranks,
                              .dataset = rank->dataset,
                              .before = rank->before,
-                             .library_bytes = rank->library_bytes};
+                             .library_bytes = rank->library_bytes,
+                             .agreed = rank->agreed};
     rank->status = job_open(rank->options, &info, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
@@ -134,6 +136,8 @@ static enum status run_team(const struct team *team) {
         all[started].dataset = all[0].session.job.dataset;
         all[started].before = all[0].session.job.before;
         all[started].library_bytes = all[0].session.job.plan->memory.library;
+        if (all[0].session.job.programs.step.count)
+            all[started].agreed = &all[0].session.job.programs;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;

@@ -11,6 +11,7 @@
 #include "plan/activations.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
+#include "plan/plan_auto.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
 
@@ -84,14 +85,18 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 
 /* --- stages --- */
 
-static enum status plan_partition(struct plan *plan) {
+static struct partition_config partition_config(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    struct partition_config partition = {.chunks = stage_count(plan),
-                                         .balance = config->balance,
-                                         .cut = config->cut,
-                                         .cut_count = config->cut_count,
-                                         .grads = 1,
-                                         .states = config->optimizer->state_count};
+    return (struct partition_config){.chunks = stage_count(plan),
+                                     .balance = config->balance,
+                                     .cut = config->cut,
+                                     .cut_count = config->cut_count,
+                                     .grads = 1,
+                                     .states = config->optimizer->state_count};
+}
+
+static enum status plan_partition(struct plan *plan) {
+    struct partition_config partition = partition_config(plan);
     return partition_new(plan->micro[0].graph, &partition, &plan->partition);
 }
 
@@ -251,7 +256,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .ties = plan->ties.item,
                                        .tie_count = plan->ties.count,
                                        .buckets = plan->buckets,
-                                       .recompute = config->recompute};
+                                       .recompute = config->recompute,
+                                       .orders = plan->choice.orders};
     TRY(schedule_build(config->schedule, &schedule, out));
     /* Channels are opened once, for both programs of a run. */
     if (plan->program) (*out)->credits = plan->program->credits;
@@ -270,13 +276,17 @@ static void take_sizes(struct plan *plan, const struct program *program) {
 }
 
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
-    if (text) {
+    if (plan->config.agreed) {
+        TRY(plan_check_agreed(plan));
+        TRY(given_check_buckets(plan, PLAN_AGREED));
+    } else if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(given_check(plan, name));
     } else {
         TRY(build_program(plan, NULL, &plan->program));
     }
-    if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    if (plan->last_samples && !plan->last_program)
+        TRY(build_program(plan, plan->last_samples, &plan->last_program));
     if (plan->last_program) TRY(given_check_last(plan, name));
     take_sizes(plan, plan->program);
     if (plan->last_program) take_sizes(plan, plan->last_program);
@@ -418,6 +428,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
+    struct partition_config partition = partition_config(plan);
+    TRY_GOTO(plan_choose(plan, &partition), failed);
     TRY_GOTO(plan_partition(plan), failed);
     TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
     TRY_GOTO(plan_chunks(plan), failed);
@@ -431,6 +443,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan->store = layout_for(plan, &plan->holdings, plan->grads);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
+    plan->config.agreed = NULL;
     *out = plan;
     return STATUS_OK;
 failed:
@@ -444,6 +457,7 @@ void plan_free(struct plan **plan) {
         graphs_free(*plan, &(*plan)->micro[i]);
     }
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
+    choice_free(&(*plan)->choice);
     partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
     holdings_free(&(*plan)->holdings);

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "data/loader.h"
 #include "plan/buckets.h"
+#include "plan/choice.h"
 #include "plan/config.h"
 #include "plan/forms.h"
 #include "plan/holdings.h"
@@ -54,6 +55,7 @@ struct plan {
     struct device *device;
     struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                    /* per micro-batch of the short last step */
+    struct choice choice;                     /* of auto; empty with other schedules */
     struct partition partition;               /* of the model into stages */
     struct ties ties;                         /* of the stages; buckets and all */
     struct holdings holdings;                 /* of this rank */

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
+#include "program/auto.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -114,7 +114,7 @@ static enum status resolve_recompute(struct resolve *resolve) {
     const char *name = resolve->options->recompute;
     struct run_config *config = resolve->config;
     config->recompute = (enum recompute_policy)recompute_policy_find(name);
-    if (config->recompute == RECOMPUTE_NEVER || pipeline_find(config->schedule)) return STATUS_OK;
+    if (config->recompute == RECOMPUTE_NEVER || pipeline_is(config->schedule)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--recompute %s saves nothing with schedule %s: each backward follows its forward "
                 "at once\n  --strategy 1f1b, gpipe or another pipeline; or more --micro-batches",
@@ -151,6 +151,10 @@ static enum status resolve_batch(struct resolve *resolve) {
         config->cut = (const char *const *)options->cut.item;
         config->cut_count = options->cut.count;
     }
+    if (option_is_given(options, OPTION_virtual_stages))
+        config->chunks_asked = (int)options->virtual_stages;
+    if (option_is_set(options, OPTION_memory_limit_bytes))
+        config->memory_limit = options->memory_limit_bytes;
     config->sum = (enum sum_order)sum_order_find(options->sum);
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */

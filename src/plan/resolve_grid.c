@@ -5,6 +5,7 @@
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "program/pipeline.h"
+#include "program/auto.h"
 
 /* The number that an option gives, or 0. */
 static int given(const struct options *options, enum option_id id, int64_t value) {
@@ -58,11 +59,12 @@ enum status resolve_replicas(const struct options *options, int ranks, int *out)
     return STATUS_OK;
 }
 
+/* auto has as many as it finds best; until then 1. */
 static enum status solve_chunks(const struct options *options,
                                 const struct pipeline_schedule *schedule, int *chunks) {
     *chunks = given(options, OPTION_virtual_stages, options->virtual_stages);
-    if (*chunks == 0) *chunks = schedule->chunks;
-    if (*chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
+    if (*chunks == 0) *chunks = schedule ? schedule->chunks : 1;
+    if (!schedule || *chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
     return fail(STATUS_USAGE, "--virtual %d: schedule %s has %d chunk(s) on each rank", *chunks,
                 schedule->name, schedule->chunks);
 }
@@ -92,7 +94,7 @@ enum status resolve_grid(const struct options *options, const struct run_config 
                          struct grid *out) {
     const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
     int stages, replicas, chunks;
-    if (!schedule) return flat_grid(options, config, out);
+    if (!pipeline_is(config->schedule)) return flat_grid(options, config, out);
     if (option_is_set(options, OPTION_deal))
         return fail(STATUS_USAGE,
                     "--deal replays replicas on one device, with --strategy single; "
@@ -104,6 +106,6 @@ enum status resolve_grid(const struct options *options, const struct run_config 
                          .chunks = chunks,
                          .replicas = replicas,
                          .replicas_each = 1,
-                         .v_shape = schedule->v_shape};
+                         .v_shape = schedule && schedule->v_shape};
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/auto.h"
 #include "program/emit.h"
 #include "program/schedule.h"
 
@@ -151,8 +152,11 @@ enum status schedule_build(const char *name, const struct schedule_config *confi
                            struct program **out) {
     const struct schedule *schedule = schedule_find(name);
     const struct pipeline_schedule *pipeline = pipeline_find(name);
-    if (!schedule && !pipeline) return fail(STATUS_USAGE, "no schedule is called %s", name);
+    bool given = strcmp(name, PIPELINE_AUTO) == 0 && config->orders;
+    if (!schedule && !pipeline && !given)
+        return fail(STATUS_USAGE, "no schedule is called %s", name);
     TRY(check_size(config));
+    if (given) return build(&of_orders, config, out);
     if (schedule) return build(schedule, config, out);
     return build_pipeline(pipeline, config, out);
 }
