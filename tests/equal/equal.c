@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/option.h"
 #include "exec/exec.h"
 #include "plan/resolve.h"
@@ -304,8 +305,7 @@ int main(int argc, char **argv) {
     double limit_s = 60;
     for (int option; (option = getopt(argc, argv, "vl:")) != -1;) {
         if (option == 'v') verbose = true;
-        if (option == 'l') limit_s = strtod(optarg, NULL);
-        if (option == '?') return 2;
+        if (option == '?' || (option == 'l' && !number_real(optarg, &limit_s))) return 2;
     }
     struct cells cells = read_cells(stdin);
     struct progress *progress =
