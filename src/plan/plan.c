@@ -316,7 +316,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .tie_count = plan->ties.count,
                                        .buckets = plan->buckets,
                                        .recompute = config->recompute,
-                                       .orders = plan->choice.orders};
+                                       .orders = plan_orders(plan)};
     TRY(schedule_build(config->schedule, &schedule, out));
     TRY(sync_insert(config->sync, *out, plan->buckets));
     return program_verify(*out, samples);
@@ -539,6 +539,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     plan->config.agreed = NULL;
+    plan->config.chosen = NULL;
     *out = plan;
     return STATUS_OK;
 failed:
