@@ -66,11 +66,9 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
                              const struct run_config *config, const struct bytes *text) {
     const char *name = text ? job->options.program : "program";
     plan_free(&job->plan);
-    program_texts_free(&job->programs);
     free(job->position_bytes);
     job->position_bytes = NULL;
     TRY(plan_new(config, name, text, &job->plan));
-    if (plan_is_auto(config)) plan_texts(job->plan, &job->programs);
     job_estimate_memory(job, info);
     return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
 }
@@ -105,10 +103,12 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     measure_before(job, info);
     if (!info->agreed) agree_saved(&job->options, config, &saved);
     config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
+    job->agreed = config->agreed;
     enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
     if (job->costs) config->costs = &job->costs->costs;
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
+    job->agreed = NULL;
     program_texts_free(&saved);
     bytes_free(&text);
     return status;
@@ -134,7 +134,6 @@ enum status job_open(const struct options *options, const struct rank_info *info
 void job_close(struct job *job) {
     plan_free(&job->plan);
     agree_costs_free(&job->costs);
-    program_texts_free(&job->programs);
     free(job->position_bytes);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};

@@ -25,11 +25,11 @@ struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan;             /* with the configuration of the run */
-    struct agree_costs *costs;     /* of auto; NULL: the rules of the operations */
-    struct program_texts programs; /* of auto: those of the plan */
-    bool threads;                  /* the ranks share this process */
-    struct cores_share cores;      /* of this host, as far as known */
+    struct plan *plan;                  /* with the configuration of the run */
+    struct agree_costs *costs;          /* of auto; NULL: the rules of the operations */
+    const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
+    bool threads;                       /* the ranks share this process */
+    struct cores_share cores;           /* of this host, as far as known */
     int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
     bool to_start;   /* as in the rank info */
     struct mem_parts

@@ -78,7 +78,8 @@ static enum status estimate_position(struct job *job, int position, const char *
     config.rank = group_rank(&config.grid, GROUP_PIPELINE, 0, position);
     config.cell = grid_cell(&config.grid, config.rank);
     config.dry = true;
-    config.agreed = job->programs.step.count ? &job->programs : NULL;
+    config.agreed = job->agreed;
+    config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
     TRY(plan_new(&config, name, program, &plan));
     job->position_bytes[position] = with_library(job, plan);
     plan_free(&plan);
@@ -133,14 +134,12 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         config.micro_batches = (int)count;
         config.memory_limit = 0; /* refusals are said by the caller */
         other.position_bytes = NULL;
-        other.programs = (struct program_texts){0};
+        other.agreed = NULL;
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
-        if (plan_is_auto(&config)) plan_texts(other.plan, &other.programs);
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
         *bytes = counted(&other);
         plan_free(&other.plan);
-        program_texts_free(&other.programs);
         free(other.position_bytes);
         if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
     }

@@ -174,21 +174,31 @@ static enum status plan_again(struct rank *rank, const struct rank_info *info,
     return job_open(rank->options, &again, job);
 }
 
-/* Machines may differ in what operations cost: rank 0's choice holds for all. */
-static enum status agree_programs(struct rank *rank, const struct rank_info *info) {
-    const struct program_texts *own = &rank->session.job.programs;
+static enum status put_programs(struct rank *rank, const struct program_texts *texts) {
+    TRY(put_text(rank, "program", &texts->step));
+    return put_text(rank, "program/last", &texts->last);
+}
+
+static enum status take_programs(struct rank *rank, const struct rank_info *info,
+                                 const struct program_texts *own) {
     struct program_texts texts = {0};
-    if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
-    if (rank->identity->rank == 0) {
-        TRY(put_text(rank, "program", &own->step));
-        return put_text(rank, "program/last", &own->last);
-    }
     enum status status = get_text(rank, "program", &texts.step);
     if (status == STATUS_OK) status = get_text(rank, "program/last", &texts.last);
     bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
     if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
     program_texts_free(&texts);
     return status == STATUS_OK ? job_check_memory(&rank->session.job) : status;
+}
+
+/* Machines may differ in what operations cost: rank 0's choice holds for all. */
+static enum status agree_programs(struct rank *rank, const struct rank_info *info) {
+    struct program_texts own;
+    if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
+    plan_texts(rank->session.job.plan, &own);
+    enum status status =
+        rank->identity->rank == 0 ? put_programs(rank, &own) : take_programs(rank, info, &own);
+    program_texts_free(&own);
+    return status;
 }
 
 /* --- which ranks are on this machine --- */

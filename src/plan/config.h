@@ -10,7 +10,8 @@
 #include "plan/balance.h"
 #include "program/program.h"
 
-struct choice_costs; /* plan/choice.h */
+struct choice_costs; /* plan/choice.h, as the next */
+struct choice;
 
 /* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
 struct program_texts {
@@ -32,12 +33,14 @@ struct run_config {
     enum balance balance;        /* of the stages, unless they are named: */
     const char *const *cut;      /* first layers of the stages after the first; NULL */
     int cut_count;
-    int chunks_asked;                   /* by --virtual; 0: the schedule's, or what auto finds */
-    int64_t memory_limit;               /* bytes of a rank, for auto; 0: none */
-    const struct choice_costs *costs;   /* for auto; NULL: rules of the operations */
-    const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: choose */
-    enum recompute_policy recompute;    /* of pipelines */
-    int64_t batch;                      /* samples a step, a multiple of R * M */
+    int chunks_asked;                 /* by --virtual; 0: the schedule's, or what auto finds */
+    int64_t memory_limit;             /* bytes of a rank, for auto; 0: none */
+    const struct choice_costs *costs; /* for auto; NULL: rules of the operations */
+    /* Of auto: what another plan of the run has chosen, or rank 0's programs; NULL: choose. */
+    const struct choice *chosen;
+    const struct program_texts *agreed;
+    enum recompute_policy recompute; /* of pipelines */
+    int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
     bool drop_last;
     bool sync_bn; /* batch norm takes the statistics of all replicas; only with several */

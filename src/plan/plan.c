@@ -257,7 +257,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .tie_count = plan->ties.count,
                                        .buckets = plan->buckets,
                                        .recompute = config->recompute,
-                                       .orders = plan->choice.orders};
+                                       .orders = plan_orders(plan)};
     TRY(schedule_build(config->schedule, &schedule, out));
     /* Channels are opened once, for both programs of a run. */
     if (plan->program) (*out)->credits = plan->program->credits;
@@ -444,6 +444,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     plan->config.agreed = NULL;
+    plan->config.chosen = NULL;
     *out = plan;
     return STATUS_OK;
 failed:

@@ -51,6 +51,11 @@ enum status plan_choose(struct plan *plan, const struct partition_config *partit
     struct run_config *config = &plan->config;
     if (!plan_is_auto(config)) return STATUS_OK;
     if (config->agreed) return take_agreed(plan);
+    if (config->chosen) {
+        config->grid.chunks = config->chosen->row[0].chunks;
+        config->grid.v_shape = config->chosen->row[0].v_shape;
+        return STATUS_OK;
+    }
     struct choice_input input = {.config = config,
                                  .graph = plan->micro[0].graph,
                                  .partition = *partition,
@@ -58,6 +63,10 @@ enum status plan_choose(struct plan *plan, const struct partition_config *partit
                                  .other_bytes = other_bytes(plan)};
     input.partition.grads = grads_of(config);
     return choice_make(&input, &config->grid, &plan->choice);
+}
+
+const struct pipeline_order *plan_orders(const struct plan *plan) {
+    return plan->config.chosen ? plan->config.chosen->orders : plan->choice.orders;
 }
 
 static bool fits(const struct plan *plan, const struct program *program) {
