@@ -94,6 +94,7 @@ void result_measure(struct session *session) {
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
+        .use = watch_use(&session->watch),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
@@ -124,6 +125,18 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
+/* Of a run that failed the other ranks are not known. */
+static void fill_bubbles(const struct session *session, struct summary *summary) {
+    int ranks = comm_size(session->comm);
+    const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
+    if (ranks == 1 || session->all) {
+        for (int r = 0; r < ranks; r++)
+            use[r] = session->all ? &session->all[r].use : &session->figures.use;
+        watch_bubbles(use, ranks, summary);
+    }
+    free(use);
+}
+
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
     int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
@@ -152,6 +165,7 @@ enum status result_fill(struct session *session, int exit_code) {
     measure_run(session, summary);
     measure_again(session);
     fill_ranks(session, summary);
+    fill_bubbles(session, summary);
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
     sum_hashes(session, summary);
