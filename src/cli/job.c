@@ -10,6 +10,7 @@
 #include "launch/cores.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
+#include "sim/costs.h"
 
 /* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
  * know how many they are. */
@@ -34,6 +35,22 @@ static enum status open_data(struct job *job, const struct model *model) {
     return STATUS_OK;
 }
 
+/* The times of --delay by instruction. */
+static enum status take_delays(const struct options *options, struct run_config *config) {
+    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
+                                           [INSTR_R] = 1 + COST_R,
+                                           [INSTR_B] = 1 + COST_B,
+                                           [INSTR_I] = 1 + COST_I,
+                                           [INSTR_W] = 1 + COST_W};
+    struct costs costs;
+    if (!option_is_given(options, OPTION_delay)) return STATUS_OK;
+    TRY(costs_parse_delay("--delay", options->delay, &costs));
+    config->delays = true;
+    for (int op = 0; op < INSTR_COUNT_; op++)
+        config->delay_ns[op] = kind[op] ? (int64_t)costs.of[kind[op] - 1] : 0;
+    return STATUS_OK;
+}
+
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
     const struct model *model = model_find(job->options.model);
@@ -50,7 +67,8 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves =
                                       info->rank == 0 || job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
-    return resolve_run(&job->options, model, job->dataset, &place, out);
+    TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    return take_delays(&job->options, out);
 }
 
 /* Of ranks that share a process the first measures for all. */

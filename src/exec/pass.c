@@ -241,16 +241,22 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
     return STATUS_OK;
 }
 
+void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
+                   struct tally *tally) {
+    tally->samples += (double)samples->samples;
+    for (int i = 0; i < runnable->plan->graph->loss_count; i++)
+        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
+}
+
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally) {
     const struct graph *graph = runnable->plan->graph;
-    tally->samples += (double)samples->samples;
+    tally_samples(runnable, samples, tally);
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         double sum, counts[3];
         memcpy(&sum, runnable->slot[slot].address[loss->sum], sizeof sum);
         tally->loss[i] += sum;
-        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
         if (loss->top_k == NO_VALUE) continue;
         memcpy(counts, runnable->slot[slot].address[loss->top_k], sizeof counts);
         tally->right1 += counts[0];

@@ -45,6 +45,9 @@ struct run_config {
     int workers;
     bool saves; /* this rank writes files: rank 0, or all */
     bool dry;   /* nothing will run: kernels are described, not made */
+
+    bool delays; /* the passes of a step take given times instead of computing: */
+    int64_t delay_ns[INSTR_COUNT_];
 };
 
 #endif
