@@ -9,6 +9,7 @@
 #include "plan/balance.h"
 #include "program/program.h"
 
+struct run_config;
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -22,7 +23,11 @@ struct run_config {
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
-    const char *const *cut;      /* first layers of the stages after the first; NULL */
+    /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
+    enum status (*node_times)(const struct run_config *config, struct device *device,
+                              const struct graph *graph, double *ns);
+    void *node_times_context;
+    const char *const *cut; /* first layers of the stages after the first; NULL */
     int cut_count;
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "data/sampler.h"
 #include "plan/activations.h"
+#include "plan/cut.h"
 #include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
@@ -109,17 +110,6 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 }
 
 /* --- stages --- */
-
-static enum status plan_partition(struct plan *plan) {
-    const struct run_config *config = &plan->config;
-    struct partition_config partition = {.chunks = stage_count(plan),
-                                         .balance = config->balance,
-                                         .cut = config->cut,
-                                         .cut_count = config->cut_count,
-                                         .grads = 1,
-                                         .states = config->optimizer->state_count};
-    return partition_new(plan->micro[0].graph, &partition, &plan->partition);
-}
 
 /* A rank makes the kernels of its own stages; of the others it knows the layouts. */
 static enum status make_kernels(const struct plan *plan, const struct micro_plan *micro) {
@@ -514,7 +504,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
-    TRY_GOTO(plan_partition(plan), failed);
+    TRY_GOTO(plan_cut(plan), failed);
     TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
     TRY_GOTO(plan_chunks(plan), failed);
     TRY_GOTO(check_statistics(plan), failed);
