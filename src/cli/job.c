@@ -7,10 +7,12 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cli/profiling.h"
 #include "launch/cores.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "sim/costs.h"
+#include "sim/key.h"
 
 /* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
  * know how many they are. */
@@ -79,6 +81,31 @@ static void measure_before(struct job *job, const struct rank_info *info) {
     mem_reset_peak();
 }
 
+/* What was measured of the operations. The section can be chosen once the device is open. */
+struct measured_times {
+    struct profile profile;
+    int local_ranks;
+};
+
+static enum status node_times(const struct run_config *config, struct device *device,
+                              const struct graph *graph, double *ns) {
+    struct measured_times *times = config->node_times_context;
+    char isa[PROFILING_ISA_BYTES];
+    struct profile_place place = profiling_place(config, device, times->local_ranks, isa);
+    const struct profile_section *section;
+    TRY(profile_pick(&times->profile, &place, &section));
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        struct op_call call = graph_call(graph, node);
+        struct op_cost cost = op_cost(&call);
+        struct arena arena = {0};
+        struct profile_key key = profile_key_of(graph, node, &arena);
+        ns[i] = node->kernel ? profile_op(&times->profile, section, &key, &cost, 1).ns : 0;
+        arena_free(&arena);
+    }
+    return STATUS_OK;
+}
+
 static enum status make_plan(struct job *job, const struct rank_info *info,
                              const struct run_config *config) {
     struct bytes text = {0};
@@ -95,6 +122,21 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     return status;
 }
 
+/* With the times of --profile where stages have equal parts of it. */
+static enum status make_timed_plan(struct job *job, const struct rank_info *info,
+                                   struct run_config *config) {
+    struct measured_times times = {.local_ranks = job->local_ranks};
+    bool timed = config->balance == BALANCE_TIME && option_is_given(&job->options, OPTION_profile);
+    if (!timed) return make_plan(job, info, config);
+    TRY(profile_read(job->options.profile, &times.profile));
+    config->node_times = node_times;
+    config->node_times_context = &times;
+    enum status status = make_plan(job, info, config);
+    if (status == STATUS_OK) job->plan->config.node_times = NULL;
+    profile_free(&times.profile);
+    return status;
+}
+
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out) {
     static const struct rank_info alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
     struct run_config config;
@@ -104,7 +146,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
                       .to_start = info->to_start,
                       .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
-    if (status == STATUS_OK) status = make_plan(&job, info, &config);
+    if (status == STATUS_OK) status = make_timed_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;
     else

@@ -63,7 +63,9 @@ static void measure_run(struct session *session, struct summary *summary) {
         summary->acc1 = result->eval.acc1;
         summary->acc5 = result->eval.acc5;
     }
-    summary->predicted_step_ms.p50 = plan_step_ns(session->job.plan) * 1e-6;
+    summary->predicted_step_ms.p50 = session->predicted.p50_ms;
+    summary->predicted_step_ms.low = session->predicted.low_ms;
+    summary->predicted_step_ms.high = session->predicted.high_ms;
     summary->wall_s = times.wall_s;
     summary->user_s = times.user_s;
     summary->sys_s = times.sys_s;

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/outlook.h"
 #include "cli/session.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
@@ -97,6 +98,18 @@ static enum status write_texts(struct session *session) {
     free(text);
     free(path);
     return status;
+}
+
+/* What a step should take, before any was run. */
+static enum status predict(struct session *session) {
+    struct outlook outlook;
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(outlook_open(&session->job, &outlook));
+    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
+                                                   .low_ms = outlook.forecast.low * 1e-6,
+                                                   .high_ms = outlook.forecast.high * 1e-6};
+    outlook_close(&outlook);
+    return STATUS_OK;
 }
 
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
@@ -185,8 +198,10 @@ static enum status find_done(struct session *session, int64_t step) {
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
                            struct checkpoint_state *state) {
     const struct options *options = &session->job.options;
+    session->watch.profiling = session->profiling = profiling_new(&session->job);
     struct exec_observer observer = watch_exec_observer(&session->watch);
     struct comm_group *world = comm_world(session->comm);
+    TRY(comm_agree(world, predict(session)));
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     session->watch.exec = session->exec;
@@ -293,9 +308,15 @@ static enum status finish(struct session *session, enum status status) {
         session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (good) TRY(watch_gather(&session->watch, session->comm));
-    if (first_rank(session)) return finish_first(session, status);
-    enum status closing = watch_close(&session->watch);
-    return closing == STATUS_OK ? status : closing;
+    /* One that cannot be written does not cost the results. */
+    enum status profiled = STATUS_OK;
+    if (status == STATUS_OK && session->profiling)
+        profiled =
+            profiling_save(session->profiling, session->exec, session->job.options.save_profile);
+    enum status finished =
+        first_rank(session) ? finish_first(session, status) : watch_close(&session->watch);
+    if (status == STATUS_OK) status = finished;
+    return status == STATUS_OK ? profiled : status;
 }
 
 enum status session_run(struct session *session) {
@@ -321,6 +342,7 @@ enum status session_run(struct session *session) {
 
 void session_free(struct session *session) {
     watch_free(&session->watch);
+    profiling_free(&session->profiling);
     exec_free(&session->exec);
     summary_free(&session->summary);
     history_free(&session->history);

@@ -19,6 +19,11 @@ struct rank_figures {
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
 };
 
+/* Of a step, by the simulator: with 90% probability from low to high. */
+struct session_forecast {
+    double p50_ms, low_ms, high_ms;
+};
+
 struct session {
     bool threads; /* the ranks share this process */
     struct job job;
@@ -27,9 +32,11 @@ struct session {
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
     struct lock *lock; /* of the folder, the caller's; or NULL */
     struct exec *exec;
-    struct history *history; /* of rank 0 */
-    bool done;               /* there was nothing to do */
-    struct watch watch;      /* of rank 0 */
+    struct history *history;           /* of rank 0 */
+    bool done;                         /* there was nothing to do */
+    struct watch watch;                /* of rank 0 */
+    struct profiling *profiling;       /* of --save-profile; or NULL */
+    struct session_forecast predicted; /* of rank 0 */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];

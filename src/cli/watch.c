@@ -67,8 +67,14 @@ static void count_pass(struct watch *watch, int64_t begin_ns, int64_t end_ns) {
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
-    if (instr_runs_nodes(instr)) count_pass(context, begin_ns, end_ns);
-    trace_record(((struct watch *)context)->trace, &event);
+    struct watch *watch = context;
+    if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
+    if (watch->profiling) profiling_instr(watch->profiling, begin_ns, end_ns);
+    trace_record(watch->trace, &event);
+}
+
+static void on_node(void *context, const struct graph *graph, const struct node *node, int64_t ns) {
+    profiling_node(((struct watch *)context)->profiling, graph, node, ns);
 }
 
 static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
@@ -134,6 +140,9 @@ static void on_step(void *context, const struct step_result *result) {
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
     watch->busy_ns = watch->first_ns = watch->last_ns = 0;
+    if (watch->profiling) profiling_instr(watch->profiling, 0, 0);
+    if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
+        profiling_begin(watch->profiling);
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row.loss = result->loss;
     row.lr = result->lr;
@@ -213,6 +222,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .print_positions = out->print_positions,
                           .position_context = out->position_context,
                           .exec = out->exec,
+                          .profiling = out->profiling,
                           .history = out->history,
                           .begin_ns = out->begin_ns,
                           .fault = out->fault,
@@ -248,6 +258,7 @@ struct exec_observer watch_exec_observer(struct watch *watch) {
     return (struct exec_observer){.context = watch,
                                   .starting = on_starting,
                                   .instr = on_instr,
+                                  .node = watch->profiling ? on_node : NULL,
                                   .posted = on_posted,
                                   .waited = on_waited};
 }

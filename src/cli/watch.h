@@ -5,6 +5,7 @@
 
 #include "cli/fault.h"
 #include "cli/job.h"
+#include "cli/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"
 #include "record/history.h"
@@ -24,10 +25,11 @@ struct watch {
         void *position_context); /* where all ranks are; NULL: this one is alone */
     void *position_context;
     struct exec *exec;
-    struct history *history; /* of the run, the session's; rank 0 */
-    int64_t begin_ns;        /* of this start */
-    struct fault fault;      /* of this rank, for tests */
-    bool lines;              /* progress as lines, never a bar: another launcher shows it */
+    struct profiling *profiling; /* of --save-profile, the session's; or NULL */
+    struct history *history;     /* of the run, the session's; rank 0 */
+    int64_t begin_ns;            /* of this start */
+    struct fault fault;          /* of this rank, for tests */
+    bool lines;                  /* progress as lines, never a bar: another launcher shows it */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;

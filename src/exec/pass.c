@@ -31,6 +31,19 @@ static bool runs_forward(enum pass pass) {
     return pass == PASS_FORWARD || pass == PASS_AGAIN || pass == PASS_ABSENT_FORWARD;
 }
 
+/* Whoever watches the nodes of a step is told what the kernel took. */
+static enum status run_kernel(struct exec *exec, const struct graph *graph, const struct node *node,
+                              void **in, void **out) {
+    const struct exec_observer *observer = &exec->observer;
+    if (!node->kernel) return STATUS_OK;
+    if (!observer->node || exec->list_name != LIST_BODY)
+        return kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    int64_t begin = clock_ns();
+    TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
+    observer->node(observer->context, graph, node, clock_ns() - begin);
+    return STATUS_OK;
+}
+
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
 static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
@@ -45,7 +58,7 @@ static enum status run_node(struct exec *exec, const struct graph *graph, const 
         if (use[i] >= 0 && config->fresh)
             out[i] = store_use_gradient(exec->store, config->grad, use[i]).data;
     }
-    if (node->kernel) TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
+    TRY(run_kernel(exec, graph, node, in, out));
     for (int i = 0; i < node->out_count; i++) {
         if (use[i] >= 0 && !config->fresh)
             TRY(store_collect(exec->store, config->grad, use[i], out[i], false));

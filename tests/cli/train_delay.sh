@@ -15,8 +15,9 @@ import json, sys
 d = json.load(open("slow/summary.json"))
 floor = (3 + 1) * 4
 good = d["step_ms"]["p50"] >= floor and d["time_ms"]["forward"] >= 3 and d["time_ms"]["backward"] >= 9
+good &= d["predicted_step_ms"] == {"p50": floor, "low": floor, "high": floor}
 good &= 0 < d["span_bubble"] <= d["bubble"] < 1
-print(d["step_ms"], d["time_ms"], d["bubble"], d["span_bubble"])
+if not good: print(d["predicted_step_ms"], d["step_ms"], d["time_ms"], d["bubble"], d["span_bubble"])
 sys.exit(not good)
 END
 fi
