@@ -26,9 +26,14 @@ grep -q '^forecast' out || say "explain has no forecast: $(cat out)"
 "$STRETTO" explain "$@" --strategy 1f1b --batch 4 --micro-batches 2 --balance time --profile ddp.json >out 2>err || say "--balance time: $(cat err)"
 # shellcheck disable=SC2086
 "$STRETTO" train "$@" --strategy 1f1b --batch 4 --micro-batches 2 --balance time --profile ddp.json $quick --out timed 2>err || say "a run with --balance time: $(cat err)"
+"$STRETTO" simulate "$@" --strategy 1f1b --batch 4 --micro-batches 2 --balance time --profile ddp.json --json >told 2>err || say "simulate --json: $(cat err)"
 if command -v python3 >/dev/null; then
-    python3 -c 'import json, sys; d = json.load(open("timed/summary.json"))["predicted_step_ms"]; sys.exit(not 0 < d["low"] < d["p50"] < d["high"])' ||
-        say "no forecast with an interval: $(grep predicted_step timed/summary.json)"
+    python3 - <<'END' || say "the summary's forecast is not that of simulate: $(grep predicted_step timed/summary.json)"
+import json, sys
+told, kept = json.load(open("told")), json.load(open("timed/summary.json"))["predicted_step_ms"]
+pairs = ((kept["p50"], told["step"]), (kept["low"], told["step_low"]), (kept["high"], told["step_high"]))
+sys.exit(not all(abs(ms * 1e6 - ns) <= 1e-6 * ns for ms, ns in pairs))
+END
 fi
 "$STRETTO" explain "$@" --strategy 1f1b --batch 4 --micro-batches 2 --balance time >out 2>err && say "--balance time without times is taken"
 # Nothing was measured: no file.
