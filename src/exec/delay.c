@@ -4,10 +4,11 @@
  * The program is the one that would compute: it is verified, simulated and traced as such, and all
  * else of it runs. Rejected: an instruction DELAY in place of F, B, I and W, of whose program the
  * verifier could prove nothing. */
+#include "exec/delay.h"
+
 #include <time.h>
 
 #include "base/clock.h"
-#include "exec/state.h"
 
 enum { SLICE_NS = 250 * 1000 }; /* between two looks at what is under way */
 

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
+#include "exec/delay.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static int chunk_of(const struct exec *exec, const struct instr *instr) {
     return grid_chunk(&exec->plan->program->grid, instr->stage);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static bool is_absent(enum pass pass) {
     return pass == PASS_ABSENT_FORWARD || pass == PASS_ABSENT_BACKWARD;

@@ -163,21 +163,6 @@ enum status pass_go_on(struct exec *exec, struct pass_run *run);
  * then all share, and so on. */
 enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int count);
 
-/* Local. Whether an instruction is a pass that waits instead of computing. It then leaves memory as
- * it is, and delay() takes its time, in which operations under way go on. */
-bool delays(const struct exec *exec, const struct instr *instr);
-enum status delay(struct exec *exec, const struct instr *instr);
-
-/* Local. Adds the counts of a micro-batch's samples; and the losses and counts of the forward pass
- * in a slot. */
-void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
-                   struct tally *tally);
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-               struct tally *tally);
-double tally_loss(const struct tally *tally, int losses);
-/* Local. The tallies of all ranks, added in rank order. */
-void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
-
 /* Local. Whether this rank's loss and gradients alone decide (one rank), or all ranks' together. */
 static inline bool is_alone(const struct exec *exec) {
     return comm_size(exec->comm) == 1;
