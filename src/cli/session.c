@@ -293,6 +293,11 @@ static enum status finish_first(struct session *session, enum status status) {
     return finishing == STATUS_OK ? status : finishing;
 }
 
+static enum status finish_other(struct session *session, enum status status) {
+    enum status closing = watch_close(&session->watch);
+    return closing == STATUS_OK ? status : closing;
+}
+
 static enum status save_rank(struct session *session) {
     char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
     enum status status = checkpoint_write_model(session->exec, path, NULL);
@@ -308,15 +313,15 @@ static enum status finish(struct session *session, enum status status) {
         session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (good) TRY(watch_gather(&session->watch, session->comm));
-    /* One that cannot be written does not cost the results. */
+    enum status finished =
+        first_rank(session) ? finish_first(session, status) : finish_other(session, status);
+    /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
+     * results. All ranks take part, whatever became of those. */
     enum status profiled = STATUS_OK;
     if (status == STATUS_OK && session->profiling)
         profiled =
             profiling_save(session->profiling, session->exec, session->job.options.save_profile);
-    enum status finished =
-        first_rank(session) ? finish_first(session, status) : watch_close(&session->watch);
-    if (status == STATUS_OK) status = finished;
-    return status == STATUS_OK ? profiled : status;
+    return finished == STATUS_OK ? profiled : finished;
 }
 
 enum status session_run(struct session *session) {
