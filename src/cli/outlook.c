@@ -145,9 +145,10 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     const struct options *options = &outlook->job->options;
     const struct run_config *config = &outlook->job->plan->config;
     char threads[TEXT_BYTES];
-    if (outlook->source.units) {
-        char *text = outlook->forecast.units ? costs_text(&outlook->units)
-                                             : costs_delay_text(&outlook->units);
+    if (outlook->source.units && !outlook->forecast.units) {
+        row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
+    } else if (outlook->source.units) {
+        char *text = costs_text(&outlook->units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
         free(text);
     } else if (outlook->source.section) {
