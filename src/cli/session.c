@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/outlook.h"
 #include "cli/run_timeline.h"
 #include "cli/session.h"
 #include "exec/stop.h"
@@ -89,6 +90,18 @@ static enum status write_texts(struct session *session) {
     free(path);
     TRY(status);
     return agree_save(session->job.plan, session->folder);
+}
+
+/* What a step should take, before any was run. */
+static enum status predict(struct session *session) {
+    struct outlook outlook;
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(outlook_open(&session->job, &outlook));
+    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
+                                                   .low_ms = outlook.forecast.low * 1e-6,
+                                                   .high_ms = outlook.forecast.high * 1e-6};
+    outlook_close(&outlook);
+    return STATUS_OK;
 }
 
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
@@ -179,8 +192,10 @@ static enum status find_done(struct session *session, int64_t step) {
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
                            struct checkpoint_state *state) {
     const struct options *options = &session->job.options;
+    session->watch.profiling = session->profiling = profiling_new(&session->job);
     struct exec_observer observer = watch_exec_observer(&session->watch);
     struct comm_group *world = comm_world(session->comm);
+    TRY(comm_agree(world, predict(session)));
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     session->watch.exec = session->exec;
@@ -277,6 +292,11 @@ static enum status finish_first(struct session *session, enum status status) {
     return finishing == STATUS_OK ? status : finishing;
 }
 
+static enum status finish_other(struct session *session, enum status status) {
+    enum status closing = watch_close(&session->watch);
+    return closing == STATUS_OK ? status : closing;
+}
+
 static enum status save_rank(struct session *session) {
     char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
     enum status status = checkpoint_write_model(session->exec, path, NULL);
@@ -292,9 +312,15 @@ static enum status finish(struct session *session, enum status status) {
         session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (good) TRY(watch_gather(&session->watch, session->comm));
-    if (first_rank(session)) return finish_first(session, status);
-    enum status closing = watch_close(&session->watch);
-    return closing == STATUS_OK ? status : closing;
+    enum status finished =
+        first_rank(session) ? finish_first(session, status) : finish_other(session, status);
+    /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
+     * results. All ranks take part, whatever became of those. */
+    enum status profiled = STATUS_OK;
+    if (status == STATUS_OK && session->profiling)
+        profiled =
+            profiling_save(session->profiling, session->exec, session->job.options.save_profile);
+    return finished == STATUS_OK ? profiled : finished;
 }
 
 enum status session_run(struct session *session) {
@@ -320,6 +346,7 @@ enum status session_run(struct session *session) {
 
 void session_free(struct session *session) {
     watch_free(&session->watch);
+    profiling_free(&session->profiling);
     exec_free(&session->exec);
     summary_free(&session->summary);
     history_free(&session->history);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static enum status find_input(const struct plan *plan, const struct graph *graph, const char *name,
                               struct input_binding *out) {

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
+#include "exec/delay.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static int chunk_of(const struct exec *exec, const struct instr *instr) {
     return grid_chunk(&exec->plan->program->grid, instr->stage);
@@ -153,7 +155,16 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
     return STATUS_OK;
 }
 
+/* Its losses and gradients are 0: the buffers of gradients are so from the start. */
+static enum status delay_forward(struct exec *exec, const struct instr *instr) {
+    if (is_last_stage(exec, instr))
+        tally_samples(slot_of(exec, instr)->runnable, &exec->batch->micro[instr->micro],
+                      &exec->tally);
+    return delay(exec, instr);
+}
+
 enum status run_F(struct exec *exec, const struct instr *instr) {
+    if (delays(exec, instr)) return delay_forward(exec, instr);
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
                                .segment = INSTR_ALL,
@@ -167,6 +178,7 @@ enum status run_F(struct exec *exec, const struct instr *instr) {
 }
 
 enum status run_R(struct exec *exec, const struct instr *instr) {
+    if (delays(exec, instr)) return delay(exec, instr);
     struct runnable *runnable = slot_of(exec, instr)->runnable;
     const struct placement *placement =
         plan_placement(exec->plan, runnable->plan, chunk_of(exec, instr), instr->slot);
@@ -186,6 +198,7 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
+    if (delays(exec, instr)) return delay(exec, instr);
     if (in_lockstep(exec, instr)) {
         TRY(join_lockstep(exec, instr, &pass, &done));
         if (done) exec->lockstep_count = 0;
@@ -211,6 +224,7 @@ static enum status stand_in(struct exec *exec, const struct instr *instr, enum p
     struct pass_config pass = {
         .pass = kind, .stage = instr->stage, .segment = INSTR_ALL, .grad = -1};
     bool done;
+    if (delays(exec, instr)) return STATUS_OK; /* nobody shares anything */
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }
 

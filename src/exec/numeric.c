@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 struct search {
     const struct exec *exec;

@@ -18,6 +18,7 @@ struct program_texts {
     struct bytes step, last;
 };
 
+struct run_config;
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -31,7 +32,11 @@ struct run_config {
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
-    const char *const *cut;      /* first layers of the stages after the first; NULL */
+    /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
+    enum status (*node_times)(const struct run_config *config, struct device *device,
+                              const struct graph *graph, double *ns);
+    void *node_times_context;
+    const char *const *cut; /* first layers of the stages after the first; NULL */
     int cut_count;
     int chunks_asked;                 /* by --virtual; 0: the schedule's, or what auto finds */
     int64_t memory_limit;             /* bytes of a rank, for auto; 0: none */
@@ -60,6 +65,9 @@ struct run_config {
     int workers;
     bool saves; /* this rank writes files: rank 0, or all */
     bool dry;   /* nothing will run: kernels are described, not made */
+
+    bool delays; /* the passes of a step take given times instead of computing: */
+    int64_t delay_ns[INSTR_COUNT_];
 };
 
 #endif

@@ -57,7 +57,15 @@ double plan_step_flops(const struct plan *plan) {
     return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan) + plan_recompute_flops(plan);
 }
 
+static double delays_ns(const struct plan *plan) {
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
+    double sum = 0;
+    for (int i = 0; i < body->count; i++) sum += (double)plan->config.delay_ns[body->items[i].op];
+    return sum;
+}
+
 double plan_step_ns(const struct plan *plan) {
+    if (plan->config.delays) return delays_ns(plan);
     return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan) + sum_again(plan, node_ns);
 }
 

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "data/sampler.h"
 #include "plan/activations.h"
+#include "plan/cut.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
 #include "plan/plan_auto.h"
@@ -93,11 +94,6 @@ static struct partition_config partition_config(const struct plan *plan) {
                                      .cut_count = config->cut_count,
                                      .grads = 1,
                                      .states = config->optimizer->state_count};
-}
-
-static enum status plan_partition(struct plan *plan) {
-    struct partition_config partition = partition_config(plan);
-    return partition_new(plan->micro[0].graph, &partition, &plan->partition);
 }
 
 /* A rank makes the kernels of its own stages; of the others it knows the layouts. */
@@ -430,7 +426,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(add_micro(plan, micro, true), failed);
     struct partition_config partition = partition_config(plan);
     TRY_GOTO(plan_choose(plan, &partition), failed);
-    TRY_GOTO(plan_partition(plan), failed);
+    TRY_GOTO(plan_cut(plan), failed);
     TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
     TRY_GOTO(plan_chunks(plan), failed);
     TRY_GOTO(check_statistics(plan), failed);
