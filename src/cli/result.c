@@ -63,7 +63,8 @@ static void measure_run(struct session *session, struct summary *summary) {
         summary->acc1 = result->eval.acc1;
         summary->acc5 = result->eval.acc5;
     }
-    summary->predicted_step_ms.p50 = plan_step_ns(session->job.plan) * 1e-6;
+    bool computes = session->job.plan->chunk_count > 0;
+    summary->predicted_step_ms.p50 = computes ? plan_step_ns(session->job.plan) * 1e-6 : NAN;
     summary->wall_s = times.wall_s;
     summary->user_s = times.user_s;
     summary->sys_s = times.sys_s;
@@ -134,7 +135,8 @@ static void measure_again(struct session *session) {
 
 /* The ranks of replica 0 hold each tensor once. */
 static void sum_hashes(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? session->job.plan->config.grid.stages : 1;
+    const struct grid *grid = &session->job.plan->config.grid;
+    int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
     bool known = true;
     for (int r = 0; r < ranks; r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;

@@ -133,7 +133,7 @@ struct exec {
     bool met;                               /* at MEET, and waits for the others */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_piece *pieces;     /* room for the tensors of one message */
-    double grad_norm, lr;
+    double grad_norm;
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;

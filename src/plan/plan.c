@@ -18,6 +18,15 @@ static int stage_count(const struct plan *plan) {
     return plan->config.grid.stages * plan->config.grid.chunks;
 }
 
+static bool has_stage(const struct plan *plan) {
+    return plan->config.cell.role == GRID_STAGE;
+}
+
+/* Kernels of the whole graph are this rank's. */
+static bool holds_all(const struct plan *plan) {
+    return has_stage(plan) && stage_count(plan) == 1;
+}
+
 static enum status make_graph(struct plan *plan, int64_t samples, bool training,
                               struct graph **out) {
     struct model_config shape = plan->config.shape;
@@ -36,7 +45,7 @@ static enum status make_graph(struct plan *plan, int64_t samples, bool training,
         for (int i = 0; i < main->param_count; i++)
             layouts[i] = main->values[main->params[i].value].layout;
     }
-    plan->device->dry = plan->config.dry || stage_count(plan) > 1;
+    plan->device->dry = plan->config.dry || !holds_all(plan);
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
     *out = graph;
@@ -125,7 +134,7 @@ static enum status plan_partition(struct plan *plan) {
 static enum status make_kernels(const struct plan *plan, const struct micro_plan *micro) {
     const struct run_config *config = &plan->config;
     plan->device->dry = config->dry;
-    for (int c = 0; c < config->grid.chunks && !config->dry; c++) {
+    for (int c = 0; has_stage(plan) && c < config->grid.chunks && !config->dry; c++) {
         int stage = grid_stage(&config->grid, config->cell.position, c);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             struct node_range nodes =
@@ -146,7 +155,7 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
         micro->crossing[i] =
             ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
-    return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
+    return holds_all(plan) ? STATUS_OK : make_kernels(plan, micro);
 }
 
 static enum status plan_chunks(struct plan *plan) {
@@ -156,8 +165,8 @@ static enum status plan_chunks(struct plan *plan) {
     TRY(ties_of(ranges, grid, config->sum, &plan->ties));
     plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties);
     plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position);
-    plan->chunk_count = grid->chunks;
-    for (int c = 0; c < grid->chunks; c++) {
+    plan->chunk_count = has_stage(plan) ? grid->chunks : 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
         int stage = grid_stage(grid, config->cell.position, c);
         struct bucket_source source = holdings_source(&plan->holdings, ranges, c, stage);
         plan->chunk[c] = (struct chunk_plan){.stage = stage, .buckets = buckets_of(&source)};
@@ -232,14 +241,15 @@ static int64_t *last_step_samples(const struct plan *plan) {
     return samples;
 }
 
-/* Pipelines share the test samples: this rank's is one of so many. */
+/* Pipelines share the test samples: this rank's is one of so many. A rank without a stage runs as
+ * many rounds as the others, and loads nothing. */
 struct eval_share {
     int pipelines, index;
 };
 
 static struct eval_share eval_share(const struct run_config *config) {
-    return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE),
-                               group_of(&config->grid, GROUP_PIPELINE, config->rank)};
+    int own = group_of(&config->grid, GROUP_PIPELINE, config->rank);
+    return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE), own < 0 ? 0 : own};
 }
 
 /* The loaders' view of the run, and how the short last step of an epoch is dealt. */
@@ -355,6 +365,7 @@ static enum status check_groups(const struct plan *plan, const char *name) {
 /* Memory is for the program that needs most. */
 static void take_sizes(struct plan *plan, const struct program *program) {
     const struct rank_program *own = program_of(program, plan->config.rank);
+    if (!has_stage(plan)) return;
     if (own->grads > plan->grads) plan->grads = own->grads;
     for (int c = 0; c < plan->chunk_count; c++) {
         plan->sizes[c].buckets = own->chunk[c].buckets;
@@ -436,6 +447,7 @@ static size_t staging_bytes(const struct plan *plan) {
         size_t bytes = tensor_type_bytes(&value->type) * (value->layout->plain ? 1 : 2);
         if (bytes > largest) largest = bytes;
     }
+    if (!has_stage(plan)) return 0;
     if (plan->config.saves) return largest;
     return largest > later ? largest - later : 0;
 }
@@ -448,8 +460,8 @@ static struct store_layout *layout_for(const struct plan *plan, const struct hol
         &(struct store_config){.graph = plan->micro[0].graph,
                                .params = holdings->params,
                                .param_count = holdings->param_count,
-                               .copies = plan->holdings.copies,
-                               .uses = plan->holdings.uses,
+                               .copies = holdings->copies,
+                               .uses = holdings->uses,
                                .holds_buffer = holdings->buffers,
                                .optimizer = config->optimizer,
                                .grads = grads,
@@ -478,8 +490,9 @@ static void plan_estimate(struct plan *plan) {
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
-    estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
-                       loader_bytes(plan->config.dataset, &plan->eval_loader);
+    if (has_stage(plan))
+        estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
+                           loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
 }
 

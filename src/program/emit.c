@@ -264,17 +264,28 @@ static void end_stage(struct stage *stage) {
     free(stage->busy);
 }
 
+/* A driver hears of a gradient that is not finite, as all ranks do. */
+static int16_t norm_group(const struct grid *grid) {
+    if (grid->drivers > 0) return EVERYONE;
+    return grid->stages > 1 ? PIPELINE : INSTR_ALL;
+}
+
 static void end_step(struct emitter *emitter) {
     int grad = emitter->stage[0].grad;
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
-    if (emitter->config->grid.stages > 1) norm->group = PIPELINE;
+    norm->group = norm_group(&emitter->config->grid);
     program_add(emitter->out, LIST_BODY, INSTR_STEP)->grad = (int16_t)grad;
 }
 
 static void meet(struct emitter *emitter) {
     program_add(emitter->out, LIST_BODY, INSTR_MEET)->group = PIPELINE;
+}
+
+void emit_driver(const struct schedule_config *config, struct rank_program *out) {
+    program_add(out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
+    program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(&config->grid);
 }
 
 void emit_rank(const struct schedule_config *config, const struct program *program,

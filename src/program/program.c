@@ -268,7 +268,9 @@ struct resource_access program_access(const struct program *program,
     case 'a':
         return (struct resource_access){.resource = RESOURCE_SLOT,
                                         .slot = sizes_slot(sizes, chunk, instr->slot)};
-    case 'g': return gradient(program, sizes, instr, instr->grad);
+    case 'g':
+        if (instr->grad == INSTR_ALL) break; /* of a rank that has none */
+        return gradient(program, sizes, instr, instr->grad);
     case 'h': return gradient(program, sizes, instr, instr->other);
     default: CHECK(strchr("xpot", letter), "a buffer called %c", letter);
     }

@@ -117,8 +117,11 @@ static enum status prepare_pipeline(const struct schedule_config *config, struct
 
 static void build_position(const struct schedule_config *config, const struct program *program,
                            int rank, struct rank_program *out) {
-    int position = grid_cell(&config->grid, rank).position;
-    emit_rank(config, program, &config->orders[position], rank, out);
+    struct grid_cell cell = grid_cell(&config->grid, rank);
+    if (cell.role == GRID_STAGE)
+        emit_rank(config, program, &config->orders[cell.position], rank, out);
+    else
+        emit_driver(config, out);
 }
 
 static const struct schedule of_orders = {.prepare = prepare_pipeline, .build = build_position};
