@@ -206,6 +206,7 @@ static enum status set_up(struct exec *exec) {
     exec_listen(exec, true);
     TRY(open_groups(exec));
     TRY(open_channels(exec));
+    TRY(exec_open_calls(exec));
     if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
@@ -268,6 +269,7 @@ void exec_free(struct exec **pointer) {
     free(exec->messages);
     free(exec->all_squares);
     free(exec->channel);
+    free(exec->calls);
     free(exec->pieces);
     free(exec->shares);
     free(exec->labels);

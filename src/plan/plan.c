@@ -206,6 +206,8 @@ static size_t channel_bytes_at(const struct plan *plan, int position) {
                                             plan->program->credits);
         }
     }
+    bool called = position >= 0 && grid->drivers > 0;
+    if (called) bytes += comm_channel_bytes(PROGRAM_CALL_BYTES, plan->program->credits);
     return bytes;
 }
 
@@ -508,6 +510,9 @@ static size_t sender_bytes(const struct plan *plan, const char *name) {
                                        plan_message_bytes(plan, cut, (enum phase)phase),
                                        plan->program->credits);
     }
+    for (int p = 0; name && plan->config.cell.role == GRID_DRIVER && p < grid->stages; p++)
+        bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread, PROGRAM_CALL_BYTES,
+                                       plan->program->credits);
     return bytes;
 }
 

@@ -336,7 +336,8 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "replicas-each", grid->replicas_each, 1);
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
-    if (grid->stages * grid->chunks > 1) fprintf(out, " credits %d", program->credits);
+    if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
+        fprintf(out, " credits %d", program->credits);
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));

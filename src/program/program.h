@@ -57,7 +57,8 @@ struct program_tie {
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
-enum { PROGRAM_CREDITS = 2 }; /* unless it says otherwise */
+enum { PROGRAM_CREDITS = 2 };     /* unless it says otherwise */
+enum { PROGRAM_CALL_BYTES = 32 }; /* of a call's message: see INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
 
 struct program {
@@ -177,6 +178,7 @@ struct schedule_config {
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
     enum recompute_policy recompute;     /* of pipelines */
     bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
+    bool driven;                         /* of pipelines: the driver calls for each pass */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */
     int tie_count;

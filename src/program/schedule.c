@@ -145,6 +145,7 @@ static enum status build_pipeline(const struct pipeline_schedule *pipeline,
     struct pipeline_order *orders = pipeline_orders_build(pipeline, &shape);
     own.orders = orders;
     own.one_backward_at_a_time = pipeline->one_backward_at_a_time;
+    own.driven = pipeline->driven && config->grid.drivers > 0;
     enum status status = build(&of_orders, &own, out);
     pipeline_orders_free(&orders, shape.positions);
     return status;

@@ -1,6 +1,6 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
  * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_channels.c, verify_waits.c, verify_between.c. */
+ * verify_channels.c, verify_calls.c, verify_waits.c, verify_between.c. */
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
@@ -105,7 +105,8 @@ struct walk {
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what;     /* several replicas on a rank: how many have come, to what */
     const struct instr *in_backward; /* a backward that shares is between segments; or NULL */
-    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
     int live, peak;                  /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
@@ -136,6 +137,8 @@ struct verifier {
     int walk_count;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
     struct channel *channels;                         /* per walked pipeline, cut and direction */
+    struct channel *calls;                            /* per position: from the driver to it */
+    bool has_calls;                                   /* the program's passes stand behind SERVEs */
     int pipeline_count;
     struct walk **queue; /* ranks that can go on, a ring */
     int queue_first, queue_count;
@@ -198,6 +201,14 @@ enum status verify_take_message(struct walk *walk, const struct pending *pending
 enum status verify_all_received(const struct verifier *verifier);
 bool verify_is_receive(const struct instr *instr);
 int verify_other_stage(const struct instr *instr);
+
+/* Calls. Posts CALL or SERVE and waits (walk->waits) until it is done; whether a pass stands behind
+ * its SERVE; at the end of a body, and of all. */
+bool verify_has_calls(const struct program *program);
+enum status verify_call(struct walk *walk);
+enum status verify_served(struct walk *walk);
+enum status verify_calls_end(struct walk *walk);
+enum status verify_all_served(const struct verifier *verifier);
 
 /* Waiting. Whether what is pending is done; where it is not, the walk waits for it. Wakes a rank,
  * who waits at one end of a channel, or those that wait for a group. */

@@ -156,10 +156,10 @@ Test(sim_run, agrees_with_the_replay_of_orders, .timeout = 120) {
     every_case(check_without_hops);
 }
 
-/* With credits enough. A step of pmp ends with a meeting of all stages. */
+/* With credits enough. A step of pmp and its like ends with a meeting of all stages. */
 static void check_with_hops(const struct sim_case *of) {
     struct sim_case many = *of;
-    int meetings = of->stages > 1 && strcmp(of->schedule, "pmp") == 0;
+    int meetings = of->stages > 1 && pipeline_find(of->schedule)->one_backward_at_a_time;
     many.credits = of->micros;
     expect_replayed(&many, (struct sim_units){1, 1.25, 0.5, 0.4}, meetings);
 }
