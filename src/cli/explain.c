@@ -102,14 +102,29 @@ static int64_t crossing_bytes(const struct plan *plan) {
 static void print_pipelines(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct grid *grid = &plan->config.grid;
-    char pipelines[TEXT_BYTES], sent[TEXT_BYTES], chunks[2 * TEXT_BYTES] = "", sync[64] = "";
+    char stages[TEXT_BYTES], pipelines[TEXT_BYTES], sent[TEXT_BYTES], chunks[2 * TEXT_BYTES] = "",
+                                                                                 sync[64] = "";
     if (grid->chunks > 1)
         snprintf(chunks, sizeof chunks, ", each with %d stages of the model%s", grid->chunks,
                  grid->v_shape ? " in a V" : "");
     if (grid->replicas > 1) snprintf(sync, sizeof sync, "; replicas: sync %s", plan->config.sync);
-    row(out, "ranks", "%d = %d stages x %s, strategy %s%s; a pipeline sends %s a step%s",
-        plan->config.ranks, grid->stages, text_count(grid->replicas, "replica", pipelines),
+    row(out, "ranks", "%d = %s%s x %s, strategy %s%s; a pipeline sends %s a step%s",
+        plan->config.ranks, grid->drivers ? "a driver + " : "",
+        text_count(grid->stages, "stage", stages), text_count(grid->replicas, "replica", pipelines),
         job->options.strategy, chunks, text_size(crossing_bytes(plan), sent), sync);
+}
+
+/* What a driver costs. */
+static void print_calls(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    char calls[TEXT_BYTES], trips[TEXT_BYTES];
+    if (plan->config.grid.drivers == 0) return;
+    row(out, "calls",
+        "%s a step of %d B each, by rank 0, which computes nothing: no stage begins a pass or its "
+        "update without one; and %s that the driver and all stages wait for: behind each backward, "
+        "for the losses and for the norm. --strategy pmp trains the same bits without them",
+        text_count(plan_calls(plan), "call", calls), PROGRAM_CALL_BYTES,
+        text_count(plan_round_trips(plan), "round trip", trips));
 }
 
 static void print_stages(const struct job *job, FILE *out) {
@@ -157,8 +172,12 @@ static void print_positions(const struct job *job, FILE *out) {
     for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s %s", p ? "," : "",
                          text_size((int64_t)job->position_bytes[p], size));
-    row(out, "peaks", "of the ranks along the pipeline:%s%s", text,
-        positions > SHOWN ? " ..." : "");
+    char driver[TEXT_BYTES + 16] = "";
+    if (job->plan->config.grid.drivers > 0)
+        snprintf(driver, sizeof driver, "; of the driver %s",
+                 text_size((int64_t)job->position_bytes[positions], size));
+    row(out, "peaks", "of the ranks along the pipeline:%s%s%s", text,
+        positions > SHOWN ? " ..." : "", driver);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
@@ -166,7 +185,7 @@ static void print_ranks(const struct job *job, FILE *out) {
     char reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
     if (plan->config.ranks == 1)
         row(out, "ranks", "1, strategy %s", job->options.strategy);
-    else if (plan->config.grid.stages > 1)
+    else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
         print_pipelines(job, out);
     else
         row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s%s; each sends %s",
@@ -223,7 +242,7 @@ static void print_program(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct options *options = &job->options;
     bool own = option_is_set(options, OPTION_program);
-    const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
@@ -265,6 +284,7 @@ static void print_work(const struct job *job, FILE *out) {
 void explain_print(const struct job *job, FILE *out) {
     print_model(job, out);
     print_ranks(job, out);
+    print_calls(job, out);
     print_batch(job->plan, out);
     print_sync_bn(job, out);
     print_training(job, out);
@@ -320,7 +340,7 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:o}",
+        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:i, s:i, s:o}",
         "version", stretto_version(), "strategy", job->options.strategy, "model",
         config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
@@ -328,12 +348,13 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
-        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan),
+        program_list(plan->program, plan->config.rank, LIST_BODY)->count, "slots", slot_count(plan),
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
         "predicted_step_ms", plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step",
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
-        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "memory", estimate);
+        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "calls_per_step", plan_calls(plan),
+        "round_trips_per_step", plan_round_trips(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));

@@ -111,4 +111,9 @@ double plan_recompute_flops(const struct plan *plan); /* the part of it that run
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
 
+/* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
+ * for. 0 of others. */
+int plan_calls(const struct plan *plan);
+int plan_round_trips(const struct plan *plan);
+
 #endif
