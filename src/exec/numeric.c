@@ -121,6 +121,19 @@ static void blame(struct exec *exec, bool here) {
 
 static const char hint[] = "  a lower --lr or --clip may help";
 
+static bool holds_all(const struct exec *exec) {
+    const struct grid *grid = &exec->plan->config.grid;
+    return exec->plan->chunk_count == grid->stages * grid->chunks;
+}
+
+/* Part of a step cannot be run again: what other stages sent for it is gone. */
+static enum status numeric_failure_of_part(struct exec *exec, const char *what, double value) {
+    int losses = exec->plan->micro[0].graph->loss_count, own = comm_rank(exec->comm);
+    blame(exec, !isfinite(tally_loss(&exec->shares[own].tally, losses)));
+    return fail(STATUS_NUMERIC, "step %lld: %s is %g: all parameters of this rank are finite\n%s",
+                (long long)exec->step + 1, what, value, hint);
+}
+
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
     long long step = (long long)exec->step + 1; /* as progress and metrics count */
     if (isnan(value)) value = NAN;              /* its sign means nothing, and printf shows it */
@@ -133,6 +146,7 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
     }
+    if (!holds_all(exec)) return numeric_failure_of_part(exec, what, value);
     struct search search = {.exec = exec, .node = -1};
     for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
         if (search_micro(exec, m, &search) < 0) continue;
