@@ -94,9 +94,10 @@ size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
 
 /* Local. The most bytes of a message over a cut, of any graph that a rank runs; what a rank sets
- * aside for the messages it receives. */
+ * aside for the messages it receives, this one and those at a position. */
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
+size_t plan_channel_bytes_at(const struct plan *plan, int position);
 /* Local. The most of both that any rank of the run needs. */
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
