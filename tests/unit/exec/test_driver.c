@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "exec/state.h"
 #include "kit.h"
 #include "plan/resolve.h"
 
@@ -126,6 +127,7 @@ Test(exec_driver, knows_what_the_stages_do) {
         cr_expect_eq(step->lr, alone.lr);
         cr_expect_eq(step->lr, team->member[1].step[s].lr);
     }
+    cr_expect(!driver->exec->train && !driver->exec->eval, "a driver reads no samples");
     cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
     cr_expect_eq(driver->eval.samples, 7);
     cr_expect_float_eq(driver->eval.loss, eval.loss, 1e-12);

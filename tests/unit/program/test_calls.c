@@ -170,6 +170,14 @@ Test(program_calls, a_pass_is_that_of_its_serve) {
     expect_refused(program, "SERVE s0 m1 forward: what was called for before has not been done");
 }
 
+Test(program_calls, what_is_called_for_follows) {
+    struct program *program = build(1, 1, NULL);
+    static const enum instr_op ops[] = {INSTR_CALL, INSTR_SERVE};
+    for (int r = 0; r < 2; r++)
+        program_add(program_edit(program, r), LIST_BODY, ops[r])->flags = INSTR_UPDATE;
+    expect_refused(program, "r1 SERVE s0 update: what it was called for does not follow");
+}
+
 Test(program_calls, drivers_call_and_stages_serve) {
     struct program *program = build(1, 1, NULL);
     find(program, 1, INSTR_SERVE, 0, 0, INSTR_FORWARD)->op = INSTR_CALL;
