@@ -40,7 +40,8 @@ static void estimate_library(struct job *job) {
     const struct backend *backend = device->backend;
     struct mem_parts now = mem_resident_parts();
     struct backend_overhead run = {0};
-    if (backend->overhead) run = backend->overhead(job->plan->device);
+    bool computes = job->plan->chunk_count > 0; /* a driver runs no kernel */
+    if (backend->overhead && computes) run = backend->overhead(job->plan->device);
     size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
            code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
     int ranks = job->plan->config.ranks;
