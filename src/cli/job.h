@@ -35,8 +35,8 @@ struct job {
     struct mem_parts
         before;             /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes;      /* of the estimate: what ranks as processes of a machine share */
-    size_t *position_bytes; /* predicted peak of a rank at each position of a pipeline; NULL where
-                               all are like this one */
+    size_t *position_bytes; /* predicted peak of a rank at each position of a pipeline, then of a
+                               driver; NULL where all are like this one */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 

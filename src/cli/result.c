@@ -158,7 +158,8 @@ static void measure_again(struct session *session) {
 
 /* The ranks of replica 0 hold each tensor once. */
 static void sum_replica(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? session->job.plan->config.grid.stages : 1;
+    const struct grid *grid = &session->job.plan->config.grid;
+    int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
     bool known = true;
     summary->reduced_bytes_per_step = 0;
     for (int r = 0; r < ranks; r++) {

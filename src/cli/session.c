@@ -108,7 +108,8 @@ static enum status predict(struct session *session) {
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    bool first = session->job.plan->config.cell.first_replica == 0;
+    const struct grid_cell *cell = &session->job.plan->config.cell;
+    bool first = cell->role == GRID_STAGE && cell->first_replica == 0;
     if (!first || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
@@ -246,9 +247,10 @@ static enum status train(struct session *session, const struct checkpoint_config
     return status;
 }
 
-/* No rank holds the whole model. */
+/* Rank 0 does not hold the whole model. */
 static bool is_spread(const struct session *session) {
-    return session->job.plan->config.grid.stages > 1;
+    const struct grid *grid = &session->job.plan->config.grid;
+    return grid->stages > 1 || grid->drivers > 0;
 }
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */

@@ -378,7 +378,8 @@ enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
 /* --- the end of a step --- */
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    if (exec->list_name == LIST_BODY) TRY(need_batch(exec)); /* also of a rank without the loss */
+    bool reads = exec->list_name == LIST_BODY && exec->train;
+    if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){
         .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};
@@ -410,7 +411,7 @@ enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     exec->squares = (struct exact_sum){0};
-    TRY(store_squares(exec->store, instr->grad, &exec->squares));
+    if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &exec->squares));
     *out = NULL;
     if (instr->group == INSTR_ALL) return STATUS_OK;
     return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
@@ -443,10 +444,9 @@ static float clip_scale(double limit, double norm) {
 enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
     bool finite;
-    exec->lr = lr_at(&config->lr, exec->step);
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
-                              .lr = (float)exec->lr,
+                              .lr = (float)lr_at(&config->lr, exec->step),
                               .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
     TRY(store_update(exec->store, &step, instr->grad, &finite));
     return finite ? STATUS_OK : numeric_failure_of_update(exec);

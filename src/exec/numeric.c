@@ -160,7 +160,9 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
     }
-    if (exec->plan->config.grid.stages * exec->plan->config.grid.chunks > 1)
+    const struct grid *grid = &exec->plan->config.grid;
+    if (exec->plan->chunk_count < grid->stages * grid->chunks ||
+        grid->stages * grid->chunks > 1) /* what other stages sent for it is gone */
         return failure_of_stages(exec, what, value);
     struct search search = {.exec = exec, .node = -1};
     for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {

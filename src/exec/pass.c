@@ -167,7 +167,9 @@ int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list) 
     int64_t count = 0;
     for (int i = 0; i < list->count; i++) {
         const struct instr *instr = &list->items[i];
-        count += instr_row(instr)->queue == QUEUE_COMM; /* awaited once */
+        const struct instr_row *row = instr_row(instr);
+        bool meets = row->meets != MEETS_NOBODY && row->meets != MEETS_SHARERS;
+        count += row->queue == QUEUE_COMM || meets; /* awaited once */
         if (instr_shares(instr)) count += exchanges_of(plan, instr);
     }
     return count;

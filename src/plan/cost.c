@@ -75,3 +75,20 @@ double plan_evaluation_ns(const struct plan *plan) {
             test = plan->config.dataset->count[SPLIT_TEST];
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }
+
+/* Instructions of the driver that meet others in one of two ways. */
+static int driver_meets(const struct plan *plan, enum instr_meets meets) {
+    int count = 0;
+    if (plan->config.grid.drivers == 0) return 0;
+    const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
+    for (int i = 0; i < body->count; i++) count += instr_row(&body->items[i])->meets == meets;
+    return count;
+}
+
+int plan_calls(const struct plan *plan) {
+    return driver_meets(plan, MEETS_CALL);
+}
+
+int plan_round_trips(const struct plan *plan) {
+    return driver_meets(plan, MEETS_GROUP);
+}

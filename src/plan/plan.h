@@ -96,9 +96,10 @@ size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
 
 /* Local. The most bytes of a message over a cut, of any graph that a rank runs; what a rank sets
- * aside for the messages it receives. */
+ * aside for the messages it receives, this one and those at a position. */
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
+size_t plan_channel_bytes_at(const struct plan *plan, int position);
 /* Local. The most of both that any rank of the run needs. */
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
@@ -112,5 +113,10 @@ double plan_step_flops(const struct plan *plan);
 double plan_recompute_flops(const struct plan *plan); /* the part of it that runs again */
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
+
+/* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
+ * for. 0 of others. */
+int plan_calls(const struct plan *plan);
+int plan_round_trips(const struct plan *plan);
 
 #endif

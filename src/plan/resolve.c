@@ -134,6 +134,11 @@ static enum status resolve_strategy(struct resolve *resolve) {
     TRY(resolve_grid(options, config, &config->grid));
     TRY(resolve_recompute(resolve));
     config->cell = grid_cell(&config->grid, config->rank);
+    if (resolve->place->dry &&
+        config->cell.role != GRID_STAGE) { /* one that has something to show */
+        config->rank = group_rank(&config->grid, GROUP_PIPELINE, 0, 0);
+        config->cell = grid_cell(&config->grid, config->rank);
+    }
     config->sync = group_size(&config->grid, GROUP_REPLICAS, 0) > 1 ? strategy->sync : "none";
     return STATUS_OK;
 }
@@ -179,7 +184,8 @@ static void resolve_machine(struct resolve *resolve) {
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
     /* The ranks of replica 0 hold what is written. */
-    bool holds = config->grid.stages > 1 && config->cell.first_replica == 0;
+    bool holds = config->cell.role == GRID_STAGE && config->cell.first_replica == 0 &&
+                 (config->grid.stages > 1 || config->grid.drivers > 0);
     config->saves = resolve->place->saves || holds;
     config->dry = resolve->place->dry;
 }

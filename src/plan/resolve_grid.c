@@ -1,4 +1,5 @@
-/* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. */
+/* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. A
+ * schedule with a driver has one pipeline, and a rank more. */
 #include <string.h>
 
 #include "base/log.h"
@@ -12,10 +13,21 @@ static int given(const struct options *options, enum option_id id, int64_t value
     return option_is_given(options, id) ? (int)value : 0;
 }
 
+static int drivers_of(const struct pipeline_schedule *schedule) {
+    return schedule && schedule->driven ? 1 : 0;
+}
+
+/* The schedule that the options name, or the strategy's. */
+static const struct pipeline_schedule *schedule_asked(const struct options *options) {
+    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
+    if (option_is_given(options, OPTION_schedule)) return pipeline_find(options->schedule);
+    return strategy ? pipeline_find(strategy->schedule) : NULL;
+}
+
 int resolve_ranks_asked(const struct options *options) {
     int stages = given(options, OPTION_stages, options->stages),
         replicas = given(options, OPTION_replicas, options->replicas);
-    return (stages ? stages : 1) * (replicas ? replicas : 1);
+    return (stages ? stages : 1) * (replicas ? replicas : 1) + drivers_of(schedule_asked(options));
 }
 
 static enum status refuse_product(int ranks, int stages, int replicas) {
@@ -35,6 +47,22 @@ static enum status solve(const struct options *options, int ranks, int *stages, 
     if (*stages < 1 || *replicas < 1 || *stages * *replicas != ranks)
         return refuse_product(ranks, *stages < 1 ? 1 : *stages, *replicas < 1 ? 1 : *replicas);
     return STATUS_OK;
+}
+
+/* One driver calls one pipeline. */
+static enum status check_driven(const struct options *options,
+                                const struct pipeline_schedule *schedule, int ranks) {
+    int stages = given(options, OPTION_stages, options->stages),
+        replicas = given(options, OPTION_replicas, options->replicas);
+    if (!schedule->driven) return STATUS_OK;
+    if (replicas > 1)
+        return fail(STATUS_USAGE, "--replicas %d: the driver of schedule %s calls one pipeline",
+                    replicas, schedule->name);
+    if (ranks > 1 && (!stages || stages == ranks - 1)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%d rank(s) are not a driver and %d stage(s)\n"
+                "  schedule %s has a rank more than stages: -n %d",
+                ranks, stages ? stages : 1, schedule->name, (stages ? stages : 1) + 1);
 }
 
 /* The schedule as resolve_run will choose it. */
@@ -100,12 +128,14 @@ enum status resolve_grid(const struct options *options, const struct run_config 
                     "--deal replays replicas on one device, with --strategy single; "
                     "this run is %s",
                     config->schedule);
-    TRY(solve(options, config->ranks, &stages, &replicas));
+    TRY(check_driven(options, schedule, config->ranks));
+    TRY(solve(options, config->ranks - drivers_of(schedule), &stages, &replicas));
     TRY(solve_chunks(options, schedule, &chunks));
     *out = (struct grid){.stages = stages,
                          .chunks = chunks,
                          .replicas = replicas,
                          .replicas_each = 1,
-                         .v_shape = schedule && schedule->v_shape};
+                         .v_shape = schedule && schedule->v_shape,
+                         .drivers = drivers_of(schedule)};
     return STATUS_OK;
 }

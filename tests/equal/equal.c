@@ -95,12 +95,13 @@ static enum status open_team(struct member *members, int ranks) {
 /* Every replica must have the same parameters; what all ranks of replica 0 hold is the model. */
 static enum status collect(const struct member *members, int ranks, struct answer *out) {
     const struct grid *grid = &members[0].plan->config.grid;
-    int pipelines = ranks / grid->stages;
+    int pipelines = (ranks - grid->drivers) / grid->stages;
     for (int pipeline = 0; pipeline < pipelines; pipeline++) {
         struct answer sum = {.loss = members[0].answer.loss, .norm = members[0].answer.norm};
         for (int p = 0; p < grid->stages; p++) {
-            sum.params += members[pipeline * grid->stages + p].answer.params;
-            sum.buffers += members[pipeline * grid->stages + p].answer.buffers;
+            int rank = group_rank(grid, GROUP_PIPELINE, pipeline, p);
+            sum.params += members[rank].answer.params;
+            sum.buffers += members[rank].answer.buffers;
         }
         if (pipeline == 0) *out = sum;
         if (sum.params != out->params)
