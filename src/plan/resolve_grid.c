@@ -54,7 +54,7 @@ static enum status check_driven(const struct options *options,
                                 const struct pipeline_schedule *schedule, int ranks) {
     int stages = given(options, OPTION_stages, options->stages),
         replicas = given(options, OPTION_replicas, options->replicas);
-    if (!schedule->driven) return STATUS_OK;
+    if (!schedule || !schedule->driven) return STATUS_OK; /* auto is none of the table */
     if (replicas > 1)
         return fail(STATUS_USAGE, "--replicas %d: the driver of schedule %s calls one pipeline",
                     replicas, schedule->name);
@@ -66,22 +66,22 @@ static enum status check_driven(const struct options *options,
 }
 
 /* The schedule as resolve_run will choose it. */
-static const struct pipeline_schedule *schedule_of(const struct options *options, int ranks) {
+static const char *schedule_of(const struct options *options, int ranks) {
     const char *name = option_is_set(options, OPTION_strategy) ? options->strategy
                        : ranks > 1                             ? "ddp"
                                                                : "single";
     const struct strategy *strategy = strategy_find(name);
     CHECK(strategy, "no strategy is called %s", name);
-    return pipeline_find(option_is_given(options, OPTION_schedule) ? options->schedule
-                                                                   : strategy->schedule);
+    return option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
 }
 
 enum status resolve_replicas(const struct options *options, int ranks, int *out) {
     int stages;
     if (option_is_set(options, OPTION_deal))
         *out = (int)options->deal.replicas;
-    else if (schedule_of(options, ranks))
-        return solve(options, ranks, &stages, out);
+    else if (pipeline_is(schedule_of(options, ranks)))
+        return solve(options, ranks - drivers_of(pipeline_find(schedule_of(options, ranks))),
+                     &stages, out);
     else
         *out = ranks;
     return STATUS_OK;
