@@ -26,7 +26,7 @@ struct stage {
     int *slot_of; /* per micro-batch; -1: in none */
     bool *busy;   /* per slot */
     int grad;     /* buffer that micro-batches are added to; -1: none yet */
-    int left;     /* micro-batches whose weight gradients are not made yet */
+    int left;     /* weight passes of the order that are still to come, also those left out */
     struct sum_tree tree;
 };
 
@@ -131,16 +131,31 @@ static int grad_for(struct emitter *emitter, int stage, bool *fresh) {
     return of->grad;
 }
 
-static void end_gradients(struct emitter *emitter, int stage) {
+/* A replica without samples in this step still takes part in the sum. */
+static void stand_in_sum(struct emitter *emitter, int stage) {
+    struct stage *of = stage_of(emitter, stage);
+    of->grad = tree_take(&of->tree);
+    add(emitter, INSTR_ZERO, stage)->grad = (int16_t)of->grad;
+    tie(emitter, stage, of->grad);
+}
+
+/* Behind each weight pass of the order. The gradients of a stage are whole at the same place of the
+ * order on all replicas, whichever micro-batches they have: sums over replicas that follow stand in
+ * the same order then. */
+static void end_gradients(struct emitter *emitter, int stage, bool present) {
     struct stage *of = stage_of(emitter, stage);
     bool leaf = emitter->config->sum == SUM_TREE, last = --of->left == 0;
-    if (!leaf && !last) return;
-    tie(emitter, stage, of->grad);
-    if (leaf) {
+    if (leaf && present) {
+        tie(emitter, stage, of->grad);
         tree_push(&of->tree, of->grad);
         of->grad = -1;
     }
-    if (leaf && last) of->grad = tree_finish(&of->tree);
+    if (!last) return;
+    if (leaf) of->grad = tree_finish(&of->tree);
+    if (of->grad < 0)
+        stand_in_sum(emitter, stage);
+    else if (!leaf)
+        tie(emitter, stage, of->grad);
 }
 
 static void add_weights(struct emitter *emitter, enum instr_op op, int stage, int micro) {
@@ -158,13 +173,12 @@ static void backward(struct emitter *emitter, enum instr_op op, int stage, int m
     else
         add_weights(emitter, op, stage, micro);
     if (op != INSTR_W) add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
-    if (op == INSTR_I) return;
-    end_gradients(emitter, stage);
-    give_slot(emitter, stage, micro);
+    if (op != INSTR_I) give_slot(emitter, stage, micro);
 }
 
 static void one(struct emitter *emitter, const struct pipeline_op *op) {
-    if (has_samples(emitter, op->micro)) {
+    bool present = has_samples(emitter, op->micro);
+    if (present) {
         if (op->op == INSTR_F)
             forward(emitter, op->stage, op->micro);
         else
@@ -172,6 +186,7 @@ static void one(struct emitter *emitter, const struct pipeline_op *op) {
     } else if (op->op != INSTR_W) {
         stand_in(emitter, op->op == INSTR_F ? INSTR_STATS_F : INSTR_STATS_B, op->stage, op->micro);
     }
+    if (op->op == INSTR_B || op->op == INSTR_W) end_gradients(emitter, op->stage, present);
 }
 
 /* --- the whole --- */
@@ -183,19 +198,13 @@ static void begin_stage(struct emitter *emitter, int chunk) {
     *stage = (struct stage){.slot_of = MEM_ARRAY(int, micros),
                             .busy = MEM_ARRAY(bool, micros + 2),
                             .grad = -1,
+                            .left = micros,
                             .tree = {.out = emitter->out}};
     stage->tree.stage = grid_stage(&config->grid, emitter->cell.position, chunk);
-    for (int m = 0; m < micros; m++) stage->left += has_samples(emitter, m);
 }
 
-/* A replica without samples in this step still takes part in the sum. */
 static void end_stage(struct emitter *emitter, int chunk) {
     struct stage *stage = &emitter->stage[chunk];
-    if (stage->grad < 0) {
-        stage->grad = tree_take(&stage->tree);
-        add(emitter, INSTR_ZERO, stage->tree.stage)->grad = (int16_t)stage->grad;
-        tie(emitter, stage->tree.stage, stage->grad);
-    }
     free(stage->slot_of);
     free(stage->busy);
 }
