@@ -228,6 +228,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->owns_comm = !comm;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
+    exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
     exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
     exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
@@ -265,6 +266,7 @@ void exec_free(struct exec **pointer) {
     free(exec->slot);
     free(exec->lockstep);
     free(exec->reductions);
+    free(exec->gathers);
     free(exec->messages);
     free(exec->all_squares);
     free(exec->channel);
@@ -373,6 +375,8 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     exec->times.total_ns = clock_ns() - begin;
     exec->times.hidden_ns = comm_hidden_ns(exec->comm) - hidden_before;
     if (status == STATUS_OK) exec->times.idle_ns = idle_ns(exec);
+    /* Nothing of the step had samples on this rank: its place in the data moves on all the same. */
+    if (status == STATUS_OK && !exec->batch) status = loader_next(exec->train, &exec->batch);
     if (status == STATUS_OK) fill_result(exec, out);
     if (exec->batch) loader_release(exec->train);
     exec->batch = NULL;

@@ -313,6 +313,36 @@ static enum status post_REDUCE(struct exec *exec, const struct instr *instr,
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
+static const struct bucket *bucket_of(const struct exec *exec, const struct instr *instr) {
+    return &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
+}
+
+static enum status post_SCATTER(struct exec *exec, const struct instr *instr,
+                                struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(exec, instr);
+    int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
+    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    return comm_reduce_scatter(exec->group[instr->group], data.data, data.count, out);
+}
+
+static enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+static enum status post_GATHER(struct exec *exec, const struct instr *instr,
+                               struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(exec, instr);
+    int array = store_array(exec->store->layout, ARRAY_PARAM, 0);
+    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    return comm_all_gather(exec->group[instr->group], data.data, data.count, out);
+}
+
+static enum status finish_GATHER(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
 static enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
@@ -339,7 +369,8 @@ static struct broadcast_array broadcast_array(struct exec *exec, int index) {
 
 static bool is_broadcast(const struct exec *exec, int index) {
     const struct store_layout *layout = exec->store->layout;
-    return index >= layout->array_count || layout->arrays[index].kind != ARRAY_GRAD;
+    return index >= layout->array_count ||
+           (layout->arrays[index].kind != ARRAY_GRAD && !store_is_sliced(layout, index));
 }
 
 /* Arrays go in pieces through a gradient buffer, which is the memory others can reach. */

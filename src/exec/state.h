@@ -107,9 +107,10 @@ struct exec {
     const struct instr *awaited;       /* who posted that */
     struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
     struct posted *messages;           /* per slot: a send or a receive under way */
-    struct posted *reductions;         /* per gradient buffer and bucket: REDUCE under way */
-    int under_way;                     /* how many operations there are in all */
-    struct posted *posting;            /* being posted now; NULL: none */
+    struct posted *reductions; /* per gradient buffer and bucket: REDUCE, SCATTER under way */
+    struct posted *gathers;    /* per bucket: GATHER under way */
+    int under_way;             /* how many operations there are in all */
+    struct posted *posting;    /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
     struct comm_request *request;                 /* of a pass or a broadcast under way */

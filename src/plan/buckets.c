@@ -45,7 +45,9 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
     int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
-            most = most_elements(store_param_elements(graph, NULL, graph->param_count));
+            most = source->most
+                       ? source->most
+                       : most_elements(store_param_elements(graph, NULL, graph->param_count));
     struct bucket *open = NULL;
     for (int p = source->count - 1; p >= 0; p--) {
         int64_t elements = store_param_span(graph, source->params[p]);

@@ -24,11 +24,14 @@ struct bucket_source {
     const int *params;
     int count, first;
     int64_t begin;
+    int64_t
+        most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
 };
 
-/* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most a
- * sixteenth of the model's gradients (but 1 to 25 MiB), ordered by when backward completes them;
- * the caller frees the items. One at least, also where there is no parameter. */
+/* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most
+ * source->most elements (or a sixteenth of the model's gradients, but 1 to 25 MiB), ordered by when
+ * backward completes them; the caller frees the items. One at least, also where there is no
+ * parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
 
 /* Local. Makes one of all. */

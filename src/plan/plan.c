@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "data/sampler.h"
+#include "plan/slices.h"
 #include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
@@ -153,6 +154,13 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
+static struct bucket_source source_of(const struct plan *plan, const struct holdings *holdings,
+                                      int chunk) {
+    struct bucket_source source = holdings_source(holdings, plan->micro[0].graph, chunk);
+    source.most = plan->config.bucket_bytes / (int64_t)sizeof(float);
+    return source;
+}
+
 /* The buckets of every stage are known to every rank: the program has them all. */
 static enum status count_buckets(const struct plan *plan, int *counts) {
     const struct grid *grid = &plan->config.grid;
@@ -160,7 +168,7 @@ static enum status count_buckets(const struct plan *plan, int *counts) {
         struct holdings holdings;
         TRY(holdings_of(&plan->micro[0].ranges, grid, p, &holdings));
         for (int c = 0; c < grid->chunks; c++) {
-            struct bucket_source source = holdings_source(&holdings, plan->micro[0].graph, c);
+            struct bucket_source source = source_of(plan, &holdings, c);
             struct bucket_list list = buckets_of(&source);
             counts[grid_stage(grid, p, c)] = list.count;
             free(list.items);
@@ -176,7 +184,7 @@ static enum status plan_chunks(struct plan *plan) {
     TRY(holdings_of(&plan->micro[0].ranges, grid, position, &plan->holdings));
     plan->chunk_count = grid->chunks;
     for (int c = 0; c < grid->chunks; c++) {
-        struct bucket_source source = holdings_source(&plan->holdings, plan->micro[0].graph, c);
+        struct bucket_source source = source_of(plan, &plan->holdings, c);
         plan->chunk[c] = (struct chunk_plan){.stage = grid_stage(grid, position, c),
                                              .buckets = buckets_of(&source)};
     }
@@ -389,7 +397,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     TRY(schedule_build(config->schedule, &schedule, out));
     int *buckets = MEM_ARRAY(int, stage_count(plan));
     enum status status = count_buckets(plan, buckets);
-    if (status == STATUS_OK) status = sync_insert(config->sync, *out, buckets);
+    struct sync_config sync = {.buckets = buckets, .sliced = config->sliced};
+    if (status == STATUS_OK) status = sync_insert(config->sync, *out, &sync);
     free(buckets);
     return status == STATUS_OK ? program_verify(*out, samples) : status;
 }
@@ -515,21 +524,45 @@ static size_t staging_bytes(const struct plan *plan) {
     return largest > later ? largest - later : 0;
 }
 
-/* Other ranks read and write gradients. */
-static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
-                                       int grads) {
+/* Other ranks read and write gradients, and parameters that are gathered. */
+static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
+                                      const struct slice *owned, int owned_count, int grads) {
     const struct run_config *config = &plan->config;
-    return store_layout_new(
-        &(struct store_config){.graph = plan->micro[0].graph,
-                               .params = holdings->params,
-                               .param_count = holdings->param_count,
-                               .holds_buffer = holdings->buffers,
-                               .optimizer = config->optimizer,
-                               .grads = grads,
-                               .decay = {[PARAM_WEIGHT] = true,
-                                         [PARAM_BIAS] = config->decay_bias,
-                                         [PARAM_NORM] = config->decay_norm},
-                               .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
+    return store_layout_new(&(struct store_config){
+        .graph = plan->micro[0].graph,
+        .params = holdings->params,
+        .param_count = holdings->param_count,
+        .holds_buffer = holdings->buffers,
+        .optimizer = config->optimizer,
+        .grads = grads,
+        .decay = {[PARAM_WEIGHT] = true,
+                  [PARAM_BIAS] = config->decay_bias,
+                  [PARAM_NORM] = config->decay_norm},
+        .owned = owned,
+        .owned_count = owned_count,
+        .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM},
+                  [ARRAY_PARAM] = {.memory = config->sliced ? MEMORY_COMM : MEMORY_DEVICE},
+                  [ARRAY_STATE] = {.sliced = config->sliced & SLICED_STATE}}});
+}
+
+/* What the ranks of a replica hold at a position. */
+static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
+                                       int replica, int grads) {
+    const struct run_config *config = &plan->config;
+    struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
+    struct slice *owned = NULL;
+    int count = 0, chunks = config->grid.chunks;
+    if (config->sliced) {
+        for (int c = 0; c < chunks; c++) {
+            struct bucket_source source = source_of(plan, holdings, c);
+            lists[c] = buckets_of(&source);
+        }
+        count = slices_owned(lists, chunks, config->replicas, replica, &owned);
+        for (int c = 0; c < chunks; c++) free(lists[c].items);
+    }
+    struct store_layout *layout = layout_of(plan, holdings, owned, count, grads);
+    free(owned);
+    return layout;
 }
 
 static size_t scratch_bytes(const struct plan *plan) {
@@ -596,7 +629,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
     plan_activations(plan);
-    plan->store = layout_for(plan, &plan->holdings, plan->grads);
+    plan->store = layout_for(plan, &plan->holdings, config->cell.first_replica, plan->grads);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -651,11 +684,12 @@ static int grads_at(const struct plan *plan, int position) {
     return most;
 }
 
+/* Replica 0 has the largest slices. */
 static enum status heap_bytes_at(const struct plan *plan, int position, size_t *out) {
     struct holdings holdings;
     const struct run_config *config = &plan->config;
     TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, &holdings));
-    struct store_layout *layout = layout_for(plan, &holdings, grads_at(plan, position));
+    struct store_layout *layout = layout_for(plan, &holdings, 0, grads_at(plan, position));
     *out = store_heap_bytes(layout);
     store_layout_free(&layout);
     holdings_free(&holdings);

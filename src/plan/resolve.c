@@ -108,6 +108,26 @@ static void resolve_optimizer(struct resolve *resolve) {
     }
 }
 
+/* With one replica there is nothing to keep in step, nor anybody to slice with. */
+static enum status resolve_sync(struct resolve *resolve, const struct strategy *strategy) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool by_stage = option_is_given(options, OPTION_zero_stage);
+    const char *sync = option_is_given(options, OPTION_sync) ? options->sync
+                       : by_stage                            ? "zero"
+                                                             : strategy->sync;
+    bool zero = strcmp(sync, "zero") == 0,
+         several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    if (by_stage && !zero)
+        return fail(STATUS_USAGE, "--zero-stage %lld is of --sync zero, not of --sync %s",
+                    (long long)options->zero_stage, sync);
+    config->sync = several || strcmp(sync, "none") == 0 ? sync : "none";
+    int stage = by_stage ? (int)options->zero_stage : strategy->zero_stage;
+    if (zero && several) config->zero_stage = stage ? stage : 1;
+    if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
+    return STATUS_OK;
+}
+
 static enum status resolve_strategy(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -120,8 +140,7 @@ static enum status resolve_strategy(struct resolve *resolve) {
         option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
     TRY(resolve_grid(options, config, &config->grid));
     config->cell = grid_cell(&config->grid, config->rank);
-    config->sync = group_size(&config->grid, GROUP_REPLICAS, 0) > 1 ? strategy->sync : "none";
-    return STATUS_OK;
+    return resolve_sync(resolve, strategy);
 }
 
 static enum status resolve_batch(struct resolve *resolve) {
@@ -138,6 +157,7 @@ static enum status resolve_batch(struct resolve *resolve) {
         config->cut_count = options->cut.count;
     }
     config->sum = (enum sum_order)sum_order_find(options->sum);
+    config->sliced = config->zero_stage ? SLICED_STATE : 0;
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
     config->sync_bn = options->sync_bn && config->replicas > 1;

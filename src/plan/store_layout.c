@@ -203,6 +203,10 @@ int64_t store_place(const struct store_layout *layout, int array, int64_t begin,
     return -1;
 }
 
+bool store_is_sliced(const struct store_layout *layout, int array) {
+    return layout->arrays[array].slices != &layout->arrays[array].whole;
+}
+
 static size_t held_bytes(const struct array_layout *array) {
     return (size_t)array->held * dtype_bytes(array->dtype);
 }

@@ -106,6 +106,9 @@ const struct store_item *store_items(const struct store_layout *layout, int arra
  * in one slice. */
 int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count);
 
+/* Local. Whether an array holds what is owned alone. */
+bool store_is_sliced(const struct store_layout *layout, int array);
+
 /* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
 size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind);
 size_t store_heap_bytes(const struct store_layout *layout);

@@ -7,7 +7,8 @@
 
 struct strategy {
     const char *name, *schedule, *sync, *help;
-    bool threads; /* its ranks are threads of one process */
+    bool threads;   /* its ranks are threads of one process */
+    int zero_stage; /* of sync policy zero; 0: another one */
 };
 
 /* Local. By name, NULL when there is none; the whole table for lists. */

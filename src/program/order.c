@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { LEAF = 1, SUM = 2 };
+enum { LEAF = 1, SUM = 2, REDUCED = 3 };
 
 uint64_t order_leaf(int micro) {
     return rng_key(LEAF, (uint64_t)micro);
@@ -17,6 +17,10 @@ uint64_t order_leaf(int micro) {
 
 uint64_t order_sum(uint64_t into, uint64_t from) {
     return rng_key(rng_key(SUM, into), from);
+}
+
+uint64_t order_reduced(uint64_t own) {
+    return rng_key(REDUCED, own);
 }
 
 uint64_t order_tree(uint64_t *level, int count) {
@@ -77,4 +81,36 @@ uint64_t order_defined(const struct program *program, const int64_t *samples,
     free(leaf);
     free(part);
     return result;
+}
+
+/* Does any replica have samples at this place of its step? */
+static bool anyone_has(const struct program *program, const int64_t *samples, int place) {
+    int count = program->micro_batches;
+    for (int g = place; samples && g < program->grid.replicas * count; g += count)
+        if (samples[g] > 0) return true;
+    return !samples;
+}
+
+/* One reduction for each place of the step. */
+static uint64_t order_by_place(const struct program *program, const int64_t *samples,
+                               struct order_scope scope) {
+    int micros = program->micro_batches, first = scope.first_replica * micros;
+    bool begun = false;
+    uint64_t sum = 0;
+    for (int m = 0; m < micros; m++) {
+        if (!anyone_has(program, samples, m)) continue;
+        bool present = !samples || samples[first + m] > 0;
+        uint64_t one = order_reduced(present ? order_leaf(first + m - scope.base) : 0);
+        sum = begun ? order_sum(sum, one) : one;
+        begun = true;
+    }
+    return sum;
+}
+
+uint64_t order_of_rank(const struct program *program, const int64_t *samples,
+                       struct order_scope scope) {
+    bool alone = scope.replica_count == program->grid.replicas;
+    if (alone) return order_defined(program, samples, scope);
+    if (program->sum == SUM_REPLICAS_FIRST) return order_by_place(program, samples, scope);
+    return order_reduced(order_defined(program, samples, scope));
 }

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "program/program.h"
 
-enum { MAX_WORDS = 24 };
+enum { MAX_WORDS = 32 };
 
 struct parser {
     const char *name;
@@ -88,26 +88,37 @@ static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT])
     return read_size(parser, at, keys[key].low, keys[key].high, &value[key]);
 }
 
-static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int *sum) {
+/* Keys whose values are words. */
+struct words {
+    int sum, sliced;
+};
+
+static enum status read_word(struct parser *parser, int at, struct words *out) {
+    const char *word = word_at(parser, at + 1);
+    bool sum = strcmp(parser->word[at], "sum") == 0;
+    int found = sum ? sum_order_find(word) : sliced_find(word);
+    if (found < 0)
+        return bad(parser, sum ? "replica, tree or replicas-first" : "o, og, op or ogp", word);
+    *(sum ? &out->sum : &out->sliced) = found;
+    return STATUS_OK;
+}
+
+static enum status read_keys(struct parser *parser, int value[KEY_COUNT], struct words *words) {
     for (int k = 0; k < KEY_COUNT; k++) value[k] = keys[k].usual;
-    *sum = -1;
+    *words = (struct words){.sum = -1};
     for (int at = 0; at < parser->words; at += 2) {
-        if (strcmp(parser->word[at], "sum") != 0) {
-            TRY(read_key(parser, at, value));
-            continue;
-        }
-        *sum = sum_order_find(word_at(parser, at + 1));
-        if (*sum < 0)
-            return bad(parser, "replica, tree or replicas-first", word_at(parser, at + 1));
+        bool word = strcmp(parser->word[at], "sum") == 0 || strcmp(parser->word[at], "sliced") == 0;
+        TRY(word ? read_word(parser, at, words) : read_key(parser, at, value));
     }
     for (int k = 0; k < KEY_COUNT; k++)
         if (value[k] == NEEDED) return bad(parser, keys[k].name, "(end of line)");
-    return *sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
+    return words->sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
 }
 
 static enum status parse_header(struct parser *parser) {
-    int value[KEY_COUNT], sum;
-    TRY(read_keys(parser, value, &sum));
+    int value[KEY_COUNT];
+    struct words words;
+    TRY(read_keys(parser, value, &words));
     struct grid grid = {.stages = value[KEY_STAGES],
                         .chunks = value[KEY_CHUNKS],
                         .replicas = value[KEY_REPLICAS],
@@ -123,8 +134,9 @@ static enum status parse_header(struct parser *parser) {
         return bad(parser, "fewer micro-batches", parser->word[7]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad(parser, "fewer stages and chunks", parser->word[3]);
-    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)sum);
+    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)words.sum);
     parser->program->credits = value[KEY_CREDITS];
+    parser->program->sliced = (unsigned)words.sliced;
     return STATUS_OK;
 }
 

@@ -20,6 +20,21 @@ int sum_order_find(const char *name) {
     return -1;
 }
 
+/* Everything else is sliced along with the optimizer's state. */
+static const char *const sliced_names[] = {"", "o", NULL, "og", NULL, "op", NULL, "ogp"};
+enum { SLICED_SETS = sizeof sliced_names / sizeof sliced_names[0] };
+
+const char *sliced_name(unsigned sliced) {
+    CHECK(sliced < SLICED_SETS && sliced_names[sliced], "a set %u of sliced arrays", sliced);
+    return sliced_names[sliced];
+}
+
+int sliced_find(const char *letters) {
+    for (int i = 0; i < SLICED_SETS; i++)
+        if (sliced_names[i] && strcmp(sliced_names[i], letters) == 0) return i;
+    return -1;
+}
+
 /* --- rank programs --- */
 
 static struct rank_program *add_kind(struct program *program) {
@@ -190,16 +205,17 @@ int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
     return bucket;
 }
 
-/* Segment e of backward makes bucket e whole. */
-static struct resource_access gradient(const struct program *program,
-                                       const struct chunk_sizes *sizes, const struct instr *instr,
-                                       int grad) {
+/* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment
+ * reads the parameters of its bucket. */
+static struct resource_access buckets_of(const struct program *program,
+                                         const struct chunk_sizes *sizes,
+                                         const struct instr *instr) {
     const char *operands = instr_row(instr)->operands;
     int chunk = grid_chunk(&program->grid, instr->stage);
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
                                       : INSTR_ALL;
-    struct resource_access access = {.resource = RESOURCE_GRADIENT, .grad = grad};
+    struct resource_access access = {0};
     if (!strchr(operands, 's')) {
         access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
     } else if (one == INSTR_ALL) {
@@ -209,6 +225,25 @@ static struct resource_access gradient(const struct program *program,
         access.first_bucket = sizes_bucket(sizes, chunk, one);
         access.bucket_count = 1;
     }
+    return access;
+}
+
+static struct resource_access gradient(const struct program *program,
+                                       const struct chunk_sizes *sizes, const struct instr *instr,
+                                       int grad) {
+    struct resource_access access = buckets_of(program, sizes, instr);
+    access.resource = RESOURCE_GRADIENT;
+    access.grad = grad;
+    return access;
+}
+
+/* Where no instruction gathers them they are never under way. */
+static struct resource_access parameters(const struct program *program,
+                                         const struct chunk_sizes *sizes,
+                                         const struct instr *instr) {
+    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY};
+    struct resource_access access = buckets_of(program, sizes, instr);
+    access.resource = RESOURCE_PARAMS;
     return access;
 }
 
@@ -225,7 +260,8 @@ struct resource_access program_access(const struct program *program,
                                         .slot = sizes_slot(sizes, chunk, instr->slot)};
     case 'g': return gradient(program, sizes, instr, instr->grad);
     case 'h': return gradient(program, sizes, instr, instr->other);
-    default: CHECK(strchr("xpot", letter), "a buffer called %c", letter);
+    case 'p': return parameters(program, sizes, instr);
+    default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
     }
     return (struct resource_access){.resource = RESOURCE_READY};
 }
@@ -254,7 +290,7 @@ uint64_t program_hash(const struct program *program) {
     const int numbers[] = {grid->stages,         grid->chunks,      grid->replicas,
                            grid->replicas_each,  grid->v_shape,     grid->drivers,
                            grid->servers,        (int)program->sum, program->micro_batches,
-                           program->group_count, program->credits};
+                           program->group_count, program->credits,  (int)program->sliced};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int g = 0; g < program->group_count; g++)
         hash = hash64(hash, &program->group[g], sizeof program->group[g]);
@@ -282,6 +318,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
     if (grid->stages * grid->chunks > 1) fprintf(out, " credits %d", program->credits);
+    if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));

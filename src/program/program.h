@@ -35,6 +35,13 @@ enum { SUM_ORDER_COUNT = SUM_REPLICAS_FIRST + 1 };
 const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);
 
+/* Of which arrays the replicas of a stage hold a slice each and not the whole, as a set: optimizer
+ * state; gradients, where buffer 0 holds slices and buffer 1 a few whole buckets; parameters. */
+enum { SLICED_STATE = 1, SLICED_GRADIENTS = 2, SLICED_PARAMS = 4 };
+/* Local. In the text form: letters of instr.def, "ogp"; the set that letters name, or -1. */
+const char *sliced_name(unsigned sliced);
+int sliced_find(const char *letters);
+
 enum { PROGRAM_MAX_GROUPS = 8 };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
@@ -50,6 +57,7 @@ struct program {
     enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
     int group_count;
     int credits;                /* messages that a channel holds: how far a sender runs ahead */
+    unsigned sliced;            /* SLICED_...; with nothing sliced, 0 */
     struct rank_program *kinds; /* the different rank programs */
     int kind_count;
     size_t kind_capacity;
@@ -85,12 +93,13 @@ enum resource {
     RESOURCE_LOSSES,
     RESOURCE_NORM,
     RESOURCE_SLOT,
-    RESOURCE_GRADIENT
+    RESOURCE_GRADIENT,
+    RESOURCE_PARAMS
 };
 struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
-    int grad, first_bucket, bucket_count; /* of a gradient */
+    int grad, first_bucket, bucket_count; /* of a gradient; of parameters, without grad */
 };
 /* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
 struct resource_access program_access(const struct program *program,

@@ -167,6 +167,7 @@ static enum status visit(struct walk *walk) {
     if (walk->waits) return STATUS_OK;
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
+    TRY(verify_params(walk));
     TRY(verify_message(walk));
     return verify_post(walk);
 }
@@ -205,7 +206,7 @@ static enum status walk_on(struct walk *walk, bool *moved) {
         return fail(STATUS_USAGE,
                     "program refused: rank %d has no STEP in its body (%d instructions)",
                     walk->rank, body->count);
-    return STATUS_OK;
+    return verify_params_at_end(walk);
 }
 
 /* All members of a group must have come as often as the one that came most often. */
@@ -245,6 +246,8 @@ static enum status check_header_order(const struct verifier *verifier) {
     int pipelines = group_count(&program->grid, GROUP_PIPELINE), count = 0;
     int each = program->grid.replicas_each;
     if (pipelines == 1) return STATUS_OK;
+    /* Then each micro-batch is summed over the ranks for itself, which STEP proves. */
+    if (program->sum == SUM_REPLICAS_FIRST && each == 1) return STATUS_OK;
     uint64_t *part = MEM_ARRAY(uint64_t, pipelines);
     for (int p = 0; p < pipelines; p++) {
         struct order_scope own = {p * each, each, 0};
@@ -297,6 +300,8 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .in_backward = -1};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
+    walk->params =
+        MEM_ARRAY(struct param_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0) + 1);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
         if (!verify_present(walk, m)) continue;
@@ -313,6 +318,7 @@ static void walk_free(struct walk *walk) {
     for (int g = 0; g < walk->own->grads; g++) free(walk->grads[g].bucket);
     free(walk->slots);
     free(walk->grads);
+    free(walk->params);
     free(walk->loaded);
 }
 

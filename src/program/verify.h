@@ -59,6 +59,12 @@ struct grad {
     struct bucket *bucket; /* of all chunks; NULL until it is first used */
 };
 
+/* Parameters of a bucket: whole, or whole but for the update of others' slices. */
+struct param_bucket {
+    bool stale;
+    struct pending pending;
+};
+
 struct verifier;
 
 /* One rank's place in its program. */
@@ -71,8 +77,9 @@ struct walk {
     int pipeline;       /* the walked one it is in; -1: none */
     struct slot *slots; /* of all chunks */
     struct grad *grads;
-    bool *loaded; /* per chunk and micro-batch */
-    int present;  /* micro-batches with samples, and the sum of their keys: */
+    struct param_bucket *params; /* of all chunks */
+    bool *loaded;                /* per chunk and micro-batch */
+    int present;                 /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
     int tracked[GRID_MAX_CHUNKS]; /* micro-batches below this one have moved the running statistics
                                    */
@@ -116,6 +123,13 @@ enum status verify_slot(struct walk *walk);
 
 /* Gradients: buffers written before they are read, each micro-batch exactly once, in order. */
 enum status verify_gradient(struct walk *walk);
+
+/* The group of the instruction is all ranks that hold its stage, and there are several. */
+enum status verify_replicas(const struct walk *walk);
+
+/* Parameters: gathered once after STEP updated slices of them, and before they are read. */
+enum status verify_params(struct walk *walk);
+enum status verify_params_at_end(struct walk *walk);
 
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */

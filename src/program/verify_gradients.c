@@ -70,17 +70,67 @@ static bool holds_replicas(const struct walk *walk, int group) {
     return family == GROUP_REPLICAS || (family == GROUP_WORLD && replicas == program->ranks);
 }
 
-static enum status reduce(struct walk *walk, struct bucket *bucket) {
+enum status verify_replicas(const struct walk *walk) {
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
         return verify_broken(walk, "there is no other rank to reduce with");
     if (!holds_replicas(walk, walk->instr->group))
         return verify_broken(walk, "group %d is not the replicas of this stage",
                              walk->instr->group);
+    return STATUS_OK;
+}
+
+/* A bucket that is about to be summed over the replicas. */
+static enum status check_summed(const struct walk *walk, const struct bucket *bucket) {
+    TRY(verify_replicas(walk));
     if (!bucket->tied)
         return verify_broken(walk, "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (bucket->reduced)
         return verify_broken(walk, "bucket %d was reduced already", walk->instr->bucket);
+    return STATUS_OK;
+}
+
+static enum status reduce(struct walk *walk, struct bucket *bucket) {
+    TRY(check_summed(walk, bucket));
+    if (walk->program->sliced)
+        return verify_broken(walk, "each replica updates a slice: SCATTER, not REDUCE");
     bucket->reduced = true;
+    bucket->order = order_reduced(bucket->order);
+    return STATUS_OK;
+}
+
+/* Into another buffer: what was summed is added to the slices there, and spent here. */
+static enum status scatter_into(struct walk *walk, struct bucket *from, struct bucket *into) {
+    bool fresh = walk->instr->flags & INSTR_NEW;
+    if (!fresh && !into->reduced)
+        return verify_broken(walk, "buffer %d was never started (\"new\")", walk->instr->other);
+    if (fresh && into->reduced)
+        return verify_broken(walk, "buffer %d holds bucket %d of this step", walk->instr->other,
+                             walk->instr->bucket);
+    struct bucket sum =
+        fresh ? (struct bucket){.started = true, .tied = true, .reduced = true} : *into;
+    uint64_t order = order_reduced(from->order);
+    sum.order = fresh ? order : order_sum(sum.order, order);
+    sum.content += from->content;
+    sum.count += from->count;
+    *into = sum;
+    from->started = from->tied = false;
+    return STATUS_OK;
+}
+
+static enum status scatter(struct walk *walk, struct bucket *from, struct bucket *into) {
+    const struct instr *instr = walk->instr;
+    bool sliced = walk->program->sliced & SLICED_GRADIENTS;
+    TRY(check_summed(walk, from));
+    if (!walk->program->sliced)
+        return verify_broken(walk, "nothing is sliced (\"sliced\" in the header)");
+    if (sliced == (instr->grad == instr->other))
+        return verify_broken(walk, sliced ? "slices are in a buffer of their own"
+                                          : "the slices stay in the buffer: g and h are the same");
+    if (sliced) return scatter_into(walk, from, into);
+    if (instr->flags & INSTR_NEW)
+        return verify_broken(walk, "\"new\" has a meaning for another buffer alone");
+    from->reduced = true;
+    from->order = order_reduced(from->order);
     return STATUS_OK;
 }
 
@@ -109,7 +159,7 @@ static enum status check_whole(struct walk *walk, struct bucket *bucket, int ind
 static enum status check_order(struct walk *walk, const struct bucket *bucket) {
     struct order_scope own = {walk->cell.first_replica, walk->cell.replica_count,
                               walk->first_micro};
-    if (bucket->order == order_defined(walk->program, walk->verifier->samples, own))
+    if (bucket->order == order_of_rank(walk->program, walk->verifier->samples, own))
         return STATUS_OK;
     return verify_broken(walk, "the gradients were not added in the order \"sum %s\" of the header",
                          sum_order_name(walk->program->sum));
@@ -120,6 +170,11 @@ static enum status norm(struct walk *walk) {
     const struct program *program = walk->program;
     int group = walk->instr->group, positions = program->grid.stages;
     if (!walk->reported) return verify_broken(walk, "no REPORT of the losses before it");
+    if (program->sliced) {
+        walk->grads[walk->instr->grad].normed = true;
+        if (group != INSTR_ALL && program->group[group] == GROUP_WORLD) return STATUS_OK;
+        return verify_broken(walk, "each rank has slices: the norm's group is the world");
+    }
     if (positions > 1 && (group == INSTR_ALL || program->group[group] != GROUP_PIPELINE))
         return verify_broken(walk, "the norm is that of all stages: its group is the pipeline");
     if (positions == 1 && group != INSTR_ALL)
@@ -148,6 +203,7 @@ static enum status visit(struct walk *walk, int index) {
     case INSTR_TIE: return tie(walk, bucket);
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_REDUCE: return reduce(walk, bucket);
+    case INSTR_SCATTER: return scatter(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_NORM: return check_whole(walk, bucket, index);
     case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
     default: return STATUS_OK;

@@ -4,6 +4,8 @@
  * An instruction of the queue COMM is posted and done once all members have posted theirs; the
  * first instruction that reads or writes one of its buffers awaits that. Passes that share
  * statistics wait where they stand. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "program/verify.h"
 
@@ -20,14 +22,15 @@ static bool is_done(const struct walk *walk, const struct pending *pending) {
 }
 
 /* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.
- * A reduction is none. */
+ * What moves buckets is none. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
     const char *open = walk->seeds.group == of    ? "COUNT"
                        : walk->losses.group == of ? "REPORT"
                        : walk->norm.group == of   ? "NORM"
                                                   : NULL;
-    if (!open || walk->instr->op == INSTR_REDUCE) return STATUS_OK;
+    bool data = strchr(instr_row(walk->instr)->operands, 'b');
+    if (!open || data) return STATUS_OK;
     return verify_broken(walk, "an exchange of group %d (%s) is under way and was not awaited",
                          group, open);
 }
@@ -73,6 +76,12 @@ static enum status await_gradient(struct walk *walk, const struct resource_acces
     return STATUS_OK;
 }
 
+static enum status await_params(struct walk *walk, const struct resource_access *access) {
+    for (int b = 0; b < access->bucket_count; b++)
+        TRY(await_one(walk, &walk->params[access->first_bucket + b].pending));
+    return STATUS_OK;
+}
+
 static enum status await_letter(struct walk *walk, char letter) {
     struct resource_access access =
         program_access(walk->program, walk->own->chunk, walk->instr, letter);
@@ -82,6 +91,7 @@ static enum status await_letter(struct walk *walk, char letter) {
     case RESOURCE_NORM: return await_one(walk, &walk->norm);
     case RESOURCE_SLOT: return await_one(walk, &walk->slots[access.slot].pending);
     case RESOURCE_GRADIENT: return await_gradient(walk, &access);
+    case RESOURCE_PARAMS: return await_params(walk, &access);
     case RESOURCE_READY: break;
     }
     return STATUS_OK;
@@ -105,7 +115,9 @@ enum status verify_await_all(struct walk *walk) {
             .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
         TRY(await_gradient(walk, &all));
     }
-    return STATUS_OK;
+    struct resource_access all = {.bucket_count =
+                                      sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+    return await_params(walk, &all);
 }
 
 /* Of the body, and not posted: it waits where it stands. */
@@ -134,6 +146,7 @@ enum status verify_post(struct walk *walk) {
         if (access.resource == RESOURCE_NORM) walk->norm = pending;
         if (access.resource == RESOURCE_GRADIENT)
             verify_bucket(walk, access.grad, access.first_bucket)->pending = pending;
+        if (access.resource == RESOURCE_PARAMS) walk->params[access.first_bucket].pending = pending;
     }
     return STATUS_OK;
 }

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-#include "sync/sync.h"
+#include "sync/reduce.h"
 
 /* Where a rank's program makes the gradients of one stage whole: its last TIE, and the backward
  * pass before it that can be cut (-1: sums inside the rank come between). */
@@ -31,13 +31,23 @@ static int last_writer(const struct instr_list *body, int end, int stage, int gr
     return at;
 }
 
+/* Does a weight pass of another stage stand between? What follows it there may not come before. */
+static bool is_passed(const struct instr_list *body, int from, int to, int stage) {
+    for (int i = from + 1; i < to; i++) {
+        const struct instr *instr = &body->items[i];
+        bool pass = instr->op == INSTR_B || instr->op == INSTR_W || instr->op == INSTR_TIE;
+        if (pass && instr->stage != stage) return true;
+    }
+    return false;
+}
+
 static struct whole find_whole(const struct instr_list *body, int stage, int grad) {
     struct whole whole = {last_writer(body, body->count, stage, grad), -1};
     if (whole.tie < 0 || body->items[whole.tie].op != INSTR_TIE) return whole;
     int before = last_writer(body, whole.tie, stage, grad);
     bool pass =
         before >= 0 && (body->items[before].op == INSTR_B || body->items[before].op == INSTR_W);
-    if (pass) whole.pass = before;
+    if (pass && !is_passed(body, before, whole.tie, stage)) whole.pass = before;
     return whole;
 }
 
@@ -50,6 +60,7 @@ static int final_grad(const struct instr_list *body) {
 
 struct copy {
     struct rank_program *out;
+    enum instr_op op; /* that sums a bucket */
     int group;
 };
 
@@ -65,14 +76,15 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     instr->stage = like->stage;
     instr->bucket = (int16_t)bucket;
     instr->grad = like->grad;
-    if (op == INSTR_REDUCE) instr->group = (int16_t)copy->group;
+    if (op == INSTR_SCATTER) instr->other = like->grad;
+    if (op == copy->op) instr->group = (int16_t)copy->group;
 }
 
 static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
     for (int b = 0; b < buckets; b++) {
         append(copy, pass)->segment = (int16_t)b;
         append_bucket(copy, INSTR_TIE, b, pass);
-        append_bucket(copy, INSTR_REDUCE, b, pass);
+        append_bucket(copy, copy->op, b, pass);
     }
 }
 
@@ -87,13 +99,14 @@ static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
     if (whole && at == whole->tie && whole->pass >= 0) return; /* it is among the segments */
     append(copy, instr);
     if (!whole || at != whole->tie) return;
-    for (int b = 0; b < buckets; b++) append_bucket(copy, INSTR_REDUCE, b, instr);
+    for (int b = 0; b < buckets; b++) append_bucket(copy, copy->op, b, instr);
 }
 
-static void insert_rank(const struct grid *grid, struct rank_program *rank, int group) {
+void reduce_insert(const struct grid *grid, struct rank_program *rank, enum instr_op op,
+                   int group) {
     struct instr_list old = rank->list[LIST_BODY];
     struct whole whole[GRID_MAX_CHUNKS];
-    struct copy copy = {rank, group};
+    struct copy copy = {rank, op, group};
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
     for (int i = 0; i < old.count; i++)
         if (strchr(instr_row(&old.items[i])->operands, 's'))
@@ -108,8 +121,7 @@ static void insert_rank(const struct grid *grid, struct rank_program *rank, int 
     free(old.items);
 }
 
-/* A group of the replicas that is declared already, or one that is the same. */
-static int group_for(struct program *program) {
+int reduce_group(struct program *program) {
     const struct grid *grid = &program->grid;
     bool all = group_size(grid, GROUP_REPLICAS, 0) == program->ranks;
     for (int g = 0; g < program->group_count; g++)
@@ -118,29 +130,41 @@ static int group_for(struct program *program) {
     return program_declare_group(program, GROUP_REPLICAS);
 }
 
-static void change_rank(struct program *program, int rank, int group, const int *buckets) {
-    const struct grid *grid = &program->grid;
-    struct rank_program *own = &program->kinds[program->kind_of[rank]];
-    int position = grid_cell(grid, rank).position;
+static void set_buckets(const struct program *program, int rank, struct rank_program *own,
+                        const int *buckets) {
+    int position = grid_cell(&program->grid, rank).position;
     for (int c = 0; c < own->chunks; c++)
-        own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
-    insert_rank(grid, own, group);
-    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
-    program_renumber(own);
+        own->chunk[c].buckets = buckets[grid_stage(&program->grid, position, c)];
 }
 
 /* Ranks that share a rank program are at one position: it is changed once. */
-static enum status allreduce_insert(struct program *program, const int *buckets) {
-    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
-    int group = group_for(program);
+void reduce_each(struct program *program, const struct sync_config *config, int group,
+                 void (*change)(struct program *program, int rank, int group,
+                                const struct sync_config *config)) {
     bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
     for (int r = 0; r < program->ranks; r++) {
-        bool *done = &changed[program->kind_of[r]];
-        if (!*done && grid_cell(&program->grid, r).role == GRID_STAGE)
-            change_rank(program, r, group, buckets);
-        *done = true;
+        int kind = program->kind_of[r];
+        if (!changed[kind] && grid_cell(&program->grid, r).role == GRID_STAGE) {
+            set_buckets(program, r, &program->kinds[kind], config->buckets);
+            change(program, r, group, config);
+            program_renumber(&program->kinds[kind]);
+        }
+        changed[kind] = true;
     }
     free(changed);
+}
+
+static void change_rank(struct program *program, int rank, int group,
+                        const struct sync_config *config) {
+    (void)config;
+    struct rank_program *own = &program->kinds[program->kind_of[rank]];
+    reduce_insert(&program->grid, own, INSTR_REDUCE, group);
+    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
+}
+
+static enum status allreduce_insert(struct program *program, const struct sync_config *config) {
+    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
+    reduce_each(program, config, reduce_group(program), change_rank);
     return STATUS_OK;
 }
 

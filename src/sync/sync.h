@@ -6,15 +6,22 @@
 
 #include "program/program.h"
 
-struct sync_policy {
-    const char *name, *help;
-    /* Local. Changes the program in place; stage s has buckets[s] buckets of gradients from then
-     * on. */
-    enum status (*insert)(struct program *program, const int *buckets);
+/* What a policy is told. */
+struct sync_config {
+    const int *buckets; /* of gradients, per stage of the model */
+    unsigned sliced;    /* zero: SLICED_..., what each replica holds a slice of */
 };
 
-/* Local. By name, NULL when there is none. */
+struct sync_policy {
+    const char *name, *help;
+    /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
+    enum status (*insert)(struct program *program, const struct sync_config *config);
+};
+
+/* Local. By name, NULL when there is none; row by row, NULL behind the last. */
 const struct sync_policy *sync_find(const char *name);
-enum status sync_insert(const char *name, struct program *program, const int *buckets);
+const struct sync_policy *sync_at(int index);
+enum status sync_insert(const char *name, struct program *program,
+                        const struct sync_config *config);
 
 #endif

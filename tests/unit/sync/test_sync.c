@@ -38,13 +38,15 @@ static void expect_order(const struct program *program, int rank, enum list_name
 /* Each bucket is reduced as soon as its segment of the last backward is done. */
 Test(sync_allreduce, the_last_backward_is_cut) {
     struct program *program = build(2, 2, SUM_REPLICA);
-    cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, &(struct sync_config){.buckets = (int[]){2}}),
+                 STATUS_OK);
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_START, "BCAST q0");
-        expect_order(program, rank, LIST_BODY,
-                     "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
-                     "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
-                     "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+        expect_order(
+            program, rank, LIST_BODY,
+            "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
+            "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; REDUCE s0 b0 g0 q0; "
+            "B s0 e1 m1 a0 g0; TIE s0 b1 g0; REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     }
     cr_expect_eq(program->kind_count, 1, "replicas share one program");
     program_free(&program);
@@ -53,21 +55,26 @@ Test(sync_allreduce, the_last_backward_is_cut) {
 /* Sums inside the rank come first: then all buckets follow at the end. */
 Test(sync_allreduce, after_sums_all_buckets_are_reduced_at_the_end) {
     struct program *program = build(2, 2, SUM_TREE);
-    cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
-    expect_order(program, 1, LIST_BODY,
-                 "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
-                 "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
-                 "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
+    cr_assert_eq(sync_insert("allreduce", program, &(struct sync_config){.buckets = (int[]){2}}),
+                 STATUS_OK);
+    expect_order(
+        program, 1, LIST_BODY,
+        "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
+        "F s0 m1 a0; B s0 m1 a0 g1 new; TIE s0 g1; SUM s0 g0 h1; REDUCE s0 b0 g0 q0; "
+        "REDUCE s0 b1 g0 q0; REPORT q0; NORM g0; STEP g0");
     program_free(&program);
 }
 
 Test(sync_none, several_ranks_would_train_several_models) {
     char log[256] = "";
     struct program *alone = build(1, 1, SUM_REPLICA), *several = build(3, 1, SUM_REPLICA);
-    cr_expect_eq(sync_insert("none", alone, &(int){1}), STATUS_OK);
+    cr_expect_eq(sync_insert("none", alone, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_OK);
     log_capture(log, sizeof log);
-    cr_expect_eq(sync_insert("none", several, &(int){1}), STATUS_USAGE);
-    cr_expect_eq(sync_insert("hearsay", several, &(int){1}), STATUS_USAGE);
+    cr_expect_eq(sync_insert("none", several, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_USAGE);
+    cr_expect_eq(sync_insert("hearsay", several, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(log, "3 ranks without a sync policy") && strstr(log, "hearsay"), "%s", log);
     cr_expect_null(sync_find("hearsay"));
