@@ -24,22 +24,17 @@ struct estimate_row {
     size_t bytes;
 };
 
-enum { ESTIMATE_ROWS = 11 };
+enum { ESTIMATE_ROWS = 12 };
 
 static void estimate_rows(const struct plan *plan, struct estimate_row rows[ESTIMATE_ROWS]) {
     const struct memory_estimate *estimate = &plan->memory;
     const struct estimate_row all[ESTIMATE_ROWS] = {
-        {"parameters", estimate->params},
-        {"gradients", estimate->gradients},
-        {"optimizer", estimate->state},
-        {"buffers", estimate->buffers},
-        {"activations", estimate->activations},
-        {"scratch", estimate->scratch},
-        {"loader", estimate->loader},
-        {"library", estimate->library},
-        {"communicator", estimate->comm},
-        {"staging", estimate->staging},
-        {"trace", estimate->trace},
+        {"parameters", estimate->params}, {"gradients", estimate->gradients},
+        {"windows", estimate->windows},   {"optimizer", estimate->state},
+        {"buffers", estimate->buffers},   {"activations", estimate->activations},
+        {"scratch", estimate->scratch},   {"loader", estimate->loader},
+        {"library", estimate->library},   {"communicator", estimate->comm},
+        {"staging", estimate->staging},   {"trace", estimate->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -250,8 +245,8 @@ void explain_print_json(const struct job *job, FILE *out) {
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
-        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan), "gradient_buffers",
-        plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
+        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan),
+        "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "predicted_step_ms",
         plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step", (json_int_t)reduced_bytes(plan),
         "sent_bytes_per_step", (json_int_t)sent_bytes(plan), "predicted_peak_bytes",
         (json_int_t)plan_bytes(plan), "memory", estimate);

@@ -45,9 +45,19 @@ static struct posted *posted_on(struct exec *exec, const struct instr *instr, ch
     struct posted *place = place_for(exec, &access);
     bool buckets = access.resource == RESOURCE_GRADIENT || access.resource == RESOURCE_PARAMS;
     int count = buckets ? access.bucket_count : place ? 1 : 0;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         if (place[i].instr) return &place[i];
+        if (place[i].by) return place[i].by;
+    }
     return NULL;
+}
+
+/* An operation that also writes slices (h) is found there, too. */
+static void note_slices(struct exec *exec, const struct instr *instr, struct posted *posted) {
+    const struct plan *plan = exec->plan;
+    if (!strchr(instr_row(instr)->operands, 'h') || instr->grad == instr->other) return;
+    struct resource_access access = program_access(plan->program, plan->sizes, instr, 'h');
+    reduction(exec, access.grad, access.first_bucket)->by = posted;
 }
 
 static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
@@ -112,6 +122,7 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     const struct exec_observer *observer = &exec->observer;
     posted->instr = NULL;
     exec->under_way--;
+    note_slices(exec, instr, NULL);
     if (observer->posted)
         observer->posted(observer->context, instr, exec->step, posted->begin_ns, posted->end_ns);
     return handlers[instr->op].finish(exec, instr);
@@ -146,6 +157,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     if (!posted->request) return handler->finish(exec, instr); /* it needed nobody */
     posted->instr = instr;
     exec->under_way++;
+    note_slices(exec, instr, posted);
     return comm_progress(exec->comm);
 }
 

@@ -72,12 +72,11 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, 
         runnable->plan->training ? of->arena_begin + (size_t)slot * of->slot_bytes : of->eval_begin;
     char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
     const struct store_layout *layout = exec->store->layout;
-    int params = store_array(exec->store->layout, ARRAY_PARAM, 0),
-        buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
+    int buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
-            address[v] = store_tensor(exec->store, params, root->index).data;
+            address[v] = store_read_param(exec->store, root->index).data;
         else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(exec->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
@@ -431,7 +430,7 @@ static enum status broadcast_buffers(struct exec *exec, const struct elements *b
     struct device *device = exec->plan->device;
     const struct backend *backend = device->backend;
     const struct store *store = exec->store;
-    const struct elements *staging = &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+    const struct elements *staging = store_staging(store);
     size_t bytes = elements_bytes(buffers), room = elements_bytes(staging);
     for (size_t done = 0; done < bytes; done += room) {
         size_t left = bytes - done, piece = left < room ? left : room;

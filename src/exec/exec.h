@@ -101,4 +101,8 @@ enum status exec_step(struct exec *exec, struct step_result *out);
  * when the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 
+/* Collective over the replicas of a stage, blocking, between steps. The content hash of the
+ * parameters that this rank has, sliced or not; of the stages of a pipeline they are added. */
+enum status exec_param_hash(struct exec *exec, uint64_t *out);
+
 #endif

@@ -145,19 +145,19 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
 static enum status run_F(struct exec *exec, const struct instr *instr) {
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
-                               .segment = INSTR_ALL,
+                               .segment = instr->segment,
                                .grad = -1,
                                .pure = instr->flags & INSTR_PURE};
     if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
     bool done;
     TRY(run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done));
-    return done ? read_loss(exec, instr) : STATUS_OK;
+    return done && instr->segment <= 0 ? read_loss(exec, instr) : STATUS_OK;
 }
 
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
                                .stage = instr->stage,
-                               .segment = kind == PASS_INPUT_HALF ? INSTR_ALL : instr->segment,
+                               .segment = instr->segment,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
@@ -284,8 +284,9 @@ MESSAGE(RECV_B, receive)
 
 static enum status run_ZERO(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    for (int b = 0; b < buckets->count; b++)
-        TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
+    bool all = instr->bucket == INSTR_ALL;
+    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
+    for (int b = first; b < end; b++) TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 
@@ -317,28 +318,45 @@ static const struct bucket *bucket_of(const struct exec *exec, const struct inst
     return &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
 }
 
+/* This rank's part of the bucket, counted from its begin. */
+static struct slice own_slice(const struct exec *exec, const struct instr *instr) {
+    struct comm_group *group = exec->group[instr->group];
+    struct slice slice;
+    comm_slice(group, bucket_of(exec, instr)->elements, comm_group_member(group), &slice.begin,
+               &slice.count);
+    return slice;
+}
+
 static enum status post_SCATTER(struct exec *exec, const struct instr *instr,
                                 struct comm_request **out) {
     const struct bucket *bucket = bucket_of(exec, instr);
-    int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
-    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
+    if (instr->grad != instr->other) TRY(store_clear_padding(exec->store, instr->grad, bucket));
     return comm_reduce_scatter(exec->group[instr->group], data.data, data.count, out);
 }
 
 static enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
+    struct slice slice = own_slice(exec, instr);
+    if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
+    return store_take_slice(exec->store, bucket_of(exec, instr), &slice, instr->flags & INSTR_NEW);
 }
 
 static enum status post_GATHER(struct exec *exec, const struct instr *instr,
                                struct comm_request **out) {
     const struct bucket *bucket = bucket_of(exec, instr);
-    int array = store_array(exec->store->layout, ARRAY_PARAM, 0);
-    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    struct slice slice = own_slice(exec, instr);
+    struct elements data = store_bucket_params(exec->store, bucket);
+    TRY(store_give_slice(exec->store, bucket, &slice));
     return comm_all_gather(exec->group[instr->group], data.data, data.count, out);
 }
 
 static enum status finish_GATHER(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+/* What is gathered next overwrites it: nothing is left to do. */
+static enum status run_FREE(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
 }
@@ -369,13 +387,14 @@ static struct broadcast_array broadcast_array(struct exec *exec, int index) {
 
 static bool is_broadcast(const struct exec *exec, int index) {
     const struct store_layout *layout = exec->store->layout;
-    return index >= layout->array_count ||
-           (layout->arrays[index].kind != ARRAY_GRAD && !store_is_sliced(layout, index));
+    if (index >= layout->array_count) return true;
+    enum array_kind kind = layout->arrays[index].kind;
+    return kind <= ARRAY_BUFFER && kind != ARRAY_GRAD && !store_is_sliced(layout, index);
 }
 
 /* Arrays go in pieces through a gradient buffer, which is the memory others can reach. */
 static const struct elements *staging_of(const struct exec *exec) {
-    return &exec->store->held[store_array(exec->store->layout, ARRAY_GRAD, 0)];
+    return store_staging(exec->store);
 }
 
 static enum status give_piece(struct exec *exec, struct broadcast_array array) {
@@ -436,7 +455,8 @@ static enum status run_BCAST(struct exec *exec, const struct instr *instr) {
     struct broadcast_run *run = &exec->broadcast;
     struct comm_group *group = exec->group[instr->group];
     if (!run->active) {
-        *run = (struct broadcast_run){.active = true};
+        *run = (struct broadcast_run){.active = true, .array = -1};
+        next_array(exec);
         exec->first_step = exec->step;
     } else if (!run->releasing) {
         return take_broadcast(exec, group, broadcast_array(exec, run->array));

@@ -49,6 +49,7 @@ struct step_share {
 struct posted {
     const struct instr *instr; /* NULL: nothing is under way */
     struct comm_request *request;
+    struct posted *by; /* of slices: what is under way into them, kept where it reads */
     /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
     int group;
     uint64_t sequence;
@@ -194,6 +195,10 @@ struct handler {
     enum status (*finish)(struct exec *exec, const struct instr *instr);
 };
 extern const struct handler handlers[INSTR_COUNT_];
+
+/* Collective over the replicas, blocking, between steps. Parameters of a bucket into their window.
+ */
+enum status exec_gather(struct exec *exec, int chunk, int bucket);
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */

@@ -24,6 +24,7 @@ struct bucket_source {
     const int *params;
     int count, first;
     int64_t begin;
+    bool apart; /* passes touch one bucket after the other, no two in turn */
     int64_t
         most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
 };
@@ -38,7 +39,9 @@ struct bucket_list buckets_of(const struct bucket_source *source);
 void buckets_join(struct bucket_list *buckets);
 
 /* Local. Cuts the backward of a stage into a segment for each bucket, which ends with the node
- * after which the bucket is whole; the last one ends with the stage. */
+ * after which the bucket is whole; the last one ends with the stage. With source->apart both phases
+ * are cut, before the first node that touches the next bucket: reads its parameters or makes their
+ * gradients. Forward has the last bucket in its first segment. */
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage);
 

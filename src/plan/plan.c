@@ -79,7 +79,8 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        open = cut && instr->segment < sizes[chunk].buckets - 1 ? slot : -1;
+        int last = instr->op == INSTR_F ? 0 : sizes[chunk].buckets - 1;
+        open = cut && instr->segment != last ? slot : -1;
     }
     return false;
 }
@@ -158,6 +159,7 @@ static struct bucket_source source_of(const struct plan *plan, const struct hold
                                       int chunk) {
     struct bucket_source source = holdings_source(holdings, plan->micro[0].graph, chunk);
     source.most = plan->config.bucket_bytes / (int64_t)sizeof(float);
+    source.apart = plan->config.sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
     return source;
 }
 
@@ -194,8 +196,10 @@ static enum status plan_chunks(struct plan *plan) {
 static void cut_segments(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
-        for (int c = 0; micro->training && c < plan->chunk_count; c++) {
-            struct bucket_source source = holdings_source(&plan->holdings, micro->graph, c);
+        for (int c = 0; c < plan->chunk_count; c++) {
+            struct bucket_source source = source_of(plan, &plan->holdings, c);
+            if (!micro->training && !source.apart) continue;
+            source.graph = micro->graph;
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, plan->chunk[c].stage);
         }
     }
@@ -386,18 +390,24 @@ static enum status check_program(const struct plan *plan, const char *name) {
                 sum_order_name(program->sum));
 }
 
+/* A rank adds its micro-batches in index order then, each summed over the replicas before. */
+static bool by_scatter(const struct run_config *config) {
+    return config->sliced & SLICED_GRADIENTS && config->micro_batches > 1;
+}
+
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
     struct schedule_config schedule = {.grid = config->grid,
                                        .micro_batches = config->micro_batches,
-                                       .sum = config->sum,
+                                       .sum = by_scatter(config) ? SUM_REPLICA : config->sum,
                                        .samples = samples,
                                        .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
     int *buckets = MEM_ARRAY(int, stage_count(plan));
     enum status status = count_buckets(plan, buckets);
-    struct sync_config sync = {.buckets = buckets, .sliced = config->sliced};
+    struct sync_config sync = {
+        .buckets = buckets, .sliced = config->sliced, .prefetch = config->zero_prefetch};
     if (status == STATUS_OK) status = sync_insert(config->sync, *out, &sync);
     free(buckets);
     return status == STATUS_OK ? program_verify(*out, samples) : status;
@@ -443,6 +453,8 @@ static void take_sizes(struct plan *plan, const struct program *program) {
     if (own->grads > plan->grads) plan->grads = own->grads;
     for (int c = 0; c < plan->chunk_count; c++) {
         plan->sizes[c].buckets = own->chunk[c].buckets;
+        plan->sizes[c].windows = own->chunk[c].windows;
+        plan->sizes[c].gathered = own->chunk[c].gathered;
         if (own->chunk[c].slots > plan->sizes[c].slots) plan->sizes[c].slots = own->chunk[c].slots;
     }
 }
@@ -524,44 +536,54 @@ static size_t staging_bytes(const struct plan *plan) {
     return largest > later ? largest - later : 0;
 }
 
-/* Other ranks read and write gradients, and parameters that are gathered. */
+/* Arrays that a rank has slices of have windows beside them, which others read and write; so do
+ * gradients, and parameters that are gathered where they lie. */
+static void describe_arrays(const struct run_config *config, struct store_config *out) {
+    unsigned sliced = config->sliced;
+    out->array[ARRAY_GRAD].sliced = sliced & SLICED_GRADIENTS;
+    out->array[ARRAY_GRAD].memory = sliced & SLICED_GRADIENTS ? MEMORY_DEVICE : MEMORY_COMM;
+    out->array[ARRAY_PARAM].sliced = sliced & SLICED_PARAMS;
+    out->array[ARRAY_PARAM].memory =
+        sliced && !(sliced & SLICED_PARAMS) ? MEMORY_COMM : MEMORY_DEVICE;
+    out->array[ARRAY_STATE].sliced = sliced & SLICED_STATE;
+}
+
 static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
-                                      const struct slice *owned, int owned_count, int grads) {
+                                      const struct slices *slices, int grads) {
     const struct run_config *config = &plan->config;
-    return store_layout_new(&(struct store_config){
+    struct store_config store = {
         .graph = plan->micro[0].graph,
         .params = holdings->params,
         .param_count = holdings->param_count,
         .holds_buffer = holdings->buffers,
         .optimizer = config->optimizer,
-        .grads = grads,
+        .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
         .decay = {[PARAM_WEIGHT] = true,
                   [PARAM_BIAS] = config->decay_bias,
                   [PARAM_NORM] = config->decay_norm},
-        .owned = owned,
-        .owned_count = owned_count,
-        .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM},
-                  [ARRAY_PARAM] = {.memory = config->sliced ? MEMORY_COMM : MEMORY_DEVICE},
-                  [ARRAY_STATE] = {.sliced = config->sliced & SLICED_STATE}}});
+        .owned = slices->owned,
+        .owned_count = slices->owned_count,
+        .windows = {[ARRAY_GRAD] = slices->gradients, [ARRAY_PARAM] = slices->params}};
+    describe_arrays(config, &store);
+    return store_layout_new(&store);
 }
 
 /* What the ranks of a replica hold at a position. */
 static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
-                                       int replica, int grads) {
+                                       const struct rank_program *program, int replica) {
     const struct run_config *config = &plan->config;
     struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
-    struct slice *owned = NULL;
-    int count = 0, chunks = config->grid.chunks;
-    if (config->sliced) {
-        for (int c = 0; c < chunks; c++) {
-            struct bucket_source source = source_of(plan, holdings, c);
-            lists[c] = buckets_of(&source);
-        }
-        count = slices_owned(lists, chunks, config->replicas, replica, &owned);
-        for (int c = 0; c < chunks; c++) free(lists[c].items);
+    struct slices slices = {0};
+    int chunks = config->grid.chunks;
+    for (int c = 0; config->sliced && c < chunks; c++) {
+        struct bucket_source source = source_of(plan, holdings, c);
+        lists[c] = buckets_of(&source);
     }
-    struct store_layout *layout = layout_of(plan, holdings, owned, count, grads);
-    free(owned);
+    if (config->sliced)
+        slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
+    struct store_layout *layout = layout_of(plan, holdings, &slices, program->grads);
+    for (int c = 0; c < chunks; c++) free(lists[c].items);
+    slices_free(&slices);
     return layout;
 }
 
@@ -581,6 +603,7 @@ static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
+    estimate->windows = store_window_bytes(plan->store);
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
@@ -629,7 +652,9 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
     plan_activations(plan);
-    plan->store = layout_for(plan, &plan->holdings, config->cell.first_replica, plan->grads);
+    struct rank_program sizes = {.grads = plan->grads, .chunks = plan->chunk_count};
+    memcpy(sizes.chunk, plan->sizes, sizeof plan->sizes);
+    plan->store = layout_for(plan, &plan->holdings, &sizes, config->cell.first_replica);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -671,17 +696,19 @@ size_t plan_heap_bytes(const struct plan *plan) {
     return store_heap_bytes(plan->store);
 }
 
-/* Gradient buffers that the ranks at a position have. */
-static int grads_at(const struct plan *plan, int position) {
+/* A rank at a position, with the most gradient buffers of any. */
+static struct rank_program sizes_at(const struct plan *plan, int position) {
     const struct program *programs[] = {plan->program, plan->last_program};
-    int most = 0;
+    struct rank_program sizes = {0};
     for (int i = 0; i < 2; i++) {
         for (int r = 0; programs[i] && r < programs[i]->ranks; r++) {
-            int grads = program_of(programs[i], r)->grads;
-            if (grid_cell(&programs[i]->grid, r).position == position && grads > most) most = grads;
+            if (grid_cell(&programs[i]->grid, r).position != position) continue;
+            int most = sizes.grads;
+            sizes = *program_of(programs[i], r);
+            if (most > sizes.grads) sizes.grads = most;
         }
     }
-    return most;
+    return sizes;
 }
 
 /* Replica 0 has the largest slices. */
@@ -689,7 +716,8 @@ static enum status heap_bytes_at(const struct plan *plan, int position, size_t *
     struct holdings holdings;
     const struct run_config *config = &plan->config;
     TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, &holdings));
-    struct store_layout *layout = layout_for(plan, &holdings, 0, grads_at(plan, position));
+    struct rank_program sizes = sizes_at(plan, position);
+    struct store_layout *layout = layout_for(plan, &holdings, &sizes, 0);
     *out = store_heap_bytes(layout);
     store_layout_free(&layout);
     holdings_free(&holdings);
@@ -709,7 +737,7 @@ enum status plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t
 
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_estimate *estimate = &plan->memory;
-    return estimate->params + estimate->gradients + estimate->state + estimate->buffers +
-           estimate->activations + estimate->scratch + estimate->loader + estimate->staging +
-           estimate->library + estimate->comm + estimate->trace;
+    return estimate->params + estimate->gradients + estimate->windows + estimate->state +
+           estimate->buffers + estimate->activations + estimate->scratch + estimate->loader +
+           estimate->staging + estimate->library + estimate->comm + estimate->trace;
 }

@@ -42,6 +42,7 @@ struct chunk_plan {
 /* Predicted bytes of a rank, by purpose. */
 struct memory_estimate {
     size_t params, gradients, state, buffers, activations, scratch, loader, comm;
+    size_t windows;        /* buckets that are whole for a while, where ranks hold slices */
     size_t staging;        /* one tensor at a time in plain layout: to start, save and hash */
     size_t library, trace; /* what plans do not know: filled in by the caller */
 };

@@ -143,6 +143,28 @@ static enum status resolve_strategy(struct resolve *resolve) {
     return resolve_sync(resolve, strategy);
 }
 
+/* Gradients of several micro-batches are sliced where each is scattered for itself: sums over
+ * replicas come first then, and --sum says so. */
+static enum status resolve_slices(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool scatter = strcmp(options->zero_accumulate, "scatter") == 0, several;
+    config->zero_prefetch = (int)options->zero_prefetch;
+    if (config->zero_stage == 0) return STATUS_OK;
+    several = config->micro_batches > 1;
+    config->sliced = SLICED_STATE;
+    if (config->zero_stage >= 2 && (scatter || !several)) config->sliced |= SLICED_GRADIENTS;
+    if (config->zero_stage == 3) config->sliced |= SLICED_PARAMS;
+    if (!(config->sliced & SLICED_GRADIENTS) || !several) return STATUS_OK;
+    if (option_is_given(options, OPTION_sum) && config->sum != SUM_REPLICAS_FIRST)
+        return fail(STATUS_USAGE,
+                    "--zero-accumulate scatter adds gradients in the order replicas-first, not "
+                    "--sum %s\n  --zero-accumulate local, or no --sum",
+                    options->sum);
+    config->sum = SUM_REPLICAS_FIRST;
+    return STATUS_OK;
+}
+
 static enum status resolve_batch(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -157,7 +179,7 @@ static enum status resolve_batch(struct resolve *resolve) {
         config->cut_count = options->cut.count;
     }
     config->sum = (enum sum_order)sum_order_find(options->sum);
-    config->sliced = config->zero_stage ? SLICED_STATE : 0;
+    TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
     config->sync_bn = options->sync_bn && config->replicas > 1;

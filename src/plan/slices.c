@@ -18,15 +18,52 @@ static struct slice slice_of(const struct bucket *bucket, int members, int membe
     return (struct slice){bucket->begin + begin, count};
 }
 
-int slices_owned(const struct bucket_list *lists, int list_count, int members, int member,
-                 struct slice **out) {
-    int count = 0, total = 0;
-    for (int l = 0; l < list_count; l++) total += lists[l].count;
-    struct slice *slices = MEM_ARRAY(struct slice, total + 1);
-    for (int l = 0; l < list_count; l++)
-        for (int b = 0; b < lists[l].count; b++)
-            slices[count++] = slice_of(&lists[l].items[b], members, member);
-    qsort(slices, (size_t)count, sizeof *slices, by_begin);
-    *out = slices;
-    return count;
+static void plan_owned(const struct bucket_list *lists, int chunks, int members, int member,
+                       struct slices *out) {
+    int total = 0;
+    for (int c = 0; c < chunks; c++) total += lists[c].count;
+    out->owned = MEM_ARRAY(struct slice, total + 1);
+    for (int c = 0; c < chunks; c++)
+        for (int b = 0; b < lists[c].count; b++)
+            out->owned[out->owned_count++] = slice_of(&lists[c].items[b], members, member);
+    qsort(out->owned, (size_t)out->owned_count, sizeof *out->owned, by_begin);
+}
+
+static int64_t largest_bucket(const struct bucket_list *list) {
+    int64_t most = 0;
+    for (int b = 0; b < list->count; b++)
+        if (list->items[b].elements > most) most = list->items[b].elements;
+    return most;
+}
+
+/* Windows of a chunk one behind the other, each as large as its largest bucket. */
+static void place_chunk(const struct bucket_list *list, int windows, int64_t *shift,
+                        int64_t *elements) {
+    int64_t each = largest_bucket(list);
+    for (int b = 0; windows && b < list->count; b++) {
+        const struct bucket *bucket = &list->items[b];
+        for (int p = 0; p < bucket->count; p++)
+            shift[bucket->first + p] = *elements + b % windows * each - bucket->begin;
+    }
+    *elements += windows * each;
+}
+
+void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,
+                 int member, int param_count, struct slices *out) {
+    *out = (struct slices){0};
+    plan_owned(lists, program->chunks, members, member, out);
+    for (int i = 0; i < 2; i++) out->shift[i] = MEM_ARRAY(int64_t, param_count + 1);
+    for (int c = 0; c < program->chunks; c++) {
+        place_chunk(&lists[c], program->chunk[c].windows, out->shift[0], &out->gradients.elements);
+        place_chunk(&lists[c], program->chunk[c].gathered, out->shift[1], &out->params.elements);
+    }
+    out->gradients.shift = out->shift[0];
+    out->params.shift = out->shift[1];
+}
+
+void slices_free(struct slices *slices) {
+    free(slices->owned);
+    free(slices->shift[0]);
+    free(slices->shift[1]);
+    *slices = (struct slices){0};
 }

@@ -6,10 +6,20 @@
 
 #include "plan/buckets.h"
 #include "plan/store_layout.h"
+#include "program/program.h"
 
-/* Local. The slices of member `member` of `members`, ascending; one for each bucket, some may be
- * empty. Returns how many; the caller frees *out. */
-int slices_owned(const struct bucket_list *lists, int list_count, int members, int member,
-                 struct slice **out);
+/* What a rank holds where something is sliced. */
+struct slices {
+    struct slice *owned; /* ascending; one for each bucket, some may be empty */
+    int owned_count;
+    struct store_window gradients, params; /* of buckets that are whole for a while */
+    int64_t *shift[2];
+};
+
+/* Local. Of member `member` of `members`, with the buckets of its chunks and the windows that its
+ * program has; it holds param_count parameters. The caller frees it with slices_free. */
+void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,
+                 int member, int param_count, struct slices *out);
+void slices_free(struct slices *slices);
 
 #endif

@@ -175,18 +175,36 @@ static enum status read_list(struct parser *parser, int at, int *to) {
     return found == chunks ? STATUS_OK : bad(parser, what, text);
 }
 
-/* "rank" N "slots" A,A.. "grads" G "buckets" B,B.. */
+/* "rank" N "slots" A,A.. "grads" G "buckets" B,B.., with sliced gradients "windows" W,W.., with
+ * sliced parameters "gathered" W,W.. */
 static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
-    static const char *const sizes[] = {"slots", "grads", "buckets"};
+    struct chunk_sizes *first = &rank->chunk[0];
+    const struct {
+        const char *name;
+        int *to;
+        bool there;
+    } sizes[] = {{"slots", &first->slots, true},
+                 {"grads", NULL, true},
+                 {"buckets", &first->buckets, true},
+                 {"windows", &first->windows, parser->program->sliced & SLICED_GRADIENTS},
+                 {"gathered", &first->gathered, parser->program->sliced & SLICED_PARAMS}};
+    int at = 2;
     parser->list = LIST_COUNT;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(word_at(parser, 2 + 2 * i), sizes[i]) != 0)
-            return bad(parser, sizes[i], word_at(parser, 2 + 2 * i));
-    TRY(read_list(parser, 2, &rank->chunk[0].slots));
-    TRY(read_size(parser, 4, 1, PROGRAM_MAX_SMALL, &rank->grads));
-    TRY(read_list(parser, 6, &rank->chunk[0].buckets));
-    return parser->words == 8 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 8));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (!sizes[i].there) continue;
+        if (strcmp(word_at(parser, at), sizes[i].name) != 0)
+            return bad(parser, sizes[i].name, word_at(parser, at));
+        TRY(sizes[i].to ? read_list(parser, at, sizes[i].to)
+                        : read_size(parser, at, 1, PROGRAM_MAX_SMALL, &rank->grads));
+        at += 2;
+    }
+    for (int c = 0; c < rank->chunks; c++)
+        if (rank->chunk[c].windows > rank->chunk[c].buckets ||
+            rank->chunk[c].gathered > rank->chunk[c].buckets)
+            return bad(parser, "no more windows and gathered than buckets", parser->word[1]);
+    return parser->words == at ? STATUS_OK
+                               : bad(parser, "the end of the line", word_at(parser, at));
 }
 
 static enum status parse_section(struct parser *parser) {

@@ -42,7 +42,8 @@ static struct rank_program *add_kind(struct program *program) {
                               (size_t)program->kind_count + 1, sizeof *program->kinds);
     struct rank_program *kind = &program->kinds[program->kind_count++];
     *kind = (struct rank_program){.grads = 1, .chunks = program->grid.chunks};
-    for (int c = 0; c < kind->chunks; c++) kind->chunk[c] = (struct chunk_sizes){1, 1};
+    for (int c = 0; c < kind->chunks; c++)
+        kind->chunk[c] = (struct chunk_sizes){.slots = 1, .buckets = 1};
     return kind;
 }
 
@@ -234,6 +235,12 @@ static struct resource_access gradient(const struct program *program,
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_GRADIENT;
     access.grad = grad;
+    if (!(program->sliced & SLICED_GRADIENTS) || grad != GRAD_WINDOWS) return access;
+    int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
+        windows = sizes[chunk].windows;
+    bool one = access.bucket_count == 1;
+    access.first_bucket = one ? first + (access.first_bucket - first) % windows : first;
+    access.bucket_count = one ? 1 : windows;
     return access;
 }
 
@@ -332,6 +339,10 @@ static void print_sizes(const struct rank_program *rank, int number, FILE *out) 
     fprintf(out, " grads %d buckets ", rank->grads);
     for (int c = 0; c < rank->chunks; c++)
         fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].buckets);
+    for (int c = 0; c < rank->chunks && rank->chunk[0].windows; c++)
+        fprintf(out, "%s%d", c ? "," : " windows ", rank->chunk[c].windows);
+    for (int c = 0; c < rank->chunks && rank->chunk[0].gathered; c++)
+        fprintf(out, "%s%d", c ? "," : " gathered ", rank->chunk[c].gathered);
     fprintf(out, "\n");
 }
 

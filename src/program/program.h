@@ -25,6 +25,10 @@ struct rank_program {
     struct chunk_sizes {
         int slots;   /* for activations */
         int buckets; /* of its part of a gradient buffer: what REDUCE takes at a time */
+        /* Buckets that are whole at a time, where ranks hold slices; bucket b lies in place b
+         * modulo that number. 0 where the program does not slice them. */
+        int windows;  /* of gradients */
+        int gathered; /* of parameters */
     } chunk[GRID_MAX_CHUNKS];
 };
 
@@ -41,6 +45,8 @@ enum { SLICED_STATE = 1, SLICED_GRADIENTS = 2, SLICED_PARAMS = 4 };
 /* Local. In the text form: letters of instr.def, "ogp"; the set that letters name, or -1. */
 const char *sliced_name(unsigned sliced);
 int sliced_find(const char *letters);
+/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes. */
+enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
 
 enum { PROGRAM_MAX_GROUPS = 8 };
 
@@ -99,7 +105,7 @@ enum resource {
 struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
-    int grad, first_bucket, bucket_count; /* of a gradient; of parameters, without grad */
+    int grad, first_bucket, bucket_count; /* of a gradient, or windows of it; of parameters */
 };
 /* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
 struct resource_access program_access(const struct program *program,

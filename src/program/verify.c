@@ -302,6 +302,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
     walk->params =
         MEM_ARRAY(struct param_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0) + 1);
+    verify_params_at_begin(walk);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
         if (!verify_present(walk, m)) continue;

@@ -41,13 +41,15 @@ struct pending {
 };
 
 struct slot {
-    unsigned facts;     /* 0 before its first use */
-    int micro, segment; /* the next segment of backward or of its weight half */
+    unsigned facts; /* 0 before its first use */
+    int micro;
+    int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
     struct pending pending;
 };
 
 struct bucket {
     bool started, tied, reduced;
+    int holds;        /* of a window: which bucket */
     int count;        /* gradients of micro-batches in here */
     uint64_t content; /* which, in any order: the sum of their keys */
     uint64_t order;   /* of the additions that made it; 0: nothing added */
@@ -59,9 +61,9 @@ struct grad {
     struct bucket *bucket; /* of all chunks; NULL until it is first used */
 };
 
-/* Parameters of a bucket: whole, or whole but for the update of others' slices. */
+/* Parameters of a bucket, where replicas update slices. */
 struct param_bucket {
-    bool stale;
+    bool whole; /* all slices are there, with the last update */
     struct pending pending;
 };
 
@@ -127,9 +129,10 @@ enum status verify_gradient(struct walk *walk);
 /* The group of the instruction is all ranks that hold its stage, and there are several. */
 enum status verify_replicas(const struct walk *walk);
 
-/* Parameters: gathered once after STEP updated slices of them, and before they are read. */
+/* Parameters: gathered before they are read, freed once; a step ends as it began. */
+void verify_params_at_begin(struct walk *walk);
 enum status verify_params(struct walk *walk);
-enum status verify_params_at_end(struct walk *walk);
+enum status verify_params_at_end(const struct walk *walk);
 
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */

@@ -23,7 +23,7 @@ struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
 static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     bool fresh = walk->instr->flags & INSTR_NEW;
     uint64_t leaf = order_leaf(walk->instr->micro);
-    if (fresh) *bucket = (struct bucket){0};
+    if (fresh) *bucket = (struct bucket){.holds = walk->instr->segment};
     if (!fresh && !bucket->started)
         return verify_broken(walk, "gradient buffer %d was never started (\"new\")",
                              walk->instr->grad);
@@ -36,10 +36,12 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
     return STATUS_OK;
 }
 
+/* Of windows: the part of a rank that lacks a micro-batch which others sum. */
 static enum status zero(struct walk *walk, struct bucket *bucket) {
-    for (int m = 0; walk->program->ranks > 1 && m < walk->micros; m++)
+    bool windows = walk->program->sliced & SLICED_GRADIENTS;
+    for (int m = 0; !windows && walk->program->ranks > 1 && m < walk->micros; m++)
         if (verify_present(walk, m)) return verify_broken(walk, "this rank has samples");
-    *bucket = (struct bucket){.started = true};
+    *bucket = (struct bucket){.started = true, .holds = walk->instr->bucket};
     return STATUS_OK;
 }
 
@@ -193,9 +195,39 @@ static enum status step(struct walk *walk) {
     return STATUS_OK;
 }
 
+/* Where gradients are sliced, backward writes a window a bucket; the slices are SCATTER's. */
+static enum status check_windows(const struct walk *walk, const struct bucket *bucket) {
+    const struct instr *instr = walk->instr;
+    const char *operands = instr_row(instr)->operands;
+    if (!(walk->program->sliced & SLICED_GRADIENTS)) return STATUS_OK;
+    if (walk->own->grads != GRAD_COUNT_SLICED)
+        return verify_broken(walk, "sliced gradients have two buffers, slices and windows");
+    bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
+    if ((instr->grad == GRAD_SLICES) != steps)
+        return verify_broken(walk, "buffer %d holds slices, buffer %d whole buckets", GRAD_SLICES,
+                             GRAD_WINDOWS);
+    if (steps) return STATUS_OK;
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    if (one == INSTR_ALL) return verify_broken(walk, "a window holds one bucket");
+    bool starts = instr->op != INSTR_SCATTER && instr->flags & INSTR_NEW;
+    if (bucket->started && (starts || instr->op == INSTR_ZERO || bucket->holds != one))
+        return verify_broken(walk, "the window holds bucket %d, which was not scattered",
+                             bucket->holds);
+    return STATUS_OK;
+}
+
+static struct bucket *scattered_to(struct walk *walk) {
+    struct resource_access access =
+        program_access(walk->program, walk->own->chunk, walk->instr, 'h');
+    return verify_bucket(walk, walk->instr->other, access.first_bucket);
+}
+
 static enum status visit(struct walk *walk, int index) {
     const struct instr *instr = walk->instr;
     struct bucket *bucket = verify_bucket(walk, instr->grad, index);
+    TRY(check_windows(walk, bucket));
     switch ((enum instr_op)instr->op) {
     case INSTR_B:
     case INSTR_W: return accumulate(walk, bucket);
@@ -203,7 +235,7 @@ static enum status visit(struct walk *walk, int index) {
     case INSTR_TIE: return tie(walk, bucket);
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_REDUCE: return reduce(walk, bucket);
-    case INSTR_SCATTER: return scatter(walk, bucket, verify_bucket(walk, instr->other, index));
+    case INSTR_SCATTER: return scatter(walk, bucket, scattered_to(walk));
     case INSTR_NORM: return check_whole(walk, bucket, index);
     case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
     default: return STATUS_OK;

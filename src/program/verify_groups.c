@@ -127,8 +127,8 @@ static bool waits_there(const struct instr *instr) {
 }
 
 static int64_t operation(const struct instr *instr) {
-    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)instr->stage << 16 |
-           instr->bucket;
+    return (int64_t)instr->op << 56 | (int64_t)instr->other << 48 | (int64_t)instr->grad << 32 |
+           (int64_t)instr->stage << 16 | instr->bucket;
 }
 
 enum status verify_post(struct walk *walk) {
@@ -162,20 +162,27 @@ static int64_t shared_by(const struct walk *walk) {
     return (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
 }
 
-static bool goes_on(const struct instr *instr) {
-    return instr->op == INSTR_B && instr->segment > 0;
+static int last_segment(const struct walk *walk) {
+    return walk->own->chunk[verify_chunk(walk)].buckets - 1;
+}
+
+/* Backward runs its segments in ascending order, forward in descending order. */
+static bool goes_on(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    if (instr->segment == INSTR_ALL || !strchr(instr_row(instr)->operands, 'e')) return false;
+    return instr->op == INSTR_F ? instr->segment < last_segment(walk) : instr->segment > 0;
 }
 
 /* Between two segments of a backward that shares no other pass does: the others would wait in the
  * middle of theirs. */
 static enum status check_between(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    if (!goes_on(instr) && walk->in_backward >= 0)
+    if (!goes_on(walk) && walk->in_backward >= 0)
         return verify_broken(walk,
                              "shares statistics between segments of the backward of micro-batch %d",
                              walk->in_backward);
-    bool open = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
-                instr->segment < walk->own->chunk[verify_chunk(walk)].buckets - 1;
+    bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
+    bool open = cut && instr->segment != (instr->op == INSTR_F ? 0 : last_segment(walk));
     walk->in_backward = open ? instr->micro : -1;
     return STATUS_OK;
 }
@@ -193,8 +200,8 @@ static enum status share_here(struct walk *walk) {
     int what = (int)shared_by(walk);
     if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
         return verify_broken(walk, "a replica without samples needs no part on one rank");
-    if (instr->op == INSTR_B && instr->segment != INSTR_ALL)
-        return verify_broken(walk, "on one rank a backward that shares statistics is not cut");
+    if (strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL)
+        return verify_broken(walk, "on one rank a pass that shares statistics is not cut");
     if (walk->together > 0 && what != walk->together_what)
         return verify_broken(walk,
                              "replicas that share statistics stand before it, but not all of them");
@@ -238,7 +245,7 @@ enum status verify_share(struct walk *walk) {
                               .number = walk->posted[instr->group] - 1};
     if (!walk->arrived) {
         TRY(check_between(walk));
-        if (goes_on(instr)) return STATUS_OK;
+        if (goes_on(walk)) return STATUS_OK;
         TRY(post(walk, instr->group, shared_by(walk), &pending));
     }
     walk->waits = walk->arrived = !is_done(walk, &pending);

@@ -1,46 +1,88 @@
-/* What is proven of parameters where replicas update slices: GATHER makes them whole again, once,
- * after STEP and before anybody reads them; they are whole when a step ends. */
+/* What is proven of parameters where replicas update slices.
+ *
+ * Whole ones (ZeRO-1 and 2): GATHER makes them whole again, once, after STEP and before anybody
+ * reads them. Sliced ones (ZeRO-3): a bucket is whole from GATHER to FREE, nobody reads it outside,
+ * and no two are in one place. A step ends as it began. */
 #include <string.h>
 
 #include "base/log.h"
 #include "program/verify.h"
 
+static bool are_sliced(const struct walk *walk) {
+    return walk->program->sliced & SLICED_PARAMS;
+}
+
+/* The bucket of the stage that lies in the place of the instruction's; -1: none. */
+static int occupant(const struct walk *walk) {
+    const struct chunk_sizes *sizes = &walk->own->chunk[verify_chunk(walk)];
+    int first = sizes_bucket(walk->own->chunk, verify_chunk(walk), 0);
+    for (int b = walk->instr->bucket % sizes->gathered; b < sizes->buckets; b += sizes->gathered)
+        if (walk->params[first + b].whole) return b;
+    return -1;
+}
+
 static enum status gather(struct walk *walk, struct param_bucket *params) {
     TRY(verify_replicas(walk));
-    if (!params->stale)
+    if (params->whole)
         return verify_broken(walk, "the parameters of bucket %d are whole", walk->instr->bucket);
-    params->stale = false;
+    if (are_sliced(walk) && occupant(walk) >= 0)
+        return verify_broken(walk, "its place holds bucket %d (no FREE)", occupant(walk));
+    params->whole = true;
     return STATUS_OK;
 }
 
-static enum status visit(struct walk *walk, struct param_bucket *params) {
+static enum status free_place(struct walk *walk, struct param_bucket *params) {
+    if (!are_sliced(walk)) return verify_broken(walk, "parameters are not sliced");
+    if (!params->whole)
+        return verify_broken(walk, "bucket %d was not gathered", walk->instr->bucket);
+    params->whole = false;
+    return STATUS_OK;
+}
+
+/* What others update is old from then on, in slices or whole. */
+static enum status step(struct walk *walk, struct param_bucket *params, int index) {
+    if (are_sliced(walk) && params->whole)
+        return verify_broken(walk, "bucket %d is gathered, and would be old (no FREE)", index);
+    params->whole = false;
+    return STATUS_OK;
+}
+
+static enum status visit(struct walk *walk, struct param_bucket *params, int index) {
     switch ((enum instr_op)walk->instr->op) {
     case INSTR_GATHER: return gather(walk, params);
-    case INSTR_STEP: params->stale = true; return STATUS_OK;
+    case INSTR_FREE: return free_place(walk, params);
+    case INSTR_STEP: return step(walk, params, index);
     default: break;
     }
-    if (!params->stale) return STATUS_OK;
-    return verify_broken(walk, "parameters that it reads were not gathered (GATHER)");
+    if (params->whole) return STATUS_OK;
+    return verify_broken(walk, "the parameters of bucket %d that it reads were not gathered",
+                         index);
 }
 
 enum status verify_params(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    if (instr->op == INSTR_GATHER && !walk->program->sliced)
+    bool moves = instr->op == INSTR_GATHER || instr->op == INSTR_FREE;
+    if (moves && !walk->program->sliced)
         return verify_broken(walk, "nothing is sliced (\"sliced\" in the header)");
     if (!walk->program->sliced || !strchr(instr_row(instr)->reads, 'p')) return STATUS_OK;
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
     for (int b = 0; b < access.bucket_count; b++)
-        TRY(visit(walk, &walk->params[access.first_bucket + b]));
+        TRY(visit(walk, &walk->params[access.first_bucket + b], b));
     return STATUS_OK;
 }
 
-enum status verify_params_at_end(struct walk *walk) {
+void verify_params_at_begin(struct walk *walk) {
+    int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    for (int b = 0; b < count; b++) walk->params[b].whole = !are_sliced(walk);
+}
+
+enum status verify_params_at_end(const struct walk *walk) {
     int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
     for (int b = 0; walk->program->sliced && b < count; b++)
-        if (walk->params[b].stale)
+        if (walk->params[b].whole == are_sliced(walk))
             return fail(STATUS_USAGE,
-                        "program refused: rank %d ends a step with parameters that were not "
-                        "gathered (bucket %d)",
-                        walk->rank, b);
+                        "program refused: rank %d ends a step with parameters that were not %s "
+                        "(bucket %d)",
+                        walk->rank, are_sliced(walk) ? "freed" : "gathered", b);
     return STATUS_OK;
 }

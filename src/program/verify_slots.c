@@ -55,25 +55,35 @@ static enum status track(struct walk *walk) {
     return STATUS_OK;
 }
 
-static enum status forward(struct walk *walk) {
+static enum status forward(struct walk *walk, bool first) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
     if (pure != (replica > 0))
         return verify_broken(walk,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
-    return pure ? STATUS_OK : track(walk);
+    return pure || !first ? STATUS_OK : track(walk);
 }
 
-/* Segments of a pass come in order; only the last one gives its facts. */
+/* Segments of a pass come in order, those of forward from the last to the first; only the last one
+ * gives its facts. */
 static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
-    int segment = walk->instr->segment, count = walk->own->chunk[verify_chunk(walk)].buckets;
-    if (segment == INSTR_ALL && slot->segment > 0)
-        return verify_broken(walk, "segments below %d were run already", slot->segment);
-    if (segment != INSTR_ALL && segment != slot->segment)
-        return verify_broken(walk, "segment %d is next", slot->segment);
-    slot->segment = segment == INSTR_ALL ? count : segment + 1;
-    if (slot->segment < count) *gives = 0;
+    const struct instr *instr = walk->instr;
+    int count = walk->own->chunk[verify_chunk(walk)].buckets;
+    int next = instr->op == INSTR_F ? count - 1 - slot->done : slot->done;
+    if (slot->done > 0 && slot->pass != instr->op)
+        return verify_broken(walk, "%d segments of %s were run, and not the rest", slot->done,
+                             instr_rows[slot->pass].name);
+    if (instr->segment == INSTR_ALL && slot->done > 0)
+        return verify_broken(walk, "some segments were run already: segment %d is next", next);
+    if (instr->segment != INSTR_ALL && instr->segment != next)
+        return verify_broken(walk, "segment %d is next", next);
+    slot->pass = instr->op;
+    slot->done = instr->segment == INSTR_ALL ? count : slot->done + 1;
+    if (slot->done < count)
+        *gives = 0;
+    else
+        slot->done = 0;
     return STATUS_OK;
 }
 
@@ -114,8 +124,8 @@ static enum status advance(struct walk *walk, struct slot *slot) {
         return verify_broken(walk, "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
     bool cut = strchr(row->operands, 'e');
-    if (slot->segment > 0 && !(slot->facts & facts_named("i")) && !cut)
-        return verify_broken(walk, "segment %d of backward is next", slot->segment);
+    if (slot->done > 0 && !cut)
+        return verify_broken(walk, "segments of %s are to come", instr_rows[slot->pass].name);
     if (cut) TRY(count_segment(walk, slot, &gives));
     slot->facts |= gives;
     return STATUS_OK;
@@ -128,5 +138,7 @@ enum status verify_slot(struct walk *walk) {
         &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
-    return walk->instr->op == INSTR_F ? forward(walk) : STATUS_OK;
+    bool first = walk->instr->segment == INSTR_ALL ||
+                 walk->instr->segment == walk->own->chunk[verify_chunk(walk)].buckets - 1;
+    return walk->instr->op == INSTR_F ? forward(walk, first) : STATUS_OK;
 }

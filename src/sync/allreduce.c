@@ -138,15 +138,15 @@ static void set_buckets(const struct program *program, int rank, struct rank_pro
 }
 
 /* Ranks that share a rank program are at one position: it is changed once. */
-void reduce_each(struct program *program, const struct sync_config *config, int group,
-                 void (*change)(struct program *program, int rank, int group,
-                                const struct sync_config *config)) {
+void reduce_each(struct program *program, const struct sync_config *config,
+                 void (*change)(const void *context, struct program *program, int rank),
+                 const void *context) {
     bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
     for (int r = 0; r < program->ranks; r++) {
         int kind = program->kind_of[r];
         if (!changed[kind] && grid_cell(&program->grid, r).role == GRID_STAGE) {
             set_buckets(program, r, &program->kinds[kind], config->buckets);
-            change(program, r, group, config);
+            change(context, program, r);
             program_renumber(&program->kinds[kind]);
         }
         changed[kind] = true;
@@ -154,9 +154,8 @@ void reduce_each(struct program *program, const struct sync_config *config, int 
     free(changed);
 }
 
-static void change_rank(struct program *program, int rank, int group,
-                        const struct sync_config *config) {
-    (void)config;
+static void change_rank(const void *context, struct program *program, int rank) {
+    int group = *(const int *)context;
     struct rank_program *own = &program->kinds[program->kind_of[rank]];
     reduce_insert(&program->grid, own, INSTR_REDUCE, group);
     program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
@@ -164,7 +163,8 @@ static void change_rank(struct program *program, int rank, int group,
 
 static enum status allreduce_insert(struct program *program, const struct sync_config *config) {
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
-    reduce_each(program, config, reduce_group(program), change_rank);
+    int group = reduce_group(program);
+    reduce_each(program, config, change_rank, &group);
     return STATUS_OK;
 }
 

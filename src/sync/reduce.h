@@ -14,8 +14,8 @@ int reduce_group(struct program *program);
 
 /* Local. Calls `change` for each different rank program that has stages, once; `rank` is one that
  * runs it. Their stages have config->buckets[s] buckets then. */
-void reduce_each(struct program *program, const struct sync_config *config, int group,
-                 void (*change)(struct program *program, int rank, int group,
-                                const struct sync_config *config));
+void reduce_each(struct program *program, const struct sync_config *config,
+                 void (*change)(const void *context, struct program *program, int rank),
+                 const void *context);
 
 #endif

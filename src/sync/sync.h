@@ -10,6 +10,7 @@
 struct sync_config {
     const int *buckets; /* of gradients, per stage of the model */
     unsigned sliced;    /* zero: SLICED_..., what each replica holds a slice of */
+    int prefetch;       /* zero: buckets of parameters gathered ahead of their use */
 };
 
 struct sync_policy {

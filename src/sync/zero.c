@@ -1,10 +1,112 @@
 /* ZeRO: the replicas of a stage each hold a slice of what all of them would hold alike, and update
  * that slice.
  *
- * Stage 1: optimizer state. Where all-reduce sums a bucket, each replica gets the sum of its slice
+ * Optimizer state (stage 1): where all-reduce sums a bucket, each replica gets the sum of its slice
  * alone (SCATTER), updates it, and all gather the new parameters (GATHER): as many bytes as an
- * all-reduce, which is the two one behind the other. */
-#include "sync/reduce.h"
+ * all-reduce, which is the two one behind the other.
+ *
+ * Gradients (stage 2): a bucket is whole in a window, from the segment of backward that makes it
+ * until it is scattered. With several micro-batches each of them is scattered for itself, so sums
+ * over replicas come before those over micro-batches (sum replicas-first); who wants the order of
+ * all-reduce keeps whole gradients, and the memory of stage 1.
+ *
+ * Parameters (stage 3): a bucket is whole from GATHER to FREE, around each segment that reads it.
+ *
+ * A replica that lacks a micro-batch in a short step takes part in its scatters and gathers. */
+#include "sync/zero.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+enum { WINDOWS = 2 }; /* one that backward writes, one that is scattered meanwhile */
+
+static int at_most(int value, int limit) {
+    return value < limit ? value : limit;
+}
+
+/* --- the order that all replicas follow --- */
+
+static bool is_pass(const struct instr *instr) {
+    return instr->op == INSTR_F || instr->op == INSTR_B || instr->op == INSTR_I ||
+           instr->op == INSTR_W;
+}
+
+static struct instr_list passes_of(const struct instr_list *body) {
+    struct instr_list list = {.items = MEM_ARRAY(struct instr, body->count + 1)};
+    for (int i = 0; i < body->count; i++)
+        if (is_pass(&body->items[i])) list.items[list.count++] = body->items[i];
+    return list;
+}
+
+static struct instr_list *order_of(const struct program *program) {
+    const struct grid *grid = &program->grid;
+    struct instr_list *order = MEM_ARRAY(struct instr_list, grid->stages);
+    for (int p = 0; p < grid->stages; p++)
+        order[p] =
+            passes_of(program_list(program, group_rank(grid, GROUP_PIPELINE, 0, p), LIST_BODY));
+    return order;
+}
+
+static void order_free(struct instr_list *order, int positions) {
+    for (int p = 0; p < positions; p++) free(order[p].items);
+    free(order);
+}
+
+/* --- one rank --- */
+
+static void set_sizes(const struct zero *zero, struct rank_program *rank) {
+    unsigned sliced = zero->config->sliced;
+    for (int c = 0; c < rank->chunks; c++) {
+        struct chunk_sizes *sizes = &rank->chunk[c];
+        if (sliced & SLICED_GRADIENTS) sizes->windows = at_most(WINDOWS, sizes->buckets);
+        if (sliced & SLICED_PARAMS)
+            sizes->gathered = at_most(zero->config->prefetch + 1, sizes->buckets);
+    }
+    if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_COUNT_SLICED;
+}
+
+/* Forward reads the last bucket first: that one is gathered first. */
+static void gather_all(const struct zero *zero, struct rank_program *rank, int position) {
+    for (int c = 0; c < rank->chunks; c++) {
+        for (int b = rank->chunk[c].buckets - 1; b >= 0; b--) {
+            struct instr *gather = program_add(rank, LIST_BODY, INSTR_GATHER);
+            gather->stage = (int16_t)grid_stage(zero->grid, position, c);
+            gather->bucket = (int16_t)b;
+            gather->group = (int16_t)zero->group;
+        }
+    }
+}
+
+/* Ranks own different elements: the norm is that of all. */
+static void end_step(const struct zero *zero, struct rank_program *rank) {
+    struct instr_list *body = &rank->list[LIST_BODY];
+    for (int i = 0; i < body->count; i++) {
+        struct instr *instr = &body->items[i];
+        bool norm = instr->op == INSTR_NORM;
+        if (norm) instr->group = (int16_t)zero->world;
+        if ((norm || instr->op == INSTR_STEP) && zero->config->sliced & SLICED_GRADIENTS)
+            instr->grad = GRAD_SLICES;
+    }
+}
+
+static void change_rank(const void *context, struct program *program, int rank) {
+    const struct zero *zero = context;
+    struct rank_program *own = &program->kinds[program->kind_of[rank]];
+    int position = grid_cell(zero->grid, rank).position;
+    unsigned sliced = zero->config->sliced;
+    set_sizes(zero, own);
+    if (sliced == SLICED_STATE) {
+        reduce_insert(zero->grid, own, INSTR_SCATTER, zero->group);
+    } else {
+        struct zero_list list = zero_cut(zero, own, position);
+        zero_gather(zero, &list, own);
+        free(list.items);
+    }
+    end_step(zero, own);
+    if (!(sliced & SLICED_PARAMS)) gather_all(zero, own, position);
+    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)zero->group;
+}
 
 static int world_of(const struct program *program) {
     int group = 0;
@@ -12,39 +114,19 @@ static int world_of(const struct program *program) {
     return group;
 }
 
-/* Forward reads the last bucket first: that one is gathered first. */
-static void gather_stage(struct rank_program *rank, int stage, int buckets, int group) {
-    for (int b = buckets - 1; b >= 0; b--) {
-        struct instr *gather = program_add(rank, LIST_BODY, INSTR_GATHER);
-        gather->stage = (int16_t)stage;
-        gather->bucket = (int16_t)b;
-        gather->group = (int16_t)group;
-    }
-}
-
-/* Ranks own different elements: the norm is that of all. */
-static void norm_over_world(struct rank_program *rank, int world) {
-    struct instr_list *body = &rank->list[LIST_BODY];
-    for (int i = 0; i < body->count; i++)
-        if (body->items[i].op == INSTR_NORM) body->items[i].group = (int16_t)world;
-}
-
-static void change_rank(struct program *program, int rank, int group,
-                        const struct sync_config *config) {
-    (void)config;
-    struct rank_program *own = &program->kinds[program->kind_of[rank]];
-    int position = grid_cell(&program->grid, rank).position;
-    reduce_insert(&program->grid, own, INSTR_SCATTER, group);
-    norm_over_world(own, world_of(program));
-    for (int c = 0; c < own->chunks; c++)
-        gather_stage(own, grid_stage(&program->grid, position, c), own->chunk[c].buckets, group);
-    program_add(own, LIST_START, INSTR_BCAST)->group = (int16_t)group;
-}
-
 static enum status zero_insert(struct program *program, const struct sync_config *config) {
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
+    struct zero zero = {.config = config,
+                        .grid = &program->grid,
+                        .group = reduce_group(program),
+                        .world = world_of(program),
+                        .sum = program->sum,
+                        .order = order_of(program)};
     program->sliced = config->sliced;
-    reduce_each(program, config, reduce_group(program), change_rank);
+    if (config->sliced & SLICED_GRADIENTS && program->micro_batches > 1)
+        program->sum = SUM_REPLICAS_FIRST;
+    reduce_each(program, config, change_rank, &zero);
+    order_free(zero.order, program->grid.stages);
     return STATUS_OK;
 }
 

@@ -54,7 +54,7 @@ static enum status train(struct member *member) {
     while (exec_next_step(member->exec) < member->plan->config.steps)
         TRY(exec_step(member->exec, &result));
     member->answer = (struct answer){.loss = result.loss, .norm = result.grad_norm};
-    TRY(store_param_hash(exec_store(member->exec), &member->answer.params));
+    TRY(exec_param_hash(member->exec, &member->answer.params));
     return store_buffer_hash(exec_store(member->exec), &member->answer.buffers);
 }
 

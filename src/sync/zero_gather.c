@@ -1,0 +1,110 @@
+/* GATHER and FREE around the uses of sliced parameters, for sync policy zero: see zero.h.
+ *
+ * Bucket b has place b modulo the number of places. Before a use its bucket is gathered, and those
+ * of the next uses, as far as their places are free; behind it the bucket is freed unless one of
+ * the next uses is its own. All replicas have the same uses in the same order, absent ones
+ * included, so they gather alike. */
+#include "sync/zero.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+struct gatherer {
+    const struct zero *zero;
+    const struct zero_list *list;
+    struct rank_program *rank;
+    int *uses, use_count, at;    /* items that are uses; the next of them */
+    int *place[GRID_MAX_CHUNKS]; /* the bucket that is there; -1: none */
+};
+
+static const struct zero_item *use_at(const struct gatherer *gatherer, int use) {
+    return &gatherer->list->items[gatherer->uses[use]];
+}
+
+static int chunk_of(const struct gatherer *gatherer, const struct zero_item *item) {
+    return grid_chunk(gatherer->zero->grid, item->instr.stage);
+}
+
+static int *place_of(const struct gatherer *gatherer, const struct zero_item *item) {
+    int chunk = chunk_of(gatherer, item);
+    return &gatherer->place[chunk][item->use % gatherer->rank->chunk[chunk].gathered];
+}
+
+static void add(struct gatherer *gatherer, enum instr_op op, int stage, int bucket) {
+    struct instr *instr = program_add(gatherer->rank, LIST_BODY, op);
+    instr->stage = (int16_t)stage;
+    instr->bucket = (int16_t)bucket;
+    if (op == INSTR_GATHER) instr->group = (int16_t)gatherer->zero->group;
+}
+
+static void empty(struct gatherer *gatherer, const struct zero_item *item) {
+    int *place = place_of(gatherer, item);
+    if (*place >= 0) add(gatherer, INSTR_FREE, item->instr.stage, *place);
+    *place = -1;
+}
+
+static void fill(struct gatherer *gatherer, const struct zero_item *item) {
+    add(gatherer, INSTR_GATHER, item->instr.stage, item->use);
+    *place_of(gatherer, item) = item->use;
+}
+
+static int last_ahead(const struct gatherer *gatherer) {
+    int last = gatherer->at + gatherer->zero->config->prefetch;
+    return last < gatherer->use_count ? last : gatherer->use_count - 1;
+}
+
+/* The use under way, and those ahead of it whose places are free. */
+static void before(struct gatherer *gatherer) {
+    const struct zero_item *now = use_at(gatherer, gatherer->at);
+    if (*place_of(gatherer, now) != now->use) {
+        empty(gatherer, now);
+        fill(gatherer, now);
+    }
+    for (int u = gatherer->at + 1; u <= last_ahead(gatherer); u++) {
+        const struct zero_item *ahead = use_at(gatherer, u);
+        int there = *place_of(gatherer, ahead);
+        if (there >= 0 && there != ahead->use) return;
+        if (there < 0) fill(gatherer, ahead);
+    }
+}
+
+static void behind(struct gatherer *gatherer) {
+    const struct zero_item *now = use_at(gatherer, gatherer->at);
+    for (int u = gatherer->at + 1; u <= last_ahead(gatherer); u++) {
+        const struct zero_item *ahead = use_at(gatherer, u);
+        if (ahead->instr.stage == now->instr.stage && ahead->use == now->use) return;
+    }
+    empty(gatherer, now);
+}
+
+static void one(struct gatherer *gatherer, const struct zero_item *item) {
+    if (item->use >= 0) before(gatherer);
+    if (!item->absent)
+        *program_add(gatherer->rank, LIST_BODY, (enum instr_op)item->instr.op) = item->instr;
+    if (item->use < 0) return;
+    behind(gatherer);
+    gatherer->at++;
+}
+
+static void begin(struct gatherer *gatherer) {
+    const struct zero_list *list = gatherer->list;
+    gatherer->uses = MEM_ARRAY(int, list->count + 1);
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].use >= 0) gatherer->uses[gatherer->use_count++] = i;
+    for (int c = 0; c < gatherer->rank->chunks; c++) {
+        int places = gatherer->rank->chunk[c].gathered;
+        gatherer->place[c] = MEM_ARRAY(int, places + 1);
+        for (int i = 0; i < places; i++) gatherer->place[c][i] = -1;
+    }
+}
+
+void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank) {
+    struct gatherer gatherer = {.zero = zero, .list = list, .rank = rank};
+    free(rank->list[LIST_BODY].items);
+    rank->list[LIST_BODY] = (struct instr_list){0};
+    begin(&gatherer);
+    for (int i = 0; i < list->count; i++) one(&gatherer, &list->items[i]);
+    for (int c = 0; c < rank->chunks; c++) free(gatherer.place[c]);
+    free(gatherer.uses);
+}
