@@ -383,6 +383,26 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     return status;
 }
 
+static enum status evaluate_segment(struct exec *exec, struct runnable *runnable, int segment) {
+    struct pass_run run = {.runnable = runnable,
+                           .config = {.pass = PASS_FORWARD, .segment = segment, .grad = -1}};
+    if (!runnable) return STATUS_OK;
+    pass_begin(&run);
+    return pass_go_on(exec, &run);
+}
+
+/* A forward pass; without a runnable, the part of a rank that has no samples. Sliced parameters are
+ * gathered bucket by bucket, by all. */
+static enum status evaluate_micro(struct exec *exec, struct runnable *runnable) {
+    if (!(exec->plan->program->sliced & SLICED_PARAMS))
+        return evaluate_segment(exec, runnable, INSTR_ALL);
+    for (int b = exec->plan->chunk[0].buckets.count - 1; b >= 0; b--) {
+        TRY(exec_gather(exec, 0, b));
+        TRY(evaluate_segment(exec, runnable, b));
+    }
+    return STATUS_OK;
+}
+
 static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
     int64_t begin = clock_ns();
     struct tally tally = {0};
@@ -395,6 +415,7 @@ static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
         if (!batch) break;
         const struct micro_batch *samples = &batch->micro[0];
         if (samples->samples == 0) { /* fewer samples than ranks were left */
+            TRY(evaluate_micro(exec, NULL));
             loader_release(exec->eval);
             continue;
         }
@@ -402,10 +423,7 @@ static enum status evaluate_share(struct exec *exec, struct eval_result *out) {
         CHECK(micro, "no evaluation graph for %lld samples", (long long)samples->samples);
         struct runnable *runnable = &exec->runnable[micro - exec->plan->micro];
         bind_inputs(exec, runnable, 0, samples);
-        struct pass_run run = {.runnable = runnable,
-                               .config = {.pass = PASS_FORWARD, .segment = INSTR_ALL, .grad = -1}};
-        pass_begin(&run);
-        TRY(pass_go_on(exec, &run));
+        TRY(evaluate_micro(exec, runnable));
         tally_add(runnable, 0, samples, &tally);
         tally.samples += (double)samples->samples;
         loader_release(exec->eval);
