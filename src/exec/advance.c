@@ -49,7 +49,9 @@ static struct posted *posted_on(struct exec *exec, const struct instr *instr, ch
         if (place[i].instr) return &place[i];
         if (place[i].by) return place[i].by;
     }
-    return NULL;
+    if (!buckets || access.also < 0) return NULL;
+    struct posted *kept = place + (access.also - access.first_bucket);
+    return kept->instr ? kept : NULL;
 }
 
 /* An operation that also writes slices (h) is found there, too. */

@@ -96,9 +96,9 @@ static bool *find_cuts(const struct bucket_source *source) {
                    *after = MEM_ARRAY(struct touches, source->count + 1);
     bool *cuts = MEM_ARRAY(bool, source->count + 1);
     after[source->count] = none;
-    for (int p = source->count - 1; p >= 0; p--)
+    for (int p = source->count - 1; p >= source->kept; p--)
         after[p] = join(after[p + 1], of[source->params[p]]);
-    for (int p = 0; p < source->count; p++) {
+    for (int p = source->kept; p < source->count; p++) {
         const struct touched *early = before.by, *late = after[p].by;
         cuts[p] = early[PHASE_FORWARD].last < late[PHASE_FORWARD].first &&
                   late[PHASE_BACKWARD].last < early[PHASE_BACKWARD].first;
@@ -112,7 +112,7 @@ static bool *find_cuts(const struct bucket_source *source) {
 /* Elements of the parameter at p and of those before it that no cut parts from it. */
 static int64_t unit_elements(const struct bucket_source *source, const bool *cuts, int p) {
     int64_t elements = store_param_span(source->graph, source->params[p]);
-    for (; cuts && p > 0 && !cuts[p]; p--)
+    for (; cuts && p > source->kept && !cuts[p]; p--)
         elements += store_param_span(source->graph, source->params[p - 1]);
     return elements;
 }
@@ -128,8 +128,10 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
     bool *cuts = source->apart ? find_cuts(source) : NULL;
     for (int p = source->count - 1; p >= 0; p--) {
         int64_t elements = store_param_span(graph, source->params[p]);
-        bool may = !cuts || (p + 1 < source->count && cuts[p + 1]);
-        if (!open || (may && open->elements + unit_elements(source, cuts, p) > most)) {
+        bool may = !cuts || (p + 1 < source->count && cuts[p + 1]), kept = p + 1 == source->kept,
+             full = may && p >= source->kept && open &&
+                    open->elements + unit_elements(source, cuts, p) > most;
+        if (!open || full || kept) {
             open = &list.items[list.count++];
             *open = (struct bucket){.begin = end};
         }
@@ -170,6 +172,7 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
         int b = phase == PHASE_FORWARD ? count - 1 - i : i;
         const struct bucket *bucket = &buckets->items[b];
         ends[i] = end;
+        if (bucket->first == source->first && source->kept) continue;
         for (int p = 0; p < bucket->count; p++) {
             int param = source->params[bucket->first - source->first + p];
             const struct touched *own = &of[param].by[phase];

@@ -24,6 +24,7 @@ struct bucket_source {
     const int *params;
     int count, first;
     int64_t begin;
+    int kept;   /* the first so many are one bucket, the last, that is apart from none */
     bool apart; /* passes touch one bucket after the other, no two in turn */
     int64_t
         most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */

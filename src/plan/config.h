@@ -18,6 +18,7 @@ struct run_config {
     const char *sync;            /* "none", "allreduce", "zero" */
     int zero_stage;              /* 1 to 3; 0: nothing is sliced */
     unsigned sliced;             /* what that is for this run: SLICED_... of program.h */
+    int64_t zero_keep_bytes;     /* parameters of no more are gathered once a step */
     int zero_prefetch;           /* buckets of parameters gathered ahead */
     int64_t bucket_bytes;        /* most of a bucket of gradients; 0: by the size of the model */
     int ranks, rank;             /* of the job; this one */

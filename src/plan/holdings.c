@@ -54,6 +54,30 @@ void holdings_free(struct holdings *holdings) {
     *holdings = (struct holdings){0};
 }
 
+/* Both parts stay in their order. */
+static int keep_small(const struct graph *graph, int *params, int count, int64_t most_bytes) {
+    int *large = MEM_ARRAY(int, count + 1), kept = 0, rest = 0;
+    for (int i = 0; i < count; i++) {
+        const struct value *value = &graph->values[graph->params[params[i]].value];
+        if ((int64_t)tensor_type_bytes(&value->type) <= most_bytes)
+            params[kept++] = params[i];
+        else
+            large[rest++] = params[i];
+    }
+    for (int i = 0; i < rest; i++) params[kept + i] = large[i];
+    free(large);
+    return kept;
+}
+
+void holdings_keep(struct holdings *holdings, const struct graph *graph, int chunks,
+                   int64_t most_bytes) {
+    for (int c = 0; c < chunks; c++) {
+        int first = holdings->chunk_first[c], count = holdings->chunk_first[c + 1] - first,
+            kept = keep_small(graph, holdings->params + first, count, most_bytes);
+        holdings->kept[c] = kept < count ? kept : 0; /* of all there is nothing left to slice */
+    }
+}
+
 struct bucket_source holdings_source(const struct holdings *holdings, const struct graph *graph,
                                      int chunk) {
     int first = holdings->chunk_first[chunk];
@@ -61,5 +85,6 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .params = holdings->params + first,
                                   .count = holdings->chunk_first[chunk + 1] - first,
                                   .first = first,
+                                  .kept = holdings->kept[chunk],
                                   .begin = store_param_elements(graph, holdings->params, first)};
 }

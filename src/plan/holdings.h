@@ -11,6 +11,7 @@ struct holdings {
     int *params; /* of the graph, in the order of the store */
     int param_count;
     int chunk_first[GRID_MAX_CHUNKS + 1]; /* in params: where a chunk's begin */
+    int kept[GRID_MAX_CHUNKS];            /* per chunk: so many, its first, are kept whole */
     bool *buffers;                        /* per buffer of the graph: it is held */
 };
 
@@ -19,6 +20,10 @@ struct holdings {
 enum status holdings_of(const struct ranges *ranges, const struct grid *grid, int position,
                         struct holdings *out);
 void holdings_free(struct holdings *holdings);
+
+/* Local. Puts the parameters of each chunk that have at most so many bytes before the others. */
+void holdings_keep(struct holdings *holdings, const struct graph *graph, int chunks,
+                   int64_t most_bytes);
 
 /* Local. The parameters of one chunk, for its buckets. */
 struct bucket_source holdings_source(const struct holdings *holdings, const struct graph *graph,

@@ -155,6 +155,15 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
+/* What the ranks at a position hold; small parameters first where they are kept whole. */
+static enum status hold(const struct plan *plan, int position, struct holdings *out) {
+    const struct run_config *config = &plan->config;
+    TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, out));
+    if (config->sliced & SLICED_PARAMS && config->zero_keep_bytes > 0)
+        holdings_keep(out, plan->micro[0].graph, config->grid.chunks, config->zero_keep_bytes);
+    return STATUS_OK;
+}
+
 static struct bucket_source source_of(const struct plan *plan, const struct holdings *holdings,
                                       int chunk) {
     struct bucket_source source = holdings_source(holdings, plan->micro[0].graph, chunk);
@@ -164,15 +173,16 @@ static struct bucket_source source_of(const struct plan *plan, const struct hold
 }
 
 /* The buckets of every stage are known to every rank: the program has them all. */
-static enum status count_buckets(const struct plan *plan, int *counts) {
+static enum status count_buckets(const struct plan *plan, int *counts, bool *kept) {
     const struct grid *grid = &plan->config.grid;
     for (int p = 0; p < grid->stages; p++) {
         struct holdings holdings;
-        TRY(holdings_of(&plan->micro[0].ranges, grid, p, &holdings));
+        TRY(hold(plan, p, &holdings));
         for (int c = 0; c < grid->chunks; c++) {
             struct bucket_source source = source_of(plan, &holdings, c);
             struct bucket_list list = buckets_of(&source);
             counts[grid_stage(grid, p, c)] = list.count;
+            kept[grid_stage(grid, p, c)] = source.kept > 0;
             free(list.items);
         }
         holdings_free(&holdings);
@@ -183,7 +193,7 @@ static enum status count_buckets(const struct plan *plan, int *counts) {
 static enum status plan_chunks(struct plan *plan) {
     const struct grid *grid = &plan->config.grid;
     int position = plan->config.cell.position;
-    TRY(holdings_of(&plan->micro[0].ranges, grid, position, &plan->holdings));
+    TRY(hold(plan, position, &plan->holdings));
     plan->chunk_count = grid->chunks;
     for (int c = 0; c < grid->chunks; c++) {
         struct bucket_source source = source_of(plan, &plan->holdings, c);
@@ -383,6 +393,12 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    if (program->sliced != config->sliced)
+        return fail(
+            STATUS_USAGE,
+            "%s: the program slices \"%s\", this run \"%s\" (o optimizer state, g gradients, "
+            "p parameters)\n  --zero-stage, --zero-accumulate",
+            name, sliced_name(program->sliced), sliced_name(config->sliced));
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
@@ -405,11 +421,15 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
     int *buckets = MEM_ARRAY(int, stage_count(plan));
-    enum status status = count_buckets(plan, buckets);
-    struct sync_config sync = {
-        .buckets = buckets, .sliced = config->sliced, .prefetch = config->zero_prefetch};
+    bool *kept = MEM_ARRAY(bool, stage_count(plan));
+    enum status status = count_buckets(plan, buckets, kept);
+    struct sync_config sync = {.buckets = buckets,
+                               .kept = kept,
+                               .sliced = config->sliced,
+                               .prefetch = config->zero_prefetch};
     if (status == STATUS_OK) status = sync_insert(config->sync, *out, &sync);
     free(buckets);
+    free(kept);
     return status == STATUS_OK ? program_verify(*out, samples) : status;
 }
 
@@ -418,6 +438,10 @@ static enum status check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
+        bool kept = source_of(plan, &plan->holdings, c).kept > 0;
+        if (kept != (own->chunk[c].kept > 0))
+            return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
+                        name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");
         bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1;
         if (have == want || joined) continue;
         return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
@@ -455,6 +479,7 @@ static void take_sizes(struct plan *plan, const struct program *program) {
         plan->sizes[c].buckets = own->chunk[c].buckets;
         plan->sizes[c].windows = own->chunk[c].windows;
         plan->sizes[c].gathered = own->chunk[c].gathered;
+        plan->sizes[c].kept = own->chunk[c].kept;
         if (own->chunk[c].slots > plan->sizes[c].slots) plan->sizes[c].slots = own->chunk[c].slots;
     }
 }
@@ -714,8 +739,7 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 /* Replica 0 has the largest slices. */
 static enum status heap_bytes_at(const struct plan *plan, int position, size_t *out) {
     struct holdings holdings;
-    const struct run_config *config = &plan->config;
-    TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, &holdings));
+    TRY(hold(plan, position, &holdings));
     struct rank_program sizes = sizes_at(plan, position);
     struct store_layout *layout = layout_for(plan, &holdings, &sizes, 0);
     *out = store_heap_bytes(layout);

@@ -150,6 +150,7 @@ static enum status resolve_slices(struct resolve *resolve) {
     struct run_config *config = resolve->config;
     bool scatter = strcmp(options->zero_accumulate, "scatter") == 0, several;
     config->zero_prefetch = (int)options->zero_prefetch;
+    config->zero_keep_bytes = options->zero_keep;
     if (config->zero_stage == 0) return STATUS_OK;
     several = config->micro_batches > 1;
     config->sliced = SLICED_STATE;

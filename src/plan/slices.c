@@ -29,23 +29,26 @@ static void plan_owned(const struct bucket_list *lists, int chunks, int members,
     qsort(out->owned, (size_t)out->owned_count, sizeof *out->owned, by_begin);
 }
 
-static int64_t largest_bucket(const struct bucket_list *list) {
+static int64_t largest_bucket(const struct bucket_list *list, int count) {
     int64_t most = 0;
-    for (int b = 0; b < list->count; b++)
+    for (int b = 0; b < count; b++)
         if (list->items[b].elements > most) most = list->items[b].elements;
     return most;
 }
 
-/* Windows of a chunk one behind the other, each as large as its largest bucket. */
-static void place_chunk(const struct bucket_list *list, int windows, int64_t *shift,
-                        int64_t *elements) {
-    int64_t each = largest_bucket(list);
+/* Windows of a chunk one behind the other, each as large as its largest bucket; the kept bucket
+ * behind them. */
+static void place_chunk(const struct bucket_list *list, const struct chunk_sizes *sizes,
+                        int windows, int64_t *shift, int64_t *elements) {
+    int64_t each = largest_bucket(list, list->count - sizes->kept);
     for (int b = 0; windows && b < list->count; b++) {
         const struct bucket *bucket = &list->items[b];
         for (int p = 0; p < bucket->count; p++)
-            shift[bucket->first + p] = *elements + b % windows * each - bucket->begin;
+            shift[bucket->first + p] =
+                *elements + sizes_place(sizes, windows, b) * each - bucket->begin;
     }
-    *elements += windows * each;
+    if (windows) *elements += windows * each;
+    if (windows && sizes->kept) *elements += list->items[list->count - 1].elements;
 }
 
 void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,
@@ -54,8 +57,9 @@ void slices_plan(const struct bucket_list *lists, const struct rank_program *pro
     plan_owned(lists, program->chunks, members, member, out);
     for (int i = 0; i < 2; i++) out->shift[i] = MEM_ARRAY(int64_t, param_count + 1);
     for (int c = 0; c < program->chunks; c++) {
-        place_chunk(&lists[c], program->chunk[c].windows, out->shift[0], &out->gradients.elements);
-        place_chunk(&lists[c], program->chunk[c].gathered, out->shift[1], &out->params.elements);
+        const struct chunk_sizes *sizes = &program->chunk[c];
+        place_chunk(&lists[c], sizes, sizes->windows, out->shift[0], &out->gradients.elements);
+        place_chunk(&lists[c], sizes, sizes->gathered, out->shift[1], &out->params.elements);
     }
     out->gradients.shift = out->shift[0];
     out->params.shift = out->shift[1];

@@ -160,17 +160,17 @@ static struct rank_program *being_read(const struct parser *parser) {
 
 /* A number for each chunk, behind the key at `at`: "4,2". `stride` is that of struct chunk_sizes.
  */
-static enum status read_list(struct parser *parser, int at, int *to) {
+static enum status read_list(struct parser *parser, int at, int low, int high, int *to) {
     const int stride = sizeof(struct chunk_sizes) / sizeof(int);
     char copy[GRID_MAX_CHUNKS * 8] = "", what[96], *state = NULL;
     int found = 0, chunks = parser->program->grid.chunks;
     const char *text = word_at(parser, at + 1);
-    snprintf(what, sizeof what, "%s from 1 to %d for each of %d chunk(s)", parser->word[at],
-             PROGRAM_MAX_SMALL, chunks);
+    snprintf(what, sizeof what, "%s from %d to %d for each of %d chunk(s)", parser->word[at], low,
+             high, chunks);
     if (strlen(text) >= sizeof copy) return bad(parser, what, text);
     snprintf(copy, sizeof copy, "%s", text);
     for (char *one = strtok_r(copy, ",", &state); one; one = strtok_r(NULL, ",", &state), found++)
-        if (found == chunks || !read_number(one, 1, PROGRAM_MAX_SMALL, to + found * stride))
+        if (found == chunks || !read_number(one, low, high, to + found * stride))
             return bad(parser, what, text);
     return found == chunks ? STATUS_OK : bad(parser, what, text);
 }
@@ -180,28 +180,33 @@ static enum status read_list(struct parser *parser, int at, int *to) {
 static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
     struct chunk_sizes *first = &rank->chunk[0];
+    unsigned sliced = parser->program->sliced;
     const struct {
         const char *name;
         int *to;
         bool there;
-    } sizes[] = {{"slots", &first->slots, true},
-                 {"grads", NULL, true},
-                 {"buckets", &first->buckets, true},
-                 {"windows", &first->windows, parser->program->sliced & SLICED_GRADIENTS},
-                 {"gathered", &first->gathered, parser->program->sliced & SLICED_PARAMS}};
+        int low, high;
+    } sizes[] = {{"slots", &first->slots, true, 1, PROGRAM_MAX_SMALL},
+                 {"grads", NULL, true, 1, PROGRAM_MAX_SMALL},
+                 {"buckets", &first->buckets, true, 1, PROGRAM_MAX_SMALL},
+                 {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
+                 {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
+                 {"kept", &first->kept,
+                  sliced & SLICED_PARAMS && strcmp(word_at(parser, parser->words - 2), "kept") == 0,
+                  0, 1}};
     int at = 2;
     parser->list = LIST_COUNT;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         if (!sizes[i].there) continue;
         if (strcmp(word_at(parser, at), sizes[i].name) != 0)
             return bad(parser, sizes[i].name, word_at(parser, at));
-        TRY(sizes[i].to ? read_list(parser, at, sizes[i].to)
+        TRY(sizes[i].to ? read_list(parser, at, sizes[i].low, sizes[i].high, sizes[i].to)
                         : read_size(parser, at, 1, PROGRAM_MAX_SMALL, &rank->grads));
         at += 2;
     }
     for (int c = 0; c < rank->chunks; c++)
-        if (rank->chunk[c].windows > rank->chunk[c].buckets ||
-            rank->chunk[c].gathered > rank->chunk[c].buckets)
+        if (rank->chunk[c].windows + rank->chunk[c].kept > rank->chunk[c].buckets ||
+            rank->chunk[c].gathered + rank->chunk[c].kept > rank->chunk[c].buckets)
             return bad(parser, "no more windows and gathered than buckets", parser->word[1]);
     return parser->words == at ? STATUS_OK
                                : bad(parser, "the end of the line", word_at(parser, at));

@@ -206,6 +206,16 @@ int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
     return bucket;
 }
 
+int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
+    return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
+}
+
+/* The kept bucket of a stage, counted through all chunks, for a pass of one segment; -1: none. */
+static int kept_beside(const struct chunk_sizes *sizes, int chunk, const struct instr *instr) {
+    bool segment = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
+    return segment && sizes[chunk].kept ? sizes_bucket(sizes, chunk, sizes[chunk].buckets - 1) : -1;
+}
+
 /* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment
  * reads the parameters of its bucket. */
 static struct resource_access buckets_of(const struct program *program,
@@ -216,7 +226,7 @@ static struct resource_access buckets_of(const struct program *program,
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
                                       : INSTR_ALL;
-    struct resource_access access = {0};
+    struct resource_access access = {.also = kept_beside(sizes, chunk, instr)};
     if (!strchr(operands, 's')) {
         access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
     } else if (one == INSTR_ALL) {
@@ -239,8 +249,10 @@ static struct resource_access gradient(const struct program *program,
     int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
         windows = sizes[chunk].windows;
     bool one = access.bucket_count == 1;
-    access.first_bucket = one ? first + (access.first_bucket - first) % windows : first;
-    access.bucket_count = one ? 1 : windows;
+    int bucket = access.first_bucket - first;
+    access.first_bucket = one ? first + sizes_place(&sizes[chunk], windows, bucket) : first;
+    access.bucket_count = one ? 1 : windows + sizes[chunk].kept;
+    if (access.also >= 0) access.also = first + windows;
     return access;
 }
 
@@ -248,7 +260,7 @@ static struct resource_access gradient(const struct program *program,
 static struct resource_access parameters(const struct program *program,
                                          const struct chunk_sizes *sizes,
                                          const struct instr *instr) {
-    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY};
+    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_PARAMS;
     return access;
@@ -259,18 +271,18 @@ struct resource_access program_access(const struct program *program,
                                       char letter) {
     int chunk = grid_chunk(&program->grid, instr->stage);
     switch (letter) {
-    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS};
-    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES};
-    case 'n': return (struct resource_access){.resource = RESOURCE_NORM};
+    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS, .also = -1};
+    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES, .also = -1};
+    case 'n': return (struct resource_access){.resource = RESOURCE_NORM, .also = -1};
     case 'a':
-        return (struct resource_access){.resource = RESOURCE_SLOT,
-                                        .slot = sizes_slot(sizes, chunk, instr->slot)};
+        return (struct resource_access){
+            .resource = RESOURCE_SLOT, .also = -1, .slot = sizes_slot(sizes, chunk, instr->slot)};
     case 'g': return gradient(program, sizes, instr, instr->grad);
     case 'h': return gradient(program, sizes, instr, instr->other);
     case 'p': return parameters(program, sizes, instr);
     default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
     }
-    return (struct resource_access){.resource = RESOURCE_READY};
+    return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
 }
 
 /* --- facts of a program --- */
@@ -343,6 +355,10 @@ static void print_sizes(const struct rank_program *rank, int number, FILE *out) 
         fprintf(out, "%s%d", c ? "," : " windows ", rank->chunk[c].windows);
     for (int c = 0; c < rank->chunks && rank->chunk[0].gathered; c++)
         fprintf(out, "%s%d", c ? "," : " gathered ", rank->chunk[c].gathered);
+    int kept = 0;
+    for (int c = 0; c < rank->chunks; c++) kept += rank->chunk[c].kept;
+    for (int c = 0; c < rank->chunks && kept; c++)
+        fprintf(out, "%s%d", c ? "," : " kept ", rank->chunk[c].kept);
     fprintf(out, "\n");
 }
 

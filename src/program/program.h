@@ -29,6 +29,9 @@ struct rank_program {
          * modulo that number. 0 where the program does not slice them. */
         int windows;  /* of gradients */
         int gathered; /* of parameters */
+        /* 1: the last bucket has places of its own: parameters that are kept whole for a step.
+         * Every segment reads them and makes gradients of them; its own has no nodes. */
+        int kept;
     } chunk[GRID_MAX_CHUNKS];
 };
 
@@ -90,6 +93,10 @@ void program_share(struct program *program);
 int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
 int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
 
+/* Local. The place among so many (windows or gathered) that a bucket of the chunk has: the kept one
+ * has the last, behind them. */
+int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
+
 /* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
  * it can be under way: the result of an exchange, a slot, or buckets of a gradient buffer. One rule
  * for whoever must await it: verifier, executor, simulator. */
@@ -106,6 +113,7 @@ struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
     int grad, first_bucket, bucket_count; /* of a gradient, or windows of it; of parameters */
+    int also;                             /* a further bucket; -1: none */
 };
 /* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
 struct resource_access program_access(const struct program *program,

@@ -16,8 +16,10 @@ static bool are_sliced(const struct walk *walk) {
 static int occupant(const struct walk *walk) {
     const struct chunk_sizes *sizes = &walk->own->chunk[verify_chunk(walk)];
     int first = sizes_bucket(walk->own->chunk, verify_chunk(walk), 0);
-    for (int b = walk->instr->bucket % sizes->gathered; b < sizes->buckets; b += sizes->gathered)
-        if (walk->params[first + b].whole) return b;
+    int place = sizes_place(sizes, sizes->gathered, walk->instr->bucket);
+    for (int b = 0; b < sizes->buckets; b++)
+        if (walk->params[first + b].whole && sizes_place(sizes, sizes->gathered, b) == place)
+            return b;
     return -1;
 }
 
@@ -68,6 +70,7 @@ enum status verify_params(struct walk *walk) {
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
     for (int b = 0; b < access.bucket_count; b++)
         TRY(visit(walk, &walk->params[access.first_bucket + b], b));
+    if (access.also >= 0) return visit(walk, &walk->params[access.also], access.also);
     return STATUS_OK;
 }
 

@@ -10,6 +10,7 @@
 struct sync_config {
     const int *buckets; /* of gradients, per stage of the model */
     unsigned sliced;    /* zero: SLICED_..., what each replica holds a slice of */
+    const bool *kept;   /* zero: per stage, its last bucket is gathered once a step; NULL: none */
     int prefetch;       /* zero: buckets of parameters gathered ahead of their use */
 };
 

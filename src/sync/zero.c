@@ -55,13 +55,15 @@ static void order_free(struct instr_list *order, int positions) {
 
 /* --- one rank --- */
 
-static void set_sizes(const struct zero *zero, struct rank_program *rank) {
+static void set_sizes(const struct zero *zero, struct rank_program *rank, int position) {
     unsigned sliced = zero->config->sliced;
     for (int c = 0; c < rank->chunks; c++) {
         struct chunk_sizes *sizes = &rank->chunk[c];
-        if (sliced & SLICED_GRADIENTS) sizes->windows = at_most(WINDOWS, sizes->buckets);
-        if (sliced & SLICED_PARAMS)
-            sizes->gathered = at_most(zero->config->prefetch + 1, sizes->buckets);
+        const bool *kept = zero->config->kept;
+        sizes->kept = sliced & SLICED_PARAMS && kept && kept[grid_stage(zero->grid, position, c)];
+        int places = sizes->buckets - sizes->kept;
+        if (sliced & SLICED_GRADIENTS) sizes->windows = at_most(WINDOWS, places);
+        if (sliced & SLICED_PARAMS) sizes->gathered = at_most(zero->config->prefetch + 1, places);
     }
     if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_COUNT_SLICED;
 }
@@ -95,12 +97,12 @@ static void change_rank(const void *context, struct program *program, int rank) 
     struct rank_program *own = &program->kinds[program->kind_of[rank]];
     int position = grid_cell(zero->grid, rank).position;
     unsigned sliced = zero->config->sliced;
-    set_sizes(zero, own);
+    set_sizes(zero, own, position);
     if (sliced == SLICED_STATE) {
         reduce_insert(zero->grid, own, INSTR_SCATTER, zero->group);
     } else {
         struct zero_list list = zero_cut(zero, own, position);
-        zero_gather(zero, &list, own);
+        zero_gather(zero, &list, own, position);
         free(list.items);
     }
     end_step(zero, own);

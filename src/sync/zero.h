@@ -33,7 +33,8 @@ struct zero {
 struct zero_list zero_cut(const struct zero *zero, const struct rank_program *rank, int position);
 
 /* Local. Puts the items into the rank's body, with GATHER before and FREE behind the uses of
- * parameters. */
-void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank);
+ * parameters; of a kept bucket, before and behind all of them. */
+void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank,
+                 int position);
 
 #endif

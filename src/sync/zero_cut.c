@@ -87,7 +87,9 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
     }
     struct zero_item *item = push(cutter, &instr);
     item->absent = absent;
-    if (slices(cutter, SLICED_PARAMS)) item->use = bucket;
+    const struct chunk_sizes *sizes = &cutter->rank->chunk[chunk_of(cutter, pass)];
+    bool kept = sizes->kept && bucket == sizes->buckets - 1;
+    if (slices(cutter, SLICED_PARAMS) && !kept) item->use = bucket;
     if (!scatters(cutter, pass)) return;
     if (empty) push_bucket(cutter, INSTR_ZERO, pass->stage, bucket);
     push_bucket(cutter, INSTR_TIE, pass->stage, bucket);

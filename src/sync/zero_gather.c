@@ -99,12 +99,25 @@ static void begin(struct gatherer *gatherer) {
     }
 }
 
-void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank) {
+static void keep(struct gatherer *gatherer, enum instr_op op, int position) {
+    const struct rank_program *rank = gatherer->rank;
+    for (int c = 0; c < rank->chunks; c++)
+        if (rank->chunk[c].kept)
+            add(gatherer, op, grid_stage(gatherer->zero->grid, position, c),
+                rank->chunk[c].buckets - 1);
+}
+
+void zero_gather(const struct zero *zero, const struct zero_list *list, struct rank_program *rank,
+                 int position) {
     struct gatherer gatherer = {.zero = zero, .list = list, .rank = rank};
     free(rank->list[LIST_BODY].items);
     rank->list[LIST_BODY] = (struct instr_list){0};
     begin(&gatherer);
-    for (int i = 0; i < list->count; i++) one(&gatherer, &list->items[i]);
+    keep(&gatherer, INSTR_GATHER, position);
+    for (int i = 0; i < list->count; i++) {
+        if (list->items[i].instr.op == INSTR_REPORT) keep(&gatherer, INSTR_FREE, position);
+        one(&gatherer, &list->items[i]);
+    }
     for (int c = 0; c < rank->chunks; c++) free(gatherer.place[c]);
     free(gatherer.uses);
 }
