@@ -172,8 +172,34 @@ static struct bucket_source source_of(const struct plan *plan, const struct hold
     return source;
 }
 
+/* Per stage of the model: its buckets, whether the last one is kept, and how many are gathered
+ * ahead. */
+struct stage_buckets {
+    int *count, *ahead;
+    bool *kept;
+};
+
+static struct stage_buckets stage_buckets_new(int stages) {
+    return (struct stage_buckets){MEM_ARRAY(int, stages), MEM_ARRAY(int, stages),
+                                  MEM_ARRAY(bool, stages)};
+}
+
+static void stage_buckets_free(struct stage_buckets *buckets) {
+    free(buckets->count);
+    free(buckets->ahead);
+    free(buckets->kept);
+}
+
+/* As many of the largest as fit; one unless the user says otherwise. */
+static int buckets_ahead(const struct plan *plan, const struct bucket_list *list, bool kept) {
+    int64_t bytes = plan->config.zero_prefetch_bytes,
+            most = slices_largest(list, list->count - kept) * (int64_t)sizeof(float);
+    if (bytes < 0 || most == 0) return 1;
+    return bytes / most < list->count ? (int)(bytes / most) : list->count;
+}
+
 /* The buckets of every stage are known to every rank: the program has them all. */
-static enum status count_buckets(const struct plan *plan, int *counts, bool *kept) {
+static enum status count_buckets(const struct plan *plan, struct stage_buckets *out) {
     const struct grid *grid = &plan->config.grid;
     for (int p = 0; p < grid->stages; p++) {
         struct holdings holdings;
@@ -181,8 +207,10 @@ static enum status count_buckets(const struct plan *plan, int *counts, bool *kep
         for (int c = 0; c < grid->chunks; c++) {
             struct bucket_source source = source_of(plan, &holdings, c);
             struct bucket_list list = buckets_of(&source);
-            counts[grid_stage(grid, p, c)] = list.count;
-            kept[grid_stage(grid, p, c)] = source.kept > 0;
+            int stage = grid_stage(grid, p, c);
+            out->count[stage] = list.count;
+            out->kept[stage] = source.kept > 0;
+            out->ahead[stage] = buckets_ahead(plan, &list, source.kept > 0);
             free(list.items);
         }
         holdings_free(&holdings);
@@ -420,16 +448,14 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .samples = samples,
                                        .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
-    int *buckets = MEM_ARRAY(int, stage_count(plan));
-    bool *kept = MEM_ARRAY(bool, stage_count(plan));
-    enum status status = count_buckets(plan, buckets, kept);
-    struct sync_config sync = {.buckets = buckets,
-                               .kept = kept,
+    struct stage_buckets buckets = stage_buckets_new(stage_count(plan));
+    enum status status = count_buckets(plan, &buckets);
+    struct sync_config sync = {.buckets = buckets.count,
+                               .kept = buckets.kept,
                                .sliced = config->sliced,
-                               .prefetch = config->zero_prefetch};
+                               .prefetch = buckets.ahead};
     if (status == STATUS_OK) status = sync_insert(config->sync, *out, &sync);
-    free(buckets);
-    free(kept);
+    stage_buckets_free(&buckets);
     return status == STATUS_OK ? program_verify(*out, samples) : status;
 }
 

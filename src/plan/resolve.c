@@ -149,7 +149,8 @@ static enum status resolve_slices(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
     bool scatter = strcmp(options->zero_accumulate, "scatter") == 0, several;
-    config->zero_prefetch = (int)options->zero_prefetch;
+    config->zero_prefetch_bytes =
+        option_is_given(options, OPTION_zero_prefetch) ? options->zero_prefetch : -1;
     config->zero_keep_bytes = options->zero_keep;
     if (config->zero_stage == 0) return STATUS_OK;
     several = config->micro_batches > 1;

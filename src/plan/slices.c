@@ -29,7 +29,7 @@ static void plan_owned(const struct bucket_list *lists, int chunks, int members,
     qsort(out->owned, (size_t)out->owned_count, sizeof *out->owned, by_begin);
 }
 
-static int64_t largest_bucket(const struct bucket_list *list, int count) {
+int64_t slices_largest(const struct bucket_list *list, int count) {
     int64_t most = 0;
     for (int b = 0; b < count; b++)
         if (list->items[b].elements > most) most = list->items[b].elements;
@@ -40,7 +40,7 @@ static int64_t largest_bucket(const struct bucket_list *list, int count) {
  * behind them. */
 static void place_chunk(const struct bucket_list *list, const struct chunk_sizes *sizes,
                         int windows, int64_t *shift, int64_t *elements) {
-    int64_t each = largest_bucket(list, list->count - sizes->kept);
+    int64_t each = slices_largest(list, list->count - sizes->kept);
     for (int b = 0; windows && b < list->count; b++) {
         const struct bucket *bucket = &list->items[b];
         for (int p = 0; p < bucket->count; p++)

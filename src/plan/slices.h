@@ -8,6 +8,9 @@
 #include "plan/store_layout.h"
 #include "program/program.h"
 
+/* Local. Elements of the largest of the first `count` buckets. */
+int64_t slices_largest(const struct bucket_list *list, int count);
+
 /* What a rank holds where something is sliced. */
 struct slices {
     struct slice *owned; /* ascending; one for each bucket, some may be empty */

@@ -8,10 +8,10 @@
 
 /* What a policy is told. */
 struct sync_config {
-    const int *buckets; /* of gradients, per stage of the model */
-    unsigned sliced;    /* zero: SLICED_..., what each replica holds a slice of */
-    const bool *kept;   /* zero: per stage, its last bucket is gathered once a step; NULL: none */
-    int prefetch;       /* zero: buckets of parameters gathered ahead of their use */
+    const int *buckets;  /* of gradients, per stage of the model */
+    unsigned sliced;     /* zero: SLICED_..., what each replica holds a slice of */
+    const bool *kept;    /* zero: per stage, its last bucket is gathered once a step; NULL: none */
+    const int *prefetch; /* zero: per stage, buckets of parameters gathered ahead; NULL: one */
 };
 
 struct sync_policy {

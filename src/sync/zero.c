@@ -55,6 +55,10 @@ static void order_free(struct instr_list *order, int positions) {
 
 /* --- one rank --- */
 
+int zero_ahead(const struct zero *zero, int stage) {
+    return zero->config->prefetch ? zero->config->prefetch[stage] : 1;
+}
+
 static void set_sizes(const struct zero *zero, struct rank_program *rank, int position) {
     unsigned sliced = zero->config->sliced;
     for (int c = 0; c < rank->chunks; c++) {
@@ -63,7 +67,9 @@ static void set_sizes(const struct zero *zero, struct rank_program *rank, int po
         sizes->kept = sliced & SLICED_PARAMS && kept && kept[grid_stage(zero->grid, position, c)];
         int places = sizes->buckets - sizes->kept;
         if (sliced & SLICED_GRADIENTS) sizes->windows = at_most(WINDOWS, places);
-        if (sliced & SLICED_PARAMS) sizes->gathered = at_most(zero->config->prefetch + 1, places);
+        if (sliced & SLICED_PARAMS)
+            sizes->gathered =
+                at_most(zero_ahead(zero, grid_stage(zero->grid, position, c)) + 1, places);
     }
     if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_COUNT_SLICED;
 }

@@ -27,6 +27,9 @@ struct zero {
         *order; /* per position: the passes of replica 0, which has all that any has */
 };
 
+/* Local. Buckets of a stage's parameters that are gathered ahead. */
+int zero_ahead(const struct zero *zero, int stage);
+
 /* Local. A body in which passes are cut into segments where they must be, and gradients scattered
  * where they are sliced; micro-batches that other replicas have stand where these run them. The
  * caller frees the items. */

@@ -50,7 +50,8 @@ static void fill(struct gatherer *gatherer, const struct zero_item *item) {
 }
 
 static int last_ahead(const struct gatherer *gatherer) {
-    int last = gatherer->at + gatherer->zero->config->prefetch;
+    int stage = use_at(gatherer, gatherer->at)->instr.stage,
+        last = gatherer->at + zero_ahead(gatherer->zero, stage);
     return last < gatherer->use_count ? last : gatherer->use_count - 1;
 }
 
