@@ -184,7 +184,7 @@ static enum status run_W(struct exec *exec, const struct instr *instr) {
 /* The main graph lends its nodes: what is shared does not depend on the number of samples. */
 static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {
-        .pass = kind, .stage = instr->stage, .segment = INSTR_ALL, .grad = -1};
+        .pass = kind, .stage = instr->stage, .segment = instr->segment, .grad = -1};
     bool done;
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }

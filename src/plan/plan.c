@@ -79,7 +79,8 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        int last = instr->op == INSTR_F ? 0 : sizes[chunk].buckets - 1;
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+        int last = forward ? 0 : sizes[chunk].buckets - 1;
         open = cut && instr->segment != last ? slot : -1;
     }
     return false;

@@ -157,13 +157,21 @@ enum status verify_post(struct walk *walk) {
 
 /* --- shared statistics --- */
 
+/* Where gradients or parameters are sliced all replicas cut their passes alike, and between two
+ * segments wait for one another elsewhere: each segment is a meeting. Elsewhere a replica may cut
+ * a pass that another runs whole. */
+static bool meets_by_segment(const struct walk *walk) {
+    return walk->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
+}
+
 /* What a pass shares: the statistics of a stage, told apart by the place of the micro-batch in its
  * replica's step, and by direction. The segments of a backward are one. */
 static int64_t shared_by(const struct walk *walk) {
     const struct instr *instr = walk->instr;
     bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
     int place = instr->micro % walk->program->micro_batches;
-    return (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
+    int64_t segment = meets_by_segment(walk) ? instr->segment + 1 : 0;
+    return segment << 48 | (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
 }
 
 static int last_segment(const struct walk *walk) {
@@ -174,7 +182,8 @@ static int last_segment(const struct walk *walk) {
 static bool goes_on(const struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (instr->segment == INSTR_ALL || !strchr(instr_row(instr)->operands, 'e')) return false;
-    return instr->op == INSTR_F ? instr->segment < last_segment(walk) : instr->segment > 0;
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+    return forward ? instr->segment < last_segment(walk) : instr->segment > 0;
 }
 
 /* Between two segments of a backward that shares no other pass does: the others would wait in the
@@ -186,7 +195,8 @@ static enum status check_between(struct walk *walk) {
                              "shares statistics between segments of the backward of micro-batch %d",
                              walk->in_backward);
     bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-    bool open = cut && instr->segment != (instr->op == INSTR_F ? 0 : last_segment(walk));
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+    bool open = cut && instr->segment != (forward ? 0 : last_segment(walk));
     walk->in_backward = open ? instr->micro : -1;
     return STATUS_OK;
 }
@@ -249,7 +259,7 @@ enum status verify_share(struct walk *walk) {
                               .number = walk->posted[instr->group] - 1};
     if (!walk->arrived) {
         TRY(check_between(walk));
-        if (goes_on(walk)) return STATUS_OK;
+        if (goes_on(walk) && !meets_by_segment(walk)) return STATUS_OK;
         TRY(post(walk, instr->group, shared_by(walk), &pending));
     }
     walk->waits = walk->arrived = !is_done(walk, &pending);

@@ -55,14 +55,20 @@ static enum status track(struct walk *walk) {
     return STATUS_OK;
 }
 
-static enum status forward(struct walk *walk, bool first) {
+/* Forward begins with the last segment. */
+static bool is_first_segment(const struct walk *walk) {
+    int segment = walk->instr->segment;
+    return segment == INSTR_ALL || segment == walk->own->chunk[verify_chunk(walk)].buckets - 1;
+}
+
+static enum status forward(struct walk *walk) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
     if (pure != (replica > 0))
         return verify_broken(walk,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
-    return pure || !first ? STATUS_OK : track(walk);
+    return pure || !is_first_segment(walk) ? STATUS_OK : track(walk);
 }
 
 /* Segments of a pass come in order, those of forward from the last to the first; only the last one
@@ -105,7 +111,7 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
         return verify_broken(walk, "micro-batch %d has samples: F runs it", micro);
     if (!any_present(walk, micro)) return verify_broken(walk, "no rank has samples to share here");
     TRY(need_free(walk, slot));
-    return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
+    return walk->instr->op == INSTR_STATS_F && is_first_segment(walk) ? track(walk) : STATUS_OK;
 }
 
 /* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
@@ -138,7 +144,5 @@ enum status verify_slot(struct walk *walk) {
         &walk->slots[sizes_slot(walk->own->chunk, verify_chunk(walk), walk->instr->slot)];
     if (row->needs[0] == '-') return row->gives[0] ? load(walk, slot) : stand_in(walk, slot);
     TRY(advance(walk, slot));
-    bool first = walk->instr->segment == INSTR_ALL ||
-                 walk->instr->segment == walk->own->chunk[verify_chunk(walk)].buckets - 1;
-    return walk->instr->op == INSTR_F ? forward(walk, first) : STATUS_OK;
+    return walk->instr->op == INSTR_F ? forward(walk) : STATUS_OK;
 }

@@ -75,18 +75,20 @@ static bool scatters(const struct cutter *cutter, const struct instr *pass) {
     return slices(cutter, SLICED_GRADIENTS) || cutter->chunk[chunk_of(cutter, pass)].left == 1;
 }
 
-/* One segment; of a pass that is absent, what its replica must still do. */
-static void segment(struct cutter *cutter, const struct instr *pass, int bucket, bool absent) {
+/* One segment; of a pass that is absent, what its replica must still do: `stand` is its part where
+ * statistics are shared, or NULL. */
+static void segment(struct cutter *cutter, const struct instr *pass, int bucket, bool absent,
+                    const struct instr *stand) {
     bool windows = slices(cutter, SLICED_GRADIENTS) && makes_weights(pass);
     bool empty = windows ? absent : !cutter->chunk[chunk_of(cutter, pass)].started && absent;
-    struct instr instr = *pass;
+    struct instr instr = stand ? *stand : *pass;
     instr.segment = (int16_t)bucket;
-    if (windows) {
+    if (windows && !stand) {
         instr.grad = GRAD_WINDOWS;
         instr.flags |= INSTR_NEW;
     }
     struct zero_item *item = push(cutter, &instr);
-    item->absent = absent;
+    item->absent = absent && !stand;
     const struct chunk_sizes *sizes = &cutter->rank->chunk[chunk_of(cutter, pass)];
     bool kept = sizes->kept && bucket == sizes->buckets - 1;
     if (slices(cutter, SLICED_PARAMS) && !kept) item->use = bucket;
@@ -96,16 +98,17 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
     push_bucket(cutter, INSTR_SCATTER, pass->stage, bucket);
 }
 
-static void pass(struct cutter *cutter, const struct instr *pass, bool absent) {
+static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
+                 const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
     bool cut =
         slices(cutter, SLICED_PARAMS) || (slices(cutter, SLICED_GRADIENTS) && makes_weights(pass));
     if (!cut) {
-        if (!absent) push(cutter, pass);
+        if (!absent || stand) push(cutter, stand ? stand : pass);
         return;
     }
     for (int i = 0; i < count; i++)
-        segment(cutter, pass, pass->op == INSTR_F ? count - 1 - i : i, absent);
+        segment(cutter, pass, pass->op == INSTR_F ? count - 1 - i : i, absent, stand);
     if (!makes_weights(pass)) return;
     cutter->chunk[chunk].left--;
     cutter->chunk[chunk].scattered = true;
@@ -130,13 +133,13 @@ static int find(const struct cutter *cutter, const struct instr *instr) {
 /* What other replicas run before that place and this one does not. */
 static void absent_until(struct cutter *cutter, int end) {
     for (; cutter->next < end; cutter->next++)
-        pass(cutter, &cutter->order->items[cutter->next], true);
+        pass(cutter, &cutter->order->items[cutter->next], true, NULL);
 }
 
 static void own_pass(struct cutter *cutter, const struct instr *instr) {
     absent_until(cutter, find(cutter, instr));
     cutter->next++;
-    pass(cutter, instr, false);
+    pass(cutter, instr, false, NULL);
 }
 
 /* Behind all passes. */
@@ -149,8 +152,7 @@ static void end_passes(struct cutter *cutter, int position) {
 
 static void stand_in(struct cutter *cutter, const struct instr *instr) {
     absent_until(cutter, find(cutter, instr));
-    push(cutter, instr);
-    absent_until(cutter, cutter->next + 1);
+    pass(cutter, &cutter->order->items[cutter->next++], true, instr);
 }
 
 static void one(struct cutter *cutter, const struct instr *instr, int position) {
