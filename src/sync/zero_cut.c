@@ -40,6 +40,11 @@ static bool slices(const struct cutter *cutter, unsigned what) {
     return cutter->zero->config->sliced & what;
 }
 
+/* ... that must be gathered. */
+static bool reads_params(const struct cutter *cutter, const struct instr *pass) {
+    return slices(cutter, SLICED_PARAMS) && pass->op != INSTR_W;
+}
+
 static bool makes_weights(const struct instr *pass) {
     return pass->op == INSTR_B || pass->op == INSTR_W;
 }
@@ -91,7 +96,7 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
     item->absent = absent && !stand;
     const struct chunk_sizes *sizes = &cutter->rank->chunk[chunk_of(cutter, pass)];
     bool kept = sizes->kept && bucket == sizes->buckets - 1;
-    if (slices(cutter, SLICED_PARAMS) && !kept) item->use = bucket;
+    if (reads_params(cutter, pass) && !kept) item->use = bucket;
     if (!scatters(cutter, pass)) return;
     if (empty) push_bucket(cutter, INSTR_ZERO, pass->stage, bucket);
     push_bucket(cutter, INSTR_TIE, pass->stage, bucket);
@@ -101,13 +106,9 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
 static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
                  const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
-    bool cut =
-        slices(cutter, SLICED_PARAMS) || (slices(cutter, SLICED_GRADIENTS) && makes_weights(pass));
-    if (!cut) {
-        if (!absent || stand) push(cutter, stand ? stand : pass);
-        return;
-    }
-    for (int i = 0; i < count; i++)
+    bool cut = reads_params(cutter, pass) || scatters(cutter, pass);
+    if (!cut && (!absent || stand)) push(cutter, stand ? stand : pass);
+    for (int i = 0; cut && i < count; i++)
         segment(cutter, pass, pass->op == INSTR_F ? count - 1 - i : i, absent, stand);
     if (!makes_weights(pass)) return;
     cutter->chunk[chunk].left--;

@@ -139,3 +139,23 @@ Test(plan_slices, windows_hold_their_buckets) {
     slices_free(&slices);
     free(list.items);
 }
+
+/* What makes weight gradients reads no parameter: W needs none gathered. */
+Test(plan_slices, the_weight_half_reads_no_parameters) {
+    int count;
+    const struct model *all = model_all(&count);
+    for (int m = 0; m < count; m++) {
+        struct model_config config = {.batch = 2, .training = true, .dropout = 0.1f};
+        struct graph *graph = NULL;
+        cr_assert_eq(model_build(&all[m], &config, &graph), STATUS_OK);
+        kit_compile(graph, twist, NULL);
+        for (int n = graph->forward_count; n < graph->node_count; n++) {
+            const struct node *node = &graph->nodes[n];
+            for (int i = 0; node->half == OP_HALF_W && i < node->in_count; i++) {
+                const struct value *root = &graph->values[graph->values[node->in[i]].root];
+                cr_expect_neq(root->kind, VALUE_PARAM, "%s: %s", all[m].name, node->name);
+            }
+        }
+        graph_free(&graph);
+    }
+}

@@ -145,6 +145,20 @@ Test(sync_zero, a_kept_bucket_is_gathered_once_a_step) {
                 "SCATTER s0 b1 g0 h0 q0; FREE s0 b1; REPORT q0; NORM g0 q0; STEP g0");
 }
 
+/* W reads no parameters: nothing is gathered for it. */
+Test(sync_zero, weight_gradients_need_no_parameters) {
+    expect_body((struct shape){.schedule = "zb-h1",
+                               .stages = 1,
+                               .replicas = 2,
+                               .micros = 1,
+                               .buckets = 1,
+                               .sliced = SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS},
+                0,
+                "COUNT q1; LOAD s0 m0 a0; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0; "
+                "GATHER s0 b0 q0; I s0 e0 m0 a0; FREE s0 b0; W s0 e0 m0 a0 g1 new; TIE s0 b0 g1; "
+                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q0; STEP g0");
+}
+
 /* A replica that lacks a micro-batch comes to its gathers and scatters, with nothing. */
 Test(sync_zero, who_lacks_a_micro_batch_takes_part_in_its_sums) {
     expect_body((struct shape){.schedule = "single",
