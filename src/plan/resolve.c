@@ -118,6 +118,14 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
                                                              : strategy->sync;
     bool zero = strcmp(sync, "zero") == 0,
          several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    static const enum option_id only[] = {OPTION_zero_accumulate, OPTION_zero_prefetch,
+                                          OPTION_zero_keep};
+    static const char *const names[] = {"accumulate", "prefetch", "keep"};
+    for (int i = 0; !zero && i < 3; i++)
+        if (option_is_given(options, only[i]))
+            return fail(STATUS_USAGE,
+                        "--zero-%s has no effect with --sync %s\n  --zero-stage 1, 2 or 3",
+                        names[i], sync);
     if (by_stage && !zero)
         return fail(STATUS_USAGE, "--zero-stage %lld is of --sync zero, not of --sync %s",
                     (long long)options->zero_stage, sync);
