@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "data/sampler.h"
-#include "plan/slices.h"
+#include "plan/stages.h"
 #include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
@@ -156,76 +156,13 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
-/* What the ranks at a position hold; small parameters first where they are kept whole. */
-static enum status hold(const struct plan *plan, int position, struct holdings *out) {
-    const struct run_config *config = &plan->config;
-    TRY(holdings_of(&plan->micro[0].ranges, &config->grid, position, out));
-    if (config->sliced & SLICED_PARAMS && config->zero_keep_bytes > 0)
-        holdings_keep(out, plan->micro[0].graph, config->grid.chunks, config->zero_keep_bytes);
-    return STATUS_OK;
-}
-
-static struct bucket_source source_of(const struct plan *plan, const struct holdings *holdings,
-                                      int chunk) {
-    struct bucket_source source = holdings_source(holdings, plan->micro[0].graph, chunk);
-    source.most = plan->config.bucket_bytes / (int64_t)sizeof(float);
-    source.apart = plan->config.sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
-    return source;
-}
-
-/* Per stage of the model: its buckets, whether the last one is kept, and how many are gathered
- * ahead. */
-struct stage_buckets {
-    int *count, *ahead;
-    bool *kept;
-};
-
-static struct stage_buckets stage_buckets_new(int stages) {
-    return (struct stage_buckets){MEM_ARRAY(int, stages), MEM_ARRAY(int, stages),
-                                  MEM_ARRAY(bool, stages)};
-}
-
-static void stage_buckets_free(struct stage_buckets *buckets) {
-    free(buckets->count);
-    free(buckets->ahead);
-    free(buckets->kept);
-}
-
-/* As many of the largest as fit; one unless the user says otherwise. */
-static int buckets_ahead(const struct plan *plan, const struct bucket_list *list, bool kept) {
-    int64_t bytes = plan->config.zero_prefetch_bytes,
-            most = slices_largest(list, list->count - kept) * (int64_t)sizeof(float);
-    if (bytes < 0 || most == 0) return 1;
-    return bytes / most < list->count ? (int)(bytes / most) : list->count;
-}
-
-/* The buckets of every stage are known to every rank: the program has them all. */
-static enum status count_buckets(const struct plan *plan, struct stage_buckets *out) {
-    const struct grid *grid = &plan->config.grid;
-    for (int p = 0; p < grid->stages; p++) {
-        struct holdings holdings;
-        TRY(hold(plan, p, &holdings));
-        for (int c = 0; c < grid->chunks; c++) {
-            struct bucket_source source = source_of(plan, &holdings, c);
-            struct bucket_list list = buckets_of(&source);
-            int stage = grid_stage(grid, p, c);
-            out->count[stage] = list.count;
-            out->kept[stage] = source.kept > 0;
-            out->ahead[stage] = buckets_ahead(plan, &list, source.kept > 0);
-            free(list.items);
-        }
-        holdings_free(&holdings);
-    }
-    return STATUS_OK;
-}
-
 static enum status plan_chunks(struct plan *plan) {
     const struct grid *grid = &plan->config.grid;
     int position = plan->config.cell.position;
-    TRY(hold(plan, position, &plan->holdings));
+    TRY(stages_hold(plan, position, &plan->holdings));
     plan->chunk_count = grid->chunks;
     for (int c = 0; c < grid->chunks; c++) {
-        struct bucket_source source = source_of(plan, &plan->holdings, c);
+        struct bucket_source source = stages_source(plan, &plan->holdings, c);
         plan->chunk[c] = (struct chunk_plan){.stage = grid_stage(grid, position, c),
                                              .buckets = buckets_of(&source)};
     }
@@ -236,7 +173,7 @@ static void cut_segments(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
         for (int c = 0; c < plan->chunk_count; c++) {
-            struct bucket_source source = source_of(plan, &plan->holdings, c);
+            struct bucket_source source = stages_source(plan, &plan->holdings, c);
             if (!micro->training && !source.apart) continue;
             source.graph = micro->graph;
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, plan->chunk[c].stage);
@@ -450,7 +387,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .shares = config->sync_bn};
     TRY(schedule_build(config->schedule, &schedule, out));
     struct stage_buckets buckets = stage_buckets_new(stage_count(plan));
-    enum status status = count_buckets(plan, &buckets);
+    enum status status = stages_count_buckets(plan, &buckets);
     struct sync_config sync = {.buckets = buckets.count,
                                .kept = buckets.kept,
                                .sliced = config->sliced,
@@ -465,7 +402,7 @@ static enum status check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
-        bool kept = source_of(plan, &plan->holdings, c).kept > 0;
+        bool kept = stages_source(plan, &plan->holdings, c).kept > 0;
         if (kept != (own->chunk[c].kept > 0))
             return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
                         name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");
@@ -588,57 +525,6 @@ static size_t staging_bytes(const struct plan *plan) {
     return largest > later ? largest - later : 0;
 }
 
-/* Arrays that a rank has slices of have windows beside them, which others read and write; so do
- * gradients, and parameters that are gathered where they lie. */
-static void describe_arrays(const struct run_config *config, struct store_config *out) {
-    unsigned sliced = config->sliced;
-    out->array[ARRAY_GRAD].sliced = sliced & SLICED_GRADIENTS;
-    out->array[ARRAY_GRAD].memory = sliced & SLICED_GRADIENTS ? MEMORY_DEVICE : MEMORY_COMM;
-    out->array[ARRAY_PARAM].sliced = sliced & SLICED_PARAMS;
-    out->array[ARRAY_PARAM].memory =
-        sliced && !(sliced & SLICED_PARAMS) ? MEMORY_COMM : MEMORY_DEVICE;
-    out->array[ARRAY_STATE].sliced = sliced & SLICED_STATE;
-}
-
-static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
-                                      const struct slices *slices, int grads) {
-    const struct run_config *config = &plan->config;
-    struct store_config store = {
-        .graph = plan->micro[0].graph,
-        .params = holdings->params,
-        .param_count = holdings->param_count,
-        .holds_buffer = holdings->buffers,
-        .optimizer = config->optimizer,
-        .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
-        .decay = {[PARAM_WEIGHT] = true,
-                  [PARAM_BIAS] = config->decay_bias,
-                  [PARAM_NORM] = config->decay_norm},
-        .owned = slices->owned,
-        .owned_count = slices->owned_count,
-        .windows = {[ARRAY_GRAD] = slices->gradients, [ARRAY_PARAM] = slices->params}};
-    describe_arrays(config, &store);
-    return store_layout_new(&store);
-}
-
-/* What the ranks of a replica hold at a position. */
-static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
-                                       const struct rank_program *program, int replica) {
-    const struct run_config *config = &plan->config;
-    struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
-    struct slices slices = {0};
-    int chunks = config->grid.chunks;
-    for (int c = 0; config->sliced && c < chunks; c++) {
-        struct bucket_source source = source_of(plan, holdings, c);
-        lists[c] = buckets_of(&source);
-    }
-    if (config->sliced)
-        slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
-    struct store_layout *layout = layout_of(plan, holdings, &slices, program->grads);
-    for (int c = 0; c < chunks; c++) free(lists[c].items);
-    slices_free(&slices);
-    return layout;
-}
-
 static size_t scratch_bytes(const struct plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
@@ -706,7 +592,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_activations(plan);
     struct rank_program sizes = {.grads = plan->grads, .chunks = plan->chunk_count};
     memcpy(sizes.chunk, plan->sizes, sizeof plan->sizes);
-    plan->store = layout_for(plan, &plan->holdings, &sizes, config->cell.first_replica);
+    plan->store = stages_layout(plan, &plan->holdings, &sizes, config->cell.first_replica);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     *out = plan;
@@ -766,9 +652,9 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 /* Replica 0 has the largest slices. */
 static enum status heap_bytes_at(const struct plan *plan, int position, size_t *out) {
     struct holdings holdings;
-    TRY(hold(plan, position, &holdings));
+    TRY(stages_hold(plan, position, &holdings));
     struct rank_program sizes = sizes_at(plan, position);
-    struct store_layout *layout = layout_for(plan, &holdings, &sizes, 0);
+    struct store_layout *layout = stages_layout(plan, &holdings, &sizes, 0);
     *out = store_heap_bytes(layout);
     store_layout_free(&layout);
     holdings_free(&holdings);
