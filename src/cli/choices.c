@@ -11,6 +11,7 @@
 #include "plan/strategy.h"
 #include "program/pipeline.h"
 #include "program/program.h"
+#include "sync/sync.h"
 
 #include <string.h>
 
@@ -45,6 +46,13 @@ static bool schedules_word(int index, struct option_word *out) {
     if (index > pipeline_count()) return false;
     *out = (struct option_word){.name = pipeline ? pipeline->name : single->name,
                                 .help = pipeline ? pipeline->help : single->help};
+    return true;
+}
+
+static bool syncs_word(int index, struct option_word *out) {
+    const struct sync_policy *policy = sync_at(index);
+    if (!policy) return false;
+    *out = (struct option_word){.name = policy->name, .help = policy->help};
     return true;
 }
 

@@ -239,7 +239,8 @@ static enum status train(struct session *session, const struct checkpoint_config
 
 /* No rank holds the whole model. */
 static bool is_spread(const struct session *session) {
-    return session->job.plan->config.grid.stages > 1;
+    const struct run_config *config = &session->job.plan->config;
+    return config->grid.stages > 1 || config->sliced & SLICED_PARAMS;
 }
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */

@@ -1,6 +1,6 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
  * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_channels.c, verify_waits.c, verify_between.c. */
+ * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c. */
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
@@ -58,14 +58,16 @@ struct pending {
 };
 
 struct slot {
-    unsigned facts;           /* 0 before its first use */
-    int micro, segment;       /* the next segment of backward or of its weight half */
+    unsigned facts; /* 0 before its first use */
+    int micro;
+    int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
     const struct instr *last; /* that changed it */
     struct pending pending;
 };
 
 struct bucket {
     bool started, tied, joined, reduced;
+    int holds;                /* of a window: which bucket */
     int count;                /* gradients of micro-batches in here */
     uint64_t content;         /* which, in any order: the sum of their keys */
     uint64_t order;           /* of the additions that made it; 0: nothing added */
@@ -77,6 +79,13 @@ struct grad {
     const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
     const struct instr *changed; /* what changed it since */
     struct bucket *bucket;       /* of all chunks; NULL until it is first used */
+};
+
+/* Parameters of a bucket, where replicas update slices. */
+struct param_bucket {
+    bool whole;               /* all slices are there, with the last update */
+    const struct instr *last; /* that changed that */
+    struct pending pending;
 };
 
 struct verifier;
@@ -91,8 +100,9 @@ struct walk {
     int pipeline;       /* the walked one it is in; -1: none */
     struct slot *slots; /* of all chunks */
     struct grad *grads;
-    bool *loaded; /* per chunk and micro-batch */
-    int present;  /* micro-batches with samples, and the sum of their keys: */
+    struct param_bucket *params; /* of all chunks */
+    bool *loaded;                /* per chunk and micro-batch */
+    int present;                 /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
     uint64_t defined;                             /* the order of its sums by the header */
     const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
@@ -104,8 +114,8 @@ struct walk {
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what;     /* several replicas on a rank: how many have come, to what */
-    const struct instr *in_backward; /* a backward that shares is between segments; or NULL */
-    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
+    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
     int live, peak;                  /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
@@ -114,6 +124,7 @@ struct walk {
     int rounds_done;      /* stages of a round of evaluation that are done */
     int round_stage;      /* the one under way, and */
     unsigned round_facts; /* how far it is; 0: none */
+    int round_segments;   /* of F, where it is run by segments */
     int eval_reports;     /* of an evaluation */
     int saved;            /* how many of OPEN, WRITE, COMMIT have come */
     bool replaced;        /* running statistics of another rank stand in for the own */
@@ -177,6 +188,14 @@ enum status verify_slots_free(struct walk *walk);
 enum status verify_gradient(struct walk *walk);
 enum status verify_header_order(const struct verifier *verifier);
 enum status verify_ties(const struct verifier *verifier);
+
+/* The group of the instruction is all ranks that hold its stage, and there are several. */
+enum status verify_replicas(const struct walk *walk, enum rule rule);
+
+/* Parameters: gathered before they are read, freed once; a list ends as it began. */
+void verify_params_at_begin(struct walk *walk);
+enum status verify_params(struct walk *walk);
+enum status verify_params_at_end(const struct walk *walk);
 
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */

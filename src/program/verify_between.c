@@ -30,6 +30,7 @@ static enum status load(struct walk *walk) {
 static enum status advance(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
+    int count = walk->own->chunk[verify_chunk(walk)].buckets;
     unsigned all = round_facts(walk), missing = facts_named(row->needs) & all & ~walk->round_facts,
              gives = facts_named(row->gives);
     if ((row->meets == MEETS_SHARERS && instr->group != INSTR_ALL) || instr->flags)
@@ -41,6 +42,16 @@ static enum status advance(struct walk *walk) {
     if (gives & (walk->round_facts | ~all))
         return verify_broken(walk, RULE_EVALUATION, nobody, "it was done before");
     if (row->meets == MEETS_PEER) TRY(verify_peer(walk));
+    if (instr->op == INSTR_F && instr->segment != INSTR_ALL) {
+        if (instr->segment != count - 1 - walk->round_segments)
+            return verify_broken(walk, RULE_EVALUATION, nobody, "segment %d is next",
+                                 count - 1 - walk->round_segments);
+        walk->round_segments = instr->segment ? walk->round_segments + 1 : 0;
+        if (instr->segment > 0) return STATUS_OK;
+    }
+    if (walk->round_segments > 0)
+        return verify_broken(walk, RULE_EVALUATION, nobody, "segment %d of F is next",
+                             count - 1 - walk->round_segments);
     walk->round_facts |= gives;
     if (walk->round_facts != all) return STATUS_OK;
     walk->round_facts = 0;
@@ -135,8 +146,10 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
         walk->instr = &list->items[i];
         TRY(verify_form(walk));
         TRY(visit(walk));
+        if (name == LIST_EVAL) TRY(verify_params(walk));
         TRY(verify_post(walk));
     }
+    TRY(verify_params_at_end(walk));
     walk->seeds = walk->losses = (struct pending){0};
     walk->list = LIST_BODY;
     return STATUS_OK;
