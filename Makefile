@@ -132,7 +132,7 @@ $(B)/rank-probe: $(B)/tests/ranks/probe.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
-# A rank that only talks, for communicators with a launcher of their own.
+# Trainings with ranks as threads, held against one device.
 $(B)/equal: $(B)/tests/equal/equal.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
@@ -144,6 +144,7 @@ $(B)/mutants: $(MUTANTS_OBJ) $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# A rank that only talks, for communicators with a launcher of their own.
 $(B)/wire-probe: $(B)/tests/ranks/wire.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
@@ -193,7 +194,7 @@ run: all
 	$(B)/stretto train
 
 # Suites are the rows of tests/suites; TESTS=unit,cli runs some of them.
-test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(B)/mutants $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
+test: all $(B)/unit-tests $(B)/rank-probe $(B)/wire-probe $(B)/mutants $(B)/equal $(FUZZ_DRIVERS) $(if $(SAN),,$(if $(HAVE_FUZZER),$(FUZZ:%=$(F)/%)))
 	@B=$(B) SAN=$(SAN) CC='$(CC)' HAVE_FUZZER=$(HAVE_FUZZER) FUZZ='$(FUZZ)' scripts/test-all $(TESTS)
 
 # The front door on bare Debian systems, for the committed tree.
@@ -217,9 +218,9 @@ test-mutants: $(B)/mutants
 test-mpich:
 	@scripts/test-mpich
 
-# Every data-parallel training against one device, to the last bit; WAYS="dp mpi" MODELS="mlp" RANKS="2 3" some cells,
-# CELLS=cover a few that cover all, as for SAN=address,undefined and SAN=thread.
-test-equal: all
+# Every training of several ranks against one device, to the last bit; WAYS="matrix dp mpi" MODELS="mlp" RANKS="2 3" some
+# cells, CELLS=cover a few that cover all, as for SAN=address,undefined and SAN=thread.
+test-equal: all $(B)/equal
 	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' scripts/test-equal
 
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.

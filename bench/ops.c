@@ -73,8 +73,8 @@ static enum status prepare(struct bench *bench) {
     for (int i = 0; i < graph->value_count; i++)
         if (graph->values[i].root != i) bench->data[i] = bench->data[graph->values[i].root];
     for (int i = 0; i < graph->param_count; i++) TRY(fill_param(bench, i));
-    return backend->memory_new(bench->device, graph_scratch_bytes(graph, 0, graph->node_count) + 64, "scratch",
-                               &bench->scratch);
+    return backend->memory_new(bench->device, graph_scratch_bytes(graph, 0, graph->node_count) + 64,
+                               "scratch", &bench->scratch);
 }
 
 static void release(struct bench *bench) {
@@ -84,7 +84,8 @@ static void release(struct bench *bench) {
         if (graph->values[i].root == i && bench->data[i])
             backend->memory_free(bench->device, bench->data[i],
                                  graph->values[i].layout->bytes + 64);
-    backend->memory_free(bench->device, bench->scratch, graph_scratch_bytes(graph, 0, graph->node_count) + 64);
+    backend->memory_free(bench->device, bench->scratch,
+                         graph_scratch_bytes(graph, 0, graph->node_count) + 64);
     for (int i = 0; i < graph->node_count; i++) free(bench->time[i]);
     free(bench->time);
     free(bench->data);

@@ -33,28 +33,38 @@ static char *usage_of(const struct option_row *row) {
     return usage;
 }
 
-/* "digits, mnist:DIR or synthetic[:KEY=VALUE,...]" */
-static char *names_of(enum option_registry registry) {
-    struct option_word word, next;
-    char *names = mem_text("");
+/* "digits, mnist:DIR or synthetic[:KEY=VALUE,...]"; with `option`, those alone that it acts with.
+ */
+static char *names_of(enum option_registry registry, const char *option) {
+    struct option_word word;
+    char *names = mem_text(""), *before = NULL; /* the last one, not written yet */
     for (int i = 0; option_registry_word(registry, i, &word); i++) {
-        bool last = !option_registry_word(registry, i + 1, &next);
-        char *usage = option_word_usage(&word);
-        if (i) extend(&names, last ? " or " : ", ");
-        extend(&names, usage);
-        free(usage);
+        if (option && !option_word_acts(&word, option)) continue;
+        if (before && *names) extend(&names, ", ");
+        if (before) extend(&names, before);
+        free(before);
+        before = option_word_usage(&word);
     }
+    if (before && *names) extend(&names, " or ");
+    if (before) extend(&names, before);
+    free(before);
     return names;
 }
 
-char *option_help_text(const struct option_row *row) {
-    static const char mark[] = "{names}";
-    const char *at = strstr(row->help, mark);
-    if (!at) return mem_text(row->help);
-    char *names = names_of(row->registry);
-    char *text = mem_format("%.*s%s%s", (int)(at - row->help), row->help, names, at + strlen(mark));
+/* A text with `names`, which it frees, in place of the mark at `at`. */
+static char *put_names(const char *text, const char *at, const char *mark, char *names) {
+    char *whole = mem_format("%.*s%s%s", (int)(at - text), text, names, at + strlen(mark));
     free(names);
-    return text;
+    return whole;
+}
+
+char *option_help_text(const struct option_row *row) {
+    static const char all[] = "{names}", acting[] = "{acting}";
+    const char *at = strstr(row->help, all);
+    if (at) return put_names(row->help, at, all, names_of(row->registry, NULL));
+    at = strstr(row->help, acting);
+    if (!at) return mem_text(row->help);
+    return put_names(row->help, at, acting, names_of(option_rows[row->choice].registry, row->name));
 }
 
 /* "(64)", or what is said of a default that depends; "" when there is none to speak of. */

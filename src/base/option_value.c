@@ -158,6 +158,11 @@ static bool list_holds(char *const *item, int count, const char *word) {
     return false;
 }
 
+static bool is_name(const char *word) {
+    return *word && !strpbrk(word, " \"'") && text_is_clean(word);
+}
+
+/* Words of the row; or any, where the row leaves them to whoever knows the names. */
 static bool list_parse(const struct option_row *row, const char *text, struct arena *arena,
                        struct option_list *out) {
     if (strcmp(text, "none") == 0) {
@@ -170,7 +175,9 @@ static bool list_parse(const struct option_row *row, const char *text, struct ar
     char *rest = arena_text(arena, text);
     int count = 0;
     for (char *word; (word = strsep(&rest, ","));) {
-        if (!option_value_words(row, is_word, word) || list_holds(item, count, word)) return false;
+        bool good =
+            row->type == OPTION_TYPE_NAMES ? is_name(word) : option_value_words(row, is_word, word);
+        if (!good || list_holds(item, count, word)) return false;
         item[count++] = word;
     }
     *out = (struct option_list){count, (const char *const *)item};
@@ -185,6 +192,15 @@ static char *list_format(const struct option_list *value) {
         text = longer;
     }
     return text;
+}
+
+static bool names_parse(const struct option_row *row, const char *text, struct arena *arena,
+                        struct option_list *out) {
+    return list_parse(row, text, arena, out);
+}
+
+static char *names_format(const struct option_list *value) {
+    return list_format(value);
 }
 
 /* ---- quantities ---- */
@@ -408,6 +424,8 @@ char *option_value_allowed(const struct option_row *row) {
         return with_words(row, has_several(row) ? "one of" : "only this so far");
     case OPTION_TYPE_LIST:
         return with_words(row, "none, or a list (a,b) without repetition, out of");
+    case OPTION_TYPE_NAMES:
+        return mem_text("none, or a list (a,b) of names without repetition or blanks");
     case OPTION_TYPE_SIZE: return with_interval("a size such as 512M, 1.5GiB or 2GB", row->limits);
     case OPTION_TYPE_DURATION:
         return with_interval("a time such as 90 (seconds), 500ms, 10m or 2h", row->limits);

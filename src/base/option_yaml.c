@@ -40,7 +40,7 @@ static enum status set_value(struct reader *reader, yaml_mark_t mark, enum optio
 /* The items of a sequence as "a,b"; the event at hand is the sequence's start. */
 static enum status read_sequence(struct reader *reader, enum option_id id) {
     yaml_mark_t mark = reader->yaml.event.start_mark;
-    if (option_rows[id].type != OPTION_TYPE_LIST)
+    if (option_rows[id].type != OPTION_TYPE_LIST && option_rows[id].type != OPTION_TYPE_NAMES)
         return REFUSE(reader, mark, "%s takes one value, not a list", option_rows[id].name);
     char *text = mem_text("");
     enum status status;

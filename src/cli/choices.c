@@ -10,7 +10,7 @@
 #include "plan/balance.h"
 #include "plan/strategy.h"
 #include "program/pipeline.h"
-#include "program/program.h"
+#include "program/schedule.h"
 #include "sync/sync.h"
 
 #include <string.h>

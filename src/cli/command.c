@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "cli/option_files.h"
 #include "stretto.h"
 
 const struct command cli_commands[] = {
@@ -93,14 +94,21 @@ static enum status flush_output(enum status status) {
     return status == STATUS_OK ? worse : status;
 }
 
+/* Together with the options of the run that goes on: resume.c. */
+static bool reads_later(const struct options *options) {
+    return options->resume &&
+           (options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN | COMMAND_SIMULATE));
+}
+
 static enum status run(const struct command *command, int argc, char **argv) {
     struct options options;
     TRY(options_parse(command->id, argc, argv, &options));
     enum status status = STATUS_OK;
     if (options.help)
         cli_print_options(command->id, stdout);
-    else
-        status = command->run(&options);
+    else if (!reads_later(&options))
+        status = option_files_apply(&options);
+    if (status == STATUS_OK && !options.help) status = command->run(&options);
     options_free(&options);
     return status;
 }

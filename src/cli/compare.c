@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "exec/weights.h"
-#include "tensor/safetensors.h"
+#include "tensor/shards.h"
 
 enum { PIECE_BYTES = 1 << 20 }; /* a multiple of every element's size */
 
@@ -93,7 +93,7 @@ static void compare_piece(struct pair *pair, enum dtype dtype, uint64_t first, s
 
 /* Compares the data of two tensors of the same type and shape. `piece` has room for a piece of
  * each. */
-static enum status compare_data(const struct safetensors *a, const struct safetensors *b,
+static enum status compare_data(const struct shards *a, const struct shards *b,
                                 unsigned char *piece, struct pair *pair) {
     size_t width = pair->a->bits % 8 == 0 ? (size_t)pair->a->bits / 8 : 1;
     enum dtype dtype = DTYPE_COUNT;
@@ -103,8 +103,8 @@ static enum status compare_data(const struct safetensors *a, const struct safete
     for (uint64_t done = 0; done < pair->a->bytes; done += PIECE_BYTES) {
         uint64_t left = pair->a->bytes - done;
         size_t bytes = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        TRY(safetensors_read_part(a, pair->index_a, done, piece, bytes));
-        TRY(safetensors_read_part(b, pair->index_b, done, piece + PIECE_BYTES, bytes));
+        TRY(shards_read_part(a, pair->index_a, done, piece, bytes));
+        TRY(shards_read_part(b, pair->index_b, done, piece + PIECE_BYTES, bytes));
         compare_piece(pair, dtype, done / width, width, piece, piece + PIECE_BYTES, bytes);
     }
     return STATUS_OK;
@@ -116,15 +116,15 @@ static bool alike(const struct safetensors_entry *a, const struct safetensors_en
 }
 
 /* Walks the tensors of A: each is equal, or goes to one of three lists. */
-static enum status find_in_a(const struct safetensors *a, const struct safetensors *b,
-                             unsigned char *piece, struct findings *found) {
-    for (size_t i = 0; i < safetensors_count(a); i++) {
-        struct pair pair = {.a = safetensors_at(a, i), .index_a = i};
-        if (!safetensors_find(b, pair.a->name, &pair.index_b)) {
+static enum status find_in_a(const struct shards *a, const struct shards *b, unsigned char *piece,
+                             struct findings *found) {
+    for (size_t i = 0; i < shards_count(a); i++) {
+        struct pair pair = {.a = shards_at(a, i), .index_a = i};
+        if (!shards_find(b, pair.a->name, &pair.index_b)) {
             found->only_a[found->only_a_count++] = pair;
             continue;
         }
-        pair.b = safetensors_at(b, pair.index_b);
+        pair.b = shards_at(b, pair.index_b);
         if (!alike(pair.a, pair.b)) {
             found->unlike[found->unlike_count++] = pair;
             continue;
@@ -138,12 +138,11 @@ static enum status find_in_a(const struct safetensors *a, const struct safetenso
     return STATUS_OK;
 }
 
-static void find_in_b(const struct safetensors *a, const struct safetensors *b,
-                      struct findings *found) {
+static void find_in_b(const struct shards *a, const struct shards *b, struct findings *found) {
     size_t index;
-    for (size_t i = 0; i < safetensors_count(b); i++) {
-        const struct safetensors_entry *entry = safetensors_at(b, i);
-        if (!safetensors_find(a, entry->name, &index))
+    for (size_t i = 0; i < shards_count(b); i++) {
+        const struct safetensors_entry *entry = shards_at(b, i);
+        if (!shards_find(a, entry->name, &index))
             found->only_b[found->only_b_count++] = (struct pair){.b = entry, .index_b = i};
     }
 }
@@ -159,12 +158,12 @@ static int compare_pairs(const void *left, const void *right) {
     return strcmp(x->a->name, y->a->name);
 }
 
-static enum status find_all(const struct safetensors *a, const struct safetensors *b,
+static enum status find_all(const struct shards *a, const struct shards *b,
                             struct findings *found) {
-    found->only_a = MEM_ARRAY(struct pair, safetensors_count(a) + 1);
-    found->unlike = MEM_ARRAY(struct pair, safetensors_count(a) + 1);
-    found->differ = MEM_ARRAY(struct pair, safetensors_count(a) + 1);
-    found->only_b = MEM_ARRAY(struct pair, safetensors_count(b) + 1);
+    found->only_a = MEM_ARRAY(struct pair, shards_count(a) + 1);
+    found->unlike = MEM_ARRAY(struct pair, shards_count(a) + 1);
+    found->differ = MEM_ARRAY(struct pair, shards_count(a) + 1);
+    found->only_b = MEM_ARRAY(struct pair, shards_count(b) + 1);
     unsigned char *piece = mem_new(2 * PIECE_BYTES);
     enum status status = find_in_a(a, b, piece, found);
     find_in_b(a, b, found);
@@ -369,10 +368,10 @@ static void print_json(FILE *out, const struct findings *found) {
 
 enum status compare_files(const char *path_a, const char *path_b, FILE *out,
                           enum compare_form form) {
-    struct safetensors *a = NULL, *b = NULL;
+    struct shards *a = NULL, *b = NULL;
     struct findings found = {.path_a = path_a, .path_b = path_b};
-    enum status status = safetensors_open(path_a, &a);
-    if (status == STATUS_OK) status = safetensors_open(path_b, &b);
+    enum status status = shards_open(path_a, &a);
+    if (status == STATUS_OK) status = shards_open(path_b, &b);
     if (status == STATUS_OK) status = find_all(a, b, &found);
     if (status == STATUS_OK) {
         if (form == COMPARE_TEXT) print_text(out, &found);
@@ -380,8 +379,8 @@ enum status compare_files(const char *path_a, const char *path_b, FILE *out,
         status = all_equal(&found) ? STATUS_OK : STATUS_NO;
     }
     findings_free(&found);
-    safetensors_close(&a);
-    safetensors_close(&b);
+    shards_close(&a);
+    shards_close(&b);
     return status;
 }
 

@@ -56,7 +56,10 @@ __attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *nam
 
 /* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
 static int64_t reduced_bytes(const struct plan *plan) {
-    int64_t bytes = plan->store->param_elements * (int64_t)sizeof(float);
+    bool whole = plan->config.grid.stages == 1;
+    int64_t elements =
+        whole ? plan->store->param_elements : graph_param_elements(plan->micro[0].graph);
+    int64_t bytes = elements * (int64_t)sizeof(float);
     return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
 }
 
@@ -87,14 +90,17 @@ static int64_t sent_bytes(const struct plan *plan) {
 static void print_model(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct graph *graph = plan->micro[0].graph;
-    char device[128];
-    plan->device->backend->describe(plan->device, device, sizeof device);
-    row(out, "model", "%s, %lld parameters in %d tensors, %d blocks", plan->config.model->name,
-        (long long)graph_param_elements(graph), graph->param_count, graph->block + 1);
+    row(out, "model", "%s, %lld parameters in %d tensors", plan->config.model->name,
+        (long long)graph_param_elements(graph), graph->param_count);
     row(out, "data", "%s, %lld to train on, %lld to test on, %lld steps an epoch",
         plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
         (long long)plan->config.dataset->count[SPLIT_TEST],
         (long long)plan->config.steps_per_epoch);
+}
+
+static void print_device(const struct plan *plan, FILE *out) {
+    char device[128];
+    plan->device->backend->describe(plan->device, device, sizeof device);
     row(out, "device", "%s", device);
 }
 
@@ -107,22 +113,46 @@ static int64_t crossing_bytes(const struct plan *plan) {
 }
 
 static void print_pipelines(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
-    const struct grid *grid = &plan->config.grid;
-    char pipelines[TEXT_BYTES], sent[TEXT_BYTES], chunks[2 * TEXT_BYTES] = "", sync[64] = "";
-    if (grid->chunks > 1)
-        snprintf(chunks, sizeof chunks, ", each with %d stages of the model%s", grid->chunks,
-                 grid->v_shape ? " in a V" : "");
-    if (grid->replicas > 1) snprintf(sync, sizeof sync, "; replicas: sync %s", plan->config.sync);
-    row(out, "ranks", "%d = %d stages x %s, strategy %s%s; a pipeline sends %s a step%s",
-        plan->config.ranks, grid->stages, text_count(grid->replicas, "replica", pipelines),
-        job->options.strategy, chunks, text_size(crossing_bytes(plan), sent), sync);
+    const struct grid *grid = &job->plan->config.grid;
+    char replicas[TEXT_BYTES];
+    text_count(grid->replicas, "replica", replicas);
+    if (grid->chunks == 1)
+        row(out, "ranks", "%d = %d stages x %s, strategy %s: each rank has one stage of the model",
+            job->plan->config.ranks, grid->stages, replicas, job->options.strategy);
+    else
+        row(out, "ranks",
+            "%d = %d in a pipeline x %s, strategy %s: each rank has %d of the "
+            "model's %d stages%s",
+            job->plan->config.ranks, grid->stages, replicas, job->options.strategy, grid->chunks,
+            grid->stages * grid->chunks, grid->v_shape ? ", there and back in a V" : "");
+}
+
+/* How many micro-batches a stage keeps at most: the slots that its rank's program names. */
+static int slots_of(const struct program *program, int rank, int stage) {
+    const struct instr_list *body = program_list(program, rank, LIST_BODY);
+    int slots = 0;
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        bool own = strchr(instr_row(instr)->operands, 'a') && instr->stage == stage;
+        if (own && instr->slot >= slots) slots = instr->slot + 1;
+    }
+    return slots;
 }
 
 static void print_stages(const struct job *job, FILE *out) {
-    if (job->plan->config.grid.stages * job->plan->config.grid.chunks == 1) return;
-    fprintf(out, "stages\n");
-    partition_print(&job->plan->partition, out);
+    const struct program *program = job->plan->program;
+    const struct grid *grid = &program->grid;
+    int stages = grid->stages * grid->chunks;
+    if (stages == 1) return;
+    struct partition_place *places = MEM_ARRAY(struct partition_place, stages);
+    for (int s = 0; s < stages; s++) {
+        places[s].rank = grid_owner(grid, s, 0);
+        places[s].slots = slots_of(program, places[s].rank, s);
+    }
+    fprintf(out, grid->replicas > 1 ? "stages     of replica 0; the others have the same\n"
+                                    : "stages\n");
+    partition_print(&job->plan->partition, places, out);
+    free(places);
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
@@ -159,29 +189,46 @@ static void print_recompute(const struct job *job, FILE *out) {
 static void print_positions(const struct job *job, FILE *out) {
     enum { SHOWN = 16 };
     int positions = job->plan->config.grid.stages;
-    char text[SHOWN * (TEXT_BYTES + 8)] = "", size[TEXT_BYTES];
+    char text[SHOWN * (TEXT_BYTES + 24)] = "", size[TEXT_BYTES];
     if (!job->position_bytes) return;
     for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s", p ? "," : "",
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "", p,
                          text_size((int64_t)job->position_bytes[p], size));
-    row(out, "peaks", "of the ranks along the pipeline:%s%s", text,
-        positions > SHOWN ? " ..." : "");
+    row(out, "peaks", "predicted, along a pipeline:%s%s", text, positions > SHOWN ? " ..." : "");
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
-    char reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
     if (plan->config.ranks == 1)
         row(out, "ranks", "1, strategy %s", job->options.strategy);
     else if (plan->config.grid.stages > 1)
         print_pipelines(job, out);
     else
-        row(out, "ranks", "%d, strategy %s, sync %s of %s a step in %s%s; each sends %s",
-            plan->config.ranks, job->options.strategy, plan->config.sync,
-            text_size(reduced_bytes(plan), reduced),
-            text_count(bucket_count(plan), "bucket", buckets),
-            job->options.deterministic ? "" : ", added in any order",
+        row(out, "ranks",
+            "%d, strategy %s: each has the whole model and trains it on its part of the batch",
+            plan->config.ranks, job->options.strategy);
+}
+
+/* What ranks send one another in a step. */
+static void print_traffic(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    const struct grid *grid = &plan->config.grid;
+    char crossing[TEXT_BYTES], reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
+    const char *order = job->options.deterministic ? "" : ", added in any order";
+    text_size(crossing_bytes(plan), crossing);
+    text_size(reduced_bytes(plan), reduced);
+    if (plan->config.ranks == 1) return;
+    if (grid->stages == 1)
+        row(out, "traffic", "sync %s of %s of gradients a step in %s%s; each rank sends %s",
+            plan->config.sync, reduced, text_count(bucket_count(plan), "bucket", buckets), order,
             text_size(sent_bytes(plan), sent));
+    else if (grid->replicas == 1)
+        row(out, "traffic", "%s a step from stage to stage", crossing);
+    else
+        row(out, "traffic",
+            "each pipeline sends %s a step from stage to stage; replicas: sync %s of the gradients "
+            "of each stage%s",
+            crossing, plan->config.sync, order);
 }
 
 /* What replicas share out, and how gradients of several micro-batches are added up. */
@@ -248,9 +295,10 @@ static void print_program(const struct job *job, FILE *out) {
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
                          instr_row(&body->items[i])->name);
-    row(out, "program", "%s: %d instructions a step:%s%s; %s, %s",
-        own ? options->program : options->strategy, body->count, names,
-        body->count > SHOWN ? " ..." : "", text_count(slot_count(plan), "slot", slots),
+    row(out, "program", "%s: %d instructions a step%s:%s%s; %s, %s",
+        own ? options->program : options->strategy, body->count,
+        plan->config.ranks > 1 ? " of rank 0" : "", names, body->count > SHOWN ? " ..." : "",
+        text_count(slot_count(plan), "slot", slots),
         text_count(plan->grads, "gradient buffer", grads));
 }
 
@@ -263,38 +311,57 @@ static void print_memory(const struct job *job, FILE *out) {
         used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
                          rows[i].name, text_size((int64_t)rows[i].bytes, size));
     row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size),
-        plan->config.ranks > 1 ? " of a rank" : "", parts);
+        job->position_bytes      ? " of rank 0"
+        : plan->config.ranks > 1 ? " of a rank"
+                                 : "",
+        parts);
     if (job->local_ranks > 1)
         row(out, "machine", "%s for the %d ranks of this machine",
             text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
 }
 
 static void print_work(const struct job *job, FILE *out) {
-    const struct plan *plan = job->plan;
-    const struct graph *graph = plan->micro[0].graph;
+    const struct graph *graph = job->plan->micro[0].graph;
     int reorders = 0;
     for (int i = 0; i < graph->node_count; i++) reorders += graph->nodes[i].op == OP_REORDER;
-    char step[TEXT_BYTES];
     row(out, "work", "%d forward and %d backward nodes a micro-batch, %d of them reorders",
         graph->forward_count, graph->node_count - graph->forward_count, reorders);
+}
+
+/* By the simulator where it was asked, else by the backend's estimate of the rank alone. */
+static void print_time(const struct job *job, const struct outlook *outlook, FILE *out) {
+    const struct plan *plan = job->plan;
+    char step[TEXT_BYTES];
+    if (outlook) {
+        outlook_print_row(outlook, out);
+        return;
+    }
     row(out, "time", "%.3f GFLOP a step%s, about %s by the backend's estimate",
         plan_step_flops(plan) * 1e-9, plan->config.ranks > 1 ? " and rank" : "",
         text_duration(plan_step_ns(job->plan) * 1e-9, step));
 }
 
-void explain_print(const struct job *job, FILE *out) {
+/* What is trained, who does what, what it takes; details of the machine and the program last. */
+static void print_screen(const struct job *job, const struct outlook *outlook, FILE *out) {
     print_model(job, out);
+    print_training(job, out);
     print_ranks(job, out);
     print_zero(job->plan, out);
     print_batch(job->plan, out);
-    print_sync_bn(job, out);
-    print_training(job, out);
     print_stages(job, out);
+    print_traffic(job, out);
+    print_sync_bn(job, out);
+    print_time(job, outlook, out);
+    print_memory(job, out);
+    print_positions(job, out);
+    print_recompute(job, out);
     print_program(job, out);
     print_work(job, out);
-    print_memory(job, out);
-    print_recompute(job, out);
-    print_positions(job, out);
+    print_device(job->plan, out);
+}
+
+void explain_print(const struct job *job, FILE *out) {
+    print_screen(job, NULL, out);
 }
 
 static void show_part(const struct job *job, const char *part, FILE *out) {
@@ -391,23 +458,24 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
 static void print(const struct job *job, const struct outlook *outlook) {
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    if (options->json) explain_print_json(job, outlook, stdout);
-    if (text) explain_print(job, stdout);
+    bool wanted = outlook_is_wanted(options);
+    if (options->json) explain_print_json(job, wanted ? outlook : NULL, stdout);
+    if (text) print_screen(job, outlook, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
         show_part(job, options->show.item[i], stdout);
     }
-    if (outlook && text) {
+    if (wanted && text) {
         printf("\nforecast\n");
         outlook_print(outlook, stdout);
     }
 }
 
-/* The plan, and its forecast where an option asks for one. */
+/* The plan with its forecast: a row, or all of it where an option asks for one. */
 static enum status print_with_outlook(const struct job *job) {
     const struct options *options = &job->options;
     struct outlook outlook;
-    if (!outlook_is_wanted(options)) {
+    if (options->json && !outlook_is_wanted(options)) {
         print(job, NULL);
         return STATUS_OK;
     }
@@ -427,8 +495,10 @@ static enum status check_checkpoint(const struct job *job) {
     bool found;
     session_facts(&session);
     char *folder = folder_path(job->options.out, "checkpoints");
-    struct checkpoint_config config = {
-        .folder = folder, .facts = session.facts, .fact_count = session.fact_count};
+    struct checkpoint_config config = {.folder = folder,
+                                       .facts = session.facts,
+                                       .fact_count = session.fact_count,
+                                       .plan = job->plan};
     enum status status = checkpoint_resume(&config, NULL, &state, &found);
     if (status == STATUS_OK) status = session_check_step(&session, state.step);
     summary_free(&session.summary);

@@ -17,9 +17,10 @@
 #include "record/summary.h"
 
 /* Files a run writes; others are found by their names, checkpoints by src/exec. */
-static const char *const run_files[] = {"config.yml",   "metrics.jsonl",     "program.txt",
-                                        "trace.json",   "model.safetensors", "report.html",
-                                        "summary.json", "history.jsonl"};
+static const char *const run_files[] = {
+    "config.yml",   "metrics.jsonl",     "program.txt",
+    "trace.json",   "model.safetensors", "report.html",
+    "summary.json", "history.jsonl",     "model.safetensors.index.json"};
 enum { RUN_FILES = sizeof run_files / sizeof run_files[0] };
 static const char event_prefix[] = "events.out.tfevents.";
 static const char mark[] = ".stretto-run";
@@ -53,9 +54,17 @@ static const char *in_the_way(const char *folder) {
     return has(folder, checkpoints) ? checkpoints : NULL;
 }
 
+/* A part of a model that several ranks wrote. */
+static bool is_shard(const char *name) {
+    int number, count, end = 0;
+    sscanf(name, "model-%d-of-%d.safetensors%n", &number, &count, &end);
+    return end > 0 && !name[end];
+}
+
 /* Files a run writes whose names it makes up: events, and those of each rank. */
 static bool is_numbered(const char *name) {
     int number, tensors = 0, log = 0;
+    if (is_shard(name)) return true;
     sscanf(name, "rank-%d.safetensors%n", &number, &tensors);
     sscanf(name, "rank-%d.log%n", &number, &log);
     return strncmp(name, event_prefix, sizeof event_prefix - 1) == 0 ||
@@ -77,6 +86,14 @@ static bool is_leftover(const char *name) {
     bool is = is_listed(whole) || is_numbered(whole);
     free(whole);
     return is;
+}
+
+static bool is_in_parts(const char *name) {
+    return is_shard(name) || strcmp(name, "model.safetensors.index.json") == 0;
+}
+
+enum status folder_remove_parts(const char *folder) {
+    return folder_remove_named(folder, is_in_parts);
 }
 
 /* Shows that the folder can be written to, and marks it: a run that is killed before it leaves

@@ -21,6 +21,10 @@ enum status folder_check(const struct options *options, bool keeps, uint64_t byt
  * share: looks at nothing that is in it, and takes nothing away. */
 enum status folder_follow(const struct options *options, char **out);
 
+/* Local, blocking. Removes a model that several ranks wrote, each a part: an earlier start left it,
+ * and model.safetensors is newer. */
+enum status folder_remove_parts(const char *folder);
+
 /* Local. FOLDER/NAME; the caller frees it. */
 char *folder_path(const char *folder, const char *name);
 

@@ -55,12 +55,20 @@ bool outlook_is_wanted(const struct options *options) {
            option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_draw);
 }
 
-enum status outlook_open(const struct job *job, struct outlook *out) {
-    *out = (struct outlook){.job = job};
+static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
+    *out = (struct outlook){.job = job, .source = {.apart = apart}};
     enum status status = read_source(out);
     if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
     if (status != STATUS_OK) outlook_close(out);
     return status;
+}
+
+enum status outlook_open(const struct job *job, struct outlook *out) {
+    return open_outlook(job, false, out);
+}
+
+enum status outlook_open_apart(const struct job *job, struct outlook *out) {
+    return open_outlook(job, true, out);
 }
 
 void outlook_close(struct outlook *outlook) {
@@ -173,6 +181,27 @@ static void print_step(const struct outlook *outlook, FILE *out) {
     if (!forecast->units)
         row(out, "throughput", "%.4g samples a second",
             (double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9));
+}
+
+void outlook_print_row(const struct outlook *outlook, FILE *out) {
+    enum { NAME_COLUMNS = 11 };
+    const struct forecast *forecast = &outlook->forecast;
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
+    char *range = NULL, *idle = NULL;
+    if (forecast->low < forecast->high)
+        range = mem_format(" (90%%: %s to %s)", time_text(outlook, forecast->low, low),
+                           time_text(outlook, forecast->high, high));
+    if (outlook->job->plan->config.ranks > 1)
+        idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
+                          "backward",
+                          100 * forecast->result.bubble);
+    char *words = mem_format("forecast of a step %s%s%s; more: stretto simulate",
+                             time_text(outlook, forecast->result.step, step), range ? range : "",
+                             idle ? idle : "");
+    text_entry(out, "time", NAME_COLUMNS, words);
+    free(range);
+    free(idle);
+    free(words);
 }
 
 char *outlook_path_text(const struct outlook *outlook) {

@@ -23,10 +23,14 @@ bool outlook_is_wanted(const struct options *options);
 /* Local, blocking (reads files). Simulates the job's program; the job must outlive it, and it stays
  * where it is. The caller closes it. */
 enum status outlook_open(const struct job *job, struct outlook *out);
+/* The same with every rank run by itself, to be set beside what was measured. */
+enum status outlook_open_apart(const struct job *job, struct outlook *out);
 void outlook_close(struct outlook *outlook);
 
 /* Local. On one screen; as members of a JSON object that the caller owns. */
 void outlook_print(const struct outlook *outlook, FILE *out);
+/* The same in one row of explain's screen. */
+void outlook_print_row(const struct outlook *outlook, FILE *out);
 json_t *outlook_json(const struct outlook *outlook);
 
 /* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */

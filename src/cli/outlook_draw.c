@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "cli/outlook.h"
+#include "cli/drawing.h"
 #include "record/draw.h"
 
 /* By the columns of the instruction's row; the halves of backward have colours of their own. */
@@ -11,6 +11,7 @@ static enum timeline_category category_of(int op) {
     const struct instr_row *row = &instr_rows[op];
     if (row->meets == MEETS_PEER) return TIMELINE_MESSAGE;
     if (row->queue == QUEUE_COMM) return TIMELINE_COLLECTIVE;
+    if (op == INSTR_R) return TIMELINE_RECOMPUTE;
     if (op == INSTR_I) return TIMELINE_INPUT;
     if (op == INSTR_W) return TIMELINE_WEIGHT;
     switch (row->time) {
@@ -21,20 +22,6 @@ static enum timeline_category category_of(int op) {
     default: return TIMELINE_OTHER;
     }
 }
-
-struct drawing {
-    const struct outlook *outlook;
-    const struct sim_result *result;
-    double scale; /* of times, which a timeline counts in whole numbers */
-    bool texts;
-    struct timeline_kind kind[INSTR_COUNT_]; /* those that occur */
-    int kind_of[INSTR_COUNT_], kind_count;   /* per instruction: its kind + 1 */
-    struct timeline_lane *lane;
-    struct timeline_row *row;
-    struct timeline_arrow *arrow;
-    size_t arrow_count, arrow_capacity;
-    struct arena arena;
-};
 
 static const struct instr_list *body_of(const struct drawing *drawing, int run) {
     return program_list(drawing->outlook->job->plan->program, drawing->result->rank[run].rank,
@@ -59,7 +46,7 @@ static double scale_of(const struct outlook *outlook) {
     return scale;
 }
 
-static int kind_of(struct drawing *drawing, int op) {
+int drawing_kind(struct drawing *drawing, int op) {
     int *kind = &drawing->kind_of[op];
     if (!*kind) {
         drawing->kind[drawing->kind_count] =
@@ -79,7 +66,7 @@ static struct timeline_interval interval_of(struct drawing *drawing, int run, in
     char text[INSTR_TEXT_BYTES];
     struct timeline_interval interval = {.begin = whole(drawing, record->begin),
                                          .end = whole(drawing, record->end),
-                                         .kind = kind_of(drawing, instr->op),
+                                         .kind = drawing_kind(drawing, instr->op),
                                          .stage = staged ? instr->stage : TIMELINE_NONE,
                                          .micro = micro ? instr->micro : TIMELINE_NONE,
                                          .id = instr->id,
@@ -206,35 +193,61 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
                                      .peak_bytes = (double)forecast->result.peak_bytes};
 }
 
-static enum status write_drawing(struct drawing *drawing, const char *path) {
+static void set_texts(struct drawing *drawing) {
     const struct run_config *config = &drawing->outlook->job->plan->config;
     const struct outlook *outlook = drawing->outlook;
     char *title = mem_format("%s, %s: forecast of a step", config->model->name, config->schedule),
          *ranks = outlook_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
          *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
          *words = outlook_path_text(outlook);
-    const char *subtitle[] = {shape, unit};
-    struct timeline timeline = {.title = title,
-                                .subtitle = subtitle,
-                                .subtitle_count = drawing->scale > 1 ? 2 : 1,
-                                .unit = outlook->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
-                                .kind = drawing->kind,
-                                .kind_count = (size_t)drawing->kind_count,
-                                .row = drawing->row,
-                                .row_count = (size_t)drawing->result->run_count,
-                                .version = {{.lane = drawing->lane,
-                                             .arrow = drawing->arrow,
-                                             .arrow_count = drawing->arrow_count,
-                                             .figures = figures_of(drawing)}},
-                                .sentence = (const char *const *)&words,
-                                .sentence_count = 1};
-    enum status status = draw_write(path, &timeline);
+    drawing->title = arena_text(&drawing->arena, title);
+    drawing->subtitle[0] = arena_text(&drawing->arena, shape);
+    drawing->subtitle[1] = arena_text(&drawing->arena, unit);
+    drawing->sentence[0] = arena_text(&drawing->arena, words);
     free(title);
     free(ranks);
     free(shape);
     free(unit);
     free(words);
-    return status;
+}
+
+static void set_timeline(struct drawing *drawing) {
+    drawing->timeline =
+        (struct timeline){.title = drawing->title,
+                          .subtitle = drawing->subtitle,
+                          .subtitle_count = drawing->scale > 1 ? 2 : 1,
+                          .unit = drawing->outlook->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
+                          .kind = drawing->kind,
+                          .kind_count = (size_t)drawing->kind_count,
+                          .row = drawing->row,
+                          .row_count = (size_t)drawing->result->run_count,
+                          .version = {{.lane = drawing->lane,
+                                       .arrow = drawing->arrow,
+                                       .arrow_count = drawing->arrow_count,
+                                       .figures = figures_of(drawing)}},
+                          .sentence = drawing->sentence,
+                          .sentence_count = 1};
+}
+
+void drawing_open(const struct outlook *outlook, struct drawing *out) {
+    const struct forecast *forecast = &outlook->forecast;
+    CHECK(forecast->input.record, "a forecast that kept no instructions");
+    *out = (struct drawing){.outlook = outlook,
+                            .result = &forecast->result,
+                            .scale = scale_of(outlook),
+                            .texts = forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
+    fill(out);
+    set_texts(out);
+    set_timeline(out);
+}
+
+void drawing_close(struct drawing *drawing) {
+    free(drawing->lane);
+    free(drawing->row);
+    free(drawing->arrow);
+    free(drawing->measured);
+    free(drawing->measured_arrow);
+    arena_free(&drawing->arena);
 }
 
 enum status outlook_draw(const struct outlook *outlook, const char *path) {
@@ -244,16 +257,9 @@ enum status outlook_draw(const struct outlook *outlook, const char *path) {
                     "--draw %s: %lld instructions a step are too many to draw\n"
                     "  fewer ranks or micro-batches",
                     path, (long long)(forecast->result.instructions / FORECAST_STEPS));
-    struct drawing drawing = {.outlook = outlook,
-                              .result = &forecast->result,
-                              .scale = scale_of(outlook),
-                              .texts =
-                                  forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
-    fill(&drawing);
-    enum status status = write_drawing(&drawing, path);
-    free(drawing.lane);
-    free(drawing.row);
-    free(drawing.arrow);
-    arena_free(&drawing.arena);
+    struct drawing drawing;
+    drawing_open(outlook, &drawing);
+    enum status status = draw_write(path, &drawing.timeline);
+    drawing_close(&drawing);
     return status;
 }

@@ -21,6 +21,7 @@
 #include "launch/cores.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
+#include "plan/graphs.h"
 #include "plan/resolve.h"
 
 struct rank {
@@ -67,8 +68,23 @@ static uint64_t programs_hash(const struct plan *plan) {
     return hash64(program_hash(plan->program), &last, sizeof last);
 }
 
-/* What ranks must agree on is what a checkpoint remembers, and the program itself. */
-static int facts_of(struct rank *rank, struct control_fact *facts, char program[17]) {
+/* Facts beside those of a checkpoint, as text. */
+struct own_facts {
+    char program[17], layouts[17];
+};
+enum { OWN_FACTS = 2 };
+
+static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
+    uint64_t layouts;
+    TRY(graphs_layouts_hash(plan, &layouts));
+    snprintf(out->program, sizeof out->program, "%016llx", (unsigned long long)programs_hash(plan));
+    snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
+    return STATUS_OK;
+}
+
+/* What ranks must agree on is what a checkpoint remembers, the program itself, and how the tensors
+ * lie that they give one another. */
+static int facts_of(struct rank *rank, struct control_fact *facts, struct own_facts *own) {
     struct session *session = &rank->session;
     session_facts(session);
     int count = 0;
@@ -76,8 +92,8 @@ static int facts_of(struct rank *rank, struct control_fact *facts, char program[
         const struct checkpoint_fact *fact = &session->facts[count];
         facts[count] = (struct control_fact){fact->key, fact->value, fact->kind != FACT_RAN_ON};
     }
-    snprintf(program, 17, "%016llx", (unsigned long long)programs_hash(session->job.plan));
-    facts[count++] = (struct control_fact){"program", program, true};
+    facts[count++] = (struct control_fact){"program", own->program, true};
+    facts[count++] = (struct control_fact){"layouts", own->layouts, true};
     return count;
 }
 
@@ -96,8 +112,9 @@ static int launcher_of(const struct launch_identity *identity) {
 }
 
 static enum status join(struct rank *rank) {
-    struct control_fact facts[CHECKPOINT_MAX_FACTS + 1];
-    char program[17];
+    struct control_fact facts[CHECKPOINT_MAX_FACTS + OWN_FACTS];
+    struct own_facts own;
+    TRY(hash_plan(rank->session.job.plan, &own));
     struct control_config config = {.address = rank->rendezvous.address,
                                     .secret = rank->rendezvous.secret,
                                     .rank = rank->identity->rank,
@@ -106,7 +123,7 @@ static enum status join(struct rank *rank) {
                                     .host = rank->identity->host,
                                     .row = row_of(rank),
                                     .facts = facts,
-                                    .fact_count = facts_of(rank, facts, program),
+                                    .fact_count = facts_of(rank, facts, &own),
                                     .join_limit_s = rank->options->join_limit_s,
                                     .server_pid = launcher_of(rank->identity)};
     enum status status = control_join(&config, &rank->control);

@@ -36,20 +36,22 @@ static void describe_run(const struct session *session, struct summary *summary)
     summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
     summary->seed = options->seed;
     summary->ranks = config->ranks;
-    summary->stages = summary->virtual = 1;
-    summary->replicas = config->replicas;
+    summary->stages = config->grid.stages;
+    summary->virtual = config->grid.chunks;
+    summary->replicas = config->grid.replicas;
     summary->micro_batches = config->micro_batches;
     summary->batch = config->batch;
     summary->params = graph_param_elements(session->job.plan->micro[0].graph);
-    summary->reduced_bytes_per_step =
-        config->ranks == 1
-            ? 0
-            : exec_store(session->exec)->layout->param_elements * (int64_t)sizeof(float);
+}
+
+/* Groups of ranks that train on samples of their own. */
+static int pipelines_of(const struct plan *plan) {
+    return group_count(&plan->config.grid, GROUP_PIPELINE);
 }
 
 /* Replicas meet once a step. */
 static double syncs_per_s(const struct watch *watch) {
-    bool known = watch->timed_steps > 0 && watch->job->plan->config.ranks > 1;
+    bool known = watch->timed_steps > 0 && pipelines_of(watch->job->plan) > 1;
     return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
 }
 
@@ -90,13 +92,20 @@ static void hash_tensors(struct session *session, struct rank_figures *out) {
     out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
 }
 
+/* Gradients that this rank adds up with the other replicas of its stages. */
+static int64_t reduced_bytes(const struct session *session) {
+    int64_t elements = exec_store(session->exec)->layout->param_elements;
+    return pipelines_of(session->job.plan) > 1 ? elements * (int64_t)sizeof(float) : 0;
+}
+
 void result_measure(struct session *session) {
     struct summary timed;
     summary_init(&timed);
     watch_summary(&session->watch, &timed);
     int64_t steps = session->result.steps - session->result.first_step;
     session->figures = (struct rank_figures){
-        .samples_per_s = timed.samples_per_s / session->job.plan->config.ranks,
+        .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
+        .reduced_bytes_per_step = reduced_bytes(session),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
@@ -136,16 +145,22 @@ static void measure_again(struct session *session) {
 }
 
 /* The ranks of replica 0 hold each tensor once. */
-static void sum_hashes(const struct session *session, struct summary *summary) {
+static void sum_replica(const struct session *session, struct summary *summary) {
     int ranks = session->all ? session->job.plan->config.grid.stages : 1;
     bool known = true;
+    summary->reduced_bytes_per_step = 0;
     for (int r = 0; r < ranks; r++) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         known &= of->hashed;
         summary->param_hash.value += of->param_hash;
         summary->buffer_hash.value += of->buffer_hash;
+        summary->reduced_bytes_per_step += of->reduced_bytes_per_step;
     }
     summary->param_hash.known = summary->buffer_hash.known = known;
+    /* After a failure the figures of the other stages were not gathered. */
+    if (!session->all && session->job.plan->config.grid.stages > 1)
+        summary->reduced_bytes_per_step = SUMMARY_NO_INT,
+        summary->param_hash.known = summary->buffer_hash.known = false;
 }
 
 enum status result_fill(struct session *session, int exit_code) {
@@ -157,7 +172,7 @@ enum status result_fill(struct session *session, int exit_code) {
     fill_ranks(session, summary);
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
-    sum_hashes(session, summary);
+    sum_replica(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }
@@ -220,13 +235,14 @@ static char *text_of(const char *folder, const char *name) {
     return text;
 }
 
-enum status result_report(const struct session *session) {
+enum status result_report(const struct session *session, const struct timeline *timeline) {
     char *lines = history_commands(session->history),
          *yaml = text_of(session->folder, "config.yml");
     char *program = text_of(session->folder, "program.txt");
     struct report_input input = {.summary = &session->summary,
                                  .command_lines = lines,
                                  .config_yaml = yaml,
+                                 .timeline = timeline,
                                  .program_text = program};
     enum status status = report_write(session->folder, &input);
     free(lines);

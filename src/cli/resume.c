@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/folder.h"
+#include "cli/option_files.h"
 #include "launch/identity.h"
 
 static enum status apply_given(const struct options *given, struct options *out) {
@@ -37,6 +38,7 @@ static enum status merge(const struct options *given, const char *path, struct o
     options_init(given->command, &merged);
     enum status status = path ? read_config(path, &merged) : STATUS_OK;
     if (status == STATUS_OK) status = apply_given(given, &merged);
+    if (status == STATUS_OK) status = option_files_apply(&merged);
     if (status == STATUS_OK)
         *out = merged;
     else

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/run_timeline.h"
 #include "cli/session.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
@@ -137,13 +138,15 @@ static enum status begin_folder(struct session *session, int64_t first_step) {
  * are still to be written. */
 static bool has_results(struct session *session, int64_t step, int64_t total) {
     char *model = folder_path(session->folder, "model.safetensors"),
+         *parts = folder_path(session->folder, "model.safetensors.index.json"),
          *path = folder_path(session->folder, "summary.json");
     struct summary *summary = &session->summary;
-    bool there = file_exists(model) && file_exists(path) &&
+    bool there = (file_exists(model) || file_exists(parts)) && file_exists(path) &&
                  summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
                  summary->steps >= total && (step == 0 || summary->steps == step);
     if (!there) summary_free(summary);
     free(model);
+    free(parts);
     free(path);
     return there;
 }
@@ -250,11 +253,16 @@ static enum status write_results(struct session *session, bool good) {
          *summary = folder_path(session->folder, "summary.json");
     if (good && !is_spread(session))
         watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    if (good && !is_spread(session) && file_exists(model))
+        watch_lacks(watch, folder_remove_parts(session->folder), "the model");
     if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
+    struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
+    run_timeline_summary(timeline, &session->summary);
     watch_close(watch);
     if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
     watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
-    watch_lacks(watch, result_report(session), "report.html");
+    watch_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
+    run_timeline_free(&timeline);
     free(model);
     free(summary);
     if (!*watch->lacks) return STATUS_OK;

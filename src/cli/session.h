@@ -16,6 +16,7 @@ struct rank_figures {
     bool hashed;                      /* they are known */
     double samples_per_s;
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
+    int64_t reduced_bytes_per_step;
 };
 
 struct session {
@@ -63,6 +64,8 @@ enum status result_fill(struct session *session, int exit_code);
 void result_print(const struct session *session);
 /* The last line of --json: where the run is, what it came to. */
 void result_print_json(const struct session *session);
-enum status result_report(const struct session *session);
+struct timeline;
+/* With the timeline of a step, or NULL. */
+enum status result_report(const struct session *session, const struct timeline *timeline);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
@@ -20,6 +21,14 @@ static enum status refuse_threads(const struct launch_identity *identity) {
                 "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
                 "threads of one\n  %s",
                 identity->world, identity->how);
+}
+
+/* The ranks of this process, or those that it will start. */
+static enum status check_hosts(const struct options *options, const struct start *start) {
+    if (start->kind == START_LAUNCHER)
+        return option_files_check_hosts(options, start->layout.first_rank, start->layout.count);
+    int count = start->kind == START_THREADS ? start->info.local_ranks : 1;
+    return option_files_check_hosts(options, start->info.rank, count);
 }
 
 enum status start_find(const struct options *options, struct start *out) {
@@ -48,6 +57,7 @@ enum status start_find(const struct options *options, struct start *out) {
         start.info.spread = start.layout.nodes > 1;
         start.info.to_start = true;
     }
+    TRY(check_hosts(options, &start));
     *out = start;
     return STATUS_OK;
 }

@@ -1,6 +1,8 @@
 /* See timeline.h. */
 #include "cli/timeline.h"
 
+#include <string.h>
+
 #include "exec/exec.h"
 
 static const struct trace_track tracks[TRACK_COUNT] = {
@@ -96,6 +98,28 @@ struct trace_event timeline_waited(const struct instr *waiter, const struct inst
     event.category = CATEGORY_WAIT;
     if (waiter) event.arg[ARG_WAITER] = waiter->id;
     return event;
+}
+
+enum timeline_told timeline_read(const struct trace_event *event, struct instr *out) {
+    *out = instr_make((enum instr_op)(event->name % INSTR_COUNT_));
+    out->id = event->arg[ARG_ID];
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (strchr(instr_row(out)->operands, operand_rows[i].letter))
+            instr_set_operand(out, operand_rows[i].letter, event->arg[ARG_OPERAND + i]);
+    return event->name < NAME_POST ? TOLD_RAN : event->name < NAME_WAIT ? TOLD_POST : TOLD_WAIT;
+}
+
+/* A channel belongs to a pipeline, a cut of the model and a direction (instr.def). */
+struct trace_message timeline_message(const struct instr *instr, const struct grid *grid,
+                                      int rank) {
+    bool forward = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_F,
+         arrives = instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B;
+    if (instr_row(instr)->meets != MEETS_PEER) return (struct trace_message){0};
+    int cuts = grid->stages * grid->chunks - 1, cut = instr->stage - (forward == arrives),
+        pipeline = grid_cell(grid, rank).first_replica;
+    return (struct trace_message){.channel = 1 + 2 * (pipeline * cuts + cut) + !forward,
+                                  .number = instr->micro,
+                                  .arrives = arrives};
 }
 
 /* Each instruction once, what it posted once more, and waits. */

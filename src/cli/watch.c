@@ -65,8 +65,10 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
 
 static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                       int64_t end_ns) {
+    struct watch *watch = context;
     struct trace_event event = timeline_posted(instr, step, begin_ns, end_ns);
-    trace_record(((struct watch *)context)->trace, &event);
+    event.message = timeline_message(instr, &watch->job->plan->config.grid, watch->rank);
+    trace_record(watch->trace, &event);
 }
 
 /* A broadcast is communication and nothing else: its own waits would say the same again. */

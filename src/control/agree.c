@@ -94,6 +94,21 @@ static void quote(const char *value, char text[TEXT_QUOTED_BYTES]) {
         snprintf(text, TEXT_QUOTED_BYTES, "nothing");
 }
 
+/* What helps where ranks differ in something that nobody told them. */
+static const struct {
+    const char *key, *text;
+} hints[] = {
+    {"layouts",
+     "their instruction sets lay out tensors in different ways\n"
+     "  set ONEDNN_MAX_CPU_ISA on all ranks to the least of them (stretto doctor names it)"},
+};
+
+static const char *hint_of(const char *key) {
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (strcmp(hints[i].key, key) == 0) return hints[i].text;
+    return "start all ranks with the same program, options, model and data";
+}
+
 static void explain(const struct control_facts *ranks, int world, const char *key, int usual,
                     int odd, char why[CONTROL_WHY_BYTES]) {
     bool *mark = MEM_ARRAY(bool, world);
@@ -109,11 +124,9 @@ static void explain(const struct control_facts *ranks, int world, const char *ke
     control_rank_list(mark, world, right, sizeof right);
     quote(value_of(&ranks[odd], key), odd_value);
     quote(value_of(&ranks[usual], key), usual_value);
-    snprintf(why, CONTROL_WHY_BYTES,
-             "the ranks disagree on %s: %s %s %s, %s %s %s\n"
-             "  start all ranks with the same program, options, model and data",
-             key, left, odd_count == 1 ? "has" : "have", odd_value, right,
-             usual_count == 1 ? "has" : "have", usual_value);
+    snprintf(why, CONTROL_WHY_BYTES, "the ranks disagree on %s: %s %s %s, %s %s %s\n  %s", key,
+             left, odd_count == 1 ? "has" : "have", odd_value, right,
+             usual_count == 1 ? "has" : "have", usual_value, hint_of(key));
     free(mark);
 }
 

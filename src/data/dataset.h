@@ -3,7 +3,7 @@
  * A data set is opened from a spec, "name" or "name:argument" (digits, mnist:DIR,
  * synthetic:classes=100). Both splits are read whole and checked then, so that reading a sample
  * later neither fails on a bad file nor depends on one that is replaced meanwhile. A new data set
- * is one file and one row in dataset.c. */
+ * is one file, which exports its struct dataset_ops as dataset_NAME, and one row in dataset.def. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 

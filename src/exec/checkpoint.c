@@ -25,7 +25,6 @@ struct steps {
 struct resume_report {
     bool found; /* by the first rank: */
     struct checkpoint_state state;
-    uint64_t entries[PART_COUNT]; /* tensors in the files */
     uint64_t tensors[PART_COUNT]; /* that this rank would write */
 };
 
@@ -167,6 +166,7 @@ static enum status link_best(const struct checkpoint_config *config, int64_t ste
         unlink(temporary);
         if (symlink(target, temporary) != 0 || rename(temporary, link) != 0)
             status = fail(STATUS_DATA, "%s: cannot link to %s: %s", link, target, strerror(errno));
+        if (status != STATUS_OK) unlink(temporary);
     }
     free(link);
     free(temporary);
@@ -278,24 +278,36 @@ static enum status check_whole(const char *folder, int64_t step, struct manifest
     return status;
 }
 
-/* What this rank holds of a part, from whichever of the files has it. */
-static enum status load_part(struct exec *exec, const char *folder, const struct manifest *manifest,
-                             int part, uint64_t *entries) {
+/* The files of a part, and how many. */
+static char **part_paths(const char *folder, const struct manifest *manifest, int part,
+                         int *count) {
     char **paths = MEM_ARRAY(char *, manifest->file_count + 1);
-    int count = 0;
+    *count = 0;
     for (int i = 0; i < manifest->file_count; i++)
         if (tensor_part_of(manifest->files[i].name) == part)
-            paths[count++] = mem_format("%s/%s", folder, manifest->files[i].name);
-    enum status status =
-        tensors_read(exec_store(exec), (enum tensor_part)part, paths, count, entries);
-    for (int i = 0; i < count; i++) free(paths[i]);
-    free(paths);
+            paths[(*count)++] = mem_format("%s/%s", folder, manifest->files[i].name);
+    return paths;
+}
+
+/* The whole model is in the files (exec NULL); or loads what this rank holds of it. */
+static enum status each_part(const struct plan *plan, struct exec *exec, const char *folder,
+                             const struct manifest *manifest) {
+    enum status status = STATUS_OK;
+    for (int p = 0; p < PART_COUNT && status == STATUS_OK; p++) {
+        int count;
+        char **paths = part_paths(folder, manifest, p, &count);
+        enum tensor_part part = (enum tensor_part)p;
+        status = exec ? tensors_read(exec_store(exec), part, folder, paths, count)
+                      : tensors_check(plan->store, part, folder, paths, count);
+        for (int i = 0; i < count; i++) free(paths[i]);
+        free(paths);
+    }
     return status;
 }
 
 static enum status load_files(struct exec *exec, const char *folder,
-                              const struct manifest *manifest, uint64_t entries[PART_COUNT]) {
-    for (int p = 0; p < PART_COUNT; p++) TRY(load_part(exec, folder, manifest, p, &entries[p]));
+                              const struct manifest *manifest) {
+    TRY(each_part(NULL, exec, folder, manifest));
     exec_seek(exec, manifest->state.step);
     return STATUS_OK;
 }
@@ -305,10 +317,10 @@ static enum status load_checkpoint(struct resumption *resumption, const char *fo
     const struct checkpoint_config *config = resumption->config;
     struct exec *exec = resumption->exec;
     TRY(manifest_compare(manifest, config->facts, config->fact_count, folder));
-    if (exec) TRY(load_files(exec, folder, manifest, resumption->report.entries));
+    TRY(each_part(exec ? exec_plan(exec) : config->plan, NULL, folder, manifest));
+    if (exec) TRY(load_files(exec, folder, manifest));
     resumption->report.state = manifest->state;
     resumption->report.state.saved_step = manifest->state.step;
-    if (exec) log_note("resuming from %s", folder);
     return STATUS_OK;
 }
 
@@ -363,12 +375,11 @@ static bool reads_itself(const struct plan *plan) {
 /* The first rank has found it whole. */
 static enum status read_own(struct resumption *resumption, int64_t step) {
     struct manifest manifest;
-    uint64_t entries[PART_COUNT];
     char *folder = step_folder(resumption->config->folder, step),
          *path = mem_format("%s/manifest.json", folder);
     enum status status = manifest_read(path, &manifest);
     if (status == STATUS_OK) {
-        status = load_files(resumption->exec, folder, &manifest, entries);
+        status = load_files(resumption->exec, folder, &manifest);
         manifest_free(&manifest);
     }
     free(path);
@@ -376,16 +387,22 @@ static enum status read_own(struct resumption *resumption, int64_t step) {
     return status;
 }
 
-/* Each tensor of the files has its rank: nothing is left over. */
+static uint64_t count_tensors(const struct plan *plan, int part, const struct tensor_share *share) {
+    uint64_t bytes;
+    return tensors_count(plan->store, (enum tensor_part)part, share, &bytes);
+}
+
+/* Each tensor of the files, which are the model's, has its rank: nothing is left over. */
 static enum status check_all_read(const struct resumption *resumption,
                                   const struct resume_report *all, int ranks) {
+    const struct tensor_share model = {.model = true};
     for (int p = 0; p < PART_COUNT; p++) {
-        uint64_t held = 0;
+        uint64_t held = 0, in_all = count_tensors(exec_plan(resumption->exec), p, &model);
         for (int r = 0; r < ranks; r++) held += all[r].tensors[p];
-        if (held == all[0].entries[p]) continue;
-        return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the model %llu",
+        if (held == in_all) continue;
+        return fail(STATUS_DATA, "%s/step-%08lld: %s has %llu tensors, the ranks hold %llu",
                     resumption->config->folder, (long long)all[0].state.step, tensor_part_names[p],
-                    (unsigned long long)all[0].entries[p], (unsigned long long)held);
+                    (unsigned long long)in_all, (unsigned long long)held);
     }
     return STATUS_OK;
 }
@@ -397,18 +414,21 @@ static enum status resume_together(struct resumption *resumption, struct resume_
     struct resume_report *own = &resumption->report;
     struct tensor_share share = {.first_replica = plan->config.cell.role == GRID_STAGE &&
                                                   plan->config.cell.first_replica == 0};
-    uint64_t bytes;
-    for (int p = 0; p < PART_COUNT; p++)
-        own->tensors[p] = tensors_count(plan->store, (enum tensor_part)p, &share, &bytes);
+    for (int p = 0; p < PART_COUNT; p++) own->tensors[p] = count_tensors(plan, p, &share);
     enum status status = is_first(resumption->exec) ? find_newest(resumption) : STATUS_OK;
     TRY(comm_agree(comm_world(comm), status));
     TRY(comm_exchange(comm_world(comm), own, sizeof *own, all));
     if (!all[0].found) return STATUS_OK;
-    if (is_first(resumption->exec))
+    bool first = is_first(resumption->exec);
+    if (first)
         status = check_all_read(resumption, all, comm_size(comm));
     else if (reads_itself(plan))
         status = read_own(resumption, all[0].state.step);
-    return comm_agree(comm_world(comm), status);
+    TRY(comm_agree(comm_world(comm), status));
+    if (first)
+        log_note("resuming from %s/step-%08lld", resumption->config->folder,
+                 (long long)all[0].state.step);
+    return STATUS_OK;
 }
 
 enum status checkpoint_resume(const struct checkpoint_config *config, struct exec *exec,

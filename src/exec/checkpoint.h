@@ -31,6 +31,7 @@ struct checkpoint_config {
     int keep;           /* newest ones to keep; the best is kept besides */
     const struct checkpoint_fact *facts;
     int fact_count;
+    const struct plan *plan; /* of a run without an executor that only looks; else NULL */
 };
 
 struct checkpoint_state {

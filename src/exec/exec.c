@@ -335,6 +335,13 @@ static int64_t idle_ns(const struct exec *exec) {
     return idle < comm ? idle : comm;
 }
 
+/* Of a rank with a part of the model that has no loss, or without samples, there is none. */
+static double own_loss(const struct tally *tally, int losses) {
+    bool any = false;
+    for (int i = 0; i < losses; i++) any |= tally->labels[i] > 0;
+    return any ? tally_loss(tally, losses) : NAN;
+}
+
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
@@ -352,9 +359,9 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .ranks = comm_size(exec->comm),
                                 .rank_loss = exec->rank_loss,
                                 .rank_ms = exec->rank_ms};
+    int losses = exec->plan->micro[0].graph->loss_count;
     for (int r = 0; r < out->ranks; r++) {
-        exec->rank_loss[r] =
-            tally_loss(&exec->shares[r].tally, exec->plan->micro[0].graph->loss_count);
+        exec->rank_loss[r] = own_loss(&exec->shares[r].tally, losses);
         exec->rank_ms[r] = exec->shares[r].busy_ms;
     }
 }

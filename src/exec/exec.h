@@ -56,8 +56,8 @@ struct step_result {
     struct exec_times times;
     struct exec_request request; /* of all ranks together */
     int ranks;
-    const double *rank_loss, *rank_ms; /* per rank: its own mean loss; its time without waiting.
-                                          Valid until the next step */
+    const double *rank_loss, *rank_ms; /* per rank: its own mean loss, NaN where it has none; its
+                                          time without waiting. Valid until the next step */
 };
 
 struct eval_result {

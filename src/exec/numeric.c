@@ -2,7 +2,8 @@
  *
  * Parameters have not moved yet when a loss or gradient is found to be so (STEP comes after), so
  * the step can be run again, one node at a time, and the first output that is not finite names the
- * cause. Slow, and only on the way out. */
+ * cause. Slow, and only on the way out. A stage of a pipeline is not run again: what it receives is
+ * gone, and the ranks that would send it once more are ending, too. */
 #include <math.h>
 
 #include "base/log.h"
@@ -77,6 +78,16 @@ static const char *bad_param(const struct exec *exec, int *value) {
     return NULL;
 }
 
+static const char *bad_gradient(const struct exec *exec) {
+    const struct store *store = exec->store;
+    int grads = store_array(store->layout, ARRAY_GRAD, 0);
+    for (int p = 0; p < store->layout->param_count; p++) {
+        if (!store_holds(&store->layout->params[p])) continue;
+        if (is_bad(store, store_tensor(store, grads, p))) return store->layout->params[p].name;
+    }
+    return NULL;
+}
+
 /* The operation that reads a parameter first: where the damage enters. */
 static const char *reader_of(const struct graph *graph, int param) {
     for (int n = 0; n < graph->node_count; n++) {
@@ -141,6 +152,21 @@ static void blame(struct exec *exec, bool here) {
 
 static const char hint[] = "  a lower --lr or --clip may help";
 
+/* Stages pass on what is not finite, so many ranks may have it; one that has it in a parameter says
+ * so itself. Of the others the one with the loss is named. */
+static enum status failure_of_stages(struct exec *exec, const char *what, double value) {
+    const struct run_config *config = &exec->plan->config;
+    const char *param = bad_gradient(exec);
+    blame(exec, !isfinite(tally_loss(&exec->share.tally, exec->plan->micro[0].graph->loss_count)));
+    return fail(STATUS_NUMERIC,
+                "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
+                "  --resume with --strategy single --stages 1 -n 1 --deal %dx%d finds the first "
+                "tensor that is not\n%s",
+                (long long)exec->step + 1, what, value, param ? ", the gradient of " : "",
+                param ? param : "", param ? " is not" : "", config->grid.replicas,
+                config->micro_batches, hint);
+}
+
 enum status numeric_failure(struct exec *exec, const char *what, double value) {
     long long step = (long long)exec->step + 1; /* as progress and metrics count */
     if (isnan(value)) value = NAN;              /* its sign means nothing, and printf shows it */
@@ -153,6 +179,8 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
     }
+    if (exec->plan->config.grid.stages * exec->plan->config.grid.chunks > 1)
+        return failure_of_stages(exec, what, value);
     struct search search = {.exec = exec, .node = -1};
     if (exec->store->layout->param_shift) {
         blame(exec, false);

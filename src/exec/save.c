@@ -199,6 +199,16 @@ static enum status list_part(const struct saving *saving, int part, struct manif
     return write_index(saving, files + first, written, index);
 }
 
+/* A model in one file and one in several exclude one another: what an earlier start left would be
+ * read in place of this one. */
+static enum status remove_other_form(const struct saving *saving, int count) {
+    char *path = mem_format("%s/%s.safetensors%s", saving->temporary, tensor_part_names[PART_MODEL],
+                            count > 1 ? "" : ".index.json");
+    enum status status = file_exists(path) ? folder_remove(path) : STATUS_OK;
+    free(path);
+    return status;
+}
+
 static enum status commit(struct exec *exec) {
     const struct saving *saving = exec->saving;
     int count = 0;
@@ -207,6 +217,7 @@ static enum status commit(struct exec *exec) {
     enum status status = STATUS_OK;
     for (int p = 0; p < parts_of(saving) && status == STATUS_OK; p++)
         status = list_part(saving, p, files, &count);
+    if (status == STATUS_OK && !saving->config) status = remove_other_form(saving, count);
     if (status == STATUS_OK) status = checkpoint_commit(saving, files, count);
     for (int i = 0; i < count; i++) free((char *)(uintptr_t)files[i].name);
     free(files);

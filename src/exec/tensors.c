@@ -39,6 +39,7 @@ int tensor_part_of(const char *name) {
 
 static bool is_listed(const struct listing *list, int array, const struct store_item *item) {
     const struct tensor_share *share = list->share;
+    if (share && share->model) return true;
     if (!store_holds(item)) return false;
     if (!share || share->all) return store_holds_part(list->layout, array, item);
     if (item->copy) return false; /* another rank answers for it */
@@ -177,9 +178,14 @@ static enum status misfit(const char *path, const struct tensor_item *item,
                 dtype_safetensors_name(item->dtype), shape_text(&item->shape, want));
 }
 
+static enum status missing(const struct listing *list, size_t item, const char *folder,
+                           enum tensor_part part) {
+    return fail(STATUS_DATA, "%s: none of its files %s*.safetensors has tensor %s of the model",
+                folder, tensor_part_names[part], list->items[item].name);
+}
+
 /* What of the list one file has; found[] is set for each. */
-static enum status read_file(struct listing *list, const char *path, bool *found,
-                             uint64_t *entries) {
+static enum status read_file(struct listing *list, const char *path, bool *found) {
     struct safetensors *file;
     TRY(safetensors_open(path, &file));
     enum status status = STATUS_OK;
@@ -192,27 +198,81 @@ static enum status read_file(struct listing *list, const char *path, bool *found
             status = misfit(path, &list->items[i], safetensors_at(file, entry));
         found[i] = true;
     }
-    *entries += safetensors_count(file);
     safetensors_close(&file);
     return status;
 }
 
-enum status tensors_read(struct store *store, enum tensor_part part, char *const *paths, int count,
-                         uint64_t *entries) {
+enum status tensors_read(struct store *store, enum tensor_part part, const char *folder,
+                         char *const *paths, int count) {
     struct listing list = list_new(store->layout, store, part, NULL);
     bool *found = MEM_ARRAY(bool, list.count + 1);
-    uint64_t total = 0;
     enum status status = STATUS_OK;
     for (int f = 0; f < count && status == STATUS_OK; f++)
-        status = read_file(&list, paths[f], found, &total);
-    for (size_t i = 0; i < list.count && status == STATUS_OK; i++) {
-        if (found[i]) continue;
-        status =
-            fail(STATUS_DATA, "%s: tensor %s is missing%s", count ? paths[0] : "the checkpoint",
-                 list.items[i].name, count > 1 ? " from it and the files beside it" : "");
-    }
+        status = read_file(&list, paths[f], found);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
+        if (!found[i]) status = missing(&list, i, folder, part);
     free(found);
     list_free(&list);
-    if (status == STATUS_OK) *entries = total;
+    return status;
+}
+
+/* --- checking --- */
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A file that has other tensors than the model. */
+static enum status extra(const struct listing *list, const char *path,
+                         const struct safetensors *file) {
+    for (size_t e = 0; e < safetensors_count(file); e++) {
+        const struct safetensors_entry *entry = safetensors_at(file, e);
+        size_t i = 0;
+        while (i < list->count && strcmp(list->items[i].name, entry->name) != 0) i++;
+        if (i == list->count)
+            return fail(STATUS_DATA, "%s: tensor %s is none of the model's %zu", path, entry->name,
+                        list->count);
+    }
+    return STATUS_OK;
+}
+
+/* found[] is for each tensor the file that has it. */
+static enum status check_file(const struct listing *list, const char *path, const char **found) {
+    struct safetensors *file;
+    TRY(safetensors_open(path, &file));
+    enum status status = STATUS_OK;
+    size_t known = 0;
+    for (size_t i = 0; i < list->count && status == STATUS_OK; i++) {
+        size_t entry;
+        if (!safetensors_find(file, list->items[i].name, &entry)) continue;
+        if (found[i])
+            status = fail(STATUS_DATA, "%s: tensor %s is in %s too", path, list->items[i].name,
+                          name_of(found[i]));
+        else if (!fits(&list->items[i], safetensors_at(file, entry)))
+            status = misfit(path, &list->items[i], safetensors_at(file, entry));
+        found[i] = path;
+        known++;
+    }
+    if (status == STATUS_OK && known < safetensors_count(file)) status = extra(list, path, file);
+    safetensors_close(&file);
+    return status;
+}
+
+enum status tensors_check(const struct store_layout *layout, enum tensor_part part,
+                          const char *folder, char *const *paths, int count) {
+    if (count == 0)
+        return fail(STATUS_DATA, "%s/manifest.json: names no file %s*.safetensors", folder,
+                    tensor_part_names[part]);
+    const struct tensor_share model = {.model = true};
+    struct listing list = list_new(layout, NULL, part, &model);
+    const char **found = MEM_ARRAY(const char *, list.count + 1);
+    enum status status = STATUS_OK;
+    for (int f = 0; f < count && status == STATUS_OK; f++)
+        status = check_file(&list, paths[f], found);
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
+        if (!found[i]) status = missing(&list, i, folder, part);
+    free(found);
+    list_free(&list);
     return status;
 }

@@ -23,6 +23,7 @@ struct whole_tensor {
  * else the first of the replicas that hold the same. */
 struct tensor_share {
     bool all, first_replica;
+    bool model;                       /* whatever this rank holds: every tensor of the model */
     const struct whole_tensor *whole; /* of cut tensors; borrowed */
     int whole_count;
 };
@@ -35,9 +36,13 @@ size_t tensors_count(const struct store_layout *layout, enum tensor_part part,
 enum status tensors_write(struct store *store, enum tensor_part part,
                           const struct tensor_share *share, const char *path,
                           struct safetensors_mark *mark);
-/* Local, blocking. Reads of a part what this rank holds, tensors or slices of them: each must be in
- * one of the files with its shape. `entries` is how many tensors the files have in all. */
-enum status tensors_read(struct store *store, enum tensor_part part, char *const *paths, int count,
-                         uint64_t *entries);
+/* Local, blocking. Whether the files of a part, in a folder of this name, have every tensor of the
+ * model once, with its shape, and no others. Reads their headers alone. */
+enum status tensors_check(const struct store_layout *layout, enum tensor_part part,
+                          const char *folder, char *const *paths, int count);
+/* Local, blocking. Reads of a part what this rank holds, tensors or slices of them, from files that
+ * tensors_check has seen. */
+enum status tensors_read(struct store *store, enum tensor_part part, const char *folder,
+                         char *const *paths, int count);
 
 #endif

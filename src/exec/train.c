@@ -75,10 +75,16 @@ static enum stop_cause cause_to_stop(const struct run *run) {
     return run->agreed.time_up ? STOP_TIME : STOP_END;
 }
 
+/* One request often reaches the ranks in different steps. What comes before the next step begins is
+ * answered by the save that was just made for another rank's: nothing has changed since. */
+static bool asks_to_save(const struct run *run) {
+    return stop_take_save() && !run->agreed.save;
+}
+
 static struct exec_request request_now(const struct run *run) {
     int64_t deadline = run->config->deadline_ns;
     return (struct exec_request){.signal = stop_signal(),
-                                 .save = stop_take_save(),
+                                 .save = asks_to_save(run),
                                  .time_up = deadline && clock_ns() >= deadline};
 }
 

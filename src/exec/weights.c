@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "tensor/safetensors.h"
+#include "tensor/shards.h"
 
 /* Names for a report: the first few, then how many more. */
 struct name_list {
@@ -59,17 +59,17 @@ struct loading {
     const struct store_layout *layout;
     struct store *store; /* NULL: only checked */
     const char *path;
-    const struct safetensors *file;
+    const struct shards *file;
     int taken, converted[DTYPE_COUNT];
     struct name_list missing, extra;
     struct misfit_list misfits;
 };
 
 /* Files saved from a wrapped model carry "module." before each name. */
-static bool find_entry(const struct safetensors *file, const char *name, size_t *out) {
-    if (safetensors_find(file, name, out)) return true;
+static bool find_entry(const struct shards *file, const char *name, size_t *out) {
+    if (shards_find(file, name, out)) return true;
     char *wrapped = mem_format("module.%s", name);
-    bool found = safetensors_find(file, wrapped, out);
+    bool found = shards_find(file, wrapped, out);
     free(wrapped);
     return found;
 }
@@ -138,10 +138,10 @@ static enum status put(struct store *store, int index, const void *plain) {
 }
 
 static enum status take(struct loading *loading, int index, size_t at, bool checking) {
-    const struct safetensors_entry *entry = safetensors_at(loading->file, at);
+    const struct safetensors_entry *entry = shards_at(loading->file, at);
     const struct store_item *item = tensor_at(loading->layout, index);
     void *data = mem_new((size_t)entry->bytes), *plain = mem_new(tensor_type_bytes(&item->type));
-    enum status status = safetensors_read(loading->file, at, data, (size_t)entry->bytes);
+    enum status status = shards_read(loading->file, at, data, (size_t)entry->bytes);
     bool real = item->type.dtype == DTYPE_F32;
     if (status == STATUS_OK && real) status = convert(loading, item, entry->dtype, data, plain);
     if (status == STATUS_OK && !checking) status = put(loading->store, index, real ? plain : data);
@@ -165,7 +165,7 @@ static enum status check_all(struct loading *loading, bool *used) {
             name_add(&loading->missing, item->name);
             continue;
         }
-        const struct safetensors_entry *entry = safetensors_at(loading->file, at);
+        const struct safetensors_entry *entry = shards_at(loading->file, at);
         used[at] = true;
         if (!fits(item, entry)) {
             misfit_add(&loading->misfits, item, entry);
@@ -181,8 +181,7 @@ static enum status take_all(struct loading *loading) {
     for (int i = 0; i < tensor_count(loading->layout); i++) {
         const struct store_item *item = tensor_at(loading->layout, i);
         size_t at;
-        if (find_entry(loading->file, item->name, &at) &&
-            fits(item, safetensors_at(loading->file, at)))
+        if (find_entry(loading->file, item->name, &at) && fits(item, shards_at(loading->file, at)))
             TRY(take(loading, i, at, false));
     }
     return STATUS_OK;
@@ -205,7 +204,7 @@ static enum status nothing_fits(const struct loading *loading) {
     snprintf(first, sizeof first, "\n  the model's begin with %.120s",
              tensor_at(loading->layout, 0)->name);
     return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%s", loading->path,
-                safetensors_count(loading->file), tensor_count(loading->layout),
+                shards_count(loading->file), tensor_count(loading->layout),
                 loading->misfits.count ? loading->misfits.text : first);
 }
 
@@ -224,11 +223,11 @@ static void report(const struct loading *loading) {
 }
 
 static enum status load(struct loading *loading) {
-    size_t count = safetensors_count(loading->file);
+    size_t count = shards_count(loading->file);
     bool *used = MEM_ARRAY(bool, count + 1);
     enum status status = check_all(loading, used);
     for (size_t i = 0; i < count; i++) {
-        if (!used[i]) name_add(&loading->extra, safetensors_at(loading->file, i)->name);
+        if (!used[i]) name_add(&loading->extra, shards_at(loading->file, i)->name);
     }
     free(used);
     TRY(status);
@@ -239,12 +238,25 @@ static enum status load(struct loading *loading) {
     return STATUS_OK;
 }
 
+/* A model lies in a folder as one file, or as several with an index. The path of it, which the
+ * caller frees; NULL: there is none. */
+static char *model_in(const char *folder) {
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = mem_format("%s/%s", folder, names[i]);
+        if (file_exists(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
 /* Why a folder has no model: one of a run that did not end has checkpoints. */
 static enum status no_model(const char *folder) {
-    char *best = mem_format("%s/checkpoints/best/model.safetensors", folder);
-    bool saved = file_exists(best);
+    char *best = mem_format("%s/checkpoints/best", folder), *saved = model_in(best);
     free(best);
-    if (saved)
+    bool has_saved = saved;
+    free(saved);
+    if (has_saved)
         return fail(STATUS_DATA,
                     "%s: no model.safetensors in this folder: the run did not reach its end\n"
                     "  its best checkpoint is %s/checkpoints/best",
@@ -258,21 +270,17 @@ enum status weights_path(const char *path, char **out) {
         *out = mem_text(path);
         return STATUS_OK;
     }
-    char *inside = mem_format("%s/model.safetensors", path);
-    bool found = file_exists(inside);
-    if (found)
-        *out = inside;
-    else
-        free(inside);
-    return found ? STATUS_OK : no_model(path);
+    char *inside = model_in(path);
+    if (inside) *out = inside;
+    return inside ? STATUS_OK : no_model(path);
 }
 
 static enum status load_file(struct loading *loading) {
-    struct safetensors *file;
-    TRY(safetensors_open(loading->path, &file));
+    struct shards *file;
+    TRY(shards_open(loading->path, &file));
     loading->file = file;
     enum status status = load(loading);
-    safetensors_close(&file);
+    shards_close(&file);
     return status;
 }
 

@@ -10,9 +10,9 @@ enum status weights_load(struct store *store, const char *path);
  * same words; reads all of it, takes nothing, and is silent where it would not. */
 enum status weights_check(const struct store_layout *layout, const char *path);
 
-/* Local, blocking. The safetensors file that `path` names: itself, or for the folder of a run or of
- * a checkpoint the model.safetensors in it; STATUS_DATA where such a folder has none. The caller
- * frees it. */
+/* Local, blocking. The safetensors file that `path` names, or the index of several: itself, or for
+ * the folder of a run or of a checkpoint the model in it; STATUS_DATA where such a folder has none.
+ * The caller frees it. */
 enum status weights_path(const char *path, char **out);
 
 #endif

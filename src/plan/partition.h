@@ -60,7 +60,13 @@ enum status partition_translate(const struct partition *partition, const struct 
  * frees each with needs_free, and the array. */
 struct needs *partition_needs(const struct partition *partition);
 
-/* Local. The table of the split, a line a chunk; below it tied parameters, which several hold. */
-void partition_print(const struct partition *partition, FILE *out);
+/* Who runs a stage of a pipeline, and how many micro-batches it keeps at its peak. */
+struct partition_place {
+    int rank, slots;
+};
+/* Local. The table of the split, a line a chunk, which users know as a stage; below it tied
+ * parameters, which several hold. `places` (one a chunk) may be NULL. */
+void partition_print(const struct partition *partition, const struct partition_place *places,
+                     FILE *out);
 
 #endif

@@ -9,43 +9,17 @@
 #include "comm/comm.h"
 #include "data/sampler.h"
 #include "plan/activations.h"
+#include "plan/given.h"
+#include "plan/graphs.h"
 #include "plan/stages.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };
 
 static int stage_count(const struct plan *plan) {
     return plan->config.grid.stages * plan->config.grid.chunks;
-}
-
-static enum status make_graph(struct plan *plan, int64_t samples, bool training,
-                              struct graph **out) {
-    struct model_config shape = plan->config.shape;
-    shape.batch = samples;
-    shape.training = training;
-    shape.stats_ranks = plan->config.sync_bn ? plan->config.replicas : 1;
-    struct graph *graph = NULL;
-    TRY(model_build(plan->config.model, &shape, &graph));
-    enum status status = STATUS_OK;
-    const struct layout **layouts = NULL;
-    graph_fuse(graph);
-    if (training) TRY_GOTO(graph_gradient(graph), failed);
-    if (plan->micro_count > 0) {
-        const struct graph *main = plan->micro[0].graph;
-        layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
-        for (int i = 0; i < main->param_count; i++)
-            layouts[i] = main->values[main->params[i].value].layout;
-    }
-    plan->device->dry = plan->config.dry || stage_count(plan) > 1;
-    TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
-    free(layouts);
-    *out = graph;
-    return STATUS_OK;
-failed:
-    free(layouts);
-    graph_free(&graph);
-    return status;
 }
 
 static bool program_has(const struct program *program, int rank, enum instr_op op,
@@ -104,7 +78,7 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
     CHECK(plan->micro_count < PLAN_MAX_MICRO, "more than %d sizes of micro-batches",
           PLAN_MAX_MICRO);
     struct micro_plan *micro = &plan->micro[plan->micro_count];
-    TRY(make_graph(plan, samples, training, &micro->graph));
+    TRY(graphs_make(plan, samples, training, &micro->graph));
     micro->samples = samples;
     micro->training = training;
     plan->micro_count++;
@@ -140,16 +114,8 @@ static enum status make_kernels(const struct plan *plan, const struct micro_plan
 }
 
 static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
-    int stages = stage_count(plan), *cuts = MEM_ARRAY(int, stages);
-    enum status status = partition_translate(&plan->partition, micro->graph, cuts);
-    if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
-    free(cuts);
-    TRY(status);
-    micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
-    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
-        micro->crossing[i] =
-            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
-    return stages > 1 ? make_kernels(plan, micro) : STATUS_OK;
+    TRY(graphs_cut(plan, micro));
+    return stage_count(plan) > 1 ? make_kernels(plan, micro) : STATUS_OK;
 }
 
 static enum status plan_chunks(struct plan *plan) {
@@ -279,34 +245,6 @@ static void plan_samples(struct plan *plan) {
     plan->last_samples = last_step_samples(plan);
 }
 
-static enum status check_program(const struct plan *plan, const char *name) {
-    const struct run_config *config = &plan->config;
-    const struct program *program = plan->program;
-    if (program->ranks != config->ranks || program->grid.stages != 1 ||
-        program->grid.replicas != config->replicas ||
-        program->micro_batches != config->micro_batches)
-        return fail(STATUS_USAGE,
-                    "%s: the program is for %d rank(s), %d stage(s), %d replica(s) x %d "
-                    "micro-batch(es); this run has %d, 1, %d x %d",
-                    name, program->ranks, program->grid.stages, program->grid.replicas,
-                    program->micro_batches, config->ranks, config->replicas, config->micro_batches);
-    if (program_shares(program) != config->sync_bn)
-        return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
-                    config->sync_bn ? "do not share" : "share",
-                    config->sync_bn ? "with --sync-bn" : "without --sync-bn");
-    if (program->sliced != config->sliced)
-        return fail(
-            STATUS_USAGE,
-            "%s: the program slices \"%s\", this run \"%s\" (o optimizer state, g gradients, "
-            "p parameters)\n  --zero-stage, --zero-accumulate",
-            name, sliced_name(program->sliced), sliced_name(config->sliced));
-    if (program->sum == config->sum) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
-                sum_order_name(program->sum), sum_order_name(config->sum),
-                sum_order_name(program->sum));
-}
-
 /* A rank adds its micro-batches in index order then, each summed over the replicas before. */
 static bool by_scatter(const struct run_config *config) {
     return config->sliced & SLICED_GRADIENTS && config->micro_batches > 1;
@@ -325,51 +263,14 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .buckets = plan->buckets.count,
                                        .recompute = config->recompute};
     TRY(schedule_build(config->schedule, &schedule, out));
+    /* Channels are opened once, for both programs of a run. */
+    if (plan->program) (*out)->credits = plan->program->credits;
     struct sync_config sync = {.buckets = plan->buckets.count,
                                .kept = plan->buckets.kept,
                                .sliced = config->sliced,
                                .prefetch = plan->buckets.ahead};
     TRY(sync_insert(config->sync, *out, &sync));
     return program_verify(*out, samples);
-}
-
-/* Sums that need no buckets may be of one. */
-static enum status check_buckets(const struct plan *plan, const char *name) {
-    const struct rank_program *own = program_of(plan->program, plan->config.rank);
-    for (int c = 0; c < plan->chunk_count; c++) {
-        int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
-        bool kept = plan->holdings.kept[c] > 0;
-        if (kept != (own->chunk[c].kept > 0))
-            return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
-                        name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");
-        bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
-                      !program_tie_of(plan->program, plan->chunk[c].stage);
-        if (have == want || joined) continue;
-        return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
-                    name, plan->chunk[c].stage, have, want);
-    }
-    return STATUS_OK;
-}
-
-static void groups_text(const struct program *program, char *text, size_t bytes) {
-    text[0] = 0;
-    for (int g = 0; g < program->group_count; g++) {
-        size_t used = strlen(text);
-        snprintf(text + used, bytes - used, "%s%s", g ? " " : "",
-                 group_family_name(program->group[g]));
-    }
-}
-
-/* Both programs of a run name groups by their number: they must declare the same. */
-static enum status check_groups(const struct plan *plan, const char *name) {
-    char own[128], last[128];
-    groups_text(plan->program, own, sizeof own);
-    groups_text(plan->last_program, last, sizeof last);
-    if (strcmp(own, last) == 0) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
-                "  declare the same groups in the same order, or --drop-last",
-                name, own, last);
 }
 
 /* Memory is for the program that needs most. */
@@ -388,15 +289,12 @@ static void take_sizes(struct plan *plan, const struct program *program) {
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
     if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
-        TRY(check_program(plan, name));
-        TRY(ties_check(&plan->ties, plan->program, name));
-        TRY(program_verify(plan->program, NULL));
-        TRY(check_buckets(plan, name));
+        TRY(given_check(plan, name));
     } else {
         TRY(build_program(plan, NULL, &plan->program));
     }
     if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
-    if (plan->last_program) TRY(check_groups(plan, name));
+    if (plan->last_program) TRY(given_check_last(plan, name));
     take_sizes(plan, plan->program);
     if (plan->last_program) take_sizes(plan, plan->last_program);
     /* Segment 0 is all then. */
@@ -542,21 +440,10 @@ failed:
     return status;
 }
 
-static void free_micro(const struct plan *plan, struct micro_plan *micro) {
-    for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
-        placement_free(&micro->placement[i]);
-    for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
-        free(micro->crossing[i].values);
-    free(micro->placement);
-    free(micro->crossing);
-    ranges_free(&micro->ranges);
-    graph_free(&micro->graph);
-}
-
 void plan_free(struct plan **plan) {
     if (!*plan) return;
     for (int i = 0; i < (*plan)->micro_count; i++) {
-        free_micro(*plan, &(*plan)->micro[i]);
+        graphs_free(*plan, &(*plan)->micro[i]);
     }
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
     partition_free(&(*plan)->partition);

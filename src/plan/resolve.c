@@ -131,11 +131,12 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
                                                              : strategy->sync;
     bool zero = strcmp(sync, "zero") == 0,
          several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
-    static const enum option_id only[] = {OPTION_zero_accumulate, OPTION_zero_prefetch,
-                                          OPTION_zero_keep};
+    /* A run that is resumed has them all in its config.yml: there defaults ask for nothing. */
+    const bool asked[] = {strcmp(options->zero_accumulate, "local") != 0,
+                          option_is_given(options, OPTION_zero_prefetch), options->zero_keep > 0};
     static const char *const names[] = {"accumulate", "prefetch", "keep"};
     for (int i = 0; !zero && i < 3; i++)
-        if (option_is_given(options, only[i]))
+        if (asked[i])
             return fail(STATUS_USAGE,
                         "--zero-%s has no effect with --sync %s\n  --zero-stage 1, 2 or 3",
                         names[i], sync);

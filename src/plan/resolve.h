@@ -27,6 +27,8 @@ enum status resolve_run(struct options *options, const struct model *model,
 
 /* Local. How many ranks --stages and --replicas ask for; 1 where neither is given. */
 int resolve_ranks_asked(const struct options *options);
+/* Local. How many replicas a run of `ranks` ranks has: of the model, or of --deal. */
+enum status resolve_replicas(const struct options *options, int ranks, int *out);
 /* Local. The grid of a run whose schedule and number of ranks are known. */
 enum status resolve_grid(const struct options *options, const struct run_config *config,
                          struct grid *out);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "plan/resolve.h"
+#include "plan/strategy.h"
 #include "program/pipeline.h"
 
 /* The number that an option gives, or 0. */
@@ -32,6 +33,28 @@ static enum status solve(const struct options *options, int ranks, int *stages, 
     if (!*replicas) *replicas = ranks / *stages;
     if (*stages < 1 || *replicas < 1 || *stages * *replicas != ranks)
         return refuse_product(ranks, *stages < 1 ? 1 : *stages, *replicas < 1 ? 1 : *replicas);
+    return STATUS_OK;
+}
+
+/* The schedule as resolve_run will choose it. */
+static const struct pipeline_schedule *schedule_of(const struct options *options, int ranks) {
+    const char *name = option_is_set(options, OPTION_strategy) ? options->strategy
+                       : ranks > 1                             ? "ddp"
+                                                               : "single";
+    const struct strategy *strategy = strategy_find(name);
+    CHECK(strategy, "no strategy is called %s", name);
+    return pipeline_find(option_is_given(options, OPTION_schedule) ? options->schedule
+                                                                   : strategy->schedule);
+}
+
+enum status resolve_replicas(const struct options *options, int ranks, int *out) {
+    int stages;
+    if (option_is_set(options, OPTION_deal))
+        *out = (int)options->deal.replicas;
+    else if (schedule_of(options, ranks))
+        return solve(options, ranks, &stages, out);
+    else
+        *out = ranks;
     return STATUS_OK;
 }
 

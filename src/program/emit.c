@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "program/tree.h"
+#include "program/schedule.h"
 
 enum { EVERYONE, REPLICAS, PIPELINE, SHARERS }; /* groups, in the order they are declared */
 

@@ -7,7 +7,7 @@
 #define PROGRAM_EMIT_H
 
 #include "program/pipeline.h"
-#include "program/program.h"
+#include "program/schedule.h"
 
 /* Local. Declares the groups that emit_rank names. */
 void emit_declare(const struct schedule_config *config, struct program *program);

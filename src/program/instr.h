@@ -21,7 +21,12 @@ struct instr {
     int32_t id, micro, peer;
     uint8_t op, flags;
     int16_t stage, segment, slot, version, grad, other, bucket, group;
+    int16_t
+        reserved; /* 0: there is no padding, since instructions are compared and hashed as bytes */
 };
+_Static_assert(sizeof(struct instr) ==
+                   3 * sizeof(int32_t) + 2 * sizeof(uint8_t) + 9 * sizeof(int16_t),
+               "struct instr has padding, and is compared and hashed as bytes");
 
 /* Training: once, every step, once. Evaluation, entered between steps: likewise, where what is
  * repeated is a round. A checkpoint, entered between steps. */

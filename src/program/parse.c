@@ -115,6 +115,18 @@ static enum status read_keys(struct parser *parser, int value[KEY_COUNT], struct
     return words->sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
 }
 
+static enum status bad_ranks(const struct parser *parser, const struct grid *grid, int64_t ranks,
+                             int found) {
+    if (grid->replicas % grid->replicas_each != 0)
+        return fail(STATUS_DATA, "%s: line %d: replicas %d are no multiple of replicas-each %d",
+                    parser->name, parser->line, grid->replicas, grid->replicas_each);
+    return fail(STATUS_DATA,
+                "%s: line %d: stages %d, replicas %d of which a rank has %d, drivers %d and "
+                "servers %d make %lld rank(s), found ranks %d",
+                parser->name, parser->line, grid->stages, grid->replicas, grid->replicas_each,
+                grid->drivers, grid->servers, (long long)ranks, found);
+}
+
 static enum status parse_header(struct parser *parser) {
     int value[KEY_COUNT];
     struct words words;
@@ -129,7 +141,7 @@ static enum status parse_header(struct parser *parser) {
     int64_t pipelines = grid.replicas / grid.replicas_each,
             ranks = pipelines * grid.stages + grid.drivers + grid.servers;
     if (grid.replicas % grid.replicas_each != 0 || ranks != value[KEY_RANKS])
-        return bad(parser, "as many ranks as stages and replicas make", parser->word[1]);
+        return bad_ranks(parser, &grid, ranks, value[KEY_RANKS]);
     if ((int64_t)grid.replicas * value[KEY_MICRO_BATCHES] > PROGRAM_MAX_MICROS)
         return bad(parser, "fewer micro-batches", parser->word[7]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "program/emit.h"
-#include "program/program.h"
+#include "program/schedule.h"
 
 extern const struct schedule schedule_single;
 

@@ -11,6 +11,7 @@
 
 static const double SMALLEST = 0.005; /* of the step */
 static const double MOSTLY = 0.6;     /* share from which a row is named */
+static const double FAR = 10;         /* times from which both lengths say more than a percentage */
 enum { PARTS = 3, NAME = 48 };
 
 /* A row's label up to the first " · ": "rank 2". */
@@ -68,6 +69,12 @@ static char *kind_sentence(const struct timeline *timeline, const struct differe
     if (part->predicted == 0)
         return mem_format("%s (%s%s) was not predicted: it adds %s%s.", kind->name, what,
                           category->text, time, where);
+    if (delta > (FAR - 1) * (double)part->predicted)
+        return mem_format("%s (%s%s) took %s instead of %s along the path that set the step "
+                          "time%s.",
+                          kind->name, what, category->text,
+                          amount(timeline, (double)part->measured, time),
+                          amount(timeline, (double)part->predicted, share), where);
     return mem_format("%s (%s%s) took %s %s than predicted along the path that set the step time: "
                       "it %s %s%s.",
                       kind->name, what, category->text,

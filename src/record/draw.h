@@ -22,9 +22,10 @@ enum status draw_svg(FILE *stream, const struct timeline *timeline);
 /* Errors stay in the stream. The page holds texts of instructions up to DRAW_TEXTS intervals, and
  * intervals of rows up to DRAW_INTERVALS; beyond, rows are thinned out evenly, and the page says
  * so. The section is the page without its head and title, for a page of others; it carries its
- * style and script, and needs a policy that allows both inline. */
+ * style and script, and needs a policy that allows inline styles and the script of this nonce
+ * (html.h). */
 enum { DRAW_TEXTS = 40000, DRAW_INTERVALS = 2500000 };
 void draw_html_page(FILE *stream, const struct timeline *timeline);
-void draw_html_section(FILE *stream, const struct timeline *timeline);
+void draw_html_section(FILE *stream, const struct timeline *timeline, const char *nonce);
 
 #endif

@@ -189,7 +189,7 @@ static void emit_style(FILE *stream) {
     fputs("}\n</style>\n", stream);
 }
 
-void draw_html_section(FILE *stream, const struct timeline *timeline) {
+void draw_html_section(FILE *stream, const struct timeline *timeline, const char *nonce) {
     size_t step = (draw_interval_count(timeline) + DRAW_INTERVALS - 1) / DRAW_INTERVALS;
     if (step == 0) step = 1;
     emit_style(stream);
@@ -204,14 +204,18 @@ void draw_html_section(FILE *stream, const struct timeline *timeline) {
     emit_table(stream, timeline);
     fputs("<script type=\"application/json\" class=\"tl-data\">", stream);
     draw_data(stream, timeline, step);
-    fprintf(stream, "</script>\n</section>\n<script>\n%s</script>\n", draw_page_script);
+    fprintf(stream, "</script>\n</section>\n<script nonce=\"%s\">\n%s</script>\n", nonce,
+            draw_page_script);
 }
 
 void draw_html_page(FILE *stream, const struct timeline *timeline) {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-          "'unsafe-inline'; script-src 'unsafe-inline'\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    char nonce[HTML_NONCE_BYTES];
+    fprintf(stream,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+            "'unsafe-inline'; script-src 'nonce-%s'\">\n",
+            html_nonce(nonce));
+    fputs("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
           stream);
     html_text(stream, timeline->title);
@@ -232,6 +236,6 @@ void draw_html_page(FILE *stream, const struct timeline *timeline) {
         fputs("</p>\n", stream);
     }
     fputs("</header>\n", stream);
-    draw_html_section(stream, timeline);
+    draw_html_section(stream, timeline, nonce);
     fputs("</main>\n</body>\n</html>\n", stream);
 }

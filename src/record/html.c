@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
 
 static bool is_control(uint32_t code) {
     return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
@@ -78,4 +81,11 @@ const char *html_integer(int64_t value, char text[TEXT_BYTES]) {
     }
     text[out] = 0;
     return text;
+}
+
+const char *html_nonce(char nonce[HTML_NONCE_BYTES]) {
+    unsigned char bytes[HTML_NONCE_BYTES / 2];
+    CHECK(getrandom(bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes, "no random numbers");
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
+    return nonce;
 }

@@ -19,4 +19,9 @@ const char *html_number(double value, char text[TEXT_BYTES]);
 const char *html_percent(double fraction, char text[TEXT_BYTES]);
 const char *html_integer(int64_t value, char text[TEXT_BYTES]);
 
+/* A random word that a page's policy and its own script share, so that no other script runs;
+ * returns `nonce`. Local; does not block. */
+enum { HTML_NONCE_BYTES = 33 };
+const char *html_nonce(char nonce[HTML_NONCE_BYTES]);
+
 #endif

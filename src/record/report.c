@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "record/chart.h"
 #include "record/curves.h"
+#include "record/draw.h"
 #include "record/html.h"
 #include "record/report_parts.h"
 
@@ -108,11 +109,15 @@ static void emit_facts(FILE *stream, const struct summary *summary, const struct
     fputs("</dl>\n", stream);
 }
 
-/* The policy forbids every script and every request, should an escape ever be missed. */
-static void emit_head(FILE *stream, const struct summary *summary) {
+/* The policy forbids every request, and every script but the one with the nonce, should an escape
+ * ever be missed. */
+static void emit_head(FILE *stream, const struct summary *summary, const char *nonce) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-          "'unsafe-inline'\">\n"
+          "'unsafe-inline'",
+          stream);
+    if (nonce) fprintf(stream, "; script-src 'nonce-%s'", nonce);
+    fputs("\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
           stream);
@@ -252,9 +257,24 @@ static enum status emit_summary_fold(FILE *stream, const struct summary *summary
     return status;
 }
 
+static void emit_timeline(FILE *stream, const struct timeline *timeline, const char *nonce) {
+    if (!timeline) return;
+    fputs("<section class=\"panel timeline\">\n<h2>", stream);
+    html_text(stream, timeline->title);
+    fputs("</h2>\n", stream);
+    for (size_t i = 0; i < timeline->subtitle_count; i++) {
+        fputs("<p class=\"note\">", stream);
+        html_text(stream, timeline->subtitle[i]);
+        fputs("</p>\n", stream);
+    }
+    draw_html_section(stream, timeline, nonce);
+    fputs("</section>\n", stream);
+}
+
 static enum status emit_page(FILE *stream, const struct report_input *input,
                              const struct curves *curves) {
-    emit_head(stream, input->summary);
+    char nonce[HTML_NONCE_BYTES];
+    emit_head(stream, input->summary, input->timeline ? html_nonce(nonce) : NULL);
     emit_header(stream, input->summary, curves);
     report_cards(stream, input->summary);
     emit_notices(stream, curves);
@@ -264,6 +284,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     report_memory(stream, input->summary);
     fputs("</div>\n", stream);
     report_ranks(stream, input->summary, curves);
+    emit_timeline(stream, input->timeline, nonce);
     emit_commands(stream, input->command_lines);
     emit_fold(stream, "Resolved configuration (config.yml)", "", input->config_yaml, 5000);
     emit_fold(stream, "Program (program.txt)", "", input->program_text, REPORT_PROGRAM_LINES);

@@ -1,19 +1,22 @@
-/* report.html: one run on one page that needs nothing but itself: no script, no network, readable
- * in light and dark and on a phone. It shows what summary.json and metrics.jsonl of the run folder
- * hold, and the texts that tell how the run was made. */
+/* report.html: one run on one page that needs nothing but itself: no network, readable in light and
+ * dark and on a phone. Its only script is that of the timeline, which the page's policy knows by a
+ * nonce; without a timeline there is none. It shows what summary.json and metrics.jsonl of the run
+ * folder hold, and the texts that tell how the run was made. */
 #ifndef RECORD_REPORT_H
 #define RECORD_REPORT_H
 
 #include "base/status.h"
 #include "record/summary.h"
+#include "record/timeline.h"
 
 /* Everything is borrowed for the call; a text may be NULL and is then left out. Texts may hold
  * anything: they are escaped. */
 struct report_input {
     const struct summary *summary;
-    const char *command_lines; /* a line for each start */
-    const char *config_yaml;   /* of config.yml */
-    const char *program_text;  /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
+    const char *command_lines;       /* a line for each start */
+    const char *config_yaml;         /* of config.yml */
+    const struct timeline *timeline; /* of a step; NULL: none was traced */
+    const char *program_text; /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
 };
 enum { REPORT_PROGRAM_LINES = 200 };
 

@@ -89,6 +89,7 @@ const char report_style[] =
     "pre{overflow:auto;max-height:70vh;margin:0 -16px;padding:12px 16px;border-top:1px solid "
     "var(--line);font:12.5px/1.5 ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace}\n"
     "pre.command{white-space:pre-wrap;overflow-wrap:anywhere}\n"
+    ".timeline{margin-top:14px}.timeline .tl{margin-top:12px}\n"
     "footer{margin-top:24px;color:var(--soft);font-size:12.5px}\n"
     "@media(max-width:1040px){.cards{grid-template-columns:repeat(3,1fr)}}\n"
     "@media(max-width:720px){main{padding:18px 12px 32px}h1{font-size:23px}"

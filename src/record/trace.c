@@ -157,6 +157,21 @@ static const struct trace_event *event_at(const struct trace *trace, size_t i) {
     return &trace->events[(start + i) % trace->capacity];
 }
 
+int64_t trace_last_step(const struct trace *trace) {
+    int64_t last = 0;
+    for (size_t i = 0; i < held(trace); i++)
+        if (event_at(trace, i)->step > last) last = event_at(trace, i)->step;
+    return last;
+}
+
+struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count) {
+    struct trace_event *events = MEM_ARRAY(struct trace_event, held(trace) + 1);
+    *count = 0;
+    for (size_t i = 0; i < held(trace); i++)
+        if (event_at(trace, i)->step == step) events[(*count)++] = *event_at(trace, i);
+    return events;
+}
+
 /* --- the picture --- */
 
 /* The kept events of a trace in the order they are written, and how many lines each track has. */
@@ -265,6 +280,24 @@ static void emit_event(FILE *stream, const struct picture *picture, const struct
     fputs("}}", stream);
 }
 
+/* One end of a message's arrow: from the begin of the send into the last nanosecond of the receive,
+ * which may be posted long before. Both must lie inside the event that they belong to. */
+static void emit_message(FILE *stream, const struct picture *picture, const struct drawn *drawn,
+                         int64_t origin_ns) {
+    const struct trace_event *event = drawn->event;
+    const struct trace_message *message = &event->message;
+    int64_t at_ns = event->begin_ns;
+    if (message->channel == 0) return;
+    if (message->arrives && event->end_ns - 1 > at_ns) at_ns = event->end_ns - 1;
+    fprintf(
+        stream,
+        ",\n{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":\"%d/%" PRId64 "/%d\"",
+        message->arrives ? "f\",\"bp\":\"e" : "s", message->channel, event->step, message->number);
+    emit_us(stream, "ts", at_ns - origin_ns);
+    fprintf(stream, ",\"pid\":%d,\"tid\":%d}", picture->trace->config.rank,
+            thread_of(picture, event->track, drawn->line));
+}
+
 /* The name of a rank or of one of its lines. */
 static void emit_name(FILE *stream, const char *what, int rank, int thread, const char *name) {
     fprintf(stream,
@@ -297,8 +330,10 @@ static void emit_all(FILE *stream, const struct picture *pictures, int count, ui
     for (int p = 0; p < count; p++) {
         if (p > 0) fputc(',', stream);
         emit_names(stream, &pictures[p]);
-        for (size_t i = 0; i < pictures[p].count; i++)
+        for (size_t i = 0; i < pictures[p].count; i++) {
             emit_event(stream, &pictures[p], &pictures[p].items[i], origin_ns);
+            emit_message(stream, &pictures[p], &pictures[p].items[i], origin_ns);
+        }
     }
     fputs("\n]}\n", stream);
 }

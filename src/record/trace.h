@@ -33,11 +33,19 @@ struct trace_schema {
     int track_count, name_count, category_count, arg_count;
 };
 
+/* What an event sends or receives: viewers draw an arrow from the one to the other. */
+struct trace_message {
+    int32_t channel; /* counted from 1, equal at both ends; 0: the event is no message */
+    int32_t number;  /* among the messages of the channel in the step */
+    bool arrives;    /* received here; else sent */
+};
+
 struct trace_event {
     int64_t begin_ns, end_ns;      /* clock_ns() */
     int64_t step;                  /* counted from 1 */
     int32_t name, category, track; /* rows of the schema */
     int32_t arg[TRACE_MAX_ARGS];   /* [arg_count] of the schema; TRACE_NONE: does not apply */
+    struct trace_message message;
 };
 
 struct trace_config {
@@ -64,6 +72,10 @@ uint64_t trace_dropped(struct trace *trace);
 /* Local, blocking. Writes the events of all `traces` (one a rank) into one file, atomically; notes
  * it when some were lost. Nobody records meanwhile. */
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
+/* Local. The newest step with events, 0 without any; the events of a step, which the caller frees.
+ * Nobody records meanwhile. */
+int64_t trace_last_step(const struct trace *trace);
+struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count);
 /* Local. Traces of other processes come as bytes: pack gives those of the steps that would be
  * written (the caller frees), open_packed makes a trace of them that can only be written, its times
  * moved by `shift_ns`; it has room for what came, whatever the configuration expects. STATUS_BUG

@@ -110,8 +110,10 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
                          struct forecast *out) {
     struct forecast forecast = {.units = source->units != NULL};
     TRY(plan_costs_new(plan, source, &forecast.costs));
-    forecast.input = (struct sim_input){
-        .program = plan->program, .costs = forecast.costs.costs, .steps = FORECAST_STEPS};
+    forecast.input = (struct sim_input){.program = plan->program,
+                                        .costs = forecast.costs.costs,
+                                        .steps = FORECAST_STEPS,
+                                        .apart = source->apart};
     if (source->units)
         use_units(&forecast.input, source->units);
     else if (source->section || !source->cluster)

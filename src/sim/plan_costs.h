@@ -17,6 +17,7 @@ struct cost_source {
     const struct profile_section *section;
     const struct cluster *cluster;
     double crowd; /* for the rules: how many threads of ranks share a core; 0: 1 */
+    bool apart;   /* forecasts run every pipeline, also those that do the same */
 };
 
 struct plan_costs {

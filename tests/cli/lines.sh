@@ -33,7 +33,7 @@ done <<'END'
 0|out|  resnet18-cifar   |train --help
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
-0|out|each sends |explain -n 2 --model mlp
+0|out|each rank sends |explain -n 2 --model mlp
 0|out|program    ddp: 9 instructions|explain -n 2 --model mlp
 0|out|program    dp: 9 instructions|explain -n 2 --strategy dp --model mlp
 0|out|program    single: 8 instructions|explain --model mlp

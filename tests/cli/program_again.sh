@@ -23,4 +23,8 @@ for bn in off on; do
     check --sync-bn $bn -n 4 --micro-batches 2 --batch 24 --sum tree --strategy ddp
     check --sync-bn $bn -n 2 --micro-batches 4 --batch 24 --sum tree --strategy dp
 done
+for schedule in gpipe 1f1b interleaved zb-h1 zbv; do
+    check --strategy $schedule --stages 2 --micro-batches 4 --batch 24
+    check --strategy $schedule --stages 2 --replicas 2 --micro-batches 4 --batch 24
+done
 exit $failed

@@ -1,17 +1,28 @@
 /* The equality matrix: every strategy trains to the bits of one device that replays its
  * micro-batches.
  *
- *     equal                     the lines of standard input, one cell each
+ *     equal [-v] [-l SECONDS]   the lines of standard input, one cell each
  *
- * A cell is a line "RANKS OPTIONS | OPTIONS OF ONE DEVICE". Ranks are threads of this process; each
+ * A cell is a line "RANKS OPTIONS | OPTIONS OF ONE DEVICE". Ranks are threads of one process; each
  * cell compares the hash of all parameters, the hash of replica 0's running statistics, the losses
  * and the norm of the gradients after the last step. A line that ends in "| refused" must be
- * refused when it is planned. Answers of one device are kept: many cells share one. */
+ * refused when it is planned. Answers of one device are kept: many cells share one.
+ *
+ * Cells run in a child process. One that gives no answer within the limit (60 s), or that ends its
+ * process, is reported, and another child goes on behind it. A child for each cell was rejected: it
+ * would have to compute the answers of one device again. -v names also those that are equal. */
+#include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -168,46 +179,148 @@ static const char *difference(const struct answer *a, const struct answer *b) {
     return a->norm != b->norm ? "norm of the gradients" : NULL;
 }
 
-static bool check_cell(char *line) {
-    char *bar = strchr(line, '|');
+/* Whether the cell is as it must be; what is not into `why`. */
+static bool check_cell(const char *cell, char *why, size_t bytes) {
+    char *line = mem_text(cell), *bar = strstr(line, " | ");
     int ranks = atoi(line), skip = (int)strspn(line, "0123456789 ");
     struct answer one, many;
+    snprintf(why, bytes, "not a cell");
     if (!bar || ranks < 1) {
-        printf("not ok  %s: not a cell\n", line);
+        free(line);
         return false;
     }
     *bar = 0;
-    const char *reference = bar + 1 + strspn(bar + 1, " ");
+    const char *reference = bar + 3, *what = NULL;
     bool refused = strcmp(reference, "refused") == 0;
-    char log[1024] = "";
-    log_capture(log, sizeof log);
+    *why = 0;
+    log_capture(why, bytes);
     enum status status = run_line(line + skip, ranks, &many);
-    const char *what = NULL;
     if (!refused && status == STATUS_OK) status = answer_of(reference, &one);
     log_capture(NULL, 0);
     if (!refused && status == STATUS_OK) what = difference(&many, &one);
-    bool good = refused ? status == STATUS_USAGE : status == STATUS_OK && !what;
-    if (!good) printf("not ok  %d %s: %s\n", ranks, line + skip, what ? what : log);
-    return good;
+    for (char *c = why; *c; c++) *c = *c == '\n' ? ' ' : *c;
+    if (what) snprintf(why, bytes, "other %s", what);
+    if (refused && status == STATUS_OK) snprintf(why, bytes, "not refused");
+    free(line);
+    return refused ? status == STATUS_USAGE : status == STATUS_OK && !what;
 }
 
-int main(void) {
+/* --- children --- */
+
+struct cells {
+    char **line;
+    int count;
+    size_t capacity;
+};
+
+/* What parent and child share. */
+struct progress {
+    int at; /* the cell under way */
+    int good, bad;
+    int64_t begin_ns; /* of that cell */
+    int64_t slowest_ns;
+    int slowest;
+};
+
+static struct cells read_cells(FILE *in) {
+    struct cells cells = {0};
     char line[1024];
-    int good = 0, bad = 0;
-    int64_t begin = clock_ns();
-    while (fgets(line, sizeof line, stdin)) {
+    while (fgets(line, sizeof line, in)) {
         line[strcspn(line, "\n")] = 0;
         if (!*line || *line == '#') continue;
-        if (check_cell(line))
-            good++;
-        else
-            bad++;
-        fflush(stdout);
+        cells.line =
+            mem_grow(cells.line, &cells.capacity, (size_t)cells.count + 1, sizeof *cells.line);
+        cells.line[cells.count++] = mem_text(line);
     }
+    return cells;
+}
+
+static void say(const struct cells *cells, int at, bool good, int64_t ns, const char *why) {
+    printf("%s  %s (%.2fs)%s%s\n", good ? "ok" : "not ok", cells->line[at], (double)ns * 1e-9,
+           *why ? ": " : "", why);
+    fflush(stdout);
+}
+
+static void run_cells(const struct cells *cells, struct progress *progress, bool verbose) {
+    for (; progress->at < cells->count; progress->at++) {
+        char why[1024];
+        progress->begin_ns = clock_ns();
+        bool good = check_cell(cells->line[progress->at], why, sizeof why);
+        int64_t ns = clock_ns() - progress->begin_ns;
+        *(good ? &progress->good : &progress->bad) += 1;
+        if (ns > progress->slowest_ns) {
+            progress->slowest_ns = ns;
+            progress->slowest = progress->at;
+        }
+        if (!good || verbose) say(cells, progress->at, good, ns, good ? "" : why);
+    }
+}
+
+/* Until the child ends: false where it took too long over a cell and was killed. */
+static bool watch(pid_t child, const volatile struct progress *progress, double limit_s, int *end) {
+    struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+    while (waitpid(child, end, WNOHANG) == 0) {
+        nanosleep(&nap, NULL);
+        if ((double)(clock_ns() - progress->begin_ns) * 1e-9 < limit_s) continue;
+        kill(child, SIGKILL);
+        waitpid(child, end, 0);
+        return false;
+    }
+    return true;
+}
+
+/* Runs cells from progress->at in a child, as far as it comes. */
+static void run_child(const struct cells *cells, struct progress *progress, bool verbose,
+                      double limit_s) {
+    int end = 0;
+    progress->begin_ns = clock_ns();
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        run_cells(cells, progress, verbose);
+        for (int i = 0; i < known_count; i++) free(known[i].line);
+        free(known);
+        exit(0);
+    }
+    bool in_time = watch(child, progress, limit_s, &end);
+    if (progress->at == cells->count) return;
+    char why[64];
+    snprintf(why, sizeof why, in_time ? "ended its process, status %#x" : "no answer", end);
+    say(cells, progress->at, false, clock_ns() - progress->begin_ns, why);
+    progress->bad++;
+    progress->at++;
+}
+
+static double cpu_ms(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-3;
+}
+
+int main(int argc, char **argv) {
+    bool verbose = false;
+    double limit_s = 60;
+    for (int option; (option = getopt(argc, argv, "vl:")) != -1;) {
+        if (option == 'v') verbose = true;
+        if (option == 'l') limit_s = strtod(optarg, NULL);
+        if (option == '?') return 2;
+    }
+    struct cells cells = read_cells(stdin);
+    struct progress *progress =
+        mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(progress != MAP_FAILED, "mmap: %s", strerror(errno));
+    int64_t begin = clock_ns();
+    while (progress->at < cells.count) run_child(&cells, progress, verbose, limit_s);
     double ms = (double)(clock_ns() - begin) * 1e-6;
-    printf("%d cells equal, %d not; %.0f ms a cell\n", good, bad,
-           ms / (good + bad ? good + bad : 1));
-    for (int i = 0; i < known_count; i++) free(known[i].line);
-    free(known);
-    return bad || !good;
+    if (cells.count)
+        printf("%d cells equal, %d not; %.0f ms a cell, %.0f of CPU; slowest %.0f ms: %s\n",
+               progress->good, progress->bad, ms / cells.count, cpu_ms() / cells.count,
+               (double)progress->slowest_ns * 1e-6, cells.line[progress->slowest]);
+    int bad = progress->bad || !progress->good;
+    for (int i = 0; i < cells.count; i++) free(cells.line[i]);
+    free(cells.line);
+    munmap(progress, sizeof *progress);
+    return bad;
 }

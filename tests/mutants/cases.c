@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "program/pipeline.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 struct all {
     struct case_of *items;

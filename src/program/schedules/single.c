@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "program/program.h"
+#include "program/schedule.h"
 #include "program/tree.h"
 
 struct builder {

@@ -1,4 +1,5 @@
-/* Exact sums: any order and any spread gives the same double, which is the true sum rounded once. */
+/* Exact sums: any order and any spread gives the same double, which is the true sum rounded once.
+ */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>

@@ -33,10 +33,12 @@ Test(base_option_yaml, flat_and_grouped) {
                                "  warmup: 10%\n"
                                "length: {epochs: 3, eval-every: 2epochs, time-limit: 10m}\n"
                                "out: \"runs/a b\"\n"
+                               "cut: [blocks.1, blocks.2]\n"
                                "deal: 2x4\n";
     struct options options;
     options_init(COMMAND_TRAIN, &options);
     cr_assert_eq(parse(text, &options), STATUS_OK, "%s", message);
+    cr_expect_eq(options.cut.count, 2);
     cr_expect_str_eq(options.model, "lenet");
     cr_expect_eq(options.batch, 128);
     cr_expect(options.drop_last);

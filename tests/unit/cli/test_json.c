@@ -1,6 +1,7 @@
 /* --json: every line that train and explain print is one JSON object, and nothing else is printed.
  * The command runs in a child with its output in a file. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -138,4 +139,36 @@ Test(cli_json, a_summary_counts_what_steps_send) {
     bytes_free(&text);
     free(line);
     free(path);
+}
+
+/* Two pipelines of two stages, of two chunks each. */
+Test(cli_json, a_summary_of_pipelines_has_their_shape) {
+    char *line = mem_format("train --model mlp --device ref --threads 1 --strategy zbv --stages 2 "
+                            "--replicas 2 --micro-batches 2 --spawn threads --steps 12 "
+                            "--log-every 1 --quiet --out %s/run",
+                            folder),
+         *path = mem_format("%s/run/summary.json", folder),
+         *rows = mem_format("%s/run/metrics.jsonl", folder);
+    struct bytes text = output_of(line, 0), metrics;
+    struct summary summary;
+    cr_assert_eq(summary_read(path, &summary), STATUS_OK);
+    cr_expect(summary.ranks == 4 && summary.stages == 2 && summary.replicas == 2);
+    cr_expect_eq(summary.virtual, 2);
+    cr_expect_geq(summary.reduced_bytes_per_step, 4 * summary.params);
+    cr_expect_lt(summary.reduced_bytes_per_step, 4 * summary.params + 4 * 4096);
+    double part = summary.samples_per_s_rank.item[0] / summary.samples_per_s;
+    cr_expect(fabs(part - 0.5) < 1e-3, "rank 0 has %g of the samples", part);
+    /* Of a V the first rank has both ends of the model. */
+    cr_assert_eq(file_read(rows, 1 << 20, &metrics), STATUS_OK);
+    json_t *root = json_loadb((char *)metrics.data, metrics.count, JSON_DISABLE_EOF_CHECK, NULL);
+    const json_t *losses = json_object_get(root, "rank_loss");
+    for (size_t r = 0; r < 4; r++)
+        cr_expect_eq(json_is_null(json_array_get(losses, r)), r % 2 == 1, "rank %zu", r);
+    json_decref(root);
+    summary_free(&summary);
+    bytes_free(&metrics);
+    bytes_free(&text);
+    free(line);
+    free(path);
+    free(rows);
 }

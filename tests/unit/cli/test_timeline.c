@@ -76,10 +76,46 @@ Test(cli_timeline, every_instruction_has_its_operands) {
         int sum = 0;
         for (int i = 0; i < TRACE_MAX_ARGS; i++)
             if (event.arg[i] != TRACE_NONE) sum += event.arg[i];
+        struct instr read;
+        cr_expect_eq(timeline_read(&event, &read),
+                     instr_rows[op].queue == QUEUE_COMM ? TOLD_POST : TOLD_RAN);
+        cr_expect(read.op == op && read.id == 1, "%s", instr_rows[op].name);
+        for (const char *letter = instr_rows[op].operands; *letter; letter++)
+            cr_expect(*letter == '?' ||
+                          instr_operand(&read, *letter) == instr_operand(&instr, *letter),
+                      "%s: %c", instr_rows[op].name, *letter);
         cr_expect_eq(given(&event), 1 + operands, "%s", instr_rows[op].name);
         cr_expect_eq(sum, 1 + operands * (operands + 1) / 2, "%s", instr_rows[op].name);
         const char *name = timeline_schema.names[event.name];
         bool posts = instr_rows[op].queue == QUEUE_COMM;
         cr_expect_str_eq(posts ? name + strlen("post ") : name, instr_rows[op].name);
     }
+}
+
+static struct trace_message message_of(enum instr_op op, int stage, int micro,
+                                       const struct grid *grid, int replica) {
+    struct instr instr = make(op, 1);
+    instr.stage = stage, instr.micro = micro;
+    return timeline_message(&instr, grid, grid_owner(grid, stage, replica));
+}
+
+/* Both ends of a message name the same channel, and no two channels are one. */
+Test(cli_timeline, both_ends_of_a_message_have_one_channel) {
+    struct grid grid = {.stages = 3, .chunks = 2, .replicas = 2, .replicas_each = 1};
+    bool seen[32] = {false};
+    for (int replica = 0; replica < 2; replica++)
+        for (int cut = 0; cut < 5; cut++)
+            for (int back = 0; back < 2; back++) {
+                struct trace_message sent = message_of(back ? INSTR_SEND_B : INSTR_SEND_F,
+                                                       cut + back, 7, &grid, replica),
+                                     received = message_of(back ? INSTR_RECV_B : INSTR_RECV_F,
+                                                           cut + !back, 7, &grid, replica);
+                cr_assert(sent.channel > 0 && sent.channel < 32);
+                cr_expect_eq(sent.channel, received.channel);
+                cr_expect(!seen[sent.channel], "channel %d twice", sent.channel);
+                cr_expect(sent.number == 7 && received.number == 7);
+                cr_expect(!sent.arrives && received.arrives);
+                seen[sent.channel] = true;
+            }
+    cr_expect_eq(message_of(INSTR_F, 1, 0, &grid, 0).channel, 0);
 }

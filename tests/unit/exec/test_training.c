@@ -212,7 +212,7 @@ Test(exec_training, a_program_for_another_deal_is_refused) {
     log_capture(said, sizeof said);
     cr_expect_eq(plan_new(&run->job.plan->config, "p.txt", &bytes, &plan), STATUS_USAGE);
     log_capture(NULL, 0);
-    cr_expect(strstr(said, "p.txt") && strstr(said, "2 replica(s) x 2"), "%s", said);
+    cr_expect(strstr(said, "p.txt") && strstr(said, "replicas 2, this run 1"), "%s", said);
     kit_close(&run);
     run = kit_open(MLP "--deal 2x2 --sum tree");
     log_capture(said, sizeof said);

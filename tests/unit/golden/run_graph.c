@@ -25,8 +25,9 @@ static enum status allocate(struct run_graph *run) {
         if (!has_memory(run, i)) continue;
         TRY(backend->memory_new(run->device, value->layout->bytes, value->name, &run->memory[i]));
     }
-    return backend->memory_new(run->device, graph_scratch_bytes(run->graph, 0, run->graph->node_count) + 1, "scratch",
-                               &run->scratch);
+    return backend->memory_new(run->device,
+                               graph_scratch_bytes(run->graph, 0, run->graph->node_count) + 1,
+                               "scratch", &run->scratch);
 }
 
 enum status run_graph_open(struct graph *graph, const char *backend, struct run_graph *out) {
@@ -47,7 +48,9 @@ static void give_back(struct run_graph *run, void *memory, size_t bytes) {
 void run_graph_close(struct run_graph *run) {
     for (int i = 0; run->memory && i < run->graph->value_count; i++)
         if (has_memory(run, i)) give_back(run, run->memory[i], run->graph->values[i].layout->bytes);
-    if (run->device) give_back(run, run->scratch, graph_scratch_bytes(run->graph, 0, run->graph->node_count) + 1);
+    if (run->device)
+        give_back(run, run->scratch,
+                  graph_scratch_bytes(run->graph, 0, run->graph->node_count) + 1);
     free(run->memory);
     graph_free(&run->graph);
     device_close(&run->device);

@@ -276,7 +276,7 @@ static void expect_table(const struct partition *partition, const char *expected
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
-    partition_print(partition, stream);
+    partition_print(partition, NULL, stream);
     fclose(stream);
     cr_expect_str_eq(text, expected, "%s", text);
     free(text);
@@ -286,13 +286,39 @@ Test(plan_partition, is_printed_as_a_table) {
     struct graph *graph = compiled("mlp");
     struct partition partition =
         cut(graph, &(struct partition_config){.chunks = 3, .balance = BALANCE_PARAMS});
-    expect_table(
-        &partition,
-        "  chunk  from  to    params  Mflop forward  % params     kept  sends on  sent back\n"
-        "      0  fc1   fc1    18560          0.079      67.6  1.0 KiB   1.0 KiB    1.0 KiB\n"
-        "      1  fc2   fc3     8906          0.038      32.4  2.0 KiB      80 B       80 B\n"
-        "      2  loss  loss       0          0.000       0.0     80 B         -          -\n"
-        "  balanced: the largest chunk has 67.6% of all params, 2.03 of an even share\n");
+    expect_table(&partition,
+                 "  stage  from  to    params  Mflop  % params     kept  sends on  sent back\n"
+                 "      0  fc1   fc1    18560  0.079      67.6  1.0 KiB   1.0 KiB    1.0 KiB\n"
+                 "      1  fc2   fc3     8906  0.038      32.4  2.0 KiB      80 B       80 B\n"
+                 "      2  loss  loss       0  0.000       0.0     80 B         -          -\n"
+                 "  balanced: the largest stage has 67.6% of all params, 2.03 of an even share\n");
+    partition_free(&partition);
+    graph_free(&graph);
+}
+
+/* With who runs each stage; of a long pipeline its ends. */
+Test(plan_partition, the_table_says_where_stages_run) {
+    struct graph *graph = compiled("resnet18-cifar");
+    struct partition partition =
+        cut(graph, &(struct partition_config){.chunks = 24, .balance = BALANCE_FLOPS});
+    struct partition_place places[24];
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    for (int c = 0; c < 24; c++) places[c] = (struct partition_place){100 + c, 500 - c};
+    partition_print(&partition, places, stream);
+    fclose(stream);
+    int lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
+    cr_expect_eq(lines, 1 + 20 + 1 + 1, "%s", text);
+    for (int c = 0; c < 24; c++) {
+        char want[64];
+        snprintf(want, sizeof want, "\n  %5d   %d", c, 100 + c);
+        cr_expect_eq(strstr(text, want) != NULL, c < 17 || c >= 22, "%s: %s", want, text);
+    }
+    cr_expect(strstr(text, "slots") && strstr(text, " 478 ") && !strstr(text, " 480 "), "%s", text);
+    cr_expect(strstr(text, "\n    ..."), "%s", text);
+    free(text);
     partition_free(&partition);
     graph_free(&graph);
 }
@@ -304,14 +330,14 @@ Test(plan_partition, the_table_names_tied_parameters) {
         cut(graph, &(struct partition_config){
                        .chunks = 2, .balance = BALANCE_FLOPS, .cut = names, .cut_count = 1});
     expect_table(&partition,
-                 "  chunk  from                  params  Mflop forward  % flops     kept  sends on "
-                 " sent back\n"
-                 "      0  bert                  269440          6.616     48.9  137 KiB   8.0 KiB "
-                 "   8.0 KiB\n"
-                 "      1  bert.encoder.layer.1  231850          6.899     51.1  144 KiB         - "
-                 "         -\n"
-                 "  cut by name: the largest chunk has 51.1% of all flops, 1.02 of an even share\n"
-                 "  tied: bert.embeddings.word_embeddings.weight is in chunks 0, 1\n");
+                 "  stage  from                  params  Mflop  % flops     kept  sends on  sent "
+                 "back\n"
+                 "      0  bert                  269440  6.616     48.9  137 KiB   8.0 KiB    8.0 "
+                 "KiB\n"
+                 "      1  bert.encoder.layer.1  231850  6.899     51.1  144 KiB         -         "
+                 " -\n"
+                 "  cut by name: the largest stage has 51.1% of all flops, 1.02 of an even share\n"
+                 "  tied: bert.embeddings.word_embeddings.weight is in stages 0, 1\n");
     partition_free(&partition);
     graph_free(&graph);
 }

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "plan/strategy.h"
 #include "program/pipeline.h"
-#include "program/program.h"
+#include "program/schedule.h"
 #include "sync/sync.h"
 
 static char message[1024];

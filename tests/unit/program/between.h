@@ -4,7 +4,7 @@
 #define TESTS_PROGRAM_BETWEEN_H
 
 #define BETWEEN_EVAL(rank)                                                                         \
-    "rank " rank " eval\n#100 r" rank " LOAD s0 m0 a0\n#101 r" rank " F s0 m0 a0\n"                   \
+    "rank " rank " eval\n#100 r" rank " LOAD s0 m0 a0\n#101 r" rank " F s0 m0 a0\n"                \
     "rank " rank " eval-end\n#102 r" rank " REPORT q0\n"
 #define BETWEEN_SAVE(rank)                                                                         \
     "rank " rank " save\n#105 r" rank " OPEN q0\n#106 r" rank " WRITE\n#107 r" rank " COMMIT q0\n"

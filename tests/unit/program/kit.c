@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "program/schedule.h"
 
 void program_cases(void (*check)(const struct program_case *of)) {
     static const int deals[][2] = {{1, 1}, {1, 2}, {1, 5}, {2, 1}, {2, 2}, {3, 1},

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kit.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 static const enum list_name lists[] = {LIST_EVAL_START, LIST_EVAL, LIST_EVAL_END, LIST_SAVE};
 
@@ -91,19 +92,45 @@ Test(program_between, instructions_stand_in_their_lists) {
     program_free(&program);
 }
 
-/* Each chunk of a rank, in the order of the model; ranks without a stage only meet the others. */
+/* Each chunk of a rank, in the order of the model, with what comes from the stage before it and
+ * goes to the one behind it; ranks without a stage only meet the others. */
 Test(program_between, each_rank_runs_its_own_stages) {
     struct grid grid = {
         .stages = 2, .chunks = 2, .replicas = 1, .replicas_each = 1, .v_shape = true, .drivers = 1};
     struct program *program = program_new(&grid, 1, SUM_REPLICA);
     program_declare_group(program, GROUP_PIPELINE);
     program_declare_group(program, GROUP_WORLD);
-    static const int stages[][2] = {{-1, -1}, {0, 3}, {1, 2}};
+    static const struct {
+        enum instr_op op;
+        int stage, peer; /* below 0: none */
+    } wanted[][8] = {
+        {{0}},
+        {{INSTR_LOAD, 0, -1},
+         {INSTR_F, 0, -1},
+         {INSTR_SEND_F, 0, 1},
+         {INSTR_LOAD, 3, -1},
+         {INSTR_RECV_F, 3, 1},
+         {INSTR_F, 3, -1}},
+        {{INSTR_LOAD, 1, -1},
+         {INSTR_RECV_F, 1, 0},
+         {INSTR_F, 1, -1},
+         {INSTR_SEND_F, 1, 1},
+         {INSTR_LOAD, 2, -1},
+         {INSTR_RECV_F, 2, 1},
+         {INSTR_F, 2, -1},
+         {INSTR_SEND_F, 2, 0}},
+    };
+    static const int count[] = {0, 6, 8};
     for (int r = 0; r < 3; r++) {
         program_add_between(program, r, program_begin(program, r));
         const struct instr_list *eval = program_list(program, r, LIST_EVAL);
-        cr_assert_eq(eval->count, r ? 3 : 0);
-        for (int f = 0; r && f < 2; f++) cr_expect_eq(eval->items[f + 1].stage, stages[r][f]);
+        cr_assert_eq(eval->count, count[r]);
+        for (int i = 0; i < eval->count; i++) {
+            cr_expect_eq(eval->items[i].op, wanted[r][i].op, "rank %d #%d", r, i);
+            cr_expect_eq(eval->items[i].stage, wanted[r][i].stage, "rank %d #%d", r, i);
+            if (wanted[r][i].peer >= 0)
+                cr_expect_eq(eval->items[i].peer, wanted[r][i].peer, "rank %d #%d", r, i);
+        }
         cr_expect_eq(program_list(program, r, LIST_EVAL_END)->items[0].group, 1);
     }
     program_free(&program);

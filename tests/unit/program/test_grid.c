@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/program.h"
+#include "program/schedule.h"
 
 static const struct grid grids[] = {
     {.stages = 1, .chunks = 1, .replicas = 1, .replicas_each = 1},

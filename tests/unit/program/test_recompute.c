@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "kit.h"
 #include "program/pipeline.h"
+#include "program/schedule.h"
 
 static struct program *build(const char *schedule, int stages, int micros,
                              enum recompute_policy recompute, const int64_t *samples) {

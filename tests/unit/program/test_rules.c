@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "kit.h"
+#include "program/schedule.h"
 
 /* Two stages x two replicas, 1f1b on two micro-batches. */
 static struct program *pipelines(const int64_t *samples, bool shares) {

@@ -10,6 +10,7 @@
 #include "between.h"
 #include "kit.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 struct step {
     int ranks, micro_batches, buckets;

@@ -9,6 +9,7 @@
 #include "between.h"
 #include "kit.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 static void round_trip(const struct program_case *of) {
     struct program *program = program_of_case(of, NULL), *again = NULL;
@@ -190,9 +191,10 @@ static const struct {
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum trees\n", "trees"},
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
-    {"stretto program 3\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n", "as many ranks"},
+    {"stretto program 3\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n",
+     "make 1 rank(s), found ranks 2"},
     {"stretto program 3\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
-     "as many ranks"},
+     "multiple of replicas-each 2"},
     {"stretto program 3\nranks 99999999999 stages 1\n", "99999999999"},
     {"stretto program 3\nranks 100000 stages 1 replicas 100000 micro-batches 32767 sum tree\n",
      "fewer micro-batches"},

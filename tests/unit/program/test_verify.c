@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "between.h"
 #include "kit.h"
+#include "program/schedule.h"
 
 static int64_t samples[64];
 static long refused, taken;

@@ -66,6 +66,14 @@ Test(record_difference, slow_messages_are_exposed_communication) {
     expect(1, "RECV (exposed message) took 500% longer");
 }
 
+Test(record_difference, far_from_predicted_both_lengths_are_named) {
+    struct sample_costs slow = sample_predicted;
+    slow.c *= 20;
+    compare(&slow);
+    expect(1, "RECV (exposed message) took ");
+    expect(1, " instead of ");
+}
+
 Test(record_difference, a_faster_kind_saves) {
     struct sample_costs fast = sample_predicted;
     fast.f /= 2;

@@ -1,6 +1,7 @@
 /* report.html: whole and harmless whatever the run, and it says what it does not have. */
 #include "folder.h"
 #include "markup.h"
+#include "sample.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -31,17 +32,23 @@ static void tear_down(void) {
 
 TestSuite(record_report, .init = set_up, .fini = tear_down);
 
-/* The page, checked; the caller frees it. */
-static char *page(void) {
+/* The page; the caller frees it. */
+static char *page_unchecked(void) {
     cr_assert_eq(report_write(folder, &input), STATUS_OK);
     char *path = mem_format("%s/report.html", folder);
     struct bytes file;
     cr_assert_eq(file_read(path, 64 << 20, &file), STATUS_OK);
     free(path);
     cr_assert_eq(strlen((char *)file.data), file.count);
-    struct markup markup;
-    cr_assert_str_eq(markup_check(&markup, (char *)file.data), "");
     return (char *)file.data;
+}
+
+/* The page of a run without a timeline, checked. */
+static char *page(void) {
+    char *text = page_unchecked();
+    struct markup markup;
+    cr_assert_str_eq(markup_check(&markup, text), "");
+    return text;
 }
 
 static int count_of(const char *text, const char *part) {
@@ -248,6 +255,38 @@ Test(record_report, every_text_is_escaped) {
                            "onerror=&quot;a(&#39;&amp;&#39;)&quot;&gt;\xEF\xBF\xBD\xEF\xBF\xBD"),
                   10);
     free(text);
+}
+
+/* The one script of the page is the timeline's, by a nonce that no text of the run can know. */
+Test(record_report, a_timeline_brings_the_only_script) {
+    static const char evil[] = "</title></section><script>alert(1)</script>";
+    struct sample sample;
+    char nonce[64];
+    sample_make(&sample, 4, 8);
+    sample_version(&sample, TIMELINE_PREDICTED, &sample_predicted);
+    sample_version(&sample, TIMELINE_MEASURED, &sample_measured);
+    struct timeline timeline = sample.timeline;
+    const char *lines[] = {evil};
+    timeline.title = evil;
+    timeline.subtitle = lines;
+    timeline.subtitle_count = 1;
+    input.timeline = &timeline;
+    summary.model = evil;
+    char *text = page_unchecked(), *again = page_unchecked();
+    cr_assert_eq(count_of(text, "<script"), 2, "the data and what draws it");
+    cr_assert_eq(count_of(text, "<script type=\"application/json\""), 1);
+    cr_assert_eq(count_of(text, "<script nonce=\""), 1);
+    cr_assert_eq(count_of(text, "unsafe-inline"), 1, "of styles alone");
+    cr_assert_eq(
+        sscanf(strstr(text, "script-src 'nonce-"), "script-src 'nonce-%32[0-9a-f]'", nonce), 1);
+    cr_assert_eq(strlen(nonce), 32);
+    cr_assert_eq(count_of(text, nonce), 2);
+    cr_assert_eq(count_of(again, nonce), 0, "another page has another");
+    expect(text, "Where the difference came from");
+    expect(text, "longer than the predicted");
+    free(text);
+    free(again);
+    sample_free(&sample);
 }
 
 Test(record_report, nothing_from_outside) {

@@ -166,6 +166,54 @@ Test(record_trace, overlapping_events_have_lines_of_their_own) {
     trace_free(&trace);
 }
 
+/* The arrow ends of a message ("s" or "f"), or NULL; fails where there are several. */
+static json_t *end_of(json_t *root, const char *kind, const char *id) {
+    size_t i;
+    json_t *event, *found = NULL;
+    json_array_foreach(json_object_get(root, "traceEvents"), i, event) {
+        if (strcmp(json_string_value(json_object_get(event, "ph")), kind) != 0 ||
+            strcmp(json_string_value(json_object_get(event, "id")), id) != 0)
+            continue;
+        cr_assert_null(found, "two ends %s of %s", kind, id);
+        found = event;
+    }
+    return found;
+}
+
+static void record_message(struct trace *trace, int64_t begin_ns, int64_t end_ns, bool arrives) {
+    trace_record(trace, &(struct trace_event){.begin_ns = begin_ns,
+                                              .end_ns = end_ns,
+                                              .step = 2,
+                                              .name = 1,
+                                              .track = 1,
+                                              .arg = {0, TRACE_NONE, TRACE_NONE},
+                                              .message = {.channel = 5, .number = 3, arrives}});
+}
+
+/* An arrow begins and ends inside the events of its message, on their lines. */
+Test(record_trace, messages_have_arrows) {
+    struct trace *traces[2] = {open_trace(0, 0, 0, 4), NULL};
+    struct trace_config other = {.rank = 4, .events_per_step = 4, .schema = &schema};
+    cr_assert_eq(trace_open(&other, &traces[1]), STATUS_OK);
+    record_steps(traces[0], 1, 1, 2);
+    record_message(traces[0], 6000000, 6002000, false);
+    record_message(traces[1], 5999000, 6004000, true);
+    json_t *root = written(traces, 2), *from = end_of(root, "s", "5/2/3"),
+           *to = end_of(root, "f", "5/2/3");
+    cr_assert(from && to);
+    cr_expect_eq(json_integer_value(json_object_get(from, "pid")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(to, "pid")), 4);
+    cr_expect_eq(json_integer_value(json_object_get(from, "tid")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(to, "tid")), 1);
+    cr_expect_str_eq(json_string_value(json_object_get(to, "bp")), "e");
+    double sent = json_number_value(json_object_get(from, "ts")),
+           received = json_number_value(json_object_get(to, "ts"));
+    cr_expect_float_eq(received - sent, 3.999, 1e-6, "from begin to end: %g", received - sent);
+    cr_expect_eq(count_events(root, -1), 4, "arrows are no events of their own");
+    json_decref(root);
+    for (int t = 0; t < 2; t++) trace_free(&traces[t]);
+}
+
 Test(record_trace, keeps_the_last_20_steps) {
     struct trace *trace = open_trace(0, 0, 0, 4);
     record_steps(trace, 1, 100, 4);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "program/pipeline.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 static struct grid grid_of(const struct sim_case *of) {
     const struct pipeline_schedule *schedule = pipeline_find(of->schedule);

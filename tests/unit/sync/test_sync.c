@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "sync/sync.h"
+#include "program/schedule.h"
 
 static struct program *build(int ranks, int micro_batches, enum sum_order sum) {
     struct schedule_config config = {

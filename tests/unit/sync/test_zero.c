@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "program/pipeline.h"
+#include "program/schedule.h"
 #include "sync/sync.h"
 
 struct shape {

@@ -1,0 +1,53 @@
+/* What micro-batches run on, and what is counted of them; private to src/exec. */
+#ifndef EXEC_RUNNABLE_H
+#define EXEC_RUNNABLE_H
+
+#include "exec/exec.h"
+
+/* Where the bytes of an input come from. */
+enum input_source { INPUT_FIELD, INPUT_KEY, INPUT_SEED };
+
+struct input_binding {
+    enum input_source source;
+    int index; /* of the field or the loss */
+};
+
+/* Addresses of every value of a micro_plan in one slot. */
+struct binding {
+    void **address;
+};
+
+/* A micro_plan with everything needed to run it. */
+struct runnable {
+    const struct micro_plan *plan;
+    struct input_binding input[GRAPH_MAX_INPUTS];
+    int label_field[GRAPH_MAX_LOSSES]; /* of the data set, per loss */
+    struct binding *slot;              /* per activation slot, through all chunks */
+};
+
+struct slot {
+    struct runnable *runnable; /* of the micro-batch it holds */
+    int micro;
+};
+
+/* Sums over the micro-batches of a step or an evaluation. */
+struct tally {
+    double loss[GRAPH_MAX_LOSSES], labels[GRAPH_MAX_LOSSES];
+    double right1, right5, ranked, samples;
+};
+
+/* What ranks tell one another at the end of a step. */
+struct step_share {
+    struct tally tally;
+    struct exec_request request;
+    double busy_ms; /* of this step, waiting for others left out */
+};
+
+/* Local. Adds the losses and counts of the forward pass in a slot. */
+void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
+               struct tally *tally);
+double tally_loss(const struct tally *tally, int losses);
+/* Local. The tallies of all ranks, added in rank order. */
+void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
+
+#endif

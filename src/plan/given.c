@@ -1,0 +1,133 @@
+/* See given.h. */
+#include "plan/given.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* A number of the header that must be the run's, and what makes it that. */
+struct header_field {
+    const char *name, *option;
+    int have, want;
+};
+
+/* One device that runs several replicas, or micro-batches alone, is told so by --deal. */
+static enum status refuse_shape(const struct program *program, const char *name,
+                                const struct header_field *field) {
+    const struct grid *grid = &program->grid;
+    char hint[64];
+    if (program->ranks == 1 && grid->replicas > 1)
+        snprintf(hint, sizeof hint, "--deal %dx%d", grid->replicas, program->micro_batches);
+    else
+        snprintf(hint, sizeof hint, "%s %d", field->option, field->have);
+    return fail(STATUS_USAGE, "%s: the program has %s %d, this run %d\n  %s", name, field->name,
+                field->have, field->want, hint);
+}
+
+static enum status check_shape(const struct program *program, const struct run_config *config,
+                               const char *name) {
+    const struct grid *have = &program->grid, *want = &config->grid;
+    const struct header_field fields[] = {
+        {"ranks", "-n", program->ranks, config->ranks},
+        {"stages", "--stages", have->stages, want->stages},
+        {"chunks", "--virtual", have->chunks, want->chunks},
+        {"v-shape", "a --schedule with v-shape", have->v_shape, want->v_shape},
+        {"replicas", "--replicas", have->replicas, want->replicas},
+        {"replicas-each", "--deal with replicas-each", have->replicas_each, want->replicas_each},
+        {"drivers", "a --strategy with drivers", have->drivers, want->drivers},
+        {"servers", "a --strategy with servers", have->servers, want->servers},
+        {"micro-batches", "--micro-batches", program->micro_batches, config->micro_batches},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].have != fields[i].want) return refuse_shape(program, name, &fields[i]);
+    return STATUS_OK;
+}
+
+static enum status check_program(const struct plan *plan, const char *name) {
+    const struct run_config *config = &plan->config;
+    const struct program *program = plan->program;
+    TRY(check_shape(program, config, name));
+    if (program_shares(program) != config->sync_bn)
+        return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
+                    config->sync_bn ? "do not share" : "share",
+                    config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    if (program->sliced != config->sliced)
+        return fail(
+            STATUS_USAGE,
+            "%s: the program slices \"%s\", this run \"%s\" (o optimizer state, g gradients, "
+            "p parameters)\n  --zero-stage, --zero-accumulate",
+            name, sliced_name(program->sliced), sliced_name(config->sliced));
+    if (program->sum == config->sum) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
+                sum_order_name(program->sum), sum_order_name(config->sum),
+                sum_order_name(program->sum));
+}
+
+/* Sums that need no buckets may be of one. */
+static enum status check_buckets(const struct plan *plan, const char *name) {
+    const struct rank_program *own = program_of(plan->program, plan->config.rank);
+    for (int c = 0; c < plan->chunk_count; c++) {
+        int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
+        bool kept = plan->holdings.kept[c] > 0;
+        if (kept != (own->chunk[c].kept > 0))
+            return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
+                        name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");
+        bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
+                      !program_tie_of(plan->program, plan->chunk[c].stage);
+        if (have == want || joined) continue;
+        return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
+                    name, plan->chunk[c].stage, have, want);
+    }
+    return STATUS_OK;
+}
+
+enum status given_check(const struct plan *plan, const char *name) {
+    TRY(check_program(plan, name));
+    TRY(ties_check(&plan->ties, plan->program, name));
+    TRY(program_verify(plan->program, NULL));
+    return check_buckets(plan, name);
+}
+
+static void groups_text(const struct program *program, char *text, size_t bytes) {
+    text[0] = 0;
+    for (int g = 0; g < program->group_count; g++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", g ? " " : "",
+                 group_family_name(program->group[g]));
+    }
+}
+
+/* A rank has one set of buckets, whichever program it runs. */
+static enum status check_last_buckets(const struct plan *plan, const char *name) {
+    const struct rank_program *own = program_of(plan->program, plan->config.rank),
+                              *last = program_of(plan->last_program, plan->config.rank);
+    for (int c = 0; c < plan->chunk_count; c++) {
+        const struct chunk_sizes *a = &own->chunk[c], *b = &last->chunk[c];
+        if (a->windows != b->windows || a->gathered != b->gathered)
+            return fail(STATUS_USAGE,
+                        "%s: stage %d has %d windows and %d gathered, in the short last step of an "
+                        "epoch %d and %d\n  as many in both, or --drop-last",
+                        name, plan->chunk[c].stage, a->windows, a->gathered, b->windows,
+                        b->gathered);
+        if (a->buckets == b->buckets) continue;
+        return fail(STATUS_USAGE,
+                    "%s: stage %d has %d buckets, in the short last step of an epoch %d\n"
+                    "  as many in both, or --drop-last",
+                    name, plan->chunk[c].stage, a->buckets, b->buckets);
+    }
+    return STATUS_OK;
+}
+
+/* Both programs of a run name groups by their number: they must declare the same. */
+enum status given_check_last(const struct plan *plan, const char *name) {
+    char own[128], last[128];
+    groups_text(plan->program, own, sizeof own);
+    groups_text(plan->last_program, last, sizeof last);
+    if (strcmp(own, last) == 0) return check_last_buckets(plan, name);
+    return fail(STATUS_USAGE,
+                "%s: groups \"%s\", the short last step of an epoch has \"%s\"\n"
+                "  declare the same groups in the same order, or --drop-last",
+                name, own, last);
+}

@@ -1,0 +1,135 @@
+/* See graphs.h. */
+#include "plan/graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+static int stage_count(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
+enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
+                        struct graph **out) {
+    const struct run_config *config = &plan->config;
+    struct model_config shape = config->shape;
+    shape.batch = samples;
+    shape.training = training;
+    shape.stats_ranks = config->sync_bn ? config->replicas : 1;
+    struct graph *graph = NULL;
+    TRY(model_build(config->model, &shape, &graph));
+    enum status status = STATUS_OK;
+    const struct layout **layouts = NULL;
+    graph_fuse(graph);
+    if (training) TRY_GOTO(graph_gradient(graph), failed);
+    if (plan->micro_count > 0) {
+        const struct graph *main = plan->micro[0].graph;
+        layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
+        for (int i = 0; i < main->param_count; i++)
+            layouts[i] = main->values[main->params[i].value].layout;
+    }
+    plan->device->dry = config->dry || stage_count(plan) > 1;
+    TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
+    free(layouts);
+    *out = graph;
+    return STATUS_OK;
+failed:
+    free(layouts);
+    graph_free(&graph);
+    return status;
+}
+
+enum status graphs_cut(const struct plan *plan, struct micro_plan *micro) {
+    int stages = stage_count(plan), *cuts = MEM_ARRAY(int, stages);
+    enum status status = partition_translate(&plan->partition, micro->graph, cuts);
+    if (status == STATUS_OK) status = ranges_new(micro->graph, cuts, stages - 1, &micro->ranges);
+    free(cuts);
+    TRY(status);
+    micro->crossing = MEM_ARRAY(struct crossing, (stages - 1) * PHASE_COUNT + 1);
+    for (int i = 0; i < (stages - 1) * PHASE_COUNT; i++)
+        micro->crossing[i] =
+            ranges_crossing(&micro->ranges, i / PHASE_COUNT, (enum phase)(i % PHASE_COUNT));
+    return STATUS_OK;
+}
+
+void graphs_free(const struct plan *plan, struct micro_plan *micro) {
+    for (int i = 0; micro->placement && i < plan->chunk_count * FORM_COUNT; i++)
+        placement_free(&micro->placement[i]);
+    for (int i = 0; micro->crossing && i < (stage_count(plan) - 1) * PHASE_COUNT; i++)
+        free(micro->crossing[i].values);
+    free(micro->placement);
+    free(micro->crossing);
+    ranges_free(&micro->ranges);
+    graph_free(&micro->graph);
+}
+
+/* --- layouts --- */
+
+static uint64_t hash_layout(uint64_t hash, const struct graph *graph, int value) {
+    const struct layout *layout = graph->values[value].layout;
+    uint64_t bytes = layout->bytes;
+    hash = hash64(hash, layout->text, strlen(layout->text));
+    return hash64(hash, &bytes, sizeof bytes);
+}
+
+static uint64_t hash_crossings(const struct plan *plan, const struct micro_plan *micro) {
+    uint64_t hash = HASH64_START;
+    for (int i = 0; i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
+        const struct crossing *crossing = &micro->crossing[i];
+        for (int v = 0; v < crossing->count; v++)
+            hash = hash_layout(hash, micro->graph, crossing->values[v]);
+    }
+    return hash;
+}
+
+/* Of a size that another replica meets there is no graph here: it is made, looked at and freed. */
+static enum status hash_size(const struct plan *plan, int64_t samples, bool training,
+                             uint64_t *out) {
+    const struct micro_plan *known = plan_micro(plan, samples, training);
+    struct micro_plan made = {.samples = samples, .training = training};
+    if (known) {
+        *out = hash_crossings(plan, known);
+        return STATUS_OK;
+    }
+    enum status status = graphs_make(plan, samples, training, &made.graph);
+    if (status == STATUS_OK) status = graphs_cut(plan, &made);
+    if (status == STATUS_OK) *out = hash_crossings(plan, &made);
+    graphs_free(plan, &made);
+    plan->device->dry = plan->config.dry;
+    return status;
+}
+
+/* The sizes of a split's micro-batches over all replicas: between the least and the most all are
+ * met. */
+static enum status hash_sizes(const struct plan *plan, int64_t least, int64_t most, bool training,
+                              uint64_t *hash) {
+    for (int64_t samples = least > 0 ? least : 1; samples <= most; samples++) {
+        uint64_t one;
+        TRY(hash_size(plan, samples, training, &one));
+        *hash = hash64(*hash, &one, sizeof one);
+    }
+    return STATUS_OK;
+}
+
+enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
+    const struct run_config *config = &plan->config;
+    const struct graph *main = plan->micro[0].graph;
+    uint64_t hash = HASH64_START;
+    for (int p = 0; p < main->param_count; p++)
+        hash = hash_layout(hash, main, main->params[p].value);
+    int64_t pipelines = group_count(&config->grid, GROUP_PIPELINE), eval = plan->eval_batch,
+            rest = config->dataset->count[SPLIT_TEST] % (eval * pipelines);
+    const int64_t *last = plan->last_samples; /* never increasing */
+    if (stage_count(plan) > 1) {
+        TRY(hash_sizes(plan, plan->micro[0].samples, plan->micro[0].samples, true, &hash));
+        if (last)
+            TRY(hash_sizes(plan, last[config->replicas * config->micro_batches - 1], last[0], true,
+                           &hash));
+        TRY(hash_sizes(plan, eval, eval, false, &hash));
+        TRY(hash_sizes(plan, rest / pipelines, (rest + pipelines - 1) / pipelines, false, &hash));
+    }
+    *out = hash;
+    return STATUS_OK;
+}

@@ -1,0 +1,155 @@
+/* The verifier's state; private to src/program. See verify.c for how it works, and one file for
+ * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
+ * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c. */
+#ifndef PROGRAM_VERIFY_STATE_H
+#define PROGRAM_VERIFY_STATE_H
+
+#include "program/program.h"
+
+/* The rows of rule.def. */
+enum rule {
+#define RULE(number, NAME, sentence) RULE_##NAME = number,
+#include "program/rule.def"
+#undef RULE
+};
+
+/* An instruction of a rank; without one: nothing. */
+struct place {
+    const struct instr *instr;
+    int rank;
+};
+
+struct walk;
+
+/* An operation of a group that was posted: done once all members have posted theirs. */
+struct meeting {
+    int64_t what;       /* members must post the same */
+    struct place first; /* who came first */
+    int arrived;        /* members so far */
+};
+
+/* A group, reduced to the ranks that are walked. */
+struct meeting_group {
+    struct meeting *items;
+    int count, members;
+    size_t capacity;
+    struct walk *waiting; /* a list, by next_waiting */
+};
+
+/* Messages from one stage to the next, or back, of one walked pipeline. */
+struct message {
+    struct place sent;
+    const struct instr *receive; /* the receive that was posted for it, or NULL */
+};
+struct channel {
+    struct message *items;
+    int count, sent, received, taken; /* known; posted; posted; taken out: credits come back */
+    size_t capacity;
+    struct walk *waiting[2]; /* sender, receiver */
+};
+
+/* What an instruction awaits before it touches a buffer: an operation of a group, a message, or
+ * nothing. */
+struct pending {
+    struct meeting_group *group; /* NULL: none */
+    struct channel *channel;     /* NULL: none */
+    int number;                  /* of the operation or the message */
+    const struct instr *instr;   /* that posted it */
+};
+
+struct slot {
+    unsigned facts; /* 0 before its first use */
+    int micro;
+    int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
+    const struct instr *last; /* that changed it */
+    struct pending pending;
+};
+
+struct bucket {
+    bool started, tied, joined, reduced;
+    int holds;                /* of a window: which bucket */
+    int count;                /* gradients of micro-batches in here */
+    uint64_t content;         /* which, in any order: the sum of their keys */
+    uint64_t order;           /* of the additions that made it; 0: nothing added */
+    const struct instr *last; /* that changed it */
+    struct pending pending;
+};
+
+struct grad {
+    const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
+    const struct instr *changed; /* what changed it since */
+    struct bucket *bucket;       /* of all chunks; NULL until it is first used */
+};
+
+/* Parameters of a bucket, where replicas update slices. */
+struct param_bucket {
+    bool whole;               /* all slices are there, with the last update */
+    const struct instr *last; /* that changed that */
+    struct pending pending;
+};
+
+struct verifier;
+
+/* One rank's place in its program. */
+struct walk {
+    struct verifier *verifier;
+    const struct program *program;
+    const struct rank_program *own;
+    struct grid_cell cell;
+    int rank, micros, first_micro;
+    int pipeline;       /* the walked one it is in; -1: none */
+    struct slot *slots; /* of all chunks */
+    struct grad *grads;
+    struct param_bucket *params; /* of all chunks */
+    bool *loaded;                /* per chunk and micro-batch */
+    int present;                 /* micro-batches with samples, and the sum of their keys: */
+    uint64_t present_content;
+    uint64_t defined;                             /* the order of its sums by the header */
+    const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
+    enum list_name list;                          /* of `instr` */
+    int at;                                       /* next instruction of the body */
+    const struct instr *instr;                    /* now */
+    const struct instr *counted, *reported, *stepped;
+    struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
+    int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
+    bool arrived;                       /* where statistics are shared, but not past it */
+    int together, together_what;     /* several replicas on a rank: how many have come, to what */
+    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
+    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
+    int live, peak;                  /* slots in use: now, most */
+    bool waits, queued, ended;
+    struct pending awaited; /* where it waits */
+    struct walk *next_waiting;
+    bool broadcast;       /* BCAST stands in its start */
+    int rounds_done;      /* stages of a round of evaluation that are done */
+    int round_stage;      /* the one under way, and */
+    unsigned round_facts; /* how far it is; 0: none */
+    int round_segments;   /* of F, where it is run by segments */
+    int eval_reports;     /* of an evaluation */
+    int saved;            /* how many of OPEN, WRITE, COMMIT have come */
+    bool replaced;        /* running statistics of another rank stand in for the own */
+};
+
+/* What is looked up for every instruction: which operands its row has and may leave out, as bits in
+ * the order of operand.def, and its facts. */
+struct known_row {
+    unsigned operands, optional, needs, gives;
+};
+
+/* Ranks that are walked: of pipelines that do the same the first one, and all ranks without a
+ * stage. */
+struct verifier {
+    const struct program *program;
+    const int64_t *samples;
+    bool shares; /* the program's F and B share statistics */
+    struct known_row rows[INSTR_COUNT_];
+    struct walk *walks;
+    int walk_count;
+    struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
+    struct channel *channels;                         /* per walked pipeline, cut and direction */
+    int pipeline_count;
+    struct walk **queue; /* ranks that can go on, a ring */
+    int queue_first, queue_count;
+};
+
+#endif

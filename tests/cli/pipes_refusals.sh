@@ -1,0 +1,61 @@
+# Options of pipelines that contradict one another or the model: exit 2, what is wrong and what to do in two or three lines, and
+# no folder; and a plan that needs no -n.
+set -u
+failed=0
+bad() { echo "$*"; failed=1; }
+# refused CODE PART OPTION...
+refused() {
+    code=$1 part=$2
+    shift 2
+    for command in "train --out run" explain; do
+        # shellcheck disable=SC2086
+        "$STRETTO" $command --model mlp --device ref --threads 1 --steps 1 "$@" >out 2>err
+        got=$?
+        [ "$got" = "$code" ] || { bad "$command $*: exit $got, not $code"; cat err; }
+        grep -qF -- "$part" err || { bad "$command $*: no '$part' in:"; cat err; }
+        [ "$(wc -l <err)" -le 3 ] || { bad "$command $*: a long message:"; cat err; }
+        [ ! -s out ] || { bad "$command $*: printed:"; cat out; }
+        [ ! -e run ] || { bad "$command $*: made its folder"; rm -r run; }
+    done
+}
+while IFS='|' read -r code part line; do
+    case $code in '' | '#'*) continue ;; esac
+    # shellcheck disable=SC2086
+    refused "$code" "$part" $line
+done <<'END'
+# grids
+2|3 rank(s) are not 2 stage(s) x 1 replica(s)|--strategy 1f1b -n 3 --stages 2
+2|4 rank(s) are not 2 stage(s) x 3 replica(s)|--strategy gpipe --stages 2 --replicas 3 -n 4
+2|two of -n, --stages and --replicas|--strategy gpipe --stages 3 -n 4
+2|--stages 2: schedule single has the whole model on each rank|--strategy ddp -n 2 --stages 2
+2|another pipeline|--stages 2
+# chunks
+2|--virtual 3: schedule zbv has 2 chunk(s)|--strategy zbv --stages 2 --virtual 3
+2|--virtual 2: schedule gpipe has 1 chunk(s)|--strategy gpipe --stages 2 --virtual 2
+2|8 chunks of a model with 4 layers|--strategy gpipe --stages 8
+2|8 chunks of a model with 4 layers|--strategy interleaved --stages 2 --virtual 4
+2|fewer --stages|--strategy zbv --stages 4
+# cuts
+2|--cut 'nothing': the model has no such layer|--strategy gpipe --stages 2 --cut nothing
+2|--cut names 2 layer(s), which makes 3 chunks; the run has 2|--strategy gpipe --stages 2 --cut fc1,fc2
+2|--cut: 'fc2,fc2' is not allowed|--strategy gpipe --stages 3 --cut fc2,fc2
+2|--cut|--strategy gpipe --stages 3 --cut fc3,fc2
+2|--cut|--strategy ddp -n 2 --cut fc2
+# words
+2|did you mean gpipe?|--strategy gpip
+2|did you mean 1f1b?|--schedule 1f1 --stages 2
+2|--balance time needs measured times|--strategy gpipe --stages 2 --balance time
+END
+# memory: train starts nothing; explain shows the plan all the same
+"$STRETTO" train --out run --model mlp --device ref --threads 1 --strategy gpipe --stages 4 -n 4 --memory-limit 2M >out 2>err
+[ $? = 5 ] || bad "--memory-limit: exit code is not 5"
+grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { bad "--memory-limit:"; cat out err; }
+# -n follows from stages and replicas
+"$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || bad "explain without -n: $(cat err)"
+grep -q 'ranks  *4 = 2 stages x 2 replicas' out || { bad "no grid"; cat out; }
+grep -q 'batch  *64 = 2 replicas x 4 micro-batches x 8 samples' out || { bad "no batch equation"; cat out; }
+grep -q 'chunk  *from' out || { bad "no table of the split"; cat out; }
+"$STRETTO" explain --model mlp --strategy gpipe --stages 2 --cut fc3 --show program >out 2>err || bad "--cut fc3: $(cat err)"
+grep -q '^#[0-9]* r1 RECV_F s1 m0 a0 p0' out || { bad "no program of two ranks"; cat out; }
+grep -q ' fc3 ' out || { bad "the cut is not where it was asked for"; cat out; }
+exit $failed

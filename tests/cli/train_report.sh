@@ -1,0 +1,29 @@
+# report.html of a pipeline has the timeline of its last whole step: every instruction that was measured is predicted, by
+# rank and id; and the difference in words. A short last step has a program of its own and is not the one that is shown.
+set -u
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
+"$STRETTO" train --model mlp --device ref --threads 1 --strategy 1f1b -n 2 --micro-batches 3 --batch 24 --data synthetic:size=8,count=88,test_count=8 \
+    --steps 4 --quiet --out run || exit 1
+python3 - run/report.html <<'END' || exit 1
+import json, re, sys
+page = open(sys.argv[1]).read()
+assert "Timeline of step 3:" in page, re.findall("Timeline of step [0-9]*", page)
+data = json.loads(re.search('class="tl-data">(.*?)</script>', page, re.S).group(1))
+assert len(data["labels"]) == 2, data["labels"]
+predicted, measured = data["versions"]
+def ids(lane):
+    count, at, out = len(lane["b"]) // 3, 0, []
+    for i in range(count):
+        at = lane["id"][i] + at if "id" in lane else i
+        out.append(at)
+    return out
+for rank in range(2):
+    found = [i for i in ids(measured["lanes"][rank]) if i >= 0]
+    assert len(found) == len(set(found)) > 10, found
+    missing = set(ids(predicted["lanes"][rank])) - set(found)
+    assert not missing, "rank %d: predicted, not measured: %s" % (rank, missing)
+assert len(measured["arrows"]) == 4 * 3 * 2, measured["arrows"]
+assert "The step took" in page and "Critical path of the prediction" in page
+summary = json.load(open("run/summary.json"))["predicted_step_ms"]
+assert summary["low"] < summary["p50"] < summary["high"], summary
+END
