@@ -99,13 +99,22 @@ static enum status report(struct walk *walk) {
     return need_everyone(walk);
 }
 
+/* Tensors that slices cut are put together before they are written. */
+static enum status need_collected(const struct walk *walk) {
+    int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    for (int b = 0; walk->program->sliced && b < count; b++)
+        if (!walk->params[b].collected)
+            return verify_broken(walk, RULE_SAVING, nobody, "no COLLECT of bucket %d before it", b);
+    return STATUS_OK;
+}
+
 /* OPEN, WRITE and COMMIT are numbers 0, 1, 2. */
 static enum status save(struct walk *walk, int number) {
     static const char *const names[] = {"OPEN", "WRITE", "COMMIT", "nothing"};
     if (number != walk->saved)
         return verify_broken(walk, RULE_SAVING, nobody, "%s is next", names[walk->saved]);
     walk->saved++;
-    return number == 1 ? STATUS_OK : need_everyone(walk);
+    return number == 1 ? need_collected(walk) : need_everyone(walk);
 }
 
 static enum status collect(struct walk *walk) {
@@ -114,6 +123,11 @@ static enum status collect(struct walk *walk) {
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SAVING, nobody,
                              "group %d is not the replicas of this stage", walk->instr->group);
+    if (walk->program->sliced & SLICED_GRADIENTS && walk->instr->grad != GRAD_WINDOWS)
+        return verify_broken(walk, RULE_SAVING, nobody, "buffer %d holds slices, no whole bucket",
+                             walk->instr->grad);
+    int bucket = sizes_bucket(walk->own->chunk, verify_chunk(walk), walk->instr->bucket);
+    walk->params[bucket].collected = true;
     return STATUS_OK;
 }
 

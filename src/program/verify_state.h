@@ -84,6 +84,7 @@ struct grad {
 /* Parameters of a bucket, where replicas update slices. */
 struct param_bucket {
     bool whole;               /* all slices are there, with the last update */
+    bool collected;           /* for the checkpoint */
     const struct instr *last; /* that changed that */
     struct pending pending;
 };

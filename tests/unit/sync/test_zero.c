@@ -56,9 +56,9 @@ static struct program *build(const struct shape *shape, const int64_t *samples) 
     return program;
 }
 
-/* The body of a rank without ids and ranks. */
-static char *body_of(const struct program *program, int rank) {
-    const struct instr_list *list = program_list(program, rank, LIST_BODY);
+/* A list of a rank without ids and ranks. */
+static char *text_of(const struct program *program, int rank, enum list_name name) {
+    const struct instr_list *list = program_list(program, rank, name);
     char line[INSTR_TEXT_BYTES], *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
@@ -70,15 +70,19 @@ static char *body_of(const struct program *program, int rank) {
     return text;
 }
 
-static void expect_body(struct shape shape, int rank, const char *want) {
+static void expect_list(struct shape shape, int rank, enum list_name name, const char *want) {
     int64_t *samples = deal(&shape);
     struct program *program = build(&shape, samples);
-    char *body = body_of(program, rank);
-    cr_expect_str_eq(body, want);
+    char *text = text_of(program, rank, name);
+    cr_expect_str_eq(text, want);
     cr_expect_eq(program_verify(program, samples), STATUS_OK);
-    free(body);
+    free(text);
     free(samples);
     program_free(&program);
+}
+
+static void expect_body(struct shape shape, int rank, const char *want) {
+    expect_list(shape, rank, LIST_BODY, want);
 }
 
 Test(sync_zero, state_is_updated_in_slices_and_gathered) {
@@ -263,6 +267,46 @@ Test(sync_zero, places_are_few) {
     program_free(&program);
 }
 
+/* --- between steps --- */
+
+enum { ALL_SLICED = SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS };
+
+static const struct shape three_buckets = {
+    .schedule = "single", .stages = 1, .replicas = 2, .micros = 1, .buckets = 3, .prefetch = 1};
+
+static struct shape three(unsigned sliced, int prefetch, bool kept) {
+    struct shape shape = three_buckets;
+    shape.sliced = sliced;
+    shape.prefetch = prefetch;
+    shape.kept = kept;
+    return shape;
+}
+
+/* One bucket ahead where there are two places; a kept one for the whole round. */
+Test(sync_zero, a_round_of_evaluation_gathers_what_it_reads) {
+    expect_list(three(ALL_SLICED, 1, false), 0, LIST_EVAL,
+                "LOAD s0 m0 a0; GATHER s0 b2 q0; GATHER s0 b1 q0; F s0 e2 m0 a0; FREE s0 b2; "
+                "GATHER s0 b0 q0; F s0 e1 m0 a0; FREE s0 b1; F s0 e0 m0 a0; FREE s0 b0");
+    expect_list(three(ALL_SLICED, 0, false), 1, LIST_EVAL,
+                "LOAD s0 m0 a0; GATHER s0 b2 q0; F s0 e2 m0 a0; FREE s0 b2; GATHER s0 b1 q0; "
+                "F s0 e1 m0 a0; FREE s0 b1; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0");
+    expect_list(three(ALL_SLICED, 0, true), 0, LIST_EVAL,
+                "LOAD s0 m0 a0; GATHER s0 b2 q0; GATHER s0 b1 q0; F s0 e2 m0 a0; F s0 e1 m0 a0; "
+                "FREE s0 b1; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0; FREE s0 b2");
+    expect_list(three(SLICED_STATE | SLICED_GRADIENTS, 1, false), 0, LIST_EVAL,
+                "LOAD s0 m0 a0; F s0 m0 a0");
+}
+
+/* By way of a buffer that holds whole buckets. */
+Test(sync_zero, a_checkpoint_collects_every_bucket) {
+    expect_list(three(SLICED_STATE, 1, false), 1, LIST_SAVE,
+                "OPEN q0; COLLECT s0 b0 g0 q0; COLLECT s0 b1 g0 q0; COLLECT s0 b2 g0 q0; WRITE; "
+                "COMMIT q0");
+    expect_list(three(ALL_SLICED, 1, false), 0, LIST_SAVE,
+                "OPEN q0; COLLECT s0 b0 g1 q0; COLLECT s0 b1 g1 q0; COLLECT s0 b2 g1 q0; WRITE; "
+                "COMMIT q0");
+}
+
 /* --- refusals --- */
 
 struct edit {
@@ -304,7 +348,7 @@ static void apply(struct instr_list *body, const struct edit *edit) {
     }
 }
 
-static void expect_refused(unsigned sliced, const struct edit *edit) {
+static void expect_refused_in(enum list_name list, unsigned sliced, const struct edit *edit) {
     struct shape shape = {.schedule = "single",
                           .stages = 1,
                           .replicas = 2,
@@ -314,7 +358,7 @@ static void expect_refused(unsigned sliced, const struct edit *edit) {
                           .sliced = sliced};
     struct program *program = build(&shape, NULL);
     char log[512] = "";
-    apply(&program->kinds[program->kind_of[0]].list[LIST_BODY], edit);
+    apply(&program->kinds[program->kind_of[0]].list[list], edit);
     log_capture(log, sizeof log);
     enum status status = program_verify(program, NULL);
     log_capture(NULL, 0);
@@ -323,6 +367,70 @@ static void expect_refused(unsigned sliced, const struct edit *edit) {
     cr_expect(strstr(log, edit->words), "%s, %s %d: '%s' not in: %s", sliced_name(sliced),
               instr_rows[edit->op].name, edit->number, edit->words, log);
     program_free(&program);
+}
+
+static void expect_refused(unsigned sliced, const struct edit *edit) {
+    expect_refused_in(LIST_BODY, sliced, edit);
+}
+
+static const struct edit of_evaluation[] = {
+    {DROP, INSTR_GATHER, 1, 0, 0, "were not gathered"},
+    {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
+    {DROP, INSTR_FREE, 0, 0, 0, "its place holds bucket 2 (no FREE)"},
+    {DROP, INSTR_FREE, 2, 0, 0, "ends the list eval with parameters that were not freed"},
+    {DROP, INSTR_F, 1, 0, 0, "segment 1 is next"},
+    {SET, INSTR_F, 0, 'e', INSTR_ALL, "were not gathered"},
+};
+
+static const struct edit of_saving[] = {
+    {DROP, INSTR_COLLECT, 1, 0, 0, "no COLLECT of bucket 1"},
+    {SET, INSTR_COLLECT, 1, 'b', 0, "no COLLECT of bucket 1"},
+    {SET, INSTR_COLLECT, 0, 'g', 0, "holds slices, no whole bucket"},
+};
+
+Test(sync_zero, refused_between_steps) {
+    for (size_t i = 0; i < sizeof of_evaluation / sizeof of_evaluation[0]; i++)
+        expect_refused_in(LIST_EVAL, ALL_SLICED, &of_evaluation[i]);
+    for (size_t i = 0; i < sizeof of_saving / sizeof of_saving[0]; i++)
+        expect_refused_in(LIST_SAVE, ALL_SLICED, &of_saving[i]);
+    struct edit cut = {SET, INSTR_F, 0, 'e', 2, "forward has segments where"};
+    expect_refused_in(LIST_EVAL, SLICED_STATE, &cut);
+    expect_refused_in(LIST_BODY, SLICED_STATE, &cut);
+}
+
+/* What reads freed parameters, and what two stages share. */
+Test(sync_zero, programs_that_it_cannot_slice) {
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1},
+        .micro_batches = 2,
+        .sum = SUM_REPLICA,
+        .buckets = (int[]){2, 2},
+        .recompute = RECOMPUTE_ALWAYS};
+    static const struct program_tie tie = {.stage = 0, .bucket = 1, .other = 1, .other_bucket = 1};
+    static const struct {
+        bool tied;
+        unsigned sliced;
+        const char *says;
+    } cases[] = {{false, ALL_SLICED, "--recompute with --zero-stage 3"},
+                 {false, SLICED_STATE | SLICED_GRADIENTS, NULL},
+                 {true, SLICED_STATE, "stages 0 and 1 share parameters"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct program *program = NULL;
+        struct sync_config sync = {.buckets = (int[]){2, 2}, .sliced = cases[i].sliced};
+        char log[512] = "";
+        config.ties = &tie;
+        config.tie_count = cases[i].tied;
+        cr_assert_eq(schedule_build("gpipe", &config, &program), STATUS_OK);
+        log_capture(log, sizeof log);
+        enum status status = sync_insert("zero", program, &sync);
+        log_capture(NULL, 0);
+        cr_expect_eq(status, cases[i].says ? STATUS_USAGE : STATUS_OK);
+        if (cases[i].says)
+            cr_expect(strstr(log, cases[i].says), "%s", log);
+        else
+            cr_expect_eq(program_verify(program, NULL), STATUS_OK);
+        program_free(&program);
+    }
 }
 
 static const struct edit of_state[] = {
