@@ -11,6 +11,7 @@
 #include "plan/strategy.h"
 #include "program/auto.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 #include <string.h>
 
@@ -52,6 +53,13 @@ static bool schedules_word(int index, struct option_word *out) {
         *out = (struct option_word){.name = PIPELINE_AUTO,
                                     .help = "the best order for the costs of the stages, under "
                                             "--memory-limit"};
+    return true;
+}
+
+static bool syncs_word(int index, struct option_word *out) {
+    const struct sync_policy *policy = sync_at(index);
+    if (!policy) return false;
+    *out = (struct option_word){.name = policy->name, .help = policy->help};
     return true;
 }
 

@@ -27,22 +27,17 @@ struct estimate_row {
     size_t bytes;
 };
 
-enum { ESTIMATE_ROWS = 11 };
+enum { ESTIMATE_ROWS = 12 };
 
 static void estimate_rows(const struct plan *plan, struct estimate_row rows[ESTIMATE_ROWS]) {
     const struct memory_estimate *estimate = &plan->memory;
     const struct estimate_row all[ESTIMATE_ROWS] = {
-        {"parameters", estimate->params},
-        {"gradients", estimate->gradients},
-        {"optimizer", estimate->state},
-        {"buffers", estimate->buffers},
-        {"activations", estimate->activations},
-        {"scratch", estimate->scratch},
-        {"loader", estimate->loader},
-        {"library", estimate->library},
-        {"communicator", estimate->comm},
-        {"staging", estimate->staging},
-        {"trace", estimate->trace},
+        {"parameters", estimate->params}, {"gradients", estimate->gradients},
+        {"windows", estimate->windows},   {"optimizer", estimate->state},
+        {"buffers", estimate->buffers},   {"activations", estimate->activations},
+        {"scratch", estimate->scratch},   {"loader", estimate->loader},
+        {"library", estimate->library},   {"communicator", estimate->comm},
+        {"staging", estimate->staging},   {"trace", estimate->trace},
     };
     memcpy(rows, all, sizeof all);
 }
@@ -78,7 +73,19 @@ static int slot_count(const struct plan *plan) {
 }
 
 static int64_t sent_bytes(const struct plan *plan) {
-    return 2 * reduced_bytes(plan) / plan->config.ranks * (plan->config.ranks - 1);
+    const struct program *program = plan->program;
+    const struct instr_list *body = program_list(program, plan->config.rank, LIST_BODY);
+    int64_t bytes = 0, members = group_size(&program->grid, GROUP_REPLICAS, 0);
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        int ways = instr->op == INSTR_REDUCE                                 ? 2
+                   : instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER ? 1
+                                                                             : 0;
+        const struct bucket_list *buckets =
+            &plan->chunk[grid_chunk(&program->grid, instr->stage)].buckets;
+        if (ways) bytes += ways * buckets->items[instr->bucket].elements * (int64_t)sizeof(float);
+    }
+    return bytes / members * (members - 1);
 }
 
 static void print_model(const struct job *job, FILE *out) {
@@ -249,6 +256,19 @@ static void print_traffic(const struct job *job, FILE *out) {
             crossing, plan->config.sync, order);
 }
 
+/* What replicas share out, and how gradients of several micro-batches are added up. */
+static void print_zero(const struct plan *plan, FILE *out) {
+    const struct run_config *config = &plan->config;
+    bool gradients = config->sliced & SLICED_GRADIENTS, several = config->micro_batches > 1;
+    if (!config->sliced) return;
+    row(out, "zero", "stage %d: each of %d replicas holds a slice of the optimizer state%s%s%s",
+        config->zero_stage, config->replicas, gradients ? ", the gradients" : "",
+        config->sliced & SLICED_PARAMS ? ", the parameters" : "",
+        config->zero_stage < 2 || !several ? ""
+        : gradients ? "; gradients are scattered for each micro-batch, sum replicas-first"
+                    : "; gradients stay whole and are scattered once a step");
+}
+
 static void print_batch(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
     int64_t groups = (int64_t)config->replicas * config->micro_batches, total = 0;
@@ -352,6 +372,7 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_training(job, out);
     print_ranks(job, out);
     print_calls(job, out);
+    print_zero(job->plan, out);
     print_batch(job->plan, out);
     print_stages(job, out);
     print_traffic(job, out);

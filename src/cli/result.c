@@ -86,9 +86,12 @@ static int64_t own_peak_bytes(const struct session *session) {
 /* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
 static void hash_tensors(struct session *session, struct rank_figures *out) {
     const struct store *store = exec_store(session->exec);
-    if (session->job.plan->config.cell.first_replica > 0) return;
-    out->hashed = store_param_hash(store, &out->param_hash) == STATUS_OK &&
-                  store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
+    bool first = session->job.plan->config.cell.first_replica == 0;
+    /* All replicas give their slices, where there are any. */
+    bool sliced = session->job.plan->program->sliced & SLICED_PARAMS;
+    if (!first && !sliced) return;
+    bool hashed = exec_param_hash(session->exec, &out->param_hash) == STATUS_OK;
+    out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
 }
 
 /* Gradients that this rank adds up with the other replicas of its stages. */

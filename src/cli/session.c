@@ -249,8 +249,8 @@ static enum status train(struct session *session, const struct checkpoint_config
 
 /* Rank 0 does not hold the whole model. */
 static bool is_spread(const struct session *session) {
-    const struct grid *grid = &session->job.plan->config.grid;
-    return grid->stages > 1 || grid->drivers > 0;
+    const struct run_config *config = &session->job.plan->config;
+    return config->grid.stages > 1 || config->grid.drivers > 0 || config->sliced & SLICED_PARAMS;
 }
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */

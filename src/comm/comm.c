@@ -232,16 +232,20 @@ int comm_group_member(const struct comm_group *group) {
     return group->member;
 }
 
-void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
-                int64_t *slice_count) {
+void comm_slice_of(int members, int64_t count, int member, int64_t *begin, int64_t *slice_count) {
     int64_t blocks = (count + COMM_SLICE_BLOCK - 1) / COMM_SLICE_BLOCK;
-    int64_t each = blocks / group->count, extra = blocks % group->count;
+    int64_t each = blocks / members, extra = blocks % members;
     int64_t first = each * member + (member < extra ? member : extra);
     int64_t from = first * COMM_SLICE_BLOCK;
     int64_t to = (first + each + (member < extra)) * COMM_SLICE_BLOCK;
     if (to > count) to = count;
     *begin = from < count ? from : count;
     *slice_count = to - *begin;
+}
+
+void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
+                int64_t *slice_count) {
+    comm_slice_of(group->count, count, member, begin, slice_count);
 }
 
 /* --- the heap ------------------------------------------------------------------------------ */

@@ -132,6 +132,8 @@ enum status comm_broadcast(struct comm_group *group, int root, void *data, size_
 enum { COMM_SLICE_BLOCK = 1024 };
 void comm_slice(const struct comm_group *group, int64_t count, int member, int64_t *begin,
                 int64_t *slice_count);
+/* Local. The same of any group of so many members, before there is one. */
+void comm_slice_of(int members, int64_t count, int member, int64_t *begin, int64_t *slice_count);
 
 /* Local. Moves posted operations on as far as they go without waiting. After STATUS_PEER, or after
  * ranks disagreed, every call on the communicator fails alike. */

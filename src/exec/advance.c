@@ -43,6 +43,7 @@ static struct posted *place_for(struct exec *exec, const struct resource_access 
     case RESOURCE_NORM: return &exec->norm;
     case RESOURCE_SLOT: return &exec->messages[access->slot];
     case RESOURCE_GRADIENT: return reduction(exec, access->grad, access->first_bucket);
+    case RESOURCE_PARAMS: return &exec->gathers[access->first_bucket];
     case RESOURCE_READY: break;
     }
     return NULL;
@@ -52,10 +53,23 @@ static struct posted *posted_on(struct exec *exec, const struct instr *instr, ch
     const struct plan *plan = exec->plan;
     struct resource_access access = program_access(plan->program, plan->sizes, instr, letter);
     struct posted *place = place_for(exec, &access);
-    int count = access.resource == RESOURCE_GRADIENT ? access.bucket_count : place ? 1 : 0;
-    for (int i = 0; i < count; i++)
+    bool buckets = access.resource == RESOURCE_GRADIENT || access.resource == RESOURCE_PARAMS;
+    int count = buckets ? access.bucket_count : place ? 1 : 0;
+    for (int i = 0; i < count; i++) {
         if (place[i].instr) return &place[i];
-    return NULL;
+        if (place[i].by) return place[i].by;
+    }
+    if (!buckets || access.also < 0) return NULL;
+    struct posted *kept = place + (access.also - access.first_bucket);
+    return kept->instr ? kept : NULL;
+}
+
+/* An operation that also writes slices (h) is found there, too. */
+static void note_slices(struct exec *exec, const struct instr *instr, struct posted *posted) {
+    const struct plan *plan = exec->plan;
+    if (!strchr(instr_row(instr)->operands, 'h') || instr->grad == instr->other) return;
+    struct resource_access access = program_access(plan->program, plan->sizes, instr, 'h');
+    reduction(exec, access.grad, access.first_bucket)->by = posted;
 }
 
 static struct posted *first_posted(struct exec *exec, const struct instr *instr) {
@@ -77,17 +91,19 @@ static struct posted *place_of(struct exec *exec, const struct instr *instr) {
     struct resource_access access =
         program_access(exec->plan->program, exec->plan->sizes, instr, letters[0]);
     struct posted *place = place_for(exec, &access);
-    CHECK(place && !letters[1], "%s posts what nobody would await", row->name);
+    CHECK(place && (!letters[1] || letters[1] == 'h'), "%s posts what nobody would await",
+          row->name);
     return place;
 }
 
 /* All places; NULL behind the last. */
 static struct posted *place_at(struct exec *exec, int i) {
-    int reductions = exec->plan->grads * bucket_count(exec), messages = slot_count(exec);
+    int buckets = bucket_count(exec), reductions = exec->plan->grads * buckets;
     struct posted *const single[] = {&exec->seeds, &exec->losses, &exec->norm, NULL};
     if (i < reductions) return &exec->reductions[i];
-    return i - reductions < messages ? &exec->messages[i - reductions]
-                                     : single[i - reductions - messages];
+    if ((i -= reductions) < buckets) return &exec->gathers[i];
+    if ((i -= buckets) < slot_count(exec)) return &exec->messages[i];
+    return single[i - slot_count(exec)];
 }
 
 /* The hooks of the communicator, which holds its lock. */
@@ -118,6 +134,7 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     const struct exec_observer *observer = observer_of(exec);
     posted->instr = NULL;
     exec->under_way--;
+    note_slices(exec, instr, NULL);
     if (observer->posted)
         observer->posted(observer->context, instr, exec->step, posted->begin_ns, posted->end_ns);
     return handlers[instr->op].finish(exec, instr);
@@ -152,6 +169,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     if (!posted->request) return handler->finish(exec, instr); /* it needed nobody */
     posted->instr = instr;
     exec->under_way++;
+    note_slices(exec, instr, posted);
     return comm_progress(exec->comm);
 }
 

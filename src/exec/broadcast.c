@@ -18,7 +18,8 @@ static bool is_given(const struct exec *exec, int index) {
     if (is_step) return !exec->broadcast.statistics;
     const struct array_layout *array = &layout->arrays[index];
     if (array->held == 0 || store_is_sliced(layout, index)) return false;
-    return exec->broadcast.statistics ? array->kind == ARRAY_BUFFER : array->kind != ARRAY_GRAD;
+    if (exec->broadcast.statistics) return array->kind == ARRAY_BUFFER;
+    return array->kind <= ARRAY_BUFFER && array->kind != ARRAY_GRAD;
 }
 
 /* The one under way. */
@@ -38,7 +39,7 @@ static struct piece_of being_given(struct exec *exec) {
 }
 
 static const struct elements *staging_of(const struct exec *exec) {
-    return &exec->store->held[store_array(exec->store->layout, ARRAY_GRAD, 0)];
+    return store_staging(exec->store);
 }
 
 static enum status give_piece(struct exec *exec, struct piece_of of) {

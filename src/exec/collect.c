@@ -15,12 +15,10 @@
 /* The elements of the bucket in its gradient array. */
 static struct elements staging_of(const struct exec *exec, const struct instr *instr,
                                   struct slice *range) {
-    const struct store_layout *layout = exec->store->layout;
     int chunk = grid_chunk(&exec->plan->program->grid, instr->stage);
     const struct bucket *bucket = &exec->plan->chunk[chunk].buckets.items[instr->bucket];
     *range = (struct slice){bucket->begin, bucket->elements};
-    return store_elements(exec->store, store_array(layout, ARRAY_GRAD, instr->grad), range->begin,
-                          range->count);
+    return store_bucket_gradient(exec->store, instr->grad, bucket);
 }
 
 static enum status post_gather(struct exec *exec, const struct instr *instr) {

@@ -72,12 +72,11 @@ static void bind_fixed(struct exec *exec, struct runnable *runnable, int chunk, 
                                             : plan->chunk[chunk].eval_begin;
     char *own = exec->arena + begin, *shared = exec->arena + plan->shared_begin;
     const struct store_layout *layout = exec->store->layout;
-    int params = store_array(exec->store->layout, ARRAY_PARAM, 0),
-        buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
+    int buffers = store_array(exec->store->layout, ARRAY_BUFFER, 0);
     for (int v = 0; v < graph->value_count; v++) {
         const struct value *root = &graph->values[graph->values[v].root];
         if (root->kind == VALUE_PARAM && store_holds(&layout->params[root->index]))
-            address[v] = store_tensor(exec->store, params, root->index).data;
+            address[v] = store_read_param(exec->store, root->index).data;
         else if (root->kind == VALUE_BUFFER && store_holds(&layout->buffers[root->index]))
             address[v] = store_tensor(exec->store, buffers, root->index).data;
         else if (root->kind == VALUE_LOCAL && placement->offset[v] != PLACED_ELSEWHERE)
@@ -230,6 +229,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->owns_comm = !comm;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
+    exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
     exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
     exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
@@ -267,6 +267,7 @@ void exec_free(struct exec **pointer) {
     free(exec->slot);
     free(exec->lockstep);
     free(exec->reductions);
+    free(exec->gathers);
     free(exec->messages);
     free(exec->all_squares);
     free(exec->channel);

@@ -108,4 +108,9 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out);
  * of them saves it for both. STATUS_BUG where they differ. */
 enum status exec_compare_copies(struct exec *exec);
 
+/* Collective over the replicas of a stage, blocking, between steps. The content hash of the
+ * parameters that this rank answers for, sliced or not; of the stages of a pipeline they are added.
+ */
+enum status exec_param_hash(struct exec *exec, uint64_t *out);
+
 #endif

@@ -167,14 +167,14 @@ enum status run_F(struct exec *exec, const struct instr *instr) {
     if (delays(exec, instr)) return delay_forward(exec, instr);
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
-                               .segment = INSTR_ALL,
+                               .segment = instr->segment,
                                .grad = -1,
                                .pure = instr->flags & INSTR_PURE};
     if (in_lockstep(exec, instr)) return forward_lockstep(exec, instr, &pass);
     bool done;
     if (!slot_of(exec, instr)->runnable) return STATUS_OK;
     TRY(run_pass(exec, instr, slot_of(exec, instr)->runnable, &pass, &done));
-    return done ? read_loss(exec, instr) : STATUS_OK;
+    return done && instr->segment <= 0 ? read_loss(exec, instr) : STATUS_OK;
 }
 
 enum status run_R(struct exec *exec, const struct instr *instr) {
@@ -194,7 +194,7 @@ enum status run_R(struct exec *exec, const struct instr *instr) {
 static enum status backward(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {.pass = kind,
                                .stage = instr->stage,
-                               .segment = kind == PASS_INPUT_HALF ? INSTR_ALL : instr->segment,
+                               .segment = instr->segment,
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
@@ -222,7 +222,7 @@ enum status run_W(struct exec *exec, const struct instr *instr) {
 /* The main graph lends its nodes: what is shared does not depend on the number of samples. */
 static enum status stand_in(struct exec *exec, const struct instr *instr, enum pass kind) {
     struct pass_config pass = {
-        .pass = kind, .stage = instr->stage, .segment = INSTR_ALL, .grad = -1};
+        .pass = kind, .stage = instr->stage, .segment = instr->segment, .grad = -1};
     bool done;
     if (delays(exec, instr)) return STATUS_OK; /* nobody shares anything */
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
@@ -326,8 +326,9 @@ MESSAGE(RECV_B, receive)
 
 enum status run_ZERO(struct exec *exec, const struct instr *instr) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    for (int b = 0; b < buckets->count; b++)
-        TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
+    bool all = instr->bucket == INSTR_ALL;
+    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
+    for (int b = first; b < end; b++) TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 
@@ -361,6 +362,50 @@ enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct com
 }
 
 enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+static const struct bucket *bucket_of(const struct exec *exec, const struct instr *instr) {
+    return &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
+}
+
+/* This rank's part of the bucket, counted from its begin. */
+static struct slice own_slice(const struct exec *exec, const struct instr *instr) {
+    struct comm_group *group = exec->group[instr->group];
+    struct slice slice;
+    comm_slice(group, bucket_of(exec, instr)->elements, comm_group_member(group), &slice.begin,
+               &slice.count);
+    return slice;
+}
+
+enum status post_SCATTER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(exec, instr);
+    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
+    if (instr->grad != instr->other) TRY(store_clear_padding(exec->store, instr->grad, bucket));
+    return comm_reduce_scatter(exec->group[instr->group], data.data, data.count, out);
+}
+
+enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
+    struct slice slice = own_slice(exec, instr);
+    if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
+    return store_take_slice(exec->store, bucket_of(exec, instr), &slice, instr->flags & INSTR_NEW);
+}
+
+enum status post_GATHER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
+    const struct bucket *bucket = bucket_of(exec, instr);
+    struct slice slice = own_slice(exec, instr);
+    struct elements data = store_bucket_params(exec->store, bucket);
+    TRY(store_give_slice(exec->store, bucket, &slice));
+    return comm_all_gather(exec->group[instr->group], data.data, data.count, out);
+}
+
+enum status finish_GATHER(struct exec *exec, const struct instr *instr) {
+    (void)exec, (void)instr;
+    return STATUS_OK;
+}
+
+enum status run_FREE(struct exec *exec, const struct instr *instr) {
     (void)exec, (void)instr;
     return STATUS_OK;
 }

@@ -22,12 +22,17 @@ static bool is_bad(const struct store *store, struct elements elements) {
     return store_all_finite(store, &elements, &finite) == STATUS_OK && !finite;
 }
 
-/* The elements of a value in its slot, or, of a gradient, in buffer 0. */
+/* The buffer that backward writes. */
+static int grad_of(const struct store *store) {
+    return store->layout->grad_shift ? GRAD_WINDOWS : 0;
+}
+
+/* The elements of a value in its slot, or, of a gradient, in its buffer. */
 static struct elements elements_of(const struct store *store, const struct value *value,
                                    void *address) {
     int64_t count = (int64_t)(value->layout->bytes / dtype_bytes(value->type.dtype));
     if (value->use < 0) return (struct elements){value->type.dtype, address, count};
-    struct elements all = store_use_gradient(store, 0, value->use);
+    struct elements all = store_use_gradient(store, grad_of(store), value->use);
     return elements_part(&all, 0, count);
 }
 
@@ -48,13 +53,28 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
     return false;
 }
 
+/* Of a sliced array: what of the tensor this rank holds. */
+static bool is_bad_part(const struct store *store, int array, const struct store_item *item) {
+    const struct array_layout *of = &store->layout->arrays[array];
+    for (int i = 0; i < of->slice_count; i++) {
+        const struct slice *slice = &of->slices[i];
+        int64_t begin = slice->begin > item->begin ? slice->begin : item->begin,
+                end = slice->begin + slice->count, last = item->begin + item->count;
+        if (end > last) end = last;
+        if (begin < end && is_bad(store, store_elements(store, array, begin, end - begin)))
+            return true;
+    }
+    return false;
+}
+
 static const char *bad_param(const struct exec *exec, int *value) {
     const struct store *store = exec->store;
     int params = store_array(store->layout, ARRAY_PARAM, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
         *value = exec->plan->micro[0].graph->params[p].value;
-        if (is_bad(store, store_tensor(store, params, p))) return store->layout->params[p].name;
+        if (is_bad_part(store, params, &store->layout->params[p]))
+            return store->layout->params[p].name;
     }
     return NULL;
 }
@@ -114,7 +134,7 @@ static int search_micro(struct exec *exec, int micro, struct search *search) {
     pass.pass = PASS_AGAIN;
     if (pass.again) run_alone(exec, runnable, &pass);
     pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
-    pass.grad = 0;
+    pass.grad = grad_of(exec->store);
     pass.fresh = true;
     run_alone(exec, runnable, &pass);
     if (search->node >= 0 || !exec->plan->split) return search->node;
@@ -166,6 +186,13 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
         grid->stages * grid->chunks > 1) /* what other stages sent for it is gone */
         return failure_of_stages(exec, what, value);
     struct search search = {.exec = exec, .node = -1};
+    if (exec->store->layout->param_shift) {
+        blame(exec, false);
+        return fail(STATUS_NUMERIC,
+                    "step %lld: %s is %g; which tensor was the first is not searched for where "
+                    "parameters are sliced\n  --zero-stage 2 shows it\n%s",
+                    step, what, value, hint);
+    }
     for (int m = 0; exec->batch && m < exec->batch->micro_count; m++) {
         if (search_micro(exec, m, &search) < 0) continue;
         const struct node *node = &search.graph->nodes[search.node];
@@ -185,8 +212,8 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                 step, what, value, hint);
 }
 
-/* The step's loss and gradients were finite. Ranks hold the same parameters, so all of them see it.
- */
+/* The step's loss and gradients were finite. Ranks that hold the same parameters all see it; of
+ * slices, who owns the one. */
 enum status numeric_failure_of_update(struct exec *exec) {
     int bad;
     const char *param = bad_param(exec, &bad);

@@ -82,9 +82,13 @@ static enum status collect_from_input_half(struct exec *exec, const struct graph
 }
 
 static struct node_range range_of(const struct micro_plan *plan, const struct pass_config *config) {
+    bool forward = runs_forward(config->pass);
+    enum phase phase = forward ? PHASE_FORWARD : PHASE_BACKWARD;
     int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
-    return ranges_find(&plan->ranges, config->stage, segment,
-                       runs_forward(config->pass) ? PHASE_FORWARD : PHASE_BACKWARD);
+    /* A segment is that of its bucket: forward has the last one first. */
+    if (forward && segment != SEGMENT_ALL)
+        segment = plan->ranges.stages[config->stage].phase[phase].segment_count - 1 - segment;
+    return ranges_find(&plan->ranges, config->stage, segment, phase);
 }
 
 void pass_begin(struct pass_run *run) {

@@ -11,6 +11,7 @@
 struct posted {
     const struct instr *instr; /* NULL: nothing is under way */
     struct comm_request *request;
+    struct posted *by; /* of slices: what is under way into them, kept where it reads */
     /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
     int group;
     uint64_t sequence;
@@ -79,9 +80,10 @@ struct exec {
     const struct instr *awaited;       /* who posted that */
     struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
     struct posted *messages;           /* per slot: a send or a receive under way */
-    struct posted *reductions;         /* per gradient buffer and bucket: REDUCE under way */
-    int under_way;                     /* how many operations there are in all */
-    struct posted *posting;            /* being posted now; NULL: none */
+    struct posted *reductions; /* per gradient buffer and bucket: REDUCE, SCATTER under way */
+    struct posted *gathers;    /* per bucket: GATHER under way */
+    int under_way;             /* how many operations there are in all */
+    struct posted *posting;    /* being posted now; NULL: none */
     struct pass_run pass;
     struct broadcast_run broadcast;
     struct saving *saving;                        /* NULL: no checkpoint is being saved */
@@ -161,6 +163,10 @@ void exec_progress(struct exec *exec);
 
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct exec *exec);
+
+/* Collective over the replicas, blocking, between steps. Parameters of a bucket into their window.
+ */
+enum status exec_gather(struct exec *exec, int chunk, int bucket);
 
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */

@@ -24,8 +24,9 @@ static const struct backend *backend_of(const struct store *store) {
 /* --- memory --- */
 
 static enum status take_array(struct store *store, int array) {
-    static const char *const names[ARRAY_KIND_COUNT] = {"parameters", "gradients",
-                                                        "optimizer state", "buffers"};
+    static const char *const names[ARRAY_KIND_COUNT] = {
+        "parameters", "gradients",          "optimizer state",
+        "buffers",    "gradients, windows", "parameters, windows"};
     const struct array_layout *layout = &store->layout->arrays[array];
     struct elements *held = &store->held[array];
     *held = (struct elements){layout->dtype, NULL, layout->held};
@@ -123,8 +124,57 @@ struct elements store_tensor(const struct store *store, int array, int item) {
     return store_elements(store, array, of->begin, of->count);
 }
 
+static const struct elements *windows_of(const struct store *store, enum array_kind kind) {
+    return &store->held[store_array(store->layout, kind, 0)];
+}
+
+/* Buffer 1 of sliced gradients. */
+static bool is_windows(const struct store *store, int grad) {
+    return store->layout->grad_shift && grad == GRAD_WINDOWS;
+}
+
+static struct elements in_window(const struct store *store, enum array_kind of,
+                                 enum array_kind windows, const struct bucket *bucket) {
+    const struct elements *all = windows_of(store, windows);
+    if (bucket->count == 0) return elements_part(all, 0, 0);
+    return elements_part(all, store_window_place(store->layout, of, bucket->first, bucket->begin),
+                         bucket->elements);
+}
+
+struct elements store_bucket_gradient(const struct store *store, int grad,
+                                      const struct bucket *bucket) {
+    if (is_windows(store, grad)) return in_window(store, ARRAY_GRAD, ARRAY_GRAD_WINDOW, bucket);
+    return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), bucket->begin,
+                          bucket->elements);
+}
+
+struct elements store_bucket_params(const struct store *store, const struct bucket *bucket) {
+    if (store->layout->param_shift)
+        return in_window(store, ARRAY_PARAM, ARRAY_PARAM_WINDOW, bucket);
+    return store_elements(store, store_array(store->layout, ARRAY_PARAM, 0), bucket->begin,
+                          bucket->elements);
+}
+
+struct elements store_read_param(const struct store *store, int param) {
+    const struct store_item *item = &store->layout->params[param];
+    if (!store->layout->param_shift)
+        return store_tensor(store, store_array(store->layout, ARRAY_PARAM, 0), param);
+    return elements_part(
+        windows_of(store, ARRAY_PARAM_WINDOW),
+        store_window_place(store->layout, ARRAY_PARAM, item->position, item->begin), item->count);
+}
+
+const struct elements *store_staging(const struct store *store) {
+    if (store->layout->grad_shift) return windows_of(store, ARRAY_GRAD_WINDOW);
+    return &store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+}
+
 struct elements store_use_gradient(const struct store *store, int grad, int use) {
     const struct store_use *of = &store->layout->uses[use];
+    if (is_windows(store, grad))
+        return elements_part(windows_of(store, ARRAY_GRAD_WINDOW),
+                             store_window_use(store->layout, of),
+                             store->layout->params[of->param].count);
     return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), of->begin,
                           store->layout->params[of->param].count);
 }
@@ -205,14 +255,29 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
 
 /* --- hashes --- */
 
-enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum) {
-    const struct store_item *of = item_of(store, array, item);
+static enum status hash_tensor(const struct store *store, const struct store_item *of,
+                               const struct elements *elements, uint64_t *sum) {
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
-    enum status status = store_get(store, array, item, plain);
+    enum status status = layout_to_plain(store->device, of->layout, elements->data, plain);
     *sum += hash64(hash64(HASH64_START, of->name, strlen(of->name)), plain, bytes);
     free(plain);
     return status;
+}
+
+enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum) {
+    struct elements elements = store_tensor(store, array, item);
+    return hash_tensor(store, item_of(store, array, item), &elements, sum);
+}
+
+enum status store_bucket_hash(const struct store *store, const struct bucket *bucket,
+                              uint64_t *sum) {
+    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
+        int param = store->layout->order[i];
+        struct elements elements = store_read_param(store, param);
+        TRY(hash_tensor(store, &store->layout->params[param], &elements, sum));
+    }
+    return STATUS_OK;
 }
 
 static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
@@ -271,11 +336,20 @@ static bool is_further(const struct store_layout *layout, const struct bucket *b
            position < bucket->first + bucket->count;
 }
 
+/* The first use of a parameter on this rank lies in the parameter's own place. */
+static struct elements first_gradient(const struct store *store, int grad, int param) {
+    const struct store_item *item = &store->layout->params[param];
+    if (!is_windows(store, grad))
+        return store_tensor(store, store_array(store->layout, ARRAY_GRAD, grad), param);
+    return elements_part(windows_of(store, ARRAY_GRAD_WINDOW),
+                         store_window_place(store->layout, ARRAY_GRAD, item->position, item->begin),
+                         item->count);
+}
+
 enum status store_tie(struct store *store, int grad, const struct bucket *bucket) {
-    int array = store_array(store->layout, ARRAY_GRAD, grad);
     for (int u = 0; u < store->layout->use_count; u++) {
         if (!is_further(store->layout, bucket, u)) continue;
-        struct elements into = store_tensor(store, array, store->layout->uses[u].param),
+        struct elements into = first_gradient(store, grad, store->layout->uses[u].param),
                         from = store_use_gradient(store, grad, u);
         TRY(add(store, &into, &from));
     }
@@ -283,9 +357,8 @@ enum status store_tie(struct store *store, int grad, const struct bucket *bucket
 }
 
 enum status store_zero(struct store *store, int grad, const struct bucket *bucket) {
-    int array = store_array(store->layout, ARRAY_GRAD, grad);
     const struct backend *backend = backend_of(store);
-    struct elements own = store_elements(store, array, bucket->begin, bucket->elements);
+    struct elements own = store_bucket_gradient(store, grad, bucket);
     TRY(backend->array_fill(store->device, &own, -0.0f, NULL));
     for (int u = 0; u < store->layout->use_count; u++) {
         if (!is_further(store->layout, bucket, u)) continue;
@@ -303,6 +376,45 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
                     from = {to.dtype, (void *)(uintptr_t)made, to.count};
     if (!first) return add(store, &to, &from);
     return backend_of(store)->array_copy(store->device, to.data, made, elements_bytes(&to), NULL);
+}
+
+/* --- slices --- */
+
+/* What was in a window before shows in the padding. */
+enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket) {
+    const struct store_layout *layout = store->layout;
+    struct elements all = store_bucket_gradient(store, grad, bucket);
+    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
+        const struct store_item *item = &layout->params[layout->order[i]];
+        int64_t used = (int64_t)(item->layout->bytes / dtype_bytes(all.dtype));
+        struct elements padding =
+            elements_part(&all, item->begin - bucket->begin + used, item->count - used);
+        if (padding.count > 0) TRY(backend_of(store)->array_fill(store->device, &padding, 0, NULL));
+    }
+    return STATUS_OK;
+}
+
+enum status store_take_slice(struct store *store, const struct bucket *bucket,
+                             const struct slice *slice, bool first) {
+    struct elements all = store_bucket_gradient(store, GRAD_WINDOWS, bucket),
+                    from = elements_part(&all, slice->begin, slice->count),
+                    to = store_elements(store, store_array(store->layout, ARRAY_GRAD, GRAD_SLICES),
+                                        bucket->begin + slice->begin, slice->count);
+    if (!first) return add(store, &to, &from);
+    return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
+                                         NULL);
+}
+
+enum status store_give_slice(struct store *store, const struct bucket *bucket,
+                             const struct slice *slice) {
+    const struct store_layout *layout = store->layout;
+    if (!layout->param_shift || slice->count == 0) return STATUS_OK;
+    struct elements all = store_bucket_params(store, bucket),
+                    to = elements_part(&all, slice->begin, slice->count),
+                    from = store_elements(store, store_array(layout, ARRAY_PARAM, 0),
+                                          bucket->begin + slice->begin, slice->count);
+    return backend_of(store)->array_copy(store->device, to.data, from.data, elements_bytes(&to),
+                                         NULL);
 }
 
 /* The sums of some blocks, each added to *total. */

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "plan/buckets.h"
 #include "plan/store_layout.h"
+#include "program/program.h"
 
 struct store {
     const struct store_layout *layout;
@@ -38,6 +39,16 @@ struct elements store_elements(const struct store *store, int array, int64_t beg
 struct elements store_tensor(const struct store *store, int array, int item);
 struct elements store_use_gradient(const struct store *store, int grad, int use);
 
+/* Local. A whole bucket: in a gradient buffer, of parameters. Where gradients or parameters are
+ * sliced it lies in its window (of gradients: buffer 1), and is only there between the instructions
+ * that say so; so does a parameter that kernels read. Memory of the communicator that is free
+ * between steps, equally large on all replicas. */
+struct elements store_bucket_gradient(const struct store *store, int grad,
+                                      const struct bucket *bucket);
+struct elements store_bucket_params(const struct store *store, const struct bucket *bucket);
+struct elements store_read_param(const struct store *store, int param);
+const struct elements *store_staging(const struct store *store);
+
 /* Local, blocking. One tensor between an array and plain host memory: out of an array that holds
  * all of it; into whatever of it is held. */
 enum status store_get(const struct store *store, int array, int item, void *plain);
@@ -47,6 +58,9 @@ enum status store_put(struct store *store, int array, int item, const void *plai
  * several ranks that hold different tensors they are added. One tensor's, added to *sum. */
 enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
 enum status store_param_hash(const struct store *store, uint64_t *out);
+/* ... of parameters that are gathered in their window, added to *sum. */
+enum status store_bucket_hash(const struct store *store, const struct bucket *bucket,
+                              uint64_t *sum);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
 /* Local, asynchronous on the device. Gradient arithmetic, by bucket of a gradient buffer: a += b;
@@ -57,6 +71,15 @@ enum status store_sum(struct store *store, int into, int from, const struct buck
 enum status store_tie(struct store *store, int grad, const struct bucket *bucket);
 enum status store_zero(struct store *store, int grad, const struct bucket *bucket);
 enum status store_collect(struct store *store, int grad, int use, const void *made, bool first);
+
+/* Local, asynchronous on the device. Where gradients or parameters are sliced: zeros where no
+ * parameter of the bucket is; the slice of this rank (of the bucket) out of the window of
+ * gradients, added or (first) copied; the own parameters into their window. */
+enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket);
+enum status store_take_slice(struct store *store, const struct bucket *bucket,
+                             const struct slice *slice, bool first);
+enum status store_give_slice(struct store *store, const struct bucket *bucket,
+                             const struct slice *slice);
 
 /* Local, blocking. Over the slices this rank owns: squares, of what it answers for, added up block
  * by block in f64 and then exactly, to *total; the optimizer's update, and whether all parameters

@@ -2,7 +2,11 @@
  * limits are torch's order of magnitude, scaled to the model. */
 #include "plan/buckets.h"
 
+#include <limits.h>
 #include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
 
 #include "plan/store_layout.h"
 
@@ -41,16 +45,94 @@ static void sort_by_time(struct bucket_list *list, const struct bucket_source *s
     }
 }
 
+/* --- buckets that passes touch one after the other --- */
+
+/* The first and last node of a phase that touch some parameters. */
+struct touched {
+    int first, last;
+};
+
+static struct touched both(struct touched a, struct touched b) {
+    return (struct touched){a.first < b.first ? a.first : b.first,
+                            a.last > b.last ? a.last : b.last};
+}
+
+/* Per phase. */
+struct touches {
+    struct touched by[PHASE_COUNT];
+};
+static const struct touches none = {{{INT_MAX, -1}, {INT_MAX, -1}}};
+
+static struct touches join(struct touches a, struct touches b) {
+    for (int phase = 0; phase < PHASE_COUNT; phase++) a.by[phase] = both(a.by[phase], b.by[phase]);
+    return a;
+}
+
+static void touch(struct touches *of, const struct graph *graph, int node) {
+    struct touched *by = &of->by[graph->nodes[node].phase];
+    *by = both(*by, (struct touched){node, node});
+}
+
+/* Per parameter of the graph: who reads it, or makes a gradient of it. The caller frees it. */
+static struct touches *touches_of(const struct graph *graph) {
+    struct touches *of = MEM_ARRAY(struct touches, graph->param_count + 1);
+    for (int p = 0; p < graph->param_count; p++) of[p] = none;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        for (int i = 0; i < node->in_count; i++) {
+            const struct value *root = &graph->values[graph->values[node->in[i]].root];
+            if (root->kind == VALUE_PARAM) touch(&of[root->index], graph, n);
+        }
+    }
+    for (int u = 0; u < graph->use_count; u++)
+        touch(&of[graph->uses[u].param], graph, graph->values[graph->uses[u].gradient].producer);
+    return of;
+}
+
+/* Per position p: whether the parameters from it on are touched after those before it in forward,
+ * and before them in backward. */
+static bool *find_cuts(const struct bucket_source *source) {
+    struct touches *of = touches_of(source->graph), before = none,
+                   *after = MEM_ARRAY(struct touches, source->count + 1);
+    bool *cuts = MEM_ARRAY(bool, source->count + 1);
+    after[source->count] = none;
+    for (int p = source->count - 1; p >= source->kept; p--)
+        after[p] = join(after[p + 1], of[source->params[p]]);
+    for (int p = source->kept; p < source->count; p++) {
+        const struct touched *early = before.by, *late = after[p].by;
+        cuts[p] = early[PHASE_FORWARD].last < late[PHASE_FORWARD].first &&
+                  late[PHASE_BACKWARD].last < early[PHASE_BACKWARD].first;
+        before = join(before, of[source->params[p]]);
+    }
+    free(of);
+    free(after);
+    return cuts;
+}
+
+/* Elements of the parameter at p and of those before it that no cut parts from it. */
+static int64_t unit_elements(const struct bucket_source *source, const bool *cuts, int p) {
+    int64_t elements = store_param_span(source->graph, source->params[p]);
+    for (; cuts && p > source->kept && !cuts[p]; p--)
+        elements += store_param_span(source->graph, source->params[p - 1]);
+    return elements;
+}
+
 struct bucket_list buckets_of(const struct bucket_source *source) {
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
     int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
-            most = most_elements(store_param_elements(graph, NULL, graph->param_count));
+            most = source->most
+                       ? source->most
+                       : most_elements(store_param_elements(graph, NULL, graph->param_count));
     struct bucket *open = NULL;
+    bool *cuts = source->apart ? find_cuts(source) : NULL;
     for (int p = source->count - 1; p >= 0; p--) {
         int64_t elements = store_param_span(graph, source->params[p]);
         bool shared = p >= source->count - source->shared;
-        if (!open || open->shared != shared || (!shared && open->elements + elements > most)) {
+        bool may = !cuts || (p + 1 < source->count && cuts[p + 1]), kept = p + 1 == source->kept,
+             full = may && !shared && p >= source->kept && open &&
+                    open->elements + unit_elements(source, cuts, p) > most;
+        if (!open || full || kept || open->shared != shared) {
             open = &list.items[list.count++];
             *open = (struct bucket){.begin = end, .shared = shared};
         }
@@ -60,9 +142,10 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
         open->begin = end;
         open->elements += elements;
     }
+    free(cuts);
     if (list.count == 0)
         list.items[list.count++] = (struct bucket){.first = source->first, .begin = end};
-    sort_by_time(&list, source);
+    if (!source->apart) sort_by_time(&list, source);
     return list;
 }
 
@@ -86,8 +169,37 @@ void buckets_join(struct bucket_list *buckets) {
     buckets->count = 1;
 }
 
+/* Segments end where a later one's bucket is touched first; buckets are in the order of backward.
+ */
+static void cut_apart(const struct bucket_list *buckets, const struct bucket_source *source,
+                      struct ranges *ranges, int stage, enum phase phase) {
+    struct touches *of = touches_of(source->graph);
+    int count = buckets->count, *ends = MEM_ARRAY(int, count),
+        end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
+    for (int i = count - 1; i >= 0; i--) {
+        int b = phase == PHASE_FORWARD ? count - 1 - i : i;
+        const struct bucket *bucket = &buckets->items[b];
+        ends[i] = end;
+        if (bucket->first == source->first && source->kept) continue;
+        for (int p = 0; p < bucket->count; p++) {
+            int param = source->params[bucket->first - source->first + p];
+            const struct touched *own = &of[param].by[phase];
+            CHECK(own->last < ends[i], "bucket %d is touched behind its segment", b);
+            if (own->first < end) end = own->first;
+        }
+    }
+    ranges_cut_segments(ranges, stage, phase, ends, count);
+    free(ends);
+    free(of);
+}
+
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage) {
+    if (source->apart) {
+        cut_apart(buckets, source, ranges, stage, PHASE_FORWARD);
+        if (source->graph->training) cut_apart(buckets, source, ranges, stage, PHASE_BACKWARD);
+        return;
+    }
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, PHASE_BACKWARD);
     int *ends = MEM_ARRAY(int, buckets->count), last = nodes.begin;
     for (int b = 0; b < buckets->count; b++) {

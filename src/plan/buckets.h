@@ -26,12 +26,16 @@ struct bucket_source {
     const int *params;
     int count, shared, first;
     int64_t begin;
+    int kept;   /* the first so many are one bucket, the last, that is apart from none */
+    bool apart; /* passes touch one bucket after the other, no two in turn */
+    int64_t
+        most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
 };
 
-/* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most a
- * sixteenth of the model's gradients (but 1 to 25 MiB), and one of those it shares, ordered by when
- * backward completes them; the caller frees the items. One at least, also where there is no
- * parameter. */
+/* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most
+ * source->most elements (or a sixteenth of the model's gradients, but 1 to 25 MiB), and one of
+ * those it shares, ordered by when backward completes them; the caller frees the items. One at
+ * least, also where there is no parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
 
 /* Local. The number of the bucket that is shared, -1: none is. */
@@ -41,7 +45,9 @@ int buckets_shared(const struct bucket_list *buckets);
 void buckets_join(struct bucket_list *buckets);
 
 /* Local. Cuts the backward of a stage into a segment for each bucket, which ends with the node
- * after which the bucket is whole; the last one ends with the stage. */
+ * after which the bucket is whole; the last one ends with the stage. With source->apart both phases
+ * are cut, before the first node that touches the next bucket: reads its parameters or makes their
+ * gradients. Forward has the last bucket in its first segment. */
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage);
 

@@ -25,7 +25,12 @@ struct run_config {
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
     const char *schedule;        /* "single" */
-    const char *sync;            /* "none", "allreduce" */
+    const char *sync;            /* "none", "allreduce", "zero" */
+    int zero_stage;              /* 1 to 3; 0: nothing is sliced */
+    unsigned sliced;             /* what that is for this run: SLICED_... of program.h */
+    int64_t zero_keep_bytes;     /* parameters of no more are gathered once a step */
+    int64_t zero_prefetch_bytes; /* of parameters gathered ahead; below 0: a bucket */
+    int64_t bucket_bytes;        /* most of a bucket of gradients; 0: by the size of the model */
     int ranks, rank;             /* of the job; this one */
     const char *comm;            /* how they talk, as comm_open names it; NULL: one rank */
     int replicas, micro_batches; /* of the deal, R x M: a rank for each replica, or one for all */

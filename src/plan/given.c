@@ -52,6 +52,12 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    if (program->sliced != config->sliced)
+        return fail(
+            STATUS_USAGE,
+            "%s: the program slices \"%s\", this run \"%s\" (o optimizer state, g gradients, "
+            "p parameters)\n  --zero-stage, --zero-accumulate",
+            name, sliced_name(program->sliced), sliced_name(config->sliced));
     if (program->sum == config->sum) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: the program adds gradients in the order %s, this run in %s\n  --sum %s", name,
@@ -64,6 +70,10 @@ enum status given_check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
+        bool kept = plan->holdings.kept[c] > 0;
+        if (kept != (own->chunk[c].kept > 0))
+            return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
+                        name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");
         bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
                       !program_tie_of(plan->program, plan->chunk[c].stage);
         if (have == want || joined) continue;
@@ -94,11 +104,18 @@ static enum status check_last_buckets(const struct plan *plan, const char *name)
     const struct rank_program *own = program_of(plan->program, plan->config.rank),
                               *last = program_of(plan->last_program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
-        if (own->chunk[c].buckets == last->chunk[c].buckets) continue;
+        const struct chunk_sizes *a = &own->chunk[c], *b = &last->chunk[c];
+        if (a->windows != b->windows || a->gathered != b->gathered)
+            return fail(STATUS_USAGE,
+                        "%s: stage %d has %d windows and %d gathered, in the short last step of an "
+                        "epoch %d and %d\n  as many in both, or --drop-last",
+                        name, plan->chunk[c].stage, a->windows, a->gathered, b->windows,
+                        b->gathered);
+        if (a->buckets == b->buckets) continue;
         return fail(STATUS_USAGE,
                     "%s: stage %d has %d buckets, in the short last step of an epoch %d\n"
                     "  as many in both, or --drop-last",
-                    name, plan->chunk[c].stage, own->chunk[c].buckets, last->chunk[c].buckets);
+                    name, plan->chunk[c].stage, a->buckets, b->buckets);
     }
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "graph/needs.h"
+#include "plan/slices.h"
 #include "plan/store_layout.h"
 
 /* A use of the stage's. A parameter that an earlier chunk holds is not held again. */
@@ -33,8 +34,32 @@ static void take_stage(struct holdings *holdings, const struct ranges *ranges,
     needs_free(&needs);
 }
 
+/* Both parts stay in their order. */
+static int keep_small(const struct graph *graph, int *params, int count, int64_t most_bytes) {
+    int *large = MEM_ARRAY(int, count + 1), kept = 0, rest = 0;
+    for (int i = 0; i < count; i++) {
+        const struct value *value = &graph->values[graph->params[params[i]].value];
+        if ((int64_t)tensor_type_bytes(&value->type) <= most_bytes)
+            params[kept++] = params[i];
+        else
+            large[rest++] = params[i];
+    }
+    for (int i = 0; i < rest; i++) params[kept + i] = large[i];
+    free(large);
+    return kept;
+}
+
+static void keep(struct holdings *holdings, const struct graph *graph, int chunks) {
+    for (int c = 0; c < chunks; c++) {
+        int first = holdings->chunk_first[c], count = holdings->chunk_first[c + 1] - first,
+            kept = keep_small(graph, holdings->params + first, count, holdings->rules.keep_bytes);
+        holdings->kept[c] = kept < count ? kept : 0; /* of all there is nothing left to slice */
+    }
+}
+
 struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid,
-                            const struct ties *ties, int position) {
+                            const struct ties *ties, int position,
+                            const struct bucket_rules *rules) {
     const struct graph *graph = ranges->graph;
     struct holdings holdings = {.params = MEM_ARRAY(int, graph->param_count + 1),
                                 .copies = MEM_ARRAY(bool, graph->param_count + 1),
@@ -45,6 +70,8 @@ struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid
         take_stage(&holdings, ranges, grid, ties, c, grid_stage(grid, position, c));
     }
     holdings.chunk_first[grid->chunks] = holdings.param_count; /* 0 without a stage */
+    if (rules) holdings.rules = *rules;
+    if (rules && rules->keep_bytes > 0) keep(&holdings, graph, grid->chunks);
     return holdings;
 }
 
@@ -64,7 +91,10 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .params = holdings->params + first,
                                   .count = holdings->chunk_first[chunk + 1] - first,
                                   .shared = holdings->chunk_shared[chunk],
+                                  .most = holdings->rules.most_bytes / (int64_t)sizeof(float),
+                                  .apart = holdings->rules.apart,
                                   .first = first,
+                                  .kept = holdings->kept[chunk],
                                   .begin =
                                       store_param_elements(ranges->graph, holdings->params, first)};
 }
@@ -77,20 +107,38 @@ static void tie_bucket(struct ties *ties, int stage, int bucket) {
     }
 }
 
-int *holdings_count_buckets(const struct ranges *ranges, const struct grid *grid,
-                            struct ties *ties) {
-    int *counts = MEM_ARRAY(int, ranges->stage_count);
+/* As many of the largest as fit; one unless the user says otherwise. */
+static int buckets_ahead(const struct bucket_list *list, bool kept, int64_t bytes) {
+    int64_t most = slices_largest(list, list->count - kept) * (int64_t)sizeof(float);
+    if (bytes < 0 || most == 0) return 1;
+    return bytes / most < list->count ? (int)(bytes / most) : list->count;
+}
+
+void stage_buckets_free(struct stage_buckets *buckets) {
+    free(buckets->count);
+    free(buckets->ahead);
+    free(buckets->kept);
+    *buckets = (struct stage_buckets){0};
+}
+
+struct stage_buckets holdings_count_buckets(const struct ranges *ranges, const struct grid *grid,
+                                            struct ties *ties, const struct bucket_rules *rules) {
+    int stages = ranges->stage_count;
+    struct stage_buckets out = {MEM_ARRAY(int, stages), MEM_ARRAY(int, stages),
+                                MEM_ARRAY(bool, stages)};
     for (int p = 0; p < grid->stages; p++) {
-        struct holdings holdings = holdings_of(ranges, grid, ties, p);
+        struct holdings holdings = holdings_of(ranges, grid, ties, p, rules);
         for (int c = 0; c < grid->chunks; c++) {
             int stage = grid_stage(grid, p, c);
             struct bucket_source source = holdings_source(&holdings, ranges, c, stage);
             struct bucket_list list = buckets_of(&source);
-            counts[stage] = list.count;
+            out.count[stage] = list.count;
+            out.kept[stage] = source.kept > 0;
+            out.ahead[stage] = buckets_ahead(&list, source.kept > 0, holdings.rules.prefetch_bytes);
             tie_bucket(ties, stage, buckets_shared(&list));
             free(list.items);
         }
         holdings_free(&holdings);
     }
-    return counts;
+    return out;
 }

@@ -11,6 +11,14 @@
 #include "plan/ties.h"
 #include "program/grid.h"
 
+/* How buckets are made, where that is not by the size of the model alone. */
+struct bucket_rules {
+    int64_t most_bytes;     /* of a bucket; 0: by the size of the model */
+    bool apart;             /* passes touch one bucket after the other */
+    int64_t keep_bytes;     /* parameters of at most so many are kept whole in a step */
+    int64_t prefetch_bytes; /* of parameters that are gathered ahead; -1: one bucket */
+};
+
 struct holdings {
     int *params; /* of the graph, in the order of the store */
     int param_count;
@@ -19,22 +27,33 @@ struct holdings {
     bool *copies;                         /* per parameter of the graph: another rank has it, too,
                                              and answers for it */
     bool *uses;                           /* per use of the graph: its gradient is made here */
-    bool *buffers;                        /* per buffer of the graph: it is held */
+    int kept[GRID_MAX_CHUNKS];            /* per chunk: so many, its first, are kept whole */
+    struct bucket_rules rules;
+    bool *buffers; /* per buffer of the graph: it is held */
 };
 
-/* Local. What the ranks at a position hold, on the main graph cut into stages. The caller frees it
- * with holdings_free. */
+/* Local. What the ranks at a position hold, on the main graph cut into stages. `rules` is NULL
+ * where the usual ones hold. The caller frees it with holdings_free. */
 struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid,
-                            const struct ties *ties, int position);
+                            const struct ties *ties, int position,
+                            const struct bucket_rules *rules);
 void holdings_free(struct holdings *holdings);
 
 /* Local. The parameters of one chunk, a stage, for its buckets, in any graph of the same model. */
 struct bucket_source holdings_source(const struct holdings *holdings, const struct ranges *ranges,
                                      int chunk, int stage);
 
-/* Local. How many buckets of gradients each stage has, an array that the caller frees; `ties` get
- * the numbers of theirs. */
-int *holdings_count_buckets(const struct ranges *ranges, const struct grid *grid,
-                            struct ties *ties);
+/* Per stage of the model: its buckets, whether the last one is kept, and how many are gathered
+ * ahead where parameters are sliced. */
+struct stage_buckets {
+    int *count, *ahead;
+    bool *kept;
+};
+
+/* Local. Those of every stage: every rank's program has them all. `ties` get the numbers of theirs.
+ * The caller frees it with stage_buckets_free. */
+struct stage_buckets holdings_count_buckets(const struct ranges *ranges, const struct grid *grid,
+                                            struct ties *ties, const struct bucket_rules *rules);
+void stage_buckets_free(struct stage_buckets *buckets);
 
 #endif

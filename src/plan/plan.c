@@ -12,6 +12,7 @@
 #include "plan/given.h"
 #include "plan/graphs.h"
 #include "plan/plan_auto.h"
+#include "plan/stages.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
 
@@ -46,7 +47,7 @@ static bool either_has(const struct plan *plan, enum instr_op op, unsigned witho
            program_has(plan->last_program, rank, op, without_flags);
 }
 
-/* Does a pass of another slot run between two segments of a backward? */
+/* Does a pass of another slot run between two segments of a pass? */
 static bool is_interrupted(const struct program *program, int rank) {
     const struct instr_list *body = program_list(program, rank, LIST_BODY);
     const struct chunk_sizes *sizes = program_of(program, rank)->chunk;
@@ -58,7 +59,9 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        open = cut && instr->segment < sizes[chunk].buckets - 1 ? slot : -1;
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+        int last = forward ? 0 : sizes[chunk].buckets - 1;
+        open = cut && instr->segment != last ? slot : -1;
     }
     return false;
 }
@@ -129,8 +132,9 @@ static enum status plan_chunks(struct plan *plan) {
     const struct grid *grid = &config->grid;
     const struct ranges *ranges = &plan->micro[0].ranges;
     TRY(ties_of(ranges, grid, config->sum, &plan->ties));
-    plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties);
-    plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position);
+    plan->rules = stages_rules(config);
+    plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties, &plan->rules);
+    plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position, &plan->rules);
     plan->chunk_count = has_stage(plan) ? grid->chunks : 0;
     for (int c = 0; c < plan->chunk_count; c++) {
         int stage = grid_stage(grid, config->cell.position, c);
@@ -143,8 +147,9 @@ static enum status plan_chunks(struct plan *plan) {
 static void cut_segments(struct plan *plan) {
     for (int i = 0; i < plan->micro_count; i++) {
         struct micro_plan *micro = &plan->micro[i];
-        for (int c = 0; micro->training && c < plan->chunk_count; c++) {
+        for (int c = 0; c < plan->chunk_count; c++) {
             int stage = plan->chunk[c].stage;
+            if (!micro->training && !plan->rules.apart) continue;
             struct bucket_source source =
                 holdings_source(&plan->holdings, &micro->ranges, c, stage);
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
@@ -223,23 +228,32 @@ static void plan_samples(struct plan *plan) {
     plan->last_samples = last_step_samples(plan);
 }
 
+/* A rank adds its micro-batches in index order then, each summed over the replicas before. */
+static bool by_scatter(const struct run_config *config) {
+    return config->sliced & SLICED_GRADIENTS && config->micro_batches > 1;
+}
+
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
     struct schedule_config schedule = {.grid = config->grid,
                                        .micro_batches = config->micro_batches,
-                                       .sum = config->sum,
+                                       .sum = by_scatter(config) ? SUM_REPLICA : config->sum,
                                        .samples = samples,
                                        .shares = config->sync_bn,
                                        .ties = plan->ties.item,
                                        .tie_count = plan->ties.count,
-                                       .buckets = plan->buckets,
+                                       .buckets = plan->buckets.count,
                                        .recompute = config->recompute,
                                        .orders = plan_orders(plan)};
     TRY(schedule_build(config->schedule, &schedule, out));
     /* Channels are opened once, for both programs of a run. */
     if (plan->program) (*out)->credits = plan->program->credits;
-    TRY(sync_insert(config->sync, *out, plan->buckets));
+    struct sync_config sync = {.buckets = plan->buckets.count,
+                               .kept = plan->buckets.kept,
+                               .sliced = config->sliced,
+                               .prefetch = plan->buckets.ahead};
+    TRY(sync_insert(config->sync, *out, &sync));
     return program_verify(*out, samples);
 }
 
@@ -250,6 +264,9 @@ static void take_sizes(struct plan *plan, const struct program *program) {
     if (own->grads > plan->grads) plan->grads = own->grads;
     for (int c = 0; c < plan->chunk_count; c++) {
         plan->sizes[c].buckets = own->chunk[c].buckets;
+        plan->sizes[c].windows = own->chunk[c].windows;
+        plan->sizes[c].gathered = own->chunk[c].gathered;
+        plan->sizes[c].kept = own->chunk[c].kept;
         if (own->chunk[c].slots > plan->sizes[c].slots) plan->sizes[c].slots = own->chunk[c].slots;
     }
 }
@@ -334,25 +351,6 @@ static size_t staging_bytes(const struct plan *plan) {
     return largest > later ? largest - later : 0;
 }
 
-/* Other ranks read and write gradients. */
-static struct store_layout *layout_for(const struct plan *plan, const struct holdings *holdings,
-                                       int grads) {
-    const struct run_config *config = &plan->config;
-    return store_layout_new(
-        &(struct store_config){.graph = plan->micro[0].graph,
-                               .params = holdings->params,
-                               .param_count = holdings->param_count,
-                               .copies = holdings->copies,
-                               .uses = holdings->uses,
-                               .holds_buffer = holdings->buffers,
-                               .optimizer = config->optimizer,
-                               .grads = grads,
-                               .decay = {[PARAM_WEIGHT] = true,
-                                         [PARAM_BIAS] = config->decay_bias,
-                                         [PARAM_NORM] = config->decay_norm},
-                               .array = {[ARRAY_GRAD] = {.memory = MEMORY_COMM}}});
-}
-
 static size_t scratch_bytes(const struct plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
@@ -369,6 +367,7 @@ static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
+    estimate->windows = store_window_bytes(plan->store);
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
@@ -400,7 +399,10 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     cut_segments(plan);
     struct placement_config placement = placement_of(plan);
     plan_activations(plan, &placement);
-    plan->store = layout_for(plan, &plan->holdings, plan->grads);
+    struct rank_program sizes = {.grads = plan->grads, .chunks = plan->chunk_count};
+    memcpy(sizes.chunk, plan->sizes, sizeof plan->sizes);
+    plan->store = stages_layout(plan, &plan->holdings, &sizes, config->cell.position,
+                                config->cell.first_replica);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
     plan->config.agreed = NULL;
@@ -422,7 +424,7 @@ void plan_free(struct plan **plan) {
     partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
     holdings_free(&(*plan)->holdings);
-    free((*plan)->buckets);
+    stage_buckets_free(&(*plan)->buckets);
     forms_free(&(*plan)->forms);
     program_free(&(*plan)->program);
     program_free(&(*plan)->last_program);
@@ -437,40 +439,17 @@ size_t plan_heap_bytes(const struct plan *plan) {
     return store_heap_bytes(plan->store);
 }
 
-/* Gradient buffers that the ranks at a position have. */
-static int grads_at(const struct plan *plan, int position) {
-    const struct program *programs[] = {plan->program, plan->last_program};
-    int most = 0;
-    for (int i = 0; i < 2; i++) {
-        for (int r = 0; programs[i] && r < programs[i]->ranks; r++) {
-            int grads = program_of(programs[i], r)->grads;
-            if (grid_cell(&programs[i]->grid, r).position == position && grads > most) most = grads;
-        }
-    }
-    return most;
-}
-
-static size_t heap_bytes_at(const struct plan *plan, int position) {
-    struct holdings holdings =
-        holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties, position);
-    struct store_layout *layout = layout_for(plan, &holdings, grads_at(plan, position));
-    size_t bytes = store_heap_bytes(layout);
-    store_layout_free(&layout);
-    holdings_free(&holdings);
-    return bytes;
-}
-
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels) {
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
-        *heap = larger(*heap, heap_bytes_at(plan, p));
+        *heap = larger(*heap, stages_heap_bytes(plan, p));
         *channels = larger(*channels, plan_channel_bytes_at(plan, p));
     }
 }
 
 size_t plan_bytes(const struct plan *plan) {
     const struct memory_estimate *estimate = &plan->memory;
-    return estimate->params + estimate->gradients + estimate->state + estimate->buffers +
-           estimate->activations + estimate->scratch + estimate->loader + estimate->staging +
-           estimate->library + estimate->comm + estimate->trace;
+    return estimate->params + estimate->gradients + estimate->windows + estimate->state +
+           estimate->buffers + estimate->activations + estimate->scratch + estimate->loader +
+           estimate->staging + estimate->library + estimate->comm + estimate->trace;
 }

@@ -44,6 +44,7 @@ struct chunk_plan {
 /* Predicted bytes of a rank, by purpose. */
 struct memory_estimate {
     size_t params, gradients, state, buffers, activations, scratch, loader, comm;
+    size_t windows;        /* buckets that are whole for a while, where ranks hold slices */
     size_t staging;        /* one tensor at a time in plain layout: to start, save and hash */
     size_t library, trace; /* what plans do not know: filled in by the caller */
 };
@@ -59,7 +60,8 @@ struct plan {
     struct partition partition;               /* of the model into stages */
     struct ties ties;                         /* of the stages; buckets and all */
     struct holdings holdings;                 /* of this rank */
-    int *buckets;                             /* per stage of the model: of its gradients */
+    struct bucket_rules rules;                /* by which buckets are made */
+    struct stage_buckets buckets;             /* of all stages of the model */
     struct chunk_plan chunk[GRID_MAX_CHUNKS]; /* of this rank */
     struct chunk_sizes sizes[GRID_MAX_CHUNKS]; /* the most that any program of the run needs */
     int chunk_count;

@@ -121,6 +121,35 @@ static enum status resolve_recompute(struct resolve *resolve) {
                 name, config->schedule);
 }
 
+/* With one replica there is nothing to keep in step, nor anybody to slice with. */
+static enum status resolve_sync(struct resolve *resolve, const struct strategy *strategy) {
+    const struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool by_stage = option_is_given(options, OPTION_zero_stage);
+    const char *sync = option_is_given(options, OPTION_sync) ? options->sync
+                       : by_stage                            ? "zero"
+                                                             : strategy->sync;
+    bool zero = strcmp(sync, "zero") == 0,
+         several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    /* A run that is resumed has them all in its config.yml: there defaults ask for nothing. */
+    const bool asked[] = {strcmp(options->zero_accumulate, "local") != 0,
+                          option_is_given(options, OPTION_zero_prefetch), options->zero_keep > 0};
+    static const char *const names[] = {"accumulate", "prefetch", "keep"};
+    for (int i = 0; !zero && i < 3; i++)
+        if (asked[i])
+            return fail(STATUS_USAGE,
+                        "--zero-%s has no effect with --sync %s\n  --zero-stage 1, 2 or 3",
+                        names[i], sync);
+    if (by_stage && !zero)
+        return fail(STATUS_USAGE, "--zero-stage %lld is of --sync zero, not of --sync %s",
+                    (long long)options->zero_stage, sync);
+    config->sync = several || strcmp(sync, "none") == 0 ? sync : "none";
+    int stage = by_stage ? (int)options->zero_stage : strategy->zero_stage;
+    if (zero && several) config->zero_stage = stage ? stage : 1;
+    if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
+    return STATUS_OK;
+}
+
 static enum status resolve_strategy(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -139,7 +168,33 @@ static enum status resolve_strategy(struct resolve *resolve) {
         config->rank = group_rank(&config->grid, GROUP_PIPELINE, 0, 0);
         config->cell = grid_cell(&config->grid, config->rank);
     }
-    config->sync = group_size(&config->grid, GROUP_REPLICAS, 0) > 1 ? strategy->sync : "none";
+    return resolve_sync(resolve, strategy);
+}
+
+/* Gradients of several micro-batches are sliced where each is scattered for itself: sums over
+ * replicas come first then, and --sum says so. */
+static enum status resolve_slices(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    struct run_config *config = resolve->config;
+    bool scatter = strcmp(options->zero_accumulate, "scatter") == 0, several;
+    config->zero_prefetch_bytes =
+        option_is_given(options, OPTION_zero_prefetch) ? options->zero_prefetch : -1;
+    config->zero_keep_bytes = options->zero_keep;
+    if (config->zero_stage == 0) return STATUS_OK;
+    several = config->micro_batches > 1;
+    config->sliced = SLICED_STATE;
+    if (config->zero_stage >= 2 && (scatter || !several)) config->sliced |= SLICED_GRADIENTS;
+    if (config->zero_stage == 3) config->sliced |= SLICED_PARAMS;
+    if (config->zero_stage == 3 && options->save_ranks)
+        return fail(STATUS_USAGE, "--save-ranks: with --zero-stage 3 a rank holds slices of the "
+                                  "parameters, no whole ones\n  --zero-stage 2");
+    if (!(config->sliced & SLICED_GRADIENTS) || !several) return STATUS_OK;
+    if (option_is_given(options, OPTION_sum) && config->sum != SUM_REPLICAS_FIRST)
+        return fail(STATUS_USAGE,
+                    "--zero-accumulate scatter adds gradients in the order replicas-first, not "
+                    "--sum %s\n  --zero-accumulate local, or no --sum",
+                    options->sum);
+    config->sum = SUM_REPLICAS_FIRST;
     return STATUS_OK;
 }
 
@@ -161,6 +216,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     if (option_is_set(options, OPTION_memory_limit_bytes))
         config->memory_limit = options->memory_limit_bytes;
     config->sum = (enum sum_order)sum_order_find(options->sum);
+    TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
     config->sync_bn = options->sync_bn && config->replicas > 1;

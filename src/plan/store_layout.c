@@ -124,18 +124,43 @@ static void take_counted(struct store_layout *layout) {
     for (int i = 0; i < layout->owned_count; i++) count_slice(layout, &layout->owned[i]);
 }
 
+static int64_t *copy_shift(const struct store_window *window, int count) {
+    int64_t *shift = window->elements > 0 ? MEM_ARRAY(int64_t, count + 1) : NULL;
+    for (int i = 0; shift && i < count; i++) shift[i] = window->shift[i];
+    return shift;
+}
+
+static void take_windows(struct store_layout *layout, const struct store_config *config) {
+    const struct store_window *grads = &config->windows[ARRAY_GRAD],
+                              *params = &config->windows[ARRAY_PARAM];
+    layout->grad_shift = copy_shift(grads, layout->held_count);
+    layout->param_shift = copy_shift(params, layout->held_count);
+    layout->grad_window = grads->elements;
+    layout->param_window = params->elements;
+}
+
 /* --- arrays --- */
 
 static int kind_count(const struct store_config *config, enum array_kind kind) {
-    return kind == ARRAY_GRAD    ? config->grads
-           : kind == ARRAY_STATE ? config->optimizer->state_count
-                                 : 1;
+    switch (kind) {
+    case ARRAY_GRAD: return config->grads;
+    case ARRAY_STATE: return config->optimizer->state_count;
+    case ARRAY_GRAD_WINDOW: return config->windows[ARRAY_GRAD].elements > 0;
+    case ARRAY_PARAM_WINDOW: return config->windows[ARRAY_PARAM].elements > 0;
+    default: return 1;
+    }
 }
 
+/* Windows of gradients have the further uses behind them, as a whole gradient array has. */
 static int64_t whole_of(const struct store_layout *layout, enum array_kind kind) {
-    return kind == ARRAY_GRAD     ? layout->gradient_elements
-           : kind == ARRAY_BUFFER ? layout->buffer_bytes
-                                  : layout->param_elements;
+    switch (kind) {
+    case ARRAY_GRAD: return layout->gradient_elements;
+    case ARRAY_BUFFER: return layout->buffer_bytes;
+    case ARRAY_GRAD_WINDOW:
+        return layout->grad_window + layout->gradient_elements - layout->param_elements;
+    case ARRAY_PARAM_WINDOW: return layout->param_window;
+    default: return layout->param_elements;
+    }
 }
 
 static void add_array(struct store_layout *layout, const struct store_config *config,
@@ -148,6 +173,7 @@ static void add_array(struct store_layout *layout, const struct store_config *co
                                    .dtype = kind == ARRAY_BUFFER ? DTYPE_U8 : DTYPE_F32,
                                    .memory = config->array[kind].memory,
                                    .whole = {0, whole_of(layout, kind)}};
+    if (kind == ARRAY_GRAD_WINDOW || kind == ARRAY_PARAM_WINDOW) array->memory = MEMORY_COMM;
     array->slices = sliced ? layout->owned : &array->whole;
     array->slice_count = sliced ? layout->owned_count : 1;
     for (int i = 0; i < array->slice_count; i++) array->held += array->slices[i].count;
@@ -179,6 +205,7 @@ struct store_layout *store_layout_new(const struct store_config *config) {
     describe_buffers(layout, config);
     take_owned(layout, config);
     take_counted(layout);
+    take_windows(layout, config);
     describe_arrays(layout, config);
     return layout;
 }
@@ -189,6 +216,8 @@ void store_layout_free(struct store_layout **layout) {
     free((*layout)->buffers);
     free((*layout)->uses);
     free((*layout)->order);
+    free((*layout)->grad_shift);
+    free((*layout)->param_shift);
     free((*layout)->owned);
     free((*layout)->counted);
     free((*layout)->arrays);
@@ -228,6 +257,24 @@ int64_t store_place(const struct store_layout *layout, int array, int64_t begin,
         before += slice->count;
     }
     return -1;
+}
+
+int64_t store_window_place(const struct store_layout *layout, enum array_kind kind, int position,
+                           int64_t x) {
+    const int64_t *shift = kind == ARRAY_GRAD ? layout->grad_shift : layout->param_shift;
+    CHECK(shift && position >= 0, "no window");
+    return shift[position] + x;
+}
+
+int64_t store_window_use(const struct store_layout *layout, const struct store_use *use) {
+    if (use->number > 0) return layout->grad_window + use->begin - layout->param_elements;
+    const struct store_item *item = &layout->params[use->param];
+    return store_window_place(layout, ARRAY_GRAD, item->position, item->begin);
+}
+
+size_t store_window_bytes(const struct store_layout *layout) {
+    return store_kind_bytes(layout, ARRAY_GRAD_WINDOW) +
+           store_kind_bytes(layout, ARRAY_PARAM_WINDOW);
 }
 
 bool store_is_sliced(const struct store_layout *layout, int array) {

@@ -17,6 +17,9 @@ enum array_kind {
     ARRAY_GRAD,   /* one for each gradient buffer of the program */
     ARRAY_STATE,  /* one for each of the optimizer's */
     ARRAY_BUFFER, /* running statistics, of several types: an array of bytes */
+    /* Where gradients or parameters are sliced: some buckets of them, whole for a while */
+    ARRAY_GRAD_WINDOW,
+    ARRAY_PARAM_WINDOW,
     ARRAY_KIND_COUNT
 };
 
@@ -26,6 +29,13 @@ enum array_memory { MEMORY_DEVICE, MEMORY_COMM };
 /* Elements [begin, begin + count) of the range. */
 struct slice {
     int64_t begin, count;
+};
+
+/* Windows: element x of a parameter lies at x + shift of its position; none where there are no
+ * elements. */
+struct store_window {
+    const int64_t *shift;
+    int64_t elements;
 };
 
 struct array_layout {
@@ -74,7 +84,9 @@ struct store_layout {
     struct store_item *params, *buffers;
     struct store_use *uses;
     int param_count, buffer_count, use_count; /* of the graph: all stages */
-    int *order, held_count; /* parameters this rank holds, as they follow one another */
+    int64_t *grad_shift, *param_shift;        /* windows, by position; NULL: there are none */
+    int64_t grad_window, param_window; /* their elements; of gradients, further uses behind them */
+    int *order, held_count;            /* parameters this rank holds, as they follow one another */
     int64_t param_elements, gradient_elements, buffer_bytes; /* whole arrays */
     struct slice *owned;
     int owned_count;
@@ -100,6 +112,7 @@ struct store_config {
         enum array_memory memory;
         bool sliced; /* holds what is owned, no more */
     } array[ARRAY_KIND_COUNT];
+    struct store_window windows[ARRAY_KIND_COUNT]; /* of ARRAY_GRAD and ARRAY_PARAM */
 };
 
 /* Local. Elements that a parameter of a lowered graph takes in the range, padding included; `count`
@@ -125,6 +138,13 @@ int64_t store_place(const struct store_layout *layout, int array, int64_t begin,
 bool store_is_sliced(const struct store_layout *layout, int array);
 bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item);
 bool store_holds_first(const struct store_layout *layout, int array, const struct store_item *item);
+
+/* Local. Where the gradient of a use lies in the windows; where element x of the parameter at a
+ * position does in the windows of gradients or of parameters (`kind`). */
+int64_t store_window_use(const struct store_layout *layout, const struct store_use *use);
+int64_t store_window_place(const struct store_layout *layout, enum array_kind kind, int position,
+                           int64_t x);
+size_t store_window_bytes(const struct store_layout *layout);
 
 /* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
 size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind);

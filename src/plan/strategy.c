@@ -11,13 +11,13 @@
 enum { ONE_RANK, PROCESSES, THREADS };
 
 static const struct strategy strategies[] = {
-#define STRATEGY(NAME, schedule_, sync_, spawn, help_)                                             \
+#define STRATEGY(NAME, schedule_, sync_, spawn, ...)                                               \
     {.name = NAME,                                                                                 \
      .schedule = schedule_,                                                                        \
      .sync = sync_,                                                                                \
      .threads = spawn == THREADS,                                                                  \
      .one_rank = spawn == ONE_RANK,                                                                \
-     .help = help_},
+     .help = __VA_ARGS__},
 #include "plan/strategy.def"
 #undef STRATEGY
 };

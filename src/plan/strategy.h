@@ -9,8 +9,9 @@
 
 struct strategy {
     const char *name, *schedule, *sync, *help;
-    bool threads;  /* its ranks are threads of one process */
-    bool one_rank; /* nothing would keep several equal */
+    bool threads;   /* its ranks are threads of one process */
+    bool one_rank;  /* nothing would keep several equal */
+    int zero_stage; /* of sync policy zero; 0: another one */
 };
 
 /* Local. By name, NULL when there is none; the whole table for lists. */

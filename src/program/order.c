@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { LEAF = 1, SUM = 2, TIED = 3 };
+enum { LEAF = 1, SUM = 2, TIED = 3, REDUCED = 4 };
 
 uint64_t order_leaf(int micro) {
     return rng_key(LEAF, (uint64_t)micro);
@@ -24,6 +24,11 @@ uint64_t order_sum(uint64_t into, uint64_t from) {
  * of the order. */
 uint64_t order_tied(uint64_t sum) {
     return sum ? rng_key(TIED, sum) : 0;
+}
+
+/* Ranks give the neutral element where they have nothing: that is a sum over replicas, too. */
+uint64_t order_reduced(uint64_t own) {
+    return rng_key(REDUCED, own);
 }
 
 uint64_t order_tree(uint64_t *level, int count) {
@@ -86,4 +91,61 @@ uint64_t order_defined(const struct program *program, const int64_t *samples,
     free(leaf);
     free(part);
     return result;
+}
+
+/* Does any replica have samples at this place of its step? */
+static bool anyone_has(const struct program *program, const int64_t *samples, int place) {
+    int count = program->micro_batches;
+    for (int g = place; samples && g < program->grid.replicas * count; g += count)
+        if (samples[g] > 0) return true;
+    return !samples;
+}
+
+/* The gradient of a micro-batch of which the uses are added up; 0 where it has no samples. */
+static uint64_t tied_leaf(const int64_t *samples, int micro, int base) {
+    return !samples || samples[micro] > 0 ? order_tied(order_leaf(micro - base)) : 0;
+}
+
+/* One reduction for each place of the step. */
+static uint64_t order_by_place(const struct program *program, const int64_t *samples,
+                               struct order_scope scope) {
+    int micros = program->micro_batches, first = scope.first_replica * micros;
+    uint64_t sum = 0;
+    for (int m = 0; m < micros; m++) {
+        if (!anyone_has(program, samples, m)) continue;
+        sum = order_sum(sum, order_reduced(tied_leaf(samples, first + m, scope.base)));
+    }
+    return sum;
+}
+
+uint64_t order_of_rank(const struct program *program, const int64_t *samples,
+                       struct order_scope scope) {
+    bool alone = scope.replica_count == program->grid.replicas;
+    if (alone) return order_defined(program, samples, scope);
+    if (program->sum == SUM_REPLICAS_FIRST && scope.replica_count == 1)
+        return order_by_place(program, samples, scope);
+    return order_reduced(order_defined(program, samples, scope));
+}
+
+/* Each place of the step over all replicas, then the places. */
+static uint64_t ranks_by_place(const struct program *program, const int64_t *samples) {
+    int replicas = program->grid.replicas, micros = program->micro_batches;
+    uint64_t *leaf = MEM_ARRAY(uint64_t, replicas), sum = 0;
+    for (int m = 0; m < micros; m++) {
+        for (int r = 0; r < replicas; r++) leaf[r] = tied_leaf(samples, r * micros + m, 0);
+        sum = order_sum(sum, order_tree(leaf, replicas));
+    }
+    free(leaf);
+    return sum;
+}
+
+uint64_t order_of_ranks(const struct program *program, const int64_t *samples) {
+    int each = program->grid.replicas_each, ranks = program->grid.replicas / each;
+    if (program->sum == SUM_REPLICAS_FIRST && each == 1) return ranks_by_place(program, samples);
+    uint64_t *part = MEM_ARRAY(uint64_t, ranks);
+    for (int p = 0; p < ranks; p++)
+        part[p] = order_defined(program, samples, (struct order_scope){p * each, each, 0});
+    uint64_t sum = order_tree(part, ranks);
+    free(part);
+    return sum;
 }

@@ -25,4 +25,14 @@ struct order_scope {
 uint64_t order_defined(const struct program *program, const int64_t *samples,
                        struct order_scope scope);
 
+/* Local. What one rank must have added: like that, and told apart where it was summed over the
+ * replicas. Once, behind all of its own sums; with replicas-first once for each micro-batch that
+ * any replica has samples for. */
+uint64_t order_reduced(uint64_t own);
+uint64_t order_of_rank(const struct program *program, const int64_t *samples,
+                       struct order_scope scope);
+/* Local. What such sums of all ranks add up to, by the tree of a reduction. Whether that is the
+ * order of the header is a question about the header alone. */
+uint64_t order_of_ranks(const struct program *program, const int64_t *samples);
+
 #endif

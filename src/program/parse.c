@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "program/program.h"
 
-enum { MAX_WORDS = 24 };
+enum { MAX_WORDS = 32 };
 
 struct parser {
     const char *name;
@@ -88,21 +88,31 @@ static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT])
     return read_size(parser, at, keys[key].low, keys[key].high, &value[key]);
 }
 
-static enum status read_keys(struct parser *parser, int value[KEY_COUNT], int *sum) {
+/* Keys whose values are words. */
+struct words {
+    int sum, sliced;
+};
+
+static enum status read_word(struct parser *parser, int at, struct words *out) {
+    const char *word = word_at(parser, at + 1);
+    bool sum = strcmp(parser->word[at], "sum") == 0;
+    int found = sum ? sum_order_find(word) : sliced_find(word);
+    if (found < 0)
+        return bad(parser, sum ? "replica, tree or replicas-first" : "o, og, op or ogp", word);
+    *(sum ? &out->sum : &out->sliced) = found;
+    return STATUS_OK;
+}
+
+static enum status read_keys(struct parser *parser, int value[KEY_COUNT], struct words *words) {
     for (int k = 0; k < KEY_COUNT; k++) value[k] = keys[k].usual;
-    *sum = -1;
+    *words = (struct words){.sum = -1};
     for (int at = 0; at < parser->words; at += 2) {
-        if (strcmp(parser->word[at], "sum") != 0) {
-            TRY(read_key(parser, at, value));
-            continue;
-        }
-        *sum = sum_order_find(word_at(parser, at + 1));
-        if (*sum < 0)
-            return bad(parser, "replica, tree or replicas-first", word_at(parser, at + 1));
+        bool word = strcmp(parser->word[at], "sum") == 0 || strcmp(parser->word[at], "sliced") == 0;
+        TRY(word ? read_word(parser, at, words) : read_key(parser, at, value));
     }
     for (int k = 0; k < KEY_COUNT; k++)
         if (value[k] == NEEDED) return bad(parser, keys[k].name, "(end of line)");
-    return *sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
+    return words->sum < 0 ? bad(parser, "sum", "(end of line)") : STATUS_OK;
 }
 
 static enum status bad_ranks(const struct parser *parser, const struct grid *grid, int64_t ranks,
@@ -118,8 +128,9 @@ static enum status bad_ranks(const struct parser *parser, const struct grid *gri
 }
 
 static enum status parse_header(struct parser *parser) {
-    int value[KEY_COUNT], sum;
-    TRY(read_keys(parser, value, &sum));
+    int value[KEY_COUNT];
+    struct words words;
+    TRY(read_keys(parser, value, &words));
     struct grid grid = {.stages = value[KEY_STAGES],
                         .chunks = value[KEY_CHUNKS],
                         .replicas = value[KEY_REPLICAS],
@@ -135,8 +146,9 @@ static enum status parse_header(struct parser *parser) {
         return bad(parser, "fewer micro-batches", parser->word[7]);
     if ((int64_t)grid.stages * grid.chunks > PROGRAM_MAX_SMALL)
         return bad(parser, "fewer stages and chunks", parser->word[3]);
-    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)sum);
+    parser->program = program_new(&grid, value[KEY_MICRO_BATCHES], (enum sum_order)words.sum);
     parser->program->credits = value[KEY_CREDITS];
+    parser->program->sliced = (unsigned)words.sliced;
     return STATUS_OK;
 }
 
@@ -186,33 +198,56 @@ static struct rank_program *being_read(const struct parser *parser) {
 
 /* A number for each chunk, behind the key at `at`: "4,2". `stride` is that of struct chunk_sizes.
  */
-static enum status read_list(struct parser *parser, int at, int *to) {
+static enum status read_list(struct parser *parser, int at, int low, int high, int *to) {
     const int stride = sizeof(struct chunk_sizes) / sizeof(int);
     char copy[GRID_MAX_CHUNKS * 8] = "", what[96], *state = NULL;
     int found = 0, chunks = parser->program->grid.chunks;
     const char *text = word_at(parser, at + 1);
-    snprintf(what, sizeof what, "%s from 1 to %d for each of %d chunk(s)", parser->word[at],
-             PROGRAM_MAX_SMALL, chunks);
+    snprintf(what, sizeof what, "%s from %d to %d for each of %d chunk(s)", parser->word[at], low,
+             high, chunks);
     if (strlen(text) >= sizeof copy) return bad(parser, what, text);
     snprintf(copy, sizeof copy, "%s", text);
     for (char *one = strtok_r(copy, ",", &state); one; one = strtok_r(NULL, ",", &state), found++)
-        if (found == chunks || !read_number(one, 1, PROGRAM_MAX_SMALL, to + found * stride))
+        if (found == chunks || !read_number(one, low, high, to + found * stride))
             return bad(parser, what, text);
     return found == chunks ? STATUS_OK : bad(parser, what, text);
 }
 
-/* "rank" N "slots" A,A.. "grads" G "buckets" B,B.. */
+/* "rank" N "slots" A,A.. "grads" G "buckets" B,B.., with sliced gradients "windows" W,W.., with
+ * sliced parameters "gathered" W,W.. */
 static enum status parse_sizes(struct parser *parser) {
     struct rank_program *rank = being_read(parser);
-    static const char *const sizes[] = {"slots", "grads", "buckets"};
+    struct chunk_sizes *first = &rank->chunk[0];
+    unsigned sliced = parser->program->sliced;
+    const struct {
+        const char *name;
+        int *to;
+        bool there;
+        int low, high;
+    } sizes[] = {{"slots", &first->slots, true, 1, PROGRAM_MAX_SMALL},
+                 {"grads", NULL, true, 1, PROGRAM_MAX_SMALL},
+                 {"buckets", &first->buckets, true, 1, PROGRAM_MAX_SMALL},
+                 {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
+                 {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
+                 {"kept", &first->kept,
+                  sliced & SLICED_PARAMS && strcmp(word_at(parser, parser->words - 2), "kept") == 0,
+                  0, 1}};
+    int at = 2;
     parser->list = LIST_COUNT;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(word_at(parser, 2 + 2 * i), sizes[i]) != 0)
-            return bad(parser, sizes[i], word_at(parser, 2 + 2 * i));
-    TRY(read_list(parser, 2, &rank->chunk[0].slots));
-    TRY(read_size(parser, 4, 1, PROGRAM_MAX_SMALL, &rank->grads));
-    TRY(read_list(parser, 6, &rank->chunk[0].buckets));
-    return parser->words == 8 ? STATUS_OK : bad(parser, "the end of the line", word_at(parser, 8));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (!sizes[i].there) continue;
+        if (strcmp(word_at(parser, at), sizes[i].name) != 0)
+            return bad(parser, sizes[i].name, word_at(parser, at));
+        TRY(sizes[i].to ? read_list(parser, at, sizes[i].low, sizes[i].high, sizes[i].to)
+                        : read_size(parser, at, 1, PROGRAM_MAX_SMALL, &rank->grads));
+        at += 2;
+    }
+    for (int c = 0; c < rank->chunks; c++)
+        if (rank->chunk[c].windows + rank->chunk[c].kept > rank->chunk[c].buckets ||
+            rank->chunk[c].gathered + rank->chunk[c].kept > rank->chunk[c].buckets)
+            return bad(parser, "no more windows and gathered than buckets", parser->word[1]);
+    return parser->words == at ? STATUS_OK
+                               : bad(parser, "the end of the line", word_at(parser, at));
 }
 
 static enum status parse_section(struct parser *parser) {

@@ -32,6 +32,21 @@ int recompute_policy_find(const char *name) {
     return -1;
 }
 
+/* Everything else is sliced along with the optimizer's state. */
+static const char *const sliced_names[] = {"", "o", NULL, "og", NULL, "op", NULL, "ogp"};
+enum { SLICED_SETS = sizeof sliced_names / sizeof sliced_names[0] };
+
+const char *sliced_name(unsigned sliced) {
+    CHECK(sliced < SLICED_SETS && sliced_names[sliced], "a set %u of sliced arrays", sliced);
+    return sliced_names[sliced];
+}
+
+int sliced_find(const char *letters) {
+    for (int i = 0; i < SLICED_SETS; i++)
+        if (sliced_names[i] && strcmp(sliced_names[i], letters) == 0) return i;
+    return -1;
+}
+
 /* --- rank programs --- */
 
 static struct rank_program *add_kind(struct program *program) {
@@ -39,7 +54,8 @@ static struct rank_program *add_kind(struct program *program) {
                               (size_t)program->kind_count + 1, sizeof *program->kinds);
     struct rank_program *kind = &program->kinds[program->kind_count++];
     *kind = (struct rank_program){.grads = 1, .chunks = program->grid.chunks};
-    for (int c = 0; c < kind->chunks; c++) kind->chunk[c] = (struct chunk_sizes){1, 1};
+    for (int c = 0; c < kind->chunks; c++)
+        kind->chunk[c] = (struct chunk_sizes){.slots = 1, .buckets = 1};
     return kind;
 }
 
@@ -235,16 +251,27 @@ int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket) {
     return bucket;
 }
 
-/* Segment e of backward makes bucket e whole. */
-static struct resource_access gradient(const struct program *program,
-                                       const struct chunk_sizes *sizes, const struct instr *instr,
-                                       int grad) {
+int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
+    return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
+}
+
+/* The kept bucket of a stage, counted through all chunks, for a pass of one segment; -1: none. */
+static int kept_beside(const struct chunk_sizes *sizes, int chunk, const struct instr *instr) {
+    bool segment = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
+    return segment && sizes[chunk].kept ? sizes_bucket(sizes, chunk, sizes[chunk].buckets - 1) : -1;
+}
+
+/* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment
+ * reads the parameters of its bucket. */
+static struct resource_access buckets_of(const struct program *program,
+                                         const struct chunk_sizes *sizes,
+                                         const struct instr *instr) {
     const char *operands = instr_row(instr)->operands;
     int chunk = grid_chunk(&program->grid, instr->stage);
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
                                       : INSTR_ALL;
-    struct resource_access access = {.resource = RESOURCE_GRADIENT, .grad = grad};
+    struct resource_access access = {.also = kept_beside(sizes, chunk, instr)};
     if (!strchr(operands, 's')) {
         access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
     } else if (one == INSTR_ALL) {
@@ -257,24 +284,52 @@ static struct resource_access gradient(const struct program *program,
     return access;
 }
 
+static struct resource_access gradient(const struct program *program,
+                                       const struct chunk_sizes *sizes, const struct instr *instr,
+                                       int grad) {
+    struct resource_access access = buckets_of(program, sizes, instr);
+    access.resource = RESOURCE_GRADIENT;
+    access.grad = grad;
+    if (!(program->sliced & SLICED_GRADIENTS) || grad != GRAD_WINDOWS) return access;
+    int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
+        windows = sizes[chunk].windows;
+    bool one = access.bucket_count == 1;
+    int bucket = access.first_bucket - first;
+    access.first_bucket = one ? first + sizes_place(&sizes[chunk], windows, bucket) : first;
+    access.bucket_count = one ? 1 : windows + sizes[chunk].kept;
+    if (access.also >= 0) access.also = first + windows;
+    return access;
+}
+
+/* Where no instruction gathers them they are never under way. */
+static struct resource_access parameters(const struct program *program,
+                                         const struct chunk_sizes *sizes,
+                                         const struct instr *instr) {
+    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
+    struct resource_access access = buckets_of(program, sizes, instr);
+    access.resource = RESOURCE_PARAMS;
+    return access;
+}
+
 struct resource_access program_access(const struct program *program,
                                       const struct chunk_sizes *sizes, const struct instr *instr,
                                       char letter) {
     int chunk = grid_chunk(&program->grid, instr->stage);
     switch (letter) {
-    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS};
-    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES};
-    case 'n': return (struct resource_access){.resource = RESOURCE_NORM};
+    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS, .also = -1};
+    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES, .also = -1};
+    case 'n': return (struct resource_access){.resource = RESOURCE_NORM, .also = -1};
     case 'a':
-        return (struct resource_access){.resource = RESOURCE_SLOT,
-                                        .slot = sizes_slot(sizes, chunk, instr->slot)};
+        return (struct resource_access){
+            .resource = RESOURCE_SLOT, .also = -1, .slot = sizes_slot(sizes, chunk, instr->slot)};
     case 'g':
         if (instr->grad == INSTR_ALL) break; /* of a rank that has none */
         return gradient(program, sizes, instr, instr->grad);
     case 'h': return gradient(program, sizes, instr, instr->other);
-    default: CHECK(strchr("xpot", letter), "a buffer called %c", letter);
+    case 'p': return parameters(program, sizes, instr);
+    default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
     }
-    return (struct resource_access){.resource = RESOURCE_READY};
+    return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
 }
 
 int program_world(const struct program *program) {
@@ -307,7 +362,8 @@ uint64_t program_hash(const struct program *program) {
     const int numbers[] = {grid->stages,         grid->chunks,      grid->replicas,
                            grid->replicas_each,  grid->v_shape,     grid->drivers,
                            grid->servers,        (int)program->sum, program->micro_batches,
-                           program->group_count, program->credits,  program->tie_count};
+                           program->group_count, program->credits,  program->tie_count,
+                           (int)program->sliced};
     uint64_t hash = hash64(HASH64_START, numbers, sizeof numbers);
     for (int t = 0; t < program->tie_count; t++)
         hash = hash64(hash, &program->tie[t], sizeof program->tie[t]);
@@ -338,6 +394,7 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "servers", grid->servers, 0);
     if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
         fprintf(out, " credits %d", program->credits);
+    if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)
         fprintf(out, " %s", group_family_name(program->group[g]));
@@ -357,6 +414,14 @@ static void print_sizes(const struct rank_program *rank, int number, FILE *out) 
     fprintf(out, " grads %d buckets ", rank->grads);
     for (int c = 0; c < rank->chunks; c++)
         fprintf(out, "%s%d", c ? "," : "", rank->chunk[c].buckets);
+    for (int c = 0; c < rank->chunks && rank->chunk[0].windows; c++)
+        fprintf(out, "%s%d", c ? "," : " windows ", rank->chunk[c].windows);
+    for (int c = 0; c < rank->chunks && rank->chunk[0].gathered; c++)
+        fprintf(out, "%s%d", c ? "," : " gathered ", rank->chunk[c].gathered);
+    int kept = 0;
+    for (int c = 0; c < rank->chunks; c++) kept += rank->chunk[c].kept;
+    for (int c = 0; c < rank->chunks && kept; c++)
+        fprintf(out, "%s%d", c ? "," : " kept ", rank->chunk[c].kept);
     fprintf(out, "\n");
 }
 

@@ -26,6 +26,13 @@ struct rank_program {
     struct chunk_sizes {
         int slots;   /* for activations */
         int buckets; /* of its part of a gradient buffer: what REDUCE takes at a time */
+        /* Buckets that are whole at a time, where ranks hold slices; bucket b lies in place b
+         * modulo that number. 0 where the program does not slice them. */
+        int windows;  /* of gradients */
+        int gathered; /* of parameters */
+        /* 1: the last bucket has places of its own: parameters that are kept whole for a step.
+         * Every segment reads them and makes gradients of them; its own has no nodes. */
+        int kept;
     } chunk[GRID_MAX_CHUNKS];
 };
 
@@ -55,6 +62,15 @@ struct program_tie {
     int other_bucket; /* INSTR_ALL: both stages are on one rank */
 };
 
+/* Of which arrays the replicas of a stage hold a slice each and not the whole, as a set: optimizer
+ * state; gradients, where buffer 0 holds slices and buffer 1 a few whole buckets; parameters. */
+enum { SLICED_STATE = 1, SLICED_GRADIENTS = 2, SLICED_PARAMS = 4 };
+/* Local. In the text form: letters of instr.def, "ogp"; the set that letters name, or -1. */
+const char *sliced_name(unsigned sliced);
+int sliced_find(const char *letters);
+/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes. */
+enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
+
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
 enum { PROGRAM_CREDITS = 2 };     /* unless it says otherwise */
@@ -71,6 +87,7 @@ struct program {
     struct program_tie tie[PROGRAM_MAX_TIES];
     int tie_count;
     int credits;                /* messages that a channel holds: how far a sender runs ahead */
+    unsigned sliced;            /* SLICED_...; with nothing sliced, 0 */
     struct rank_program *kinds; /* the different rank programs */
     int kind_count;
     size_t kind_capacity;
@@ -97,6 +114,10 @@ void program_share(struct program *program);
 int sizes_slot(const struct chunk_sizes *sizes, int chunk, int slot);
 int sizes_bucket(const struct chunk_sizes *sizes, int chunk, int bucket);
 
+/* Local. The place among so many (windows or gathered) that a bucket of the chunk has: the kept one
+ * has the last, behind them. */
+int sizes_place(const struct chunk_sizes *sizes, int places, int bucket);
+
 /* What a letter of the columns "reads" and "writes" means for an instruction, where an operation on
  * it can be under way: the result of an exchange, a slot, or buckets of a gradient buffer. One rule
  * for whoever must await it: verifier, executor, simulator. */
@@ -106,12 +127,14 @@ enum resource {
     RESOURCE_LOSSES,
     RESOURCE_NORM,
     RESOURCE_SLOT,
-    RESOURCE_GRADIENT
+    RESOURCE_GRADIENT,
+    RESOURCE_PARAMS
 };
 struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
-    int grad, first_bucket, bucket_count; /* of a gradient */
+    int grad, first_bucket, bucket_count; /* of a gradient, or windows of it; of parameters */
+    int also;                             /* a further bucket; -1: none */
 };
 /* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
 struct resource_access program_access(const struct program *program,

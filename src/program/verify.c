@@ -123,6 +123,7 @@ static enum status visit(struct walk *walk) {
     TRY(verify_served(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
+    TRY(verify_params(walk));
     TRY(verify_message(walk));
     return verify_post(walk);
 }
@@ -135,6 +136,7 @@ static enum status check_end(struct walk *walk) {
     if (walk->waits) return STATUS_OK;
     TRY(verify_slots_free(walk));
     TRY(verify_calls_end(walk));
+    TRY(verify_params_at_end(walk));
     walk->ended = true;
     if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
     return fail(STATUS_USAGE,
@@ -222,6 +224,9 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .pipeline = pipeline};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
+    walk->params =
+        MEM_ARRAY(struct param_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0) + 1);
+    verify_params_at_begin(walk);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
         if (!verify_present(walk, m)) continue;
@@ -229,7 +234,7 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
         walk->present_content += order_leaf(m);
     }
     walk->defined =
-        order_defined(program, verifier->samples,
+        order_of_rank(program, verifier->samples,
                       (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
                                            walk->first_micro});
     for (int g = 0; g < program->group_count; g++) {
@@ -242,6 +247,7 @@ static void walk_free(struct walk *walk) {
     for (int g = 0; g < walk->own->grads; g++) free(walk->grads[g].bucket);
     free(walk->slots);
     free(walk->grads);
+    free(walk->params);
     free(walk->loaded);
 }
 

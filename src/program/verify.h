@@ -41,6 +41,14 @@ enum status verify_gradient(struct walk *walk);
 enum status verify_header_order(const struct verifier *verifier);
 enum status verify_ties(const struct verifier *verifier);
 
+/* The group of the instruction is all ranks that hold its stage, and there are several. */
+enum status verify_replicas(const struct walk *walk, enum rule rule);
+
+/* Parameters: gathered before they are read, freed once; a list ends as it began. */
+void verify_params_at_begin(struct walk *walk);
+enum status verify_params(struct walk *walk);
+enum status verify_params_at_end(const struct walk *walk);
+
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);

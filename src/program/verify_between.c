@@ -30,6 +30,7 @@ static enum status load(struct walk *walk) {
 static enum status advance(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
+    int count = walk->own->chunk[verify_chunk(walk)].buckets;
     unsigned all = round_facts(walk), missing = facts_named(row->needs) & all & ~walk->round_facts,
              gives = facts_named(row->gives);
     if ((row->meets == MEETS_SHARERS && instr->group != INSTR_ALL) || instr->flags)
@@ -41,6 +42,16 @@ static enum status advance(struct walk *walk) {
     if (gives & (walk->round_facts | ~all))
         return verify_broken(walk, RULE_EVALUATION, nobody, "it was done before");
     if (row->meets == MEETS_PEER) TRY(verify_peer(walk));
+    if (instr->op == INSTR_F && instr->segment != INSTR_ALL) {
+        if (instr->segment != count - 1 - walk->round_segments)
+            return verify_broken(walk, RULE_EVALUATION, nobody, "segment %d is next",
+                                 count - 1 - walk->round_segments);
+        walk->round_segments = instr->segment ? walk->round_segments + 1 : 0;
+        if (instr->segment > 0) return STATUS_OK;
+    }
+    if (walk->round_segments > 0)
+        return verify_broken(walk, RULE_EVALUATION, nobody, "segment %d of F is next",
+                             count - 1 - walk->round_segments);
     walk->round_facts |= gives;
     if (walk->round_facts != all) return STATUS_OK;
     walk->round_facts = 0;
@@ -88,13 +99,22 @@ static enum status report(struct walk *walk) {
     return need_everyone(walk);
 }
 
+/* Tensors that slices cut are put together before they are written. */
+static enum status need_collected(const struct walk *walk) {
+    int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    for (int b = 0; walk->program->sliced && b < count; b++)
+        if (!walk->params[b].collected)
+            return verify_broken(walk, RULE_SAVING, nobody, "no COLLECT of bucket %d before it", b);
+    return STATUS_OK;
+}
+
 /* OPEN, WRITE and COMMIT are numbers 0, 1, 2. */
 static enum status save(struct walk *walk, int number) {
     static const char *const names[] = {"OPEN", "WRITE", "COMMIT", "nothing"};
     if (number != walk->saved)
         return verify_broken(walk, RULE_SAVING, nobody, "%s is next", names[walk->saved]);
     walk->saved++;
-    return number == 1 ? STATUS_OK : need_everyone(walk);
+    return number == 1 ? need_collected(walk) : need_everyone(walk);
 }
 
 static enum status collect(struct walk *walk) {
@@ -103,6 +123,11 @@ static enum status collect(struct walk *walk) {
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SAVING, nobody,
                              "group %d is not the replicas of this stage", walk->instr->group);
+    if (walk->program->sliced & SLICED_GRADIENTS && walk->instr->grad != GRAD_WINDOWS)
+        return verify_broken(walk, RULE_SAVING, nobody, "buffer %d holds slices, no whole bucket",
+                             walk->instr->grad);
+    int bucket = sizes_bucket(walk->own->chunk, verify_chunk(walk), walk->instr->bucket);
+    walk->params[bucket].collected = true;
     return STATUS_OK;
 }
 
@@ -135,8 +160,10 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
         walk->instr = &list->items[i];
         TRY(verify_form(walk));
         TRY(visit(walk));
+        if (name == LIST_EVAL) TRY(verify_params(walk));
         TRY(verify_post(walk));
     }
+    TRY(verify_params_at_end(walk));
     walk->seeds = walk->losses = (struct pending){0};
     walk->list = LIST_BODY;
     return STATUS_OK;

@@ -29,6 +29,7 @@ static enum status start(struct walk *walk, struct bucket *bucket) {
         return verify_broken(walk, RULE_STARTED, verify_own(walk, bucket->last),
                              "gradient buffer %d still holds gradients", walk->instr->grad);
     *bucket = (struct bucket){.started = true};
+    bucket->holds = walk->instr->op == INSTR_ZERO ? walk->instr->bucket : walk->instr->segment;
     return STATUS_OK;
 }
 
@@ -49,10 +50,13 @@ static enum status accumulate(struct walk *walk, struct bucket *bucket) {
 }
 
 /* Of two stages of a rank that share parameters it would erase, or leave, what lies behind the
- * bucket of one of them. */
+ * bucket of one of them. Of windows it is the part of a rank that lacks a micro-batch which others
+ * sum. */
 static enum status zero(struct walk *walk, struct bucket *bucket) {
     bool tied = program_tie_of(walk->program, walk->instr->stage);
-    for (int m = 0; (walk->program->ranks > 1 || tied) && m < walk->micros; m++)
+    bool windows = walk->program->sliced & SLICED_GRADIENTS;
+    bool alone = walk->program->ranks == 1 && !tied;
+    for (int m = 0; !windows && !alone && m < walk->micros; m++)
         if (verify_present(walk, m))
             return verify_broken(walk, RULE_STARTED, nobody, "this rank has samples");
     return start(walk, bucket);
@@ -141,12 +145,18 @@ static enum status sum(struct walk *walk, struct bucket *into, struct bucket *fr
     return STATUS_OK;
 }
 
-static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
+enum status verify_replicas(const struct walk *walk, enum rule rule) {
     if (group_size(&walk->program->grid, GROUP_REPLICAS, 0) == 1)
-        return verify_broken(walk, RULE_REDUCED, nobody, "there is no other rank to reduce with");
+        return verify_broken(walk, rule, nobody, "there is no other rank to reduce with");
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
-        return verify_broken(walk, RULE_REDUCED, nobody,
-                             "group %d is not the replicas of this stage", walk->instr->group);
+        return verify_broken(walk, rule, nobody, "group %d is not the replicas of this stage",
+                             walk->instr->group);
+    return STATUS_OK;
+}
+
+/* A bucket that is about to be summed over the replicas. */
+static enum status check_summed(const struct walk *walk, const struct bucket *bucket, int index) {
+    TRY(verify_replicas(walk, RULE_REDUCED));
     if (!bucket->tied)
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "bucket %d is not whole (no TIE)", walk->instr->bucket);
@@ -157,7 +167,82 @@ static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
     if (bucket->reduced)
         return verify_broken(walk, RULE_REDUCED, verify_own(walk, bucket->last),
                              "bucket %d was reduced already", walk->instr->bucket);
+    return STATUS_OK;
+}
+
+static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
+    TRY(check_summed(walk, bucket, index));
+    if (walk->program->sliced)
+        return verify_broken(walk, RULE_SLICED, nobody,
+                             "each replica updates a slice: SCATTER, not REDUCE");
     bucket->reduced = true;
+    bucket->order = order_reduced(bucket->order);
+    return STATUS_OK;
+}
+
+/* Into another buffer: what was summed is added to the slices there, and spent here. */
+static enum status scatter_into(struct walk *walk, struct bucket *from, struct bucket *into) {
+    bool fresh = walk->instr->flags & INSTR_NEW;
+    if (fresh == into->reduced)
+        return verify_broken(walk, RULE_STARTED, verify_own(walk, into->last),
+                             fresh ? "buffer %d holds this bucket already"
+                                   : "buffer %d was never started (\"new\")",
+                             walk->instr->other);
+    into->started = into->tied = into->reduced = true;
+    into->order = order_sum(into->order, order_reduced(from->order));
+    into->content += from->content;
+    into->count += from->count;
+    into->last = walk->instr;
+    from->started = from->tied = false;
+    return STATUS_OK;
+}
+
+static enum status scatter(struct walk *walk, struct bucket *from, int index) {
+    const struct instr *instr = walk->instr;
+    bool sliced = walk->program->sliced & SLICED_GRADIENTS;
+    TRY(check_summed(walk, from, index));
+    if (!walk->program->sliced)
+        return verify_broken(walk, RULE_SLICED, nobody,
+                             "nothing is sliced (\"sliced\" in the header)");
+    if (sliced == (instr->grad == instr->other))
+        return verify_broken(walk, RULE_SLICED, nobody,
+                             sliced ? "slices are in a buffer of their own"
+                                    : "the slices stay in the buffer: g and h are the same");
+    if (sliced) {
+        struct resource_access to = program_access(walk->program, walk->own->chunk, instr, 'h');
+        return scatter_into(walk, from, verify_bucket(walk, instr->other, to.first_bucket));
+    }
+    if (instr->flags & INSTR_NEW)
+        return verify_broken(walk, RULE_FLAGS, nobody,
+                             "\"new\" has a meaning for another buffer alone");
+    from->reduced = true;
+    from->order = order_reduced(from->order);
+    return STATUS_OK;
+}
+
+/* Where gradients are sliced, backward writes a window a bucket; the slices are SCATTER's. */
+static enum status check_windows(const struct walk *walk, const struct bucket *bucket) {
+    const struct instr *instr = walk->instr;
+    const char *operands = instr_row(instr)->operands;
+    if (!(walk->program->sliced & SLICED_GRADIENTS)) return STATUS_OK;
+    if (walk->own->grads != GRAD_COUNT_SLICED)
+        return verify_broken(walk, RULE_WINDOWS, nobody,
+                             "sliced gradients have two buffers, slices and windows");
+    bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
+    if ((instr->grad == GRAD_SLICES) != steps)
+        return verify_broken(walk, RULE_WINDOWS, nobody,
+                             "buffer %d holds slices, buffer %d whole buckets", GRAD_SLICES,
+                             GRAD_WINDOWS);
+    if (steps) return STATUS_OK;
+    int one = strchr(operands, 'b')   ? instr->bucket
+              : strchr(operands, 'e') ? instr->segment
+                                      : INSTR_ALL;
+    if (one == INSTR_ALL)
+        return verify_broken(walk, RULE_WINDOWS, nobody, "a window holds one bucket");
+    bool starts = instr->op != INSTR_SCATTER && instr->flags & INSTR_NEW;
+    if (bucket->started && (starts || instr->op == INSTR_ZERO || bucket->holds != one))
+        return verify_broken(walk, RULE_WINDOWS, verify_own(walk, bucket->last),
+                             "the window holds bucket %d, which was not scattered", bucket->holds);
     return STATUS_OK;
 }
 
@@ -214,13 +299,18 @@ static enum status norm(struct walk *walk) {
     int group = walk->instr->group, positions = program->grid.stages;
     if (!walk->reported)
         return verify_broken(walk, RULE_NORM, nobody, "no REPORT of the losses before it");
+    if (walk->instr->grad != INSTR_ALL) walk->grads[walk->instr->grad].normed = walk->instr;
+    if (program->sliced) {
+        if (group != INSTR_ALL && verify_group_is(program, group, GROUP_WORLD)) return STATUS_OK;
+        return verify_broken(walk, RULE_NORM, nobody,
+                             "each rank has slices: the norm's group is the world");
+    }
     if (positions > 1 && !has_all_stages(program, group))
         return verify_broken(walk, RULE_NORM, nobody,
                              "the norm is that of all stages: its group is the pipeline");
     if (positions == 1 && group != INSTR_ALL && !has_drivers(program, group))
         return verify_broken(walk, RULE_NORM, nobody,
                              "this rank has all stages: there is nobody to ask");
-    if (walk->instr->grad != INSTR_ALL) walk->grads[walk->instr->grad].normed = walk->instr;
     return STATUS_OK;
 }
 
@@ -248,6 +338,7 @@ static enum status change(struct walk *walk, struct bucket *bucket, int index) {
     case INSTR_JOIN: return join(walk, bucket, index);
     case INSTR_SUM: return sum(walk, bucket, verify_bucket(walk, instr->other, index));
     case INSTR_REDUCE: return reduce(walk, bucket, index);
+    case INSTR_SCATTER: return scatter(walk, bucket, index);
     case INSTR_NORM: return check_whole(walk, bucket, index);
     case INSTR_STEP: TRY(check_whole(walk, bucket, index)); return check_order(walk, bucket);
     default: return STATUS_OK;
@@ -269,6 +360,7 @@ enum status verify_gradient(struct walk *walk) {
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
     for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
         struct bucket *bucket = verify_bucket(walk, instr->grad, b);
+        TRY(check_windows(walk, bucket));
         TRY(change(walk, bucket, b));
         if (strchr(row->writes, 'g')) bucket->last = instr;
     }
@@ -282,16 +374,11 @@ enum status verify_gradient(struct walk *walk) {
  * samples is there with the neutral element. */
 enum status verify_header_order(const struct verifier *verifier) {
     const struct program *program = verifier->program;
-    int pipelines = group_count(&program->grid, GROUP_PIPELINE);
     int each = program->grid.replicas_each;
-    if (pipelines == 1) return STATUS_OK;
-    uint64_t *part = MEM_ARRAY(uint64_t, pipelines);
-    for (int p = 0; p < pipelines; p++)
-        part[p] =
-            order_defined(program, verifier->samples, (struct order_scope){p * each, each, 0});
+    if (group_count(&program->grid, GROUP_PIPELINE) == 1) return STATUS_OK;
     struct order_scope all = {0, program->grid.replicas, 0};
-    bool same = order_tree(part, pipelines) == order_defined(program, verifier->samples, all);
-    free(part);
+    bool same = order_of_ranks(program, verifier->samples) ==
+                order_defined(program, verifier->samples, all);
     if (same) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "program refused by rule %d: sums over ranks cannot be in the order \"sum %s\" "
@@ -324,6 +411,11 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
 
 enum status verify_ties(const struct verifier *verifier) {
     const struct program *program = verifier->program;
+    if (program->tie_count > 0 && program->sliced)
+        return fail(STATUS_USAGE,
+                    "program refused by rule %d: parameters that stages share are not sliced (%d "
+                    "ties)",
+                    RULE_SLICED, program->tie_count);
     for (int t = 0; t < program->tie_count; t++) {
         const struct program_tie *tie = &program->tie[t];
         TRY(check_tie(verifier, tie, tie->stage, tie->bucket));

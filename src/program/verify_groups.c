@@ -4,6 +4,8 @@
  * An instruction of the queue COMM is posted and done once all members have posted theirs; the
  * first instruction that reads or writes one of its buffers awaits that. Passes that share
  * statistics wait where they stand. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "program/verify.h"
 
@@ -16,23 +18,31 @@ static struct meeting_group *group_of_walk(const struct walk *walk, int group) {
 }
 
 /* A group carries one exchange at a time: what COUNT, REPORT or NORM posted there was awaited.
- * A reduction is none. */
+ * What moves buckets is none. */
 static enum status check_exchange(const struct walk *walk, const struct meeting_group *of,
                                   int group) {
     const struct pending *open = walk->seeds.group == of    ? &walk->seeds
                                  : walk->losses.group == of ? &walk->losses
                                  : walk->norm.group == of   ? &walk->norm
                                                             : NULL;
-    if (!open || walk->instr->op == INSTR_REDUCE || walk->instr->op == INSTR_JOIN) return STATUS_OK;
+    bool data = strchr(instr_row(walk->instr)->operands, 'b');
+    if (!open || data) return STATUS_OK;
     return verify_broken(walk, RULE_MEETINGS, verify_own(walk, open->instr),
                          "an exchange of group %d is under way and was not awaited", group);
+}
+
+/* Where gradients or parameters are sliced all replicas cut their passes alike, and between two
+ * segments wait for one another elsewhere: each segment is a meeting. Elsewhere a replica may cut
+ * a pass that another runs whole. */
+static bool meets_by_segment(const struct walk *walk) {
+    return walk->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
 }
 
 /* Posts the walk's instruction as the next operation of a group. */
 static enum status post(struct walk *walk, int group, int64_t what, struct pending *out) {
     struct meeting_group *of = group_of_walk(walk, group);
     TRY(check_exchange(walk, of, group));
-    if (walk->in_backward && walk->in_backward->group == group)
+    if (walk->in_backward && walk->in_backward->group == group && !meets_by_segment(walk))
         return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
                              "group %d meets inside a backward that is between segments", group);
     int number = walk->posted[group]++;
@@ -69,6 +79,14 @@ static enum status await_gradient(struct walk *walk, const struct resource_acces
     struct bucket *bucket = walk->grads[access->grad].bucket;
     for (int b = 0; bucket && b < access->bucket_count; b++)
         TRY(await_one(walk, &bucket[access->first_bucket + b].pending));
+    if (bucket && access->also >= 0) return await_one(walk, &bucket[access->also].pending);
+    return STATUS_OK;
+}
+
+static enum status await_params(struct walk *walk, const struct resource_access *access) {
+    for (int b = 0; b < access->bucket_count; b++)
+        TRY(await_one(walk, &walk->params[access->first_bucket + b].pending));
+    if (access->also >= 0) return await_one(walk, &walk->params[access->also].pending);
     return STATUS_OK;
 }
 
@@ -81,6 +99,7 @@ static enum status await_letter(struct walk *walk, char letter) {
     case RESOURCE_NORM: return await_one(walk, &walk->norm);
     case RESOURCE_SLOT: return await_one(walk, &walk->slots[access.slot].pending);
     case RESOURCE_GRADIENT: return await_gradient(walk, &access);
+    case RESOURCE_PARAMS: return await_params(walk, &access);
     case RESOURCE_READY: break;
     }
     return STATUS_OK;
@@ -100,11 +119,15 @@ enum status verify_await_all(struct walk *walk) {
     for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
         TRY(await_one(walk, &walk->slots[s].pending));
     for (int g = 0; g < walk->own->grads; g++) {
-        struct resource_access all = {
-            .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+        struct resource_access all = {.grad = g,
+                                      .also = -1,
+                                      .bucket_count =
+                                          sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
         TRY(await_gradient(walk, &all));
     }
-    return STATUS_OK;
+    struct resource_access all = {
+        .also = -1, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+    return await_params(walk, &all);
 }
 
 /* Of the body, and not posted: it waits where it stands. */
@@ -140,6 +163,7 @@ enum status verify_post(struct walk *walk) {
         if (access.resource == RESOURCE_NORM) walk->norm = pending;
         if (access.resource == RESOURCE_GRADIENT)
             verify_bucket(walk, access.grad, access.first_bucket)->pending = pending;
+        if (access.resource == RESOURCE_PARAMS) walk->params[access.first_bucket].pending = pending;
     }
     return STATUS_OK;
 }
@@ -152,22 +176,34 @@ static int64_t shared_by(const struct walk *walk) {
     const struct instr *instr = walk->instr;
     bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
     int place = instr->micro % walk->program->micro_batches;
-    return (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
+    int64_t segment = meets_by_segment(walk) ? instr->segment + 1 : 0;
+    return segment << 48 | (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
 }
 
-static bool goes_on(const struct instr *instr) {
-    return instr->op == INSTR_B && instr->segment > 0;
+static int last_segment(const struct walk *walk) {
+    return walk->own->chunk[verify_chunk(walk)].buckets - 1;
 }
 
-/* Between two segments of a backward that shares no other pass does: the others would wait in the
+static bool is_cut(const struct instr *instr) {
+    return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
+}
+
+/* Backward runs its segments in ascending order, forward in descending order. */
+static bool goes_on(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+    return is_cut(instr) && instr->segment != (forward ? last_segment(walk) : 0);
+}
+
+/* Between two segments of a pass that shares no other pass does: the others would wait in the
  * middle of theirs. */
 static enum status check_between(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    if (!goes_on(instr) && walk->in_backward)
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+    if (!goes_on(walk) && walk->in_backward)
         return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
-                             "shares statistics between segments of a backward");
-    bool open = instr->op == INSTR_B && instr->segment != INSTR_ALL &&
-                instr->segment < walk->own->chunk[verify_chunk(walk)].buckets - 1;
+                             "shares statistics between segments of another pass");
+    bool open = is_cut(instr) && instr->segment != (forward ? 0 : last_segment(walk));
     walk->in_backward = open ? instr : NULL;
     return STATUS_OK;
 }
@@ -186,9 +222,9 @@ static enum status share_here(struct walk *walk) {
     if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "a replica without samples needs no part on one rank");
-    if (instr->op == INSTR_B && instr->segment != INSTR_ALL)
+    if (is_cut(instr))
         return verify_broken(walk, RULE_SHARED, nobody,
-                             "on one rank a backward that shares statistics is not cut");
+                             "on one rank a pass that shares statistics is not cut");
     if (walk->together > 0 && what != walk->together_what)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "replicas that share statistics stand before it, but not all of them");
@@ -224,10 +260,11 @@ static enum status meet(struct walk *walk, int64_t what) {
     return STATUS_OK;
 }
 
-/* The segments of a backward are one meeting, at the first. */
+/* The segments of a backward are one meeting, at the first, or each is one. */
 static enum status share_between(struct walk *walk) {
-    if (!walk->arrived && goes_on(walk->instr)) return check_between(walk);
-    if (!walk->arrived && walk->in_backward) return check_between(walk);
+    bool own = meets_by_segment(walk) || !goes_on(walk);
+    bool wrong = walk->in_backward && !goes_on(walk);
+    if (!walk->arrived && (!own || wrong)) return check_between(walk);
     TRY(meet(walk, shared_by(walk)));
     return walk->arrived ? STATUS_OK : check_between(walk);
 }

@@ -104,8 +104,19 @@ static enum status check_list(const struct walk *walk) {
                          list_names[walk->list]);
 }
 
+/* Forward is cut into segments where passes touch one bucket after the other. */
+static enum status check_segment(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+    bool apart = walk->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
+    if (!forward || apart || instr->segment == INSTR_ALL) return STATUS_OK;
+    return verify_broken(walk, RULE_SLICED, nobody,
+                         "forward has segments where gradients or parameters are sliced");
+}
+
 enum status verify_form(const struct walk *walk) {
     TRY(check_operands(walk));
+    TRY(check_segment(walk));
     TRY(check_flags(walk));
     return check_list(walk);
 }

@@ -74,6 +74,12 @@ static enum status track(struct walk *walk) {
     return STATUS_OK;
 }
 
+/* Forward begins with the last segment. */
+static bool is_first_segment(const struct walk *walk) {
+    int segment = walk->instr->segment;
+    return segment == INSTR_ALL || segment == walk->own->chunk[verify_chunk(walk)].buckets - 1;
+}
+
 static enum status forward(struct walk *walk) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
@@ -81,20 +87,31 @@ static enum status forward(struct walk *walk) {
         return verify_broken(walk, RULE_STATISTICS, nobody,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
-    return pure ? STATUS_OK : track(walk);
+    return pure || !is_first_segment(walk) ? STATUS_OK : track(walk);
 }
 
-/* Segments of a pass come in order; only the last one gives its facts. */
+/* Segments of a pass come in order, those of forward from the last to the first; only the last one
+ * gives its facts. */
 static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
-    int segment = walk->instr->segment, count = walk->own->chunk[verify_chunk(walk)].buckets;
-    if (segment == INSTR_ALL && slot->segment > 0)
-        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
-                             "segments below %d were run already", slot->segment);
-    if (segment != INSTR_ALL && segment != slot->segment)
-        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last), "segment %d is next",
-                             slot->segment);
-    slot->segment = segment == INSTR_ALL ? count : segment + 1;
-    if (slot->segment < count) *gives = 0;
+    const struct instr *instr = walk->instr;
+    int count = walk->own->chunk[verify_chunk(walk)].buckets;
+    int next = instr->op == INSTR_F ? count - 1 - slot->done : slot->done;
+    struct place before = verify_own(walk, slot->last);
+    if (slot->done > 0 && slot->pass != instr->op)
+        return verify_broken(walk, RULE_PASSES, before,
+                             "%d segments of %s were run, and not the rest", slot->done,
+                             instr_rows[slot->pass].name);
+    if (instr->segment == INSTR_ALL && slot->done > 0)
+        return verify_broken(walk, RULE_PASSES, before,
+                             "some segments were run already: segment %d is next", next);
+    if (instr->segment != INSTR_ALL && instr->segment != next)
+        return verify_broken(walk, RULE_PASSES, before, "segment %d is next", next);
+    slot->pass = instr->op;
+    slot->done = instr->segment == INSTR_ALL ? count : slot->done + 1;
+    if (slot->done < count)
+        *gives = 0;
+    else
+        slot->done = 0;
     return STATUS_OK;
 }
 
@@ -119,7 +136,7 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
     if (!any_present(walk, micro))
         return verify_broken(walk, RULE_SHARED, nobody, "no rank has samples to share here");
     TRY(need_free(walk, slot));
-    return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
+    return walk->instr->op == INSTR_STATS_F && is_first_segment(walk) ? track(walk) : STATUS_OK;
 }
 
 /* What R makes lies in memory that all slots share, until its backward has ended. */
@@ -157,9 +174,9 @@ static enum status advance(struct walk *walk, struct slot *slot) {
                              "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
     bool cut = strchr(row->operands, 'e');
-    if (slot->segment > 0 && !cut && !(slot->facts & 1u << FACT_INPUTS))
+    if (slot->done > 0 && !cut)
         return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
-                             "segment %d of backward is next", slot->segment);
+                             "segments of %s are to come", instr_rows[slot->pass].name);
     if (cut) TRY(count_segment(walk, slot, &gives));
     slot->facts |= gives;
     slot->last = walk->instr;

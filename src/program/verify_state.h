@@ -1,6 +1,6 @@
 /* The verifier's state; private to src/program. See verify.c for how it works, and one file for
  * each thing it proves: verify_operands.c, verify_slots.c, verify_gradients.c, verify_groups.c,
- * verify_channels.c, verify_waits.c, verify_between.c. */
+ * verify_params.c, verify_channels.c, verify_waits.c, verify_between.c. */
 #ifndef PROGRAM_VERIFY_STATE_H
 #define PROGRAM_VERIFY_STATE_H
 
@@ -58,14 +58,16 @@ struct pending {
 };
 
 struct slot {
-    unsigned facts;           /* 0 before its first use */
-    int micro, segment;       /* the next segment of backward or of its weight half */
+    unsigned facts; /* 0 before its first use */
+    int micro;
+    int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
     const struct instr *last; /* that changed it */
     struct pending pending;
 };
 
 struct bucket {
     bool started, tied, joined, reduced;
+    int holds;                /* of a window: which bucket */
     int count;                /* gradients of micro-batches in here */
     uint64_t content;         /* which, in any order: the sum of their keys */
     uint64_t order;           /* of the additions that made it; 0: nothing added */
@@ -77,6 +79,14 @@ struct grad {
     const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
     const struct instr *changed; /* what changed it since */
     struct bucket *bucket;       /* of all chunks; NULL until it is first used */
+};
+
+/* Parameters of a bucket, where replicas update slices. */
+struct param_bucket {
+    bool whole;               /* all slices are there, with the last update */
+    bool collected;           /* for the checkpoint */
+    const struct instr *last; /* that changed that */
+    struct pending pending;
 };
 
 struct verifier;
@@ -91,8 +101,9 @@ struct walk {
     int pipeline;       /* the walked one it is in; -1: none */
     struct slot *slots; /* of all chunks */
     struct grad *grads;
-    bool *loaded; /* per chunk and micro-batch */
-    int present;  /* micro-batches with samples, and the sum of their keys: */
+    struct param_bucket *params; /* of all chunks */
+    bool *loaded;                /* per chunk and micro-batch */
+    int present;                 /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
     uint64_t defined;                             /* the order of its sums by the header */
     const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
@@ -104,7 +115,7 @@ struct walk {
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what;     /* several replicas on a rank: how many have come, to what */
-    const struct instr *in_backward; /* a backward that shares is between segments; or NULL */
+    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
     const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
     const struct instr *again;       /* R whose backward has not ended yet, or NULL */
     int live, peak;                  /* slots in use: now, most */
@@ -115,6 +126,7 @@ struct walk {
     int rounds_done;      /* stages of a round of evaluation that are done */
     int round_stage;      /* the one under way, and */
     unsigned round_facts; /* how far it is; 0: none */
+    int round_segments;   /* of F, where it is run by segments */
     int eval_reports;     /* of an evaluation */
     int saved;            /* how many of OPEN, WRITE, COMMIT have come */
     bool replaced;        /* running statistics of another rank stand in for the own */

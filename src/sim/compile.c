@@ -35,28 +35,41 @@ struct compiler {
 enum { SEEDS, LOSSES, NORM, HERE, SINGLE_COUNT };
 
 static int buffer_count(const struct compiler *compiler) {
-    return SINGLE_COUNT + compiler->slots + compiler->own->grads * compiler->buckets;
+    return SINGLE_COUNT + compiler->slots + (compiler->own->grads + 1) * compiler->buckets;
 }
 
-/* The first of them, and how many. */
+/* Buckets of a gradient buffer; of parameters, which stand behind the last one. */
+static int bucket_buffer(const struct compiler *compiler, int grad, int bucket) {
+    return SINGLE_COUNT + compiler->slots + grad * compiler->buckets + bucket;
+}
+
+/* The first of them, and how many; *also is one more, -1: none. */
 static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
-                      int *count) {
+                      int *count, int *also) {
     struct resource_access access =
         program_access(compiler->program, compiler->own->chunk, instr, letter);
+    int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
     *count = 1;
+    *also = access.also < 0 ? -1 : bucket_buffer(compiler, grad, access.also);
     switch (access.resource) {
     case RESOURCE_SEEDS: return SEEDS;
     case RESOURCE_LOSSES: return LOSSES;
     case RESOURCE_NORM: return NORM;
     case RESOURCE_SLOT: return SINGLE_COUNT + access.slot;
     case RESOURCE_GRADIENT:
+    case RESOURCE_PARAMS:
         *count = access.bucket_count;
-        return SINGLE_COUNT + compiler->slots + access.grad * compiler->buckets +
-               access.first_bucket;
+        return bucket_buffer(compiler, grad, access.first_bucket);
     case RESOURCE_READY: break;
     }
     *count = 0;
     return 0;
+}
+
+/* What writes two buffers is awaited by who comes first to one of them. */
+static void forget(struct compiler *compiler, int posted) {
+    for (int b = 0; b < buffer_count(compiler); b++)
+        if (compiler->posted[b] == posted) compiler->posted[b] = 0;
 }
 
 static void await_buffer(struct compiler *compiler, int buffer) {
@@ -66,25 +79,35 @@ static void await_buffer(struct compiler *compiler, int buffer) {
                            (size_t)compiler->await_count + 1, sizeof *kind->await);
     kind->await[compiler->await_count++] =
         (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
-    compiler->posted[buffer] = 0;
+    if (compiler->program->sliced & SLICED_GRADIENTS)
+        forget(compiler, compiler->posted[buffer]);
+    else
+        compiler->posted[buffer] = 0;
 }
 
 static void await_letters(struct compiler *compiler, const struct instr *instr,
                           const char *letters) {
     for (; *letters; letters++) {
-        int count, first = buffers_of(compiler, instr, *letters, &count);
+        int count, also, first = buffers_of(compiler, instr, *letters, &count, &also);
         for (int b = 0; b < count; b++) await_buffer(compiler, first + b);
+        if (also >= 0) await_buffer(compiler, also);
     }
 }
 
 /* What it posts is kept by what it writes, or of a send by what it reads. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
-    int count, buffer = HERE;
+    int count, also, buffer = HERE;
     if (row->meets != MEETS_CALL)
-        buffer = buffers_of(compiler, instr, *row->writes ? *row->writes : *row->reads, &count);
+        buffer =
+            buffers_of(compiler, instr, *row->writes ? *row->writes : *row->reads, &count, &also);
     compiler->posted[buffer] = at + 1;
     if (!compiler->renamed[buffer]) compiler->renamed[buffer] = ++compiler->out->place_count;
+    if (instr->op == INSTR_SCATTER && instr->other != instr->grad) {
+        int slices = buffers_of(compiler, instr, 'h', &count, &also);
+        compiler->posted[slices] = at + 1;
+        compiler->renamed[slices] = compiler->renamed[buffer];
+    }
     return compiler->renamed[buffer] - 1;
 }
 
@@ -99,7 +122,8 @@ static int buckets_of(const struct compiler *compiler, const struct instr *instr
     return compiler->own->chunk[grid_chunk(&compiler->program->grid, instr->stage)].buckets;
 }
 
-/* The part of a backward that a segment is. */
+/* The part of a pass that a segment is; forward is taken to be spread over the buckets as backward
+ * is. */
 static double segment_share(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     int buckets = buckets_of(compiler, instr);
@@ -132,7 +156,8 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
     case INSTR_TIE:
         return instr->bucket == INSTR_ALL ? stage->tie : stage->tie / buckets_of(compiler, instr);
     case INSTR_SUM: return stage->sum;
-    case INSTR_ZERO: return stage->zero;
+    case INSTR_ZERO:
+        return instr->bucket == INSTR_ALL ? stage->zero : stage->zero / buckets_of(compiler, instr);
     case INSTR_NORM: return of_chunks(compiler, true);
     case INSTR_STEP: return of_chunks(compiler, false);
     default: return 0;
@@ -165,6 +190,7 @@ static void call(const struct compiler *compiler, const struct instr *instr, str
     op->bytes = PROGRAM_CALL_BYTES;
 }
 
+/* A scatter and a gather are the halves of an all-reduce. */
 static void operation(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct instr_row *row = instr_row(instr);
     op->action = row->queue == QUEUE_COMM ? SIM_POST : SIM_MEET;
@@ -172,10 +198,11 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
     op->rounds = 1;
     op->bytes = (double)compiler->costs->exchange_bytes;
     op->barrier = instr->op == INSTR_MEET;
-    op->reduces = instr->op == INSTR_REDUCE;
+    bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER;
+    op->reduces = instr->op == INSTR_REDUCE || half;
     if (op->reduces) {
         const int64_t *bytes = stage_of(compiler, instr)->bucket_bytes;
-        op->bytes = bytes ? (double)bytes[instr->bucket] : 0;
+        op->bytes = bytes ? (double)bytes[instr->bucket] * (half ? 0.5 : 1) : 0;
     }
     compiler->out->operations[instr->group]++;
 }
@@ -184,11 +211,13 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
  * paid for; a later segment of the same pass does not. On one rank nobody is met. */
 static void shared_pass(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct sim_stage *stage = stage_of(compiler, instr);
-    bool goes_on = instr->op == INSTR_B && instr->segment > 0;
+    bool by_segment = compiler->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
+    bool goes_on = instr->op == INSTR_B && instr->segment > 0 && !by_segment;
     if (compiler->cell.replica_count != 1 || goes_on) return;
     int direction = instr->op == INSTR_F || instr->op == INSTR_STATS_F ? SIM_FORWARD : SIM_BACKWARD;
     operation(compiler, instr, op);
-    op->rounds = (float)stage->stats[direction];
+    op->rounds =
+        (float)(stage->stats[direction] * (by_segment ? segment_share(compiler, instr) : 1));
     op->bytes = (double)stage->stats_bytes[direction];
 }
 
@@ -205,7 +234,8 @@ int64_t sim_memory_change(const struct program *program, const struct sim_costs 
     const struct sim_stage *stage = &costs->stage[instr->stage];
     switch (instr->op) {
     case INSTR_LOAD: return stage->kept_bytes;
-    case INSTR_I: return stage->kept_half_bytes - stage->kept_bytes;
+    case INSTR_I:
+        return ends_backward(program, rank, instr) ? stage->kept_half_bytes - stage->kept_bytes : 0;
     case INSTR_B: return ends_backward(program, rank, instr) ? -stage->kept_bytes : 0;
     case INSTR_W: return ends_backward(program, rank, instr) ? -stage->kept_half_bytes : 0;
     default: return 0;

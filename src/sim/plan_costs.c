@@ -100,17 +100,24 @@ static void share_segments(struct maker *maker, int s) {
 }
 
 static void add_store(struct maker *maker, struct sim_stage *stage, int64_t bytes) {
-    int states = maker->plan->config.optimizer->state_count;
+    const struct run_config *config = &maker->plan->config;
+    int states = config->optimizer->state_count,
+        members = group_size(&config->grid, GROUP_REPLICAS, 0);
     double pass_ns = (double)bytes * byte_ns(maker);
+    int64_t slice = config->sliced ? bytes / members : bytes;
     stage->add = stage->sum = 3 * pass_ns; /* two are read, one is written */
-    stage->zero = stage->norm = pass_ns;
-    stage->step = (3 + 2 * states) * pass_ns;
-    stage->fixed_bytes = bytes * (1 + maker->plan->grads + states);
+    stage->zero = pass_ns;
+    stage->norm = (double)slice * byte_ns(maker);
+    stage->step = (3 + 2 * states) * stage->norm;
+    stage->fixed_bytes = states * slice;
+    stage->fixed_bytes += config->sliced & SLICED_PARAMS ? slice : bytes;
+    stage->fixed_bytes += config->sliced & SLICED_GRADIENTS ? slice : bytes * maker->plan->grads;
 }
 
 static enum status add_buckets(struct maker *maker, int position) {
     const struct grid *grid = &maker->plan->config.grid;
-    struct holdings holdings = holdings_of(&maker->ranges, grid, &maker->plan->ties, position);
+    struct holdings holdings =
+        holdings_of(&maker->ranges, grid, &maker->plan->ties, position, &maker->plan->rules);
     for (int c = 0; c < grid->chunks; c++) {
         int stage = grid_stage(grid, position, c);
         struct bucket_source source = holdings_source(&holdings, &maker->ranges, c, stage);

@@ -17,7 +17,7 @@
 
 #include "base/mem.h"
 
-#include "sync/sync.h"
+#include "sync/reduce.h"
 
 /* Where a rank's program makes the gradients of one stage whole: its last TIE, and the backward
  * pass before it that can be cut (-1: sums inside the rank come between). */
@@ -60,8 +60,9 @@ static int final_grad(const struct instr_list *body) {
 struct copy {
     const struct program *program;
     struct rank_program *out;
-    int group, tied; /* the replicas; the ranks that share parameters */
-    bool alike;      /* the replicas of this position run the same */
+    enum instr_op op; /* that sums a bucket */
+    int group, tied;  /* the replicas; the ranks that share parameters */
+    bool alike;       /* the replicas of this position run the same */
 };
 
 static struct instr *append(struct copy *copy, const struct instr *from) {
@@ -76,7 +77,8 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     instr->stage = like->stage;
     instr->bucket = (int16_t)bucket;
     instr->grad = like->grad;
-    if (op == INSTR_REDUCE) instr->group = (int16_t)copy->group;
+    if (op == INSTR_SCATTER) instr->other = like->grad;
+    if (op == copy->op) instr->group = (int16_t)copy->group;
     if (op == INSTR_JOIN) instr->group = (int16_t)copy->tied;
 }
 
@@ -86,7 +88,7 @@ static void append_segments(struct copy *copy, const struct instr *pass, int buc
         append(copy, pass)->segment = (int16_t)b;
         if (tie && !tie_is_apart(tie)) continue; /* its TIE stays where it is */
         append_bucket(copy, INSTR_TIE, b, pass);
-        append_bucket(copy, tie ? INSTR_JOIN : INSTR_REDUCE, b, pass);
+        append_bucket(copy, tie ? INSTR_JOIN : copy->op, b, pass);
     }
 }
 
@@ -104,9 +106,9 @@ static void reduce_tied(struct copy *copy, int position, int grad) {
         struct instr first = {.stage = (int16_t)tie->stage, .grad = (int16_t)grad},
                      second = {.stage = (int16_t)tie->other, .grad = (int16_t)grad};
         if (grid_position(&program->grid, tie->stage) == position)
-            append_bucket(copy, INSTR_REDUCE, tie->bucket, &first);
+            append_bucket(copy, copy->op, tie->bucket, &first);
         if (tie_is_apart(tie) && grid_position(&program->grid, tie->other) == position)
-            append_bucket(copy, INSTR_REDUCE, tie->other_bucket, &second);
+            append_bucket(copy, copy->op, tie->other_bucket, &second);
     }
 }
 
@@ -127,7 +129,7 @@ static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
     if (!whole || at != whole->tie || !copy->alike) return;
     for (int b = 0; b < buckets; b++)
         if (!program_tie_at(copy->program, instr->stage, b))
-            append_bucket(copy, INSTR_REDUCE, b, instr);
+            append_bucket(copy, copy->op, b, instr);
 }
 
 /* All buckets of all stages, the last stage's first. */
@@ -135,7 +137,7 @@ static void append_all(struct copy *copy, const struct instr_list *old, const st
     for (int c = copy->out->chunks - 1; c >= 0; c--)
         for (int b = 0; b < copy->out->chunk[c].buckets; b++)
             if (!program_tie_at(copy->program, old->items[whole[c].tie].stage, b))
-                append_bucket(copy, INSTR_REDUCE, b, &old->items[whole[c].tie]);
+                append_bucket(copy, copy->op, b, &old->items[whole[c].tie]);
 }
 
 static int last_whole(const struct whole *whole, int chunks) {
@@ -151,12 +153,28 @@ static int tied_group(const struct program *program) {
     return group;
 }
 
-static void insert_rank(const struct program *program, struct rank_program *rank, int position,
-                        int group, bool alike) {
+/* Do all replicas of a rank's position run what it runs? */
+static bool replicas_alike(const struct program *program, int rank) {
     const struct grid *grid = &program->grid;
+    int index = group_of(grid, GROUP_REPLICAS, rank), count = group_size(grid, GROUP_REPLICAS, 0);
+    for (int r = 0; r < count; r++)
+        if (program->kind_of[group_rank(grid, GROUP_REPLICAS, index, r)] != program->kind_of[rank])
+            return false;
+    return true;
+}
+
+void reduce_insert(struct program *program, int number, enum instr_op op, int group) {
+    const struct grid *grid = &program->grid;
+    struct rank_program *rank = &program->kinds[program->kind_of[number]];
     struct instr_list old = rank->list[LIST_BODY];
     struct whole whole[GRID_MAX_CHUNKS];
-    struct copy copy = {program, rank, group, tied_group(program), alike || rank->chunks == 1};
+    struct copy copy = {.program = program,
+                        .out = rank,
+                        .op = op,
+                        .group = group,
+                        .tied = tied_group(program),
+                        .alike = rank->chunks == 1 || replicas_alike(program, number)};
+    int position = grid_cell(grid, number).position;
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);
     for (int i = 0; i < old.count; i++)
         if (strchr(instr_row(&old.items[i])->operands, 's'))
@@ -176,8 +194,7 @@ static void insert_rank(const struct program *program, struct rank_program *rank
     free(old.items);
 }
 
-/* A group of the replicas that is declared already, or one that is the same. */
-static int group_for(struct program *program) {
+int reduce_group(struct program *program) {
     const struct grid *grid = &program->grid;
     bool all = group_size(grid, GROUP_REPLICAS, 0) == program->ranks;
     for (int g = 0; g < program->group_count; g++)
@@ -186,39 +203,40 @@ static int group_for(struct program *program) {
     return program_declare_group(program, GROUP_REPLICAS);
 }
 
-/* Do all replicas of a rank's position run what it runs? */
-static bool replicas_alike(const struct program *program, int rank) {
-    const struct grid *grid = &program->grid;
-    int index = group_of(grid, GROUP_REPLICAS, rank), count = group_size(grid, GROUP_REPLICAS, 0);
-    for (int r = 0; r < count; r++)
-        if (program->kind_of[group_rank(grid, GROUP_REPLICAS, index, r)] != program->kind_of[rank])
-            return false;
-    return true;
-}
-
-static void change_rank(struct program *program, int rank, int group, const int *buckets) {
-    const struct grid *grid = &program->grid;
-    struct rank_program *own = &program->kinds[program->kind_of[rank]];
-    int position = grid_cell(grid, rank).position;
+static void set_buckets(const struct program *program, int rank, struct rank_program *own,
+                        const int *buckets) {
+    int position = grid_cell(&program->grid, rank).position;
     for (int c = 0; c < own->chunks; c++)
-        own->chunk[c].buckets = buckets[grid_stage(grid, position, c)];
-    insert_rank(program, own, position, group, replicas_alike(program, rank));
-    sync_share(own, group);
-    program_renumber(own);
+        own->chunk[c].buckets = buckets[grid_stage(&program->grid, position, c)];
 }
 
 /* Ranks that share a rank program are at one position: it is changed once. */
-static enum status allreduce_insert(struct program *program, const int *buckets) {
-    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
-    int group = group_for(program);
+void reduce_each(struct program *program, const struct sync_config *config,
+                 void (*change)(const void *context, struct program *program, int rank),
+                 const void *context) {
     bool *changed = MEM_ARRAY(bool, program->kind_count + 1);
     for (int r = 0; r < program->ranks; r++) {
-        bool *done = &changed[program->kind_of[r]];
-        if (!*done && grid_cell(&program->grid, r).role == GRID_STAGE)
-            change_rank(program, r, group, buckets);
-        *done = true;
+        int kind = program->kind_of[r];
+        if (!changed[kind] && grid_cell(&program->grid, r).role == GRID_STAGE) {
+            set_buckets(program, r, &program->kinds[kind], config->buckets);
+            change(context, program, r);
+            program_renumber(&program->kinds[kind]);
+        }
+        changed[kind] = true;
     }
     free(changed);
+}
+
+static void change_rank(const void *context, struct program *program, int rank) {
+    int group = *(const int *)context;
+    reduce_insert(program, rank, INSTR_REDUCE, group);
+    sync_share(&program->kinds[program->kind_of[rank]], group);
+}
+
+static enum status allreduce_insert(struct program *program, const struct sync_config *config) {
+    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
+    int group = reduce_group(program);
+    reduce_each(program, config, change_rank, &group);
     return STATUS_OK;
 }
 

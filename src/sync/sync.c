@@ -5,21 +5,27 @@
 
 #include "base/log.h"
 
-extern const struct sync_policy sync_none, sync_allreduce;
+extern const struct sync_policy sync_none, sync_allreduce, sync_zero;
 
-static const struct sync_policy *const policies[] = {&sync_none, &sync_allreduce};
+static const struct sync_policy *const policies[] = {&sync_none, &sync_allreduce, &sync_zero};
+enum { POLICY_COUNT = sizeof policies / sizeof policies[0] };
 
 const struct sync_policy *sync_find(const char *name) {
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+    for (int i = 0; i < POLICY_COUNT; i++) {
         if (strcmp(policies[i]->name, name) == 0) return policies[i];
     }
     return NULL;
 }
 
-enum status sync_insert(const char *name, struct program *program, const int *buckets) {
+const struct sync_policy *sync_at(int index) {
+    return index < POLICY_COUNT ? policies[index] : NULL;
+}
+
+enum status sync_insert(const char *name, struct program *program,
+                        const struct sync_config *config) {
     const struct sync_policy *policy = sync_find(name);
     if (!policy) return fail(STATUS_USAGE, "no sync policy is called %s", name);
-    return policy->insert(program, buckets);
+    return policy->insert(program, config);
 }
 
 void sync_share(struct rank_program *rank, int group) {
@@ -28,8 +34,8 @@ void sync_share(struct rank_program *rank, int group) {
     program_add(rank, LIST_EVAL_END, INSTR_STATS_OWN);
 }
 
-static enum status none_insert(struct program *program, const int *buckets) {
-    (void)buckets;
+static enum status none_insert(struct program *program, const struct sync_config *config) {
+    (void)config;
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
     return fail(STATUS_USAGE, "%d ranks without a sync policy would train %d models",
                 program->ranks, program->ranks);

@@ -6,16 +6,25 @@
 
 #include "program/program.h"
 
-struct sync_policy {
-    const char *name, *help;
-    /* Local. Changes the program in place; stage s has buckets[s] buckets of gradients from then
-     * on. */
-    enum status (*insert)(struct program *program, const int *buckets);
+/* What a policy is told. */
+struct sync_config {
+    const int *buckets;  /* of gradients, per stage of the model */
+    unsigned sliced;     /* zero: SLICED_..., what each replica holds a slice of */
+    const bool *kept;    /* zero: per stage, its last bucket is gathered once a step; NULL: none */
+    const int *prefetch; /* zero: per stage, buckets of parameters gathered ahead; NULL: one */
 };
 
-/* Local. By name, NULL when there is none. */
+struct sync_policy {
+    const char *name, *help;
+    /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
+    enum status (*insert)(struct program *program, const struct sync_config *config);
+};
+
+/* Local. By name, NULL when there is none; row by row, NULL behind the last. */
 const struct sync_policy *sync_find(const char *name);
-enum status sync_insert(const char *name, struct program *program, const int *buckets);
+const struct sync_policy *sync_at(int index);
+enum status sync_insert(const char *name, struct program *program,
+                        const struct sync_config *config);
 
 /* Local. For policies whose replicas begin alike and are evaluated as the first one is: the group's
  * first member gives the others everything at the start, and its running statistics to evaluate

@@ -67,7 +67,7 @@ static enum status train(struct member *member) {
         TRY(exec_step(member->exec, &result));
     member->answer = (struct answer){.loss = result.loss, .norm = result.grad_norm};
     TRY(exec_compare_copies(member->exec));
-    TRY(store_param_hash(exec_store(member->exec), &member->answer.params));
+    TRY(exec_param_hash(member->exec, &member->answer.params));
     return store_buffer_hash(exec_store(member->exec), &member->answer.buffers);
 }
 

@@ -54,7 +54,9 @@ static void add_case(struct all *all, const char *schedule, const struct deal *d
                                      .samples = one.samples,
                                      .shares = deal->shares};
     CHECK(schedule_build(schedule, &config, &one.program) == STATUS_OK, "%s", schedule);
-    CHECK(sync_insert("allreduce", one.program, buckets) == STATUS_OK, "allreduce");
+    CHECK(sync_insert("allreduce", one.program, &(struct sync_config){.buckets = buckets}) ==
+              STATUS_OK,
+          "allreduce");
     snprintf(one.name, sizeof one.name, "%s S%d V%d R%d M%d %s%s%s last %d", schedule, deal->stages,
              deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
              deal->shares ? " sync-bn" : "", deal->one_rank ? " one rank" : "", deal->last);

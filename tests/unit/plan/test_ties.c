@@ -60,13 +60,13 @@ Test(plan_ties, two_ranks_hold_it_and_one_answers) {
     struct chain chain = chain_new("aba", thirds, 2);
     struct ties ties;
     cr_assert_eq(ties_of(&chain.ranges, &line, SUM_REPLICA, &ties), STATUS_OK);
-    int *buckets = holdings_count_buckets(&chain.ranges, &line, &ties);
+    struct stage_buckets buckets = holdings_count_buckets(&chain.ranges, &line, &ties, NULL);
     cr_expect_eq(ties.count, 1);
     cr_expect(ties.item[0].stage == 0 && ties.item[0].other == 2 && tie_is_apart(&ties.item[0]));
-    cr_expect(buckets[0] == 2 && buckets[1] == 1 && buckets[2] == 2);
+    cr_expect(buckets.count[0] == 2 && buckets.count[1] == 1 && buckets.count[2] == 2);
     int a = param_of(chain.graph, "a"), first = chain.graph->params[a].first_use;
     for (int p = 0; p < 3; p++) {
-        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, p);
+        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, p, NULL);
         cr_expect_eq(holdings.param_count, 2);
         cr_expect_eq(holdings.chunk_shared[0], p != 1);
         cr_expect_eq(holdings.copies[a], p == 2);
@@ -74,7 +74,7 @@ Test(plan_ties, two_ranks_hold_it_and_one_answers) {
         if (p != 1) cr_expect_eq(holdings.params[1], a, "what is shared is last");
         holdings_free(&holdings);
     }
-    free(buckets);
+    stage_buckets_free(&buckets);
     ties_free(&ties);
     chain_free(&chain);
 }
@@ -86,7 +86,7 @@ Test(plan_ties, the_bucket_is_whole_with_the_stage) {
     struct ties ties;
     cr_assert_eq(ties_of(&chain.ranges, &line, SUM_REPLICA, &ties), STATUS_OK);
     for (int s = 0; s < 3; s += 2) {
-        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, s);
+        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, s, NULL);
         struct bucket_source source = holdings_source(&holdings, &chain.ranges, 0, s);
         struct bucket_list list = buckets_of(&source);
         int shared = buckets_shared(&list);
@@ -112,7 +112,7 @@ Test(plan_ties, one_rank_holds_it_once) {
     struct ties ties;
     cr_assert_eq(ties_of(&chain.ranges, &alone, SUM_REPLICA, &ties), STATUS_OK);
     cr_expect(ties.count == 1 && !tie_is_apart(&ties.item[0]));
-    struct holdings holdings = holdings_of(&chain.ranges, &alone, &ties, 0);
+    struct holdings holdings = holdings_of(&chain.ranges, &alone, &ties, 0, NULL);
     int a = param_of(chain.graph, "a"), first = chain.graph->params[a].first_use;
     cr_expect_eq(holdings.param_count, 5);
     cr_expect(!holdings.copies[a] && holdings.uses[first] && holdings.uses[first + 1]);
@@ -128,7 +128,7 @@ Test(plan_ties, a_copy_is_owned_and_not_counted) {
     struct ties ties;
     cr_assert_eq(ties_of(&chain.ranges, &line, SUM_REPLICA, &ties), STATUS_OK);
     for (int p = 0; p < 3; p += 2) {
-        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, p);
+        struct holdings holdings = holdings_of(&chain.ranges, &line, &ties, p, NULL);
         struct store_layout *layout =
             store_layout_new(&(struct store_config){.graph = chain.graph,
                                                     .optimizer = optim_find("adamw"),

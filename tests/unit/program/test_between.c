@@ -17,7 +17,8 @@ static struct program *two_ranks(void) {
         .grid = grid_flat(2, 2), .micro_batches = 1, .sum = SUM_REPLICA};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
-    cr_assert_eq(sync_insert("allreduce", program, (int[]){2}), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, &(struct sync_config){.buckets = (int[]){2}}),
+                 STATUS_OK);
     cr_assert_eq(program_verify(program, NULL), STATUS_OK);
     return program;
 }

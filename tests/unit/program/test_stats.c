@@ -39,7 +39,9 @@ static struct program *build_on(int ranks, const struct step *step, bool shares)
                                      .shares = shares};
     struct program *program = NULL;
     cr_assert_eq(schedule_build("single", &config, &program), STATUS_OK);
-    cr_assert_eq(sync_insert("allreduce", program, &(int){step->buckets}), STATUS_OK);
+    cr_assert_eq(
+        sync_insert("allreduce", program, &(struct sync_config){.buckets = &(int){step->buckets}}),
+        STATUS_OK);
     return program;
 }
 

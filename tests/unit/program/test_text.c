@@ -45,9 +45,9 @@ static void build_again(const struct schedule_config *config, int buckets) {
     enum status status = schedule_build("single", config, &program);
     log_capture(NULL, 0);
     if (status != STATUS_OK) return; /* an order that ranks cannot have */
-    cr_assert_eq(
-        sync_insert(grid_ranks(&config->grid) > 1 ? "allreduce" : "none", program, &(int){buckets}),
-        STATUS_OK);
+    cr_assert_eq(sync_insert(grid_ranks(&config->grid) > 1 ? "allreduce" : "none", program,
+                             &(struct sync_config){.buckets = &(int){buckets}}),
+                 STATUS_OK);
     char *text = program_text(program);
     cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK,
                  "refused: %d ranks, deal %dx%d, sum %s, shares %d", grid_ranks(&config->grid),

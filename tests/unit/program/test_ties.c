@@ -39,7 +39,7 @@ static struct program *tied_program(const struct shape *of) {
     struct program *program = NULL;
     cr_assert_eq(schedule_build(of->schedule, &config, &program), STATUS_OK);
     const char *sync = of->replicas > 1 ? "allreduce" : "none";
-    cr_assert_eq(sync_insert(sync, program, buckets), STATUS_OK);
+    cr_assert_eq(sync_insert(sync, program, &(struct sync_config){.buckets = buckets}), STATUS_OK);
     return program;
 }
 
@@ -219,7 +219,7 @@ static struct program *later_ends_last(int replicas) {
     program_share(program);
     pipeline_order_free(&order);
     const char *sync = replicas > 1 ? "allreduce" : "none";
-    cr_assert_eq(sync_insert(sync, program, buckets), STATUS_OK);
+    cr_assert_eq(sync_insert(sync, program, &(struct sync_config){.buckets = buckets}), STATUS_OK);
     return program;
 }
 

@@ -25,7 +25,9 @@ struct program *sim_program(const struct sim_case *of) {
     struct program *program;
     for (int s = 0; s < stages; s++) buckets[s] = of->buckets ? of->buckets : 1;
     cr_assert_eq(schedule_build(of->schedule, &config, &program), STATUS_OK);
-    cr_assert_eq(sync_insert(of->replicas > 1 ? "allreduce" : "none", program, buckets), STATUS_OK);
+    cr_assert_eq(sync_insert(of->replicas > 1 ? "allreduce" : "none", program,
+                             &(struct sync_config){.buckets = buckets}),
+                 STATUS_OK);
     if (of->credits) program->credits = of->credits;
     cr_assert_eq(program_verify(program, NULL), STATUS_OK, "%s", of->schedule);
     free(buckets);

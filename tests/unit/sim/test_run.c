@@ -447,7 +447,9 @@ Test(sim_run, shared_statistics) {
             .grid = grid_flat(2, 2), .micro_batches = 2, .shares = true};
         program_free(&kit.program);
         cr_assert_eq(schedule_build("single", &config, &kit.program), STATUS_OK);
-        cr_assert_eq(sync_insert("allreduce", kit.program, (int[]){1}), STATUS_OK);
+        cr_assert_eq(
+            sync_insert("allreduce", kit.program, &(struct sync_config){.buckets = (int[]){1}}),
+            STATUS_OK);
         kit.input.program = kit.program;
         kit.stage[0].stats[SIM_FORWARD] = exchanges * 3;
         kit.stage[0].stats[SIM_BACKWARD] = exchanges * 1;

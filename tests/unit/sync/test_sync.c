@@ -39,7 +39,8 @@ static void expect_order(const struct program *program, int rank, enum list_name
 /* Each bucket is reduced as soon as its segment of the last backward is done. */
 Test(sync_allreduce, the_last_backward_is_cut) {
     struct program *program = build(2, 2, SUM_REPLICA);
-    cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, &(struct sync_config){.buckets = (int[]){2}}),
+                 STATUS_OK);
     for (int rank = 0; rank < 2; rank++) {
         expect_order(program, rank, LIST_START, "BCAST q0");
         expect_order(
@@ -61,7 +62,8 @@ Test(sync_allreduce, the_last_backward_is_cut) {
 /* Sums inside the rank come first: then all buckets follow at the end. */
 Test(sync_allreduce, after_sums_all_buckets_are_reduced_at_the_end) {
     struct program *program = build(2, 2, SUM_TREE);
-    cr_assert_eq(sync_insert("allreduce", program, &(int){2}), STATUS_OK);
+    cr_assert_eq(sync_insert("allreduce", program, &(struct sync_config){.buckets = (int[]){2}}),
+                 STATUS_OK);
     expect_order(
         program, 1, LIST_BODY,
         "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; TIE s0 g0; LOAD s0 m1 a0; "
@@ -73,10 +75,13 @@ Test(sync_allreduce, after_sums_all_buckets_are_reduced_at_the_end) {
 Test(sync_none, several_ranks_would_train_several_models) {
     char log[256] = "";
     struct program *alone = build(1, 1, SUM_REPLICA), *several = build(3, 1, SUM_REPLICA);
-    cr_expect_eq(sync_insert("none", alone, &(int){1}), STATUS_OK);
+    cr_expect_eq(sync_insert("none", alone, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_OK);
     log_capture(log, sizeof log);
-    cr_expect_eq(sync_insert("none", several, &(int){1}), STATUS_USAGE);
-    cr_expect_eq(sync_insert("hearsay", several, &(int){1}), STATUS_USAGE);
+    cr_expect_eq(sync_insert("none", several, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_USAGE);
+    cr_expect_eq(sync_insert("hearsay", several, &(struct sync_config){.buckets = (int[]){1}}),
+                 STATUS_USAGE);
     log_capture(NULL, 0);
     cr_expect(strstr(log, "3 ranks without a sync policy") && strstr(log, "hearsay"), "%s", log);
     cr_expect_null(sync_find("hearsay"));
@@ -99,7 +104,9 @@ Test(sync_allreduce, replicas_of_a_short_step_post_in_one_order) {
                 .samples = samples};
             struct program *program = NULL;
             cr_assert_eq(schedule_build(schedules[s], &config, &program), STATUS_OK);
-            cr_assert_eq(sync_insert("allreduce", program, (int[]){1, 2, 3, 2}), STATUS_OK);
+            cr_assert_eq(sync_insert("allreduce", program,
+                                     &(struct sync_config){.buckets = (int[]){1, 2, 3, 2}}),
+                         STATUS_OK);
             cr_expect_eq(program_verify(program, samples), STATUS_OK, "%s, %d samples",
                          schedules[s], last);
             program_free(&program);

@@ -1,0 +1,28 @@
+/* Slices: what each replica of a stage owns where they share out optimizer state, gradients or
+ * parameters. Of each bucket, whole blocks of NORM's, the part that a reduce-scatter leaves to the
+ * replica. */
+#ifndef PLAN_SLICES_H
+#define PLAN_SLICES_H
+
+#include "plan/buckets.h"
+#include "plan/store_layout.h"
+#include "program/program.h"
+
+/* Local. Elements of the largest of the first `count` buckets. */
+int64_t slices_largest(const struct bucket_list *list, int count);
+
+/* What a rank holds where something is sliced. */
+struct slices {
+    struct slice *owned; /* ascending; one for each bucket, some may be empty */
+    int owned_count;
+    struct store_window gradients, params; /* of buckets that are whole for a while */
+    int64_t *shift[2];
+};
+
+/* Local. Of member `member` of `members`, with the buckets of its chunks and the windows that its
+ * program has; it holds param_count parameters. The caller frees it with slices_free. */
+void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,
+                 int member, int param_count, struct slices *out);
+void slices_free(struct slices *slices);
+
+#endif

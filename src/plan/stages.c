@@ -1,0 +1,95 @@
+/* How stages are cut into buckets, and the layout of the store of this rank or of another. See
+ * stages.h. */
+#include "plan/stages.h"
+
+#include <stdlib.h>
+
+#include "plan/slices.h"
+
+struct bucket_rules stages_rules(const struct run_config *config) {
+    bool params = config->sliced & SLICED_PARAMS;
+    return (struct bucket_rules){.most_bytes = config->bucket_bytes,
+                                 .apart = config->sliced & (SLICED_GRADIENTS | SLICED_PARAMS),
+                                 .keep_bytes = params ? config->zero_keep_bytes : 0,
+                                 .prefetch_bytes = config->zero_prefetch_bytes};
+}
+
+/* Arrays that a rank has slices of have windows beside them, which others read and write; so do
+ * gradients, and parameters that are gathered where they lie. */
+static void describe_arrays(const struct run_config *config, struct store_config *out) {
+    unsigned sliced = config->sliced;
+    out->array[ARRAY_GRAD].sliced = sliced & SLICED_GRADIENTS;
+    out->array[ARRAY_GRAD].memory = sliced & SLICED_GRADIENTS ? MEMORY_DEVICE : MEMORY_COMM;
+    out->array[ARRAY_PARAM].sliced = sliced & SLICED_PARAMS;
+    out->array[ARRAY_PARAM].memory =
+        sliced && !(sliced & SLICED_PARAMS) ? MEMORY_COMM : MEMORY_DEVICE;
+    out->array[ARRAY_STATE].sliced = sliced & SLICED_STATE;
+}
+
+static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,
+                                      const struct slices *slices, int grads) {
+    const struct run_config *config = &plan->config;
+    struct store_config store = {
+        .graph = plan->micro[0].graph,
+        .params = holdings->params,
+        .param_count = holdings->param_count,
+        .copies = holdings->copies,
+        .uses = holdings->uses,
+        .holds_buffer = holdings->buffers,
+        .optimizer = config->optimizer,
+        .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
+        .decay = {[PARAM_WEIGHT] = true,
+                  [PARAM_BIAS] = config->decay_bias,
+                  [PARAM_NORM] = config->decay_norm},
+        .owned = slices->owned,
+        .owned_count = slices->owned_count,
+        .windows = {[ARRAY_GRAD] = slices->gradients, [ARRAY_PARAM] = slices->params}};
+    describe_arrays(config, &store);
+    return store_layout_new(&store);
+}
+
+struct store_layout *stages_layout(const struct plan *plan, const struct holdings *holdings,
+                                   const struct rank_program *program, int position, int replica) {
+    const struct run_config *config = &plan->config;
+    struct bucket_list lists[GRID_MAX_CHUNKS] = {0};
+    struct slices slices = {0};
+    int chunks = config->grid.chunks;
+    for (int c = 0; config->sliced && c < chunks; c++) {
+        struct bucket_source source = holdings_source(holdings, &plan->micro[0].ranges, c,
+                                                      grid_stage(&config->grid, position, c));
+        lists[c] = buckets_of(&source);
+    }
+    if (config->sliced)
+        slices_plan(lists, program, config->replicas, replica, holdings->param_count, &slices);
+    struct store_layout *layout = layout_of(plan, holdings, &slices, program->grads);
+    for (int c = 0; c < chunks; c++) free(lists[c].items);
+    slices_free(&slices);
+    return layout;
+}
+
+/* A rank at a position, with the most gradient buffers of any. */
+static struct rank_program sizes_at(const struct plan *plan, int position) {
+    const struct program *programs[] = {plan->program, plan->last_program};
+    struct rank_program sizes = {0};
+    for (int i = 0; i < 2; i++) {
+        for (int r = 0; programs[i] && r < programs[i]->ranks; r++) {
+            if (grid_cell(&programs[i]->grid, r).position != position) continue;
+            int most = sizes.grads;
+            sizes = *program_of(programs[i], r);
+            if (most > sizes.grads) sizes.grads = most;
+        }
+    }
+    return sizes;
+}
+
+/* Replica 0 has the largest slices. */
+size_t stages_heap_bytes(const struct plan *plan, int position) {
+    struct holdings holdings = holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties,
+                                           position, &plan->rules);
+    struct rank_program sizes = sizes_at(plan, position);
+    struct store_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
+    size_t bytes = store_heap_bytes(layout);
+    store_layout_free(&layout);
+    holdings_free(&holdings);
+    return bytes;
+}

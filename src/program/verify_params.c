@@ -1,0 +1,103 @@
+/* What is proven of parameters where replicas update slices.
+ *
+ * Whole ones (ZeRO-1 and 2): GATHER makes them whole again, once, after STEP and before anybody
+ * reads them. Sliced ones (ZeRO-3): a bucket is whole from GATHER to FREE, nobody reads it outside,
+ * and no two are in one place. A step ends as it began. */
+#include <string.h>
+
+#include "base/log.h"
+#include "program/verify.h"
+
+static const struct place nobody = {NULL, 0};
+
+static bool are_sliced(const struct walk *walk) {
+    return walk->program->sliced & SLICED_PARAMS;
+}
+
+/* The bucket of the stage that lies in the place of the instruction's; -1: none. */
+static int occupant(const struct walk *walk) {
+    const struct chunk_sizes *sizes = &walk->own->chunk[verify_chunk(walk)];
+    int first = sizes_bucket(walk->own->chunk, verify_chunk(walk), 0);
+    int place = sizes_place(sizes, sizes->gathered, walk->instr->bucket);
+    for (int b = 0; b < sizes->buckets; b++)
+        if (walk->params[first + b].whole && sizes_place(sizes, sizes->gathered, b) == place)
+            return b;
+    return -1;
+}
+
+static enum status gather(struct walk *walk, struct param_bucket *params) {
+    TRY(verify_replicas(walk, RULE_GATHERED));
+    if (params->whole)
+        return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
+                             "the parameters of bucket %d are whole", walk->instr->bucket);
+    if (are_sliced(walk) && occupant(walk) >= 0)
+        return verify_broken(walk, RULE_GATHERED, nobody, "its place holds bucket %d (no FREE)",
+                             occupant(walk));
+    params->whole = true;
+    params->last = walk->instr;
+    return STATUS_OK;
+}
+
+static enum status free_place(struct walk *walk, struct param_bucket *params) {
+    if (!are_sliced(walk))
+        return verify_broken(walk, RULE_GATHERED, nobody, "parameters are not sliced");
+    if (!params->whole)
+        return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
+                             "bucket %d was not gathered", walk->instr->bucket);
+    params->whole = false;
+    params->last = walk->instr;
+    return STATUS_OK;
+}
+
+/* What others update is old from then on, in slices or whole. */
+static enum status step(struct walk *walk, struct param_bucket *params, int index) {
+    if (are_sliced(walk) && params->whole)
+        return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
+                             "bucket %d is gathered, and would be old (no FREE)", index);
+    params->whole = false;
+    params->last = walk->instr;
+    return STATUS_OK;
+}
+
+static enum status visit(struct walk *walk, struct param_bucket *params, int index) {
+    switch ((enum instr_op)walk->instr->op) {
+    case INSTR_GATHER: return gather(walk, params);
+    case INSTR_FREE: return free_place(walk, params);
+    case INSTR_STEP: return step(walk, params, index);
+    default: break;
+    }
+    if (params->whole) return STATUS_OK;
+    return verify_broken(walk, RULE_GATHERED, verify_own(walk, params->last),
+                         "the parameters of bucket %d that it reads were not gathered", index);
+}
+
+enum status verify_params(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    bool moves = instr->op == INSTR_GATHER || instr->op == INSTR_FREE;
+    if (moves && !walk->program->sliced)
+        return verify_broken(walk, RULE_SLICED, nobody,
+                             "nothing is sliced (\"sliced\" in the header)");
+    if (!walk->program->sliced || !strchr(instr_row(instr)->reads, 'p')) return STATUS_OK;
+    struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
+    for (int b = 0; b < access.bucket_count; b++)
+        TRY(visit(walk, &walk->params[access.first_bucket + b], b));
+    if (access.also >= 0) return visit(walk, &walk->params[access.also], access.also);
+    return STATUS_OK;
+}
+
+void verify_params_at_begin(struct walk *walk) {
+    int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    for (int b = 0; b < count; b++) walk->params[b].whole = !are_sliced(walk);
+}
+
+enum status verify_params_at_end(const struct walk *walk) {
+    int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    for (int b = 0; walk->program->sliced && b < count; b++)
+        if (walk->params[b].whole == are_sliced(walk))
+            return fail(STATUS_USAGE,
+                        "program refused by rule %d: rank %d ends the list %s with parameters that "
+                        "were not %s (bucket %d)",
+                        RULE_GATHERED, walk->rank, list_names[walk->list],
+                        are_sliced(walk) ? "freed" : "gathered", b);
+    return STATUS_OK;
+}

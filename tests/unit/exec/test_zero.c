@@ -1,0 +1,176 @@
+/* Sync policy zero: ranks (threads here) that hold slices train and evaluate to the bits of one
+ * device, and hold no more than the plan says: the memory of each stage. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "kit.h"
+
+struct member {
+    struct kit_plan job;
+    struct comm *comm;
+    struct exec *exec;
+    enum status status;
+    pthread_t thread;
+    int rank;
+    uint64_t params;
+    double loss;
+};
+
+static enum status run(struct member *member) {
+    struct step_result result;
+    struct eval_result evaluation;
+    TRY(exec_new(member->job.plan, member->comm, NULL, &member->exec));
+    TRY(exec_start(member->exec));
+    while (exec_next_step(member->exec) < member->job.plan->config.steps)
+        TRY(exec_step(member->exec, &result));
+    TRY(exec_evaluate(member->exec, &evaluation));
+    member->loss = evaluation.loss;
+    return exec_param_hash(member->exec, &member->params);
+}
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    member->status = run(member);
+    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    return NULL;
+}
+
+enum { MOST = 4 };
+struct team {
+    struct options options;
+    int ranks;
+    struct member member[MOST];
+};
+
+static void team_run(struct team *team, const char *line) {
+    struct comm *comms[MOST];
+    size_t heap = 0;
+    *team = (struct team){0};
+    kit_options(line, &team->options);
+    team->ranks = (int)team->options.local_ranks;
+    for (int r = 0; r < team->ranks; r++) {
+        struct member *member = &team->member[r];
+        member->rank = r;
+        cr_assert_eq(
+            kit_plan(&team->options, r, team->ranks, team->member[0].job.dataset, &member->job),
+            STATUS_OK);
+        size_t own = plan_heap_bytes(member->job.plan);
+        if (own > heap) heap = own;
+    }
+    cr_assert_eq(comm_open_threads(team->ranks, heap, 0, comms), STATUS_OK);
+    for (int r = 0; r < team->ranks; r++) {
+        team->member[r].comm = comms[r];
+        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
+    }
+    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
+    for (int r = 0; r < team->ranks; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+}
+
+static void team_free(struct team *team) {
+    for (int r = 0; r < team->ranks; r++) exec_free(&team->member[r].exec);
+    for (int r = 0; r < team->ranks; r++) comm_close(&team->member[r].comm);
+    for (int r = team->ranks - 1; r >= 0; r--) kit_plan_free(&team->member[r].job);
+    options_free(&team->options);
+}
+
+/* --- bits --- */
+
+#define MODEL                                                                                      \
+    "--model mlp --device ref --data synthetic:count=29,test_count=11,size=8,channels=1 "          \
+    "--batch 12 --steps 3 --optimizer adamw --clip 0.5 --bucket-size 8KiB "
+
+static const char *const ways[][2] = {
+    {"--zero-stage 1", ""},
+    {"--zero-stage 2", ""},
+    {"--zero-stage 2 --zero-accumulate scatter", "--sum replicas-first"},
+    {"--zero-stage 3", ""},
+    {"--zero-stage 3 --zero-accumulate scatter", "--sum replicas-first"},
+    {"--zero-stage 3 --zero-accumulate scatter --zero-prefetch 0", "--sum replicas-first"},
+    {"--zero-stage 3 --zero-keep 1KiB", ""},
+    {"--zero-stage 3 --zero-keep 1KiB --zero-accumulate scatter", "--sum replicas-first"},
+};
+
+Test(exec_zero, slices_train_and_evaluate_as_one_device) {
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        char line[512];
+        struct team team;
+        struct eval_result evaluation;
+        uint64_t params;
+        snprintf(line, sizeof line, MODEL "--micro-batches 3 -n 2 --strategy ddp %s", ways[i][0]);
+        team_run(&team, line);
+        struct kit_run *one = kit_open(MODEL "--strategy single --deal 2x3 %s", ways[i][1]);
+        kit_steps(one, -1);
+        cr_assert_eq(exec_evaluate(one->exec, &evaluation), STATUS_OK);
+        cr_assert_eq(exec_param_hash(one->exec, &params), STATUS_OK);
+        for (int r = 0; r < team.ranks; r++) {
+            cr_expect_eq(team.member[r].params, params, "%s, rank %d", ways[i][0], r);
+            cr_expect_float_eq(team.member[r].loss, evaluation.loss, 1e-12, "%s", ways[i][0]);
+        }
+        kit_close(&one);
+        team_free(&team);
+    }
+}
+
+/* --- memory --- */
+
+static size_t held_bytes(const struct store *store, enum array_kind kind) {
+    size_t bytes = 0;
+    for (int i = 0; i < store->layout->array_count; i++)
+        if (store->layout->arrays[i].kind == kind) bytes += elements_bytes(&store->held[i]);
+    return bytes;
+}
+
+static void expect_estimate(const struct member *member) {
+    const struct memory_estimate *estimate = &member->job.plan->memory;
+    const struct store *store = exec_store(member->exec);
+    cr_expect_eq(estimate->params, held_bytes(store, ARRAY_PARAM));
+    cr_expect_eq(estimate->gradients, held_bytes(store, ARRAY_GRAD));
+    cr_expect_eq(estimate->state, held_bytes(store, ARRAY_STATE));
+    cr_expect_eq(estimate->windows,
+                 held_bytes(store, ARRAY_GRAD_WINDOW) + held_bytes(store, ARRAY_PARAM_WINDOW));
+}
+
+/* Whole and sliced bytes of a parameter, of 16 in all. */
+struct formula {
+    const char *way;
+    int micros, whole, sliced;
+};
+static const struct formula formulas[] = {
+    {"--zero-stage 1", 1, 8, 8},
+    {"--zero-stage 1", 3, 8, 8},
+    {"--zero-stage 2", 1, 4, 12},
+    {"--zero-stage 2", 3, 8, 8},
+    {"--zero-stage 2 --zero-accumulate scatter", 3, 4, 12},
+    {"--zero-stage 3", 1, 0, 16},
+    {"--zero-stage 3", 3, 4, 12},
+    {"--zero-stage 3 --zero-accumulate scatter", 3, 0, 16},
+};
+
+/* The largest rank: a bucket's blocks do not divide evenly. */
+Test(exec_zero, a_rank_holds_what_its_stage_says) {
+    enum { RANKS = 4 };
+    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
+        const struct formula *of = &formulas[i];
+        char line[512];
+        struct team team;
+        snprintf(
+            line, sizeof line,
+            "--model vit-micro --device ref --data synthetic:count=24,test_count=4,size=16 "
+            "--batch 12 --steps 1 --optimizer adamw -n %d --strategy ddp --micro-batches %d %s",
+            RANKS, of->micros, of->way);
+        team_run(&team, line);
+        const struct plan *plan = team.member[0].job.plan;
+        double all = (double)plan->store->param_elements, sum = 0;
+        for (int r = 0; r < RANKS; r++) {
+            const struct memory_estimate *memory = &team.member[r].job.plan->memory;
+            expect_estimate(&team.member[r]);
+            sum += (double)(memory->params + memory->gradients + memory->state);
+        }
+        double want = RANKS * of->whole * all + of->sliced * all;
+        cr_expect_float_eq(sum, want, 0.001 * want, "%s, %d micro-batches: %.0f, not %.0f", of->way,
+                           of->micros, sum, want);
+        team_free(&team);
+    }
+}
