@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "plan/plan_auto.h"
 
 static int stage_count(const struct plan *plan) {
     return plan->config.grid.stages * plan->config.grid.chunks;
@@ -123,7 +124,8 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
     int64_t pipelines = group_count(&config->grid, GROUP_PIPELINE), eval = plan->eval_batch,
             rest = config->dataset->count[SPLIT_TEST] % (eval * pipelines);
     const int64_t *last = plan->last_samples; /* never increasing */
-    if (stage_count(plan) > 1) {
+    /* Of auto ranks may not cut alike before they have rank 0's programs. */
+    if (stage_count(plan) > 1 && !plan_is_auto(config)) {
         TRY(hash_sizes(plan, plan->micro[0].samples, plan->micro[0].samples, true, &hash));
         if (last)
             TRY(hash_sizes(plan, last[config->replicas * config->micro_batches - 1], last[0], true,

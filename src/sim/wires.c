@@ -166,17 +166,27 @@ static void channels_new(struct sim *sim) {
         sim->run[r].channels = (r - sim->share.others) / grid->stages * sim->wires_each;
 }
 
+/* Each pipeline has a group of the family. */
+static bool is_of_pipelines(enum group_family family) {
+    return family == GROUP_PIPELINE || family == GROUP_TIED;
+}
+
 /* Groups of a family that has runs in it: of pipelines, one for each that is run. */
 static int groups_of_family(const struct sim *sim, enum group_family family) {
-    if (family == GROUP_PIPELINE) return sim->share.pipeline_count;
-    return group_count(&sim->input->program->grid, family);
+    int all = group_count(&sim->input->program->grid, family);
+    return is_of_pipelines(family) && all > 0 ? sim->share.pipeline_count : all;
 }
 
 static int group_index(const struct sim *sim, enum group_family family, int run) {
     int of_pipelines = run - sim->share.others, stages = sim->input->program->grid.stages;
     if (family == GROUP_WORLD) return 0;
     if (of_pipelines < 0) return -1;
-    return family == GROUP_PIPELINE ? of_pipelines / stages : of_pipelines % stages;
+    const int *tied = sim->input->program->grid.tied;
+    int position = of_pipelines % stages;
+    if (family == GROUP_TIED &&
+        (tied[0] == tied[1] || (position != tied[0] && position != tied[1])))
+        return -1;
+    return is_of_pipelines(family) ? of_pipelines / stages : position;
 }
 
 static void join(struct sim *sim, int g, int first, int run) {
@@ -203,7 +213,7 @@ static void groups_new(struct sim *sim) {
         for (int i = 0; i < groups_of_family(sim, program->group[g]); i++) {
             enum group_family family = program->group[g];
             struct sim_group *group = &sim->group[first[g] + i];
-            int index = family == GROUP_PIPELINE ? sim->share.pipeline[i] : i;
+            int index = is_of_pipelines(family) ? sim->share.pipeline[i] : i;
             group->size = group_size(&program->grid, family, index);
             group->link = sim_group_link(sim->input, family, index);
             group->waiting = -1;

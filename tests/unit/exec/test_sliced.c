@@ -67,7 +67,7 @@ static void cut_buckets(struct plan *plan) {
                                                       .count = layout->param_count - half,
                                                       .begin = middle,
                                                       .elements = layout->param_elements - middle,
-                        false};
+                                                      false};
     plan->chunk[0].buckets.items[1] = (struct bucket){.count = half, .elements = middle, false};
 }
 
