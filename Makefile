@@ -275,6 +275,14 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro'.
+bench-sim: all
+	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
+
+# Bubbles of all schedules with waits in place of passes, beside the simulator's; DELAY='--ranks 4 --steps 10'.
+bench-delay: all
+	@python3 bench/sim/bench_delay.py --stretto $(B)/stretto $(DELAY)
+
 # --- installing ----------------------------------------------------------------------------------------------------
 D := $(DESTDIR)$(PREFIX)
 MAN := $(D)/share/man/man1/stretto.1
@@ -323,7 +331,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm bench-delay bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

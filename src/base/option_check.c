@@ -195,7 +195,8 @@ static void derive_ranks(struct options *options) {
 
 /* Costs come from one place. */
 static enum status check_costs(const struct options *options) {
-    static const enum option_id from[] = {OPTION_costs, OPTION_profile, OPTION_cluster};
+    static const enum option_id from[] = {OPTION_costs, OPTION_profile, OPTION_cluster,
+                                          OPTION_delay};
     const char *first = NULL;
     for (size_t i = 0; i < sizeof from / sizeof from[0]; i++) {
         if (!option_is_given(options, from[i])) continue;

@@ -9,7 +9,7 @@
 #include "optim/optim.h"
 #include "plan/balance.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
+#include "program/auto.h"
 #include "program/schedule.h"
 #include "sync/sync.h"
 
@@ -39,13 +39,20 @@ static bool strategies_word(int index, struct option_word *out) {
     return true;
 }
 
-/* The whole model on each rank, then the orders of pipelines. */
+/* The whole model on each rank, then the orders of pipelines, then the choice between these. */
 static bool schedules_word(int index, struct option_word *out) {
-    const struct pipeline_schedule *pipeline = index ? pipeline_at(index - 1) : NULL;
     const struct schedule *single = schedule_find("single");
-    if (index > pipeline_count()) return false;
-    *out = (struct option_word){.name = pipeline ? pipeline->name : single->name,
-                                .help = pipeline ? pipeline->help : single->help};
+    int count = pipeline_count();
+    if (index > count + 1) return false;
+    if (index == 0)
+        *out = (struct option_word){.name = single->name, .help = single->help};
+    else if (index <= count)
+        *out = (struct option_word){.name = pipeline_at(index - 1)->name,
+                                    .help = pipeline_at(index - 1)->help};
+    else
+        *out = (struct option_word){.name = PIPELINE_AUTO,
+                                    .help = "the best order for the costs of the stages, under "
+                                            "--memory-limit"};
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/explain_auto.h"
 #include "cli/explain_recompute.h"
 #include "cli/folder.h"
 #include "cli/outlook.h"
@@ -114,9 +115,15 @@ static int64_t crossing_bytes(const struct plan *plan) {
 
 static void print_pipelines(const struct job *job, FILE *out) {
     const struct grid *grid = &job->plan->config.grid;
-    char replicas[TEXT_BYTES];
+    char replicas[TEXT_BYTES], stages[TEXT_BYTES];
     text_count(grid->replicas, "replica", replicas);
-    if (grid->chunks == 1)
+    if (grid->drivers > 0)
+        row(out, "ranks",
+            "%d = a driver + %s, strategy %s: each rank behind the driver has one "
+            "stage of the model",
+            job->plan->config.ranks, text_count(grid->stages, "stage", stages),
+            job->options.strategy);
+    else if (grid->chunks == 1)
         row(out, "ranks", "%d = %d stages x %s, strategy %s: each rank has one stage of the model",
             job->plan->config.ranks, grid->stages, replicas, job->options.strategy);
     else
@@ -137,6 +144,19 @@ static int slots_of(const struct program *program, int rank, int stage) {
         if (own && instr->slot >= slots) slots = instr->slot + 1;
     }
     return slots;
+}
+
+/* What a driver costs. */
+static void print_calls(const struct job *job, FILE *out) {
+    const struct plan *plan = job->plan;
+    char calls[TEXT_BYTES], trips[TEXT_BYTES];
+    if (plan->config.grid.drivers == 0) return;
+    row(out, "calls",
+        "%s a step of %d B each, by rank 0, which computes nothing: no stage begins a pass or its "
+        "update without one; and %s that the driver and all stages wait for: behind each backward, "
+        "for the losses and for the norm. --strategy pmp trains the same bits without them",
+        text_count(plan_calls(plan), "call", calls), PROGRAM_CALL_BYTES,
+        text_count(plan_round_trips(plan), "round trip", trips));
 }
 
 static void print_stages(const struct job *job, FILE *out) {
@@ -194,14 +214,19 @@ static void print_positions(const struct job *job, FILE *out) {
     for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "", p,
                          text_size((int64_t)job->position_bytes[p], size));
-    row(out, "peaks", "predicted, along a pipeline:%s%s", text, positions > SHOWN ? " ..." : "");
+    char driver[TEXT_BYTES + 16] = "";
+    if (job->plan->config.grid.drivers > 0)
+        snprintf(driver, sizeof driver, "; of the driver %s",
+                 text_size((int64_t)job->position_bytes[positions], size));
+    row(out, "peaks", "predicted, along a pipeline:%s%s%s", text, positions > SHOWN ? " ..." : "",
+        driver);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     if (plan->config.ranks == 1)
         row(out, "ranks", "1, strategy %s", job->options.strategy);
-    else if (plan->config.grid.stages > 1)
+    else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
         print_pipelines(job, out);
     else
         row(out, "ranks",
@@ -290,7 +315,7 @@ static void print_program(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct options *options = &job->options;
     bool own = option_is_set(options, OPTION_program);
-    const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
     char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
@@ -346,6 +371,7 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_model(job, out);
     print_training(job, out);
     print_ranks(job, out);
+    print_calls(job, out);
     print_zero(job->plan, out);
     print_batch(job->plan, out);
     print_stages(job, out);
@@ -355,6 +381,7 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_memory(job, out);
     print_positions(job, out);
     print_recompute(job, out);
+    explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);
     print_device(job->plan, out);
@@ -408,7 +435,7 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:o}",
+        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:i, s:i, s:o}",
         "version", stretto_version(), "strategy", job->options.strategy, "model",
         config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
@@ -416,13 +443,15 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
         (json_int_t)config->batch, "replicas", config->replicas, "micro_batches",
         config->micro_batches, "sync_bn", config->sync_bn, "steps", (json_int_t)config->steps,
         "steps_per_epoch", (json_int_t)plan->config.steps_per_epoch, "instructions",
-        program_list(plan->program, 0, LIST_BODY)->count, "slots", slot_count(plan),
+        program_list(plan->program, plan->config.rank, LIST_BODY)->count, "slots", slot_count(plan),
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
         "predicted_step_ms", plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step",
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
-        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "memory", estimate);
+        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "calls_per_step", plan_calls(plan),
+        "round_trips_per_step", plan_round_trips(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
+    if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);

@@ -14,6 +14,7 @@ static enum status activations_at(const struct run_config *of, int position,
     config.cell = grid_cell(&config.grid, config.rank);
     config.recompute = policy;
     config.dry = true;
+    config.memory_limit = 0; /* auto, too, shall make both */
     TRY(plan_new(&config, NULL, NULL, &plan));
     *out = plan->memory.activations;
     plan_free(&plan);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "launch/cores.h"
+#include "cli/agree.h"
 #include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */
@@ -17,22 +18,25 @@ struct rank_info {
     bool spread;             /* ranks are on several machines, as far as known before they meet */
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
     size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
+    const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
 };
 
 struct job {
     struct options options; /* with every default resolved; texts belong to the caller's options */
     struct dataset *dataset;
     bool owns_dataset;
-    struct plan *plan;        /* with the configuration of the run */
-    bool threads;             /* the ranks share this process */
-    struct cores_share cores; /* of this host, as far as known */
+    struct plan *plan;                  /* with the configuration of the run */
+    struct agree_costs *costs;          /* of auto; NULL: the rules of the operations */
+    const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
+    bool threads;                       /* the ranks share this process */
+    struct cores_share cores;           /* of this host, as far as known */
     int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
     bool to_start;   /* as in the rank info */
     struct mem_parts
         before;             /* resident just before the plan was made: the peak counts from there */
     size_t code_bytes;      /* of the estimate: what ranks as processes of a machine share */
-    size_t *position_bytes; /* predicted peak of a rank at each position of a pipeline; NULL where
-                               all are like this one */
+    size_t *position_bytes; /* predicted peak of a rank at each position of a pipeline, then of a
+                               driver; NULL where all are like this one */
     int64_t available_bytes; /* of this machine, once the plan was made; 0: unknown */
 };
 

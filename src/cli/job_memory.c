@@ -40,7 +40,8 @@ static void estimate_library(struct job *job) {
     const struct backend *backend = device->backend;
     struct mem_parts now = mem_resident_parts();
     struct backend_overhead run = {0};
-    if (backend->overhead) run = backend->overhead(job->plan->device);
+    bool computes = job->plan->chunk_count > 0; /* a driver runs no kernel */
+    if (backend->overhead && computes) run = backend->overhead(job->plan->device);
     size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
            code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
     int ranks = job->plan->config.ranks;
@@ -71,13 +72,23 @@ static size_t with_library(const struct job *job, struct plan *plan) {
     return plan_bytes(plan);
 }
 
+/* Drivers are alike, and stand behind the positions. */
+static int place_of(const struct job *job, int rank) {
+    const struct grid *grid = &job->plan->config.grid;
+    int position = grid_cell(grid, rank).position;
+    return position < 0 ? grid->stages : position;
+}
+
 static enum status estimate_position(struct job *job, int position, const char *name,
                                      const struct bytes *program) {
     struct run_config config = job->plan->config;
     struct plan *plan;
-    config.rank = group_rank(&config.grid, GROUP_PIPELINE, 0, position);
+    bool staged = position < config.grid.stages;
+    config.rank = staged ? group_rank(&config.grid, GROUP_PIPELINE, 0, position) : 0;
     config.cell = grid_cell(&config.grid, config.rank);
     config.dry = true;
+    config.agreed = job->agreed;
+    config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
     TRY(plan_new(&config, name, program, &plan));
     job->position_bytes[position] = with_library(job, plan);
     plan_free(&plan);
@@ -85,12 +96,13 @@ static enum status estimate_position(struct job *job, int position, const char *
 }
 
 enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
-    int positions = job->plan->config.grid.stages;
+    const struct grid *grid = &job->plan->config.grid;
+    int positions = grid->stages + (grid->drivers > 0), own = place_of(job, job->plan->config.rank);
     if (positions == 1) return STATUS_OK;
     job->position_bytes = MEM_ARRAY(size_t, positions);
-    job->position_bytes[job->plan->config.cell.position] = plan_bytes(job->plan);
+    job->position_bytes[own] = plan_bytes(job->plan);
     for (int p = 0; p < positions; p++)
-        if (p != job->plan->config.cell.position) TRY(estimate_position(job, p, name, program));
+        if (p != own) TRY(estimate_position(job, p, name, program));
     return STATUS_OK;
 }
 
@@ -100,7 +112,7 @@ size_t job_position_bytes(const struct job *job, int position) {
 
 size_t job_most_bytes(const struct job *job) {
     size_t most = 0;
-    for (int p = 0; p < job->plan->config.grid.stages; p++)
+    for (int p = 0; p < job->plan->config.grid.stages; p++) /* drivers need less */
         if (job_position_bytes(job, p) > most) most = job_position_bytes(job, p);
     return most;
 }
@@ -109,8 +121,7 @@ size_t job_most_bytes(const struct job *job) {
 size_t job_machine_bytes(const struct job *job) {
     size_t sum = job->code_bytes;
     for (int r = 0; r < job->local_ranks; r++) {
-        int position = r % job->plan->config.grid.stages;
-        sum += job_position_bytes(job, position) - job->code_bytes;
+        sum += job_position_bytes(job, place_of(job, r)) - job->code_bytes;
         if (job->to_start) sum += job->before.own_bytes;
     }
     return sum;
@@ -130,7 +141,9 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         struct job other = *job;
         struct run_config config = job->plan->config;
         config.micro_batches = (int)count;
+        config.memory_limit = 0; /* refusals are said by the caller */
         other.position_bytes = NULL;
+        other.agreed = NULL;
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
@@ -156,8 +169,10 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
     const struct memory_estimate *estimate = &job->plan->memory;
     size_t fitting = 0;
     int64_t count = micro_batches_that_fit(job, limit, &fitting);
-    placement_largest(plan_placement(job->plan, &job->plan->micro[0], 0, 0), largest,
-                      sizeof largest);
+    snprintf(largest, sizeof largest, "no activations on this rank");
+    if (job->plan->chunk_count > 0)
+        placement_largest(plan_placement(job->plan, &job->plan->micro[0], 0, 0), largest,
+                          sizeof largest);
     if (!given && job->local_ranks > 1)
         snprintf(each, sizeof each, "%s each, ", text_size((int64_t)plan_bytes(job->plan), a));
     if (count)

@@ -8,18 +8,15 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/profiling.h"
 
 /* --- where costs come from --- */
 
 static enum status pick_section(struct outlook *outlook) {
     const struct run_config *config = &outlook->job->plan->config;
-    struct device *device = outlook->job->plan->device;
-    char isa[64];
-    device->backend->isa(device, isa, sizeof isa);
-    struct profile_place place = {.device = config->device,
-                                  .isa = isa,
-                                  .threads = config->threads,
-                                  .ranks = outlook->job->local_ranks};
+    char isa[PROFILING_ISA_BYTES];
+    struct profile_place place =
+        profiling_place(config, outlook->job->plan->device, outlook->job->local_ranks, isa);
     outlook->source.profile = &outlook->profile;
     return profile_pick(&outlook->profile, &place, &outlook->source.section);
 }
@@ -40,6 +37,10 @@ static enum status read_source(struct outlook *outlook) {
         outlook->source.units = &outlook->units;
         return costs_parse("--costs", options->costs, &outlook->units);
     }
+    if (option_is_given(options, OPTION_delay)) {
+        outlook->source.units = &outlook->units;
+        return costs_parse_delay("--delay", options->delay, &outlook->units);
+    }
     if (option_is_given(options, OPTION_profile)) {
         TRY(profile_read(options->profile, &outlook->profile));
         return pick_section(outlook);
@@ -52,13 +53,16 @@ static enum status read_source(struct outlook *outlook) {
 
 bool outlook_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
-           option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_draw);
+           option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_delay) ||
+           option_is_given(options, OPTION_draw);
 }
 
 static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
     *out = (struct outlook){.job = job, .source = {.apart = apart}};
     enum status status = read_source(out);
     if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
+    /* Delays are ns, as all but units. */
+    if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
     if (status != STATUS_OK) outlook_close(out);
     return status;
 }
@@ -149,7 +153,9 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     const struct options *options = &outlook->job->options;
     const struct run_config *config = &outlook->job->plan->config;
     char threads[TEXT_BYTES];
-    if (outlook->source.units) {
+    if (outlook->source.units && !outlook->forecast.units) {
+        row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
+    } else if (outlook->source.units) {
         char *text = costs_text(&outlook->units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
         free(text);

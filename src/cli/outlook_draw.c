@@ -9,7 +9,7 @@
 /* By the columns of the instruction's row; the halves of backward have colours of their own. */
 static enum timeline_category category_of(int op) {
     const struct instr_row *row = &instr_rows[op];
-    if (row->meets == MEETS_PEER) return TIMELINE_MESSAGE;
+    if (row->meets == MEETS_PEER || row->meets == MEETS_CALL) return TIMELINE_MESSAGE;
     if (row->queue == QUEUE_COMM) return TIMELINE_COLLECTIVE;
     if (op == INSTR_R) return TIMELINE_RECOMPUTE;
     if (op == INSTR_I) return TIMELINE_INPUT;
@@ -83,8 +83,9 @@ static struct timeline_interval interval_of(struct drawing *drawing, int run, in
 static void add_arrow(struct drawing *drawing, int run, int at) {
     const struct sim_record *record = &drawing->result->rank[run].record[at];
     const struct instr *instr = &body_of(drawing, run)->items[at];
-    if (instr_row(instr)->meets != MEETS_PEER || record->peer_run < 0 || record->peer_run == run)
-        return;
+    enum instr_meets meets = instr_row(instr)->meets;
+    bool message = meets == MEETS_PEER || meets == MEETS_CALL;
+    if (!message || record->peer_run < 0 || record->peer_run == run) return;
     drawing->arrow = mem_grow(drawing->arrow, &drawing->arrow_capacity, drawing->arrow_count + 1,
                               sizeof *drawing->arrow);
     drawing->arrow[drawing->arrow_count++] = (struct timeline_arrow){

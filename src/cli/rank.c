@@ -77,7 +77,12 @@ enum { OWN_FACTS = 2 };
 static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
     uint64_t layouts;
     TRY(graphs_layouts_hash(plan, &layouts));
-    snprintf(out->program, sizeof out->program, "%016llx", (unsigned long long)programs_hash(plan));
+    /* Of auto it is agreed on once ranks have joined. */
+    if (plan_is_auto(&plan->config))
+        snprintf(out->program, sizeof out->program, PIPELINE_AUTO);
+    else
+        snprintf(out->program, sizeof out->program, "%016llx",
+                 (unsigned long long)programs_hash(plan));
     snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
     return STATUS_OK;
 }
@@ -133,6 +138,67 @@ static enum status join(struct rank *rank) {
         log_warning("ranks differ in compiler, instruction set or threads: bits will not be equal "
                     "to those of one device");
     return STATUS_OK;
+}
+
+/* --- programs of auto --- */
+
+static enum status put_text(struct rank *rank, const char *key, const struct bytes *text) {
+    return control_put(rank->control, key, text->count ? text->data : (const void *)"",
+                       text->count);
+}
+
+static enum status get_text(struct rank *rank, const char *key, struct bytes *out) {
+    void *value;
+    TRY(control_get(rank->control, key, &value, &out->count));
+    out->data = value;
+    return STATUS_OK;
+}
+
+static bool same_text(const struct bytes *a, const struct bytes *b) {
+    return a->count == b->count && (!a->count || memcmp(a->data, b->data, a->count) == 0);
+}
+
+/* Whether the plan may not be the one to run. */
+static bool awaits_programs(const struct rank *rank) {
+    return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
+}
+
+/* Plans again, with the programs of rank 0. */
+static enum status plan_again(struct rank *rank, const struct rank_info *info,
+                              const struct program_texts *texts) {
+    struct job *job = &rank->session.job;
+    struct rank_info again = *info;
+    again.agreed = texts;
+    again.before = job->before;
+    job_close(job);
+    return job_open(rank->options, &again, job);
+}
+
+static enum status put_programs(struct rank *rank, const struct program_texts *texts) {
+    TRY(put_text(rank, "program", &texts->step));
+    return put_text(rank, "program/last", &texts->last);
+}
+
+static enum status take_programs(struct rank *rank, const struct rank_info *info,
+                                 const struct program_texts *own) {
+    struct program_texts texts = {0};
+    enum status status = get_text(rank, "program", &texts.step);
+    if (status == STATUS_OK) status = get_text(rank, "program/last", &texts.last);
+    bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
+    if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
+    program_texts_free(&texts);
+    return status == STATUS_OK ? job_check_memory(&rank->session.job) : status;
+}
+
+/* Machines may differ in what operations cost: rank 0's choice holds for all. */
+static enum status agree_programs(struct rank *rank, const struct rank_info *info) {
+    struct program_texts own;
+    if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
+    plan_texts(rank->session.job.plan, &own);
+    enum status status =
+        rank->identity->rank == 0 ? put_programs(rank, &own) : take_programs(rank, info, &own);
+    program_texts_free(&own);
+    return status;
 }
 
 /* --- which ranks are on this machine --- */
@@ -322,12 +388,13 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, info, &rank->session.job));
-    TRY(job_check_memory(&rank->session.job));
+    if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
                                   &rank->rendezvous));
     TRY(join(rank));
+    TRY(agree_programs(rank, info));
     TRY(check_neighbours(rank));
     warn_crowded(rank);
     TRY(share_folder(rank));

@@ -65,7 +65,9 @@ static void measure_run(struct session *session, struct summary *summary) {
         summary->acc1 = result->eval.acc1;
         summary->acc5 = result->eval.acc5;
     }
-    summary->predicted_step_ms.p50 = plan_step_ns(session->job.plan) * 1e-6;
+    summary->predicted_step_ms.p50 = session->predicted.p50_ms;
+    summary->predicted_step_ms.low = session->predicted.low_ms;
+    summary->predicted_step_ms.high = session->predicted.high_ms;
     summary->wall_s = times.wall_s;
     summary->user_s = times.user_s;
     summary->sys_s = times.sys_s;
@@ -106,6 +108,7 @@ void result_measure(struct session *session) {
     session->figures = (struct rank_figures){
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
+        .use = watch_use(&session->watch),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
@@ -136,6 +139,18 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
     }
 }
 
+/* Of a run that failed the other ranks are not known. */
+static void fill_bubbles(const struct session *session, struct summary *summary) {
+    int ranks = comm_size(session->comm);
+    const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
+    if (ranks == 1 || session->all) {
+        for (int r = 0; r < ranks; r++)
+            use[r] = session->all ? &session->all[r].use : &session->figures.use;
+        watch_bubbles(use, ranks, summary);
+    }
+    free(use);
+}
+
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
     int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
@@ -146,7 +161,8 @@ static void measure_again(struct session *session) {
 
 /* The ranks of replica 0 hold each tensor once. */
 static void sum_replica(const struct session *session, struct summary *summary) {
-    int ranks = session->all ? session->job.plan->config.grid.stages : 1;
+    const struct grid *grid = &session->job.plan->config.grid;
+    int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
     bool known = true;
     summary->reduced_bytes_per_step = 0;
     for (int r = 0; r < ranks; r++) {
@@ -170,6 +186,7 @@ enum status result_fill(struct session *session, int exit_code) {
     measure_run(session, summary);
     measure_again(session);
     fill_ranks(session, summary);
+    fill_bubbles(session, summary);
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
     sum_replica(session, summary);

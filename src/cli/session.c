@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/outlook.h"
 #include "cli/run_timeline.h"
 #include "cli/session.h"
 #include "exec/stop.h"
@@ -88,23 +89,27 @@ static enum status write_texts(struct session *session) {
     free(yaml);
     free(path);
     TRY(status);
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    program_print(session->job.plan->program, stream);
-    fclose(stream);
-    path = folder_path(session->folder, "program.txt");
-    status = file_write_text(path, text);
-    free(text);
-    free(path);
-    return status;
+    return agree_save(session->job.plan, session->folder);
+}
+
+/* What a step should take, before any was run. */
+static enum status predict(struct session *session) {
+    struct outlook outlook;
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(outlook_open(&session->job, &outlook));
+    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
+                                                   .low_ms = outlook.forecast.low * 1e-6,
+                                                   .high_ms = outlook.forecast.high * 1e-6};
+    outlook_close(&outlook);
+    return STATUS_OK;
 }
 
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    bool first = session->job.plan->config.cell.first_replica == 0;
+    const struct grid_cell *cell = &session->job.plan->config.cell;
+    bool first = cell->role == GRID_STAGE && cell->first_replica == 0;
     if (!first || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
@@ -188,8 +193,10 @@ static enum status find_done(struct session *session, int64_t step) {
 static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
                            struct checkpoint_state *state) {
     const struct options *options = &session->job.options;
+    session->watch.profiling = session->profiling = profiling_new(&session->job);
     struct exec_observer observer = watch_exec_observer(&session->watch);
     struct comm_group *world = comm_world(session->comm);
+    TRY(comm_agree(world, predict(session)));
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     session->watch.exec = session->exec;
@@ -240,10 +247,10 @@ static enum status train(struct session *session, const struct checkpoint_config
     return status;
 }
 
-/* No rank holds the whole model. */
+/* Rank 0 does not hold the whole model. */
 static bool is_spread(const struct session *session) {
     const struct run_config *config = &session->job.plan->config;
-    return config->grid.stages > 1 || config->sliced & SLICED_PARAMS;
+    return config->grid.stages > 1 || config->grid.drivers > 0 || config->sliced & SLICED_PARAMS;
 }
 
 /* Writes what a run leaves at its end, each file whatever became of the others. */
@@ -287,6 +294,11 @@ static enum status finish_first(struct session *session, enum status status) {
     return finishing == STATUS_OK ? status : finishing;
 }
 
+static enum status finish_other(struct session *session, enum status status) {
+    enum status closing = watch_close(&session->watch);
+    return closing == STATUS_OK ? status : closing;
+}
+
 static enum status save_rank(struct session *session) {
     char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
     enum status status = checkpoint_write_model(session->exec, path, NULL);
@@ -302,9 +314,15 @@ static enum status finish(struct session *session, enum status status) {
         session->model_status = checkpoint_save_model(session->exec, session->folder);
     if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
     if (good) TRY(watch_gather(&session->watch, session->comm));
-    if (first_rank(session)) return finish_first(session, status);
-    enum status closing = watch_close(&session->watch);
-    return closing == STATUS_OK ? status : closing;
+    enum status finished =
+        first_rank(session) ? finish_first(session, status) : finish_other(session, status);
+    /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
+     * results. All ranks take part, whatever became of those. */
+    enum status profiled = STATUS_OK;
+    if (status == STATUS_OK && session->profiling)
+        profiled =
+            profiling_save(session->profiling, session->exec, session->job.options.save_profile);
+    return finished == STATUS_OK ? profiled : finished;
 }
 
 enum status session_run(struct session *session) {
@@ -330,6 +348,7 @@ enum status session_run(struct session *session) {
 
 void session_free(struct session *session) {
     watch_free(&session->watch);
+    profiling_free(&session->profiling);
     exec_free(&session->exec);
     summary_free(&session->summary);
     history_free(&session->history);

@@ -15,8 +15,14 @@ struct rank_figures {
     uint64_t param_hash, buffer_hash; /* of what the rank holds of replica 0; else 0 */
     bool hashed;                      /* they are known */
     double samples_per_s;
+    struct watch_use use;
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;
+};
+
+/* Of a step, by the simulator: with 90% probability from low to high. */
+struct session_forecast {
+    double p50_ms, low_ms, high_ms;
 };
 
 struct session {
@@ -27,9 +33,11 @@ struct session {
         *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
     struct lock *lock; /* of the folder, the caller's; or NULL */
     struct exec *exec;
-    struct history *history; /* of rank 0 */
-    bool done;               /* there was nothing to do */
-    struct watch watch;      /* of rank 0 */
+    struct history *history;           /* of rank 0 */
+    bool done;                         /* there was nothing to do */
+    struct watch watch;                /* of rank 0 */
+    struct profiling *profiling;       /* of --save-profile; or NULL */
+    struct session_forecast predicted; /* of rank 0 */
     struct train_result result;
     int64_t begin_ns;
     struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];

@@ -15,14 +15,16 @@
 
 struct team {
     int ranks;
-    struct thread_rank *rank; /* [ranks] */
+    struct thread_rank *rank;      /* [ranks] */
+    struct program_texts programs; /* of auto: those of rank 0 */
 };
 
 struct thread_rank {
     const struct options *options;
-    struct dataset *dataset; /* shared */
-    struct mem_parts before; /* as in struct rank_info, */
-    size_t library_bytes;    /* and this */
+    struct dataset *dataset;            /* shared */
+    struct mem_parts before;            /* as in struct rank_info, */
+    size_t library_bytes;               /* and this, */
+    const struct program_texts *agreed; /* and this */
     struct session session;
     int index, ranks;
     enum status status;
@@ -104,7 +106,8 @@ static void *thread_main(void *argument) {
                              .ranks = rank->ranks,
                              .dataset = rank->dataset,
                              .before = rank->before,
-                             .library_bytes = rank->library_bytes};
+                             .library_bytes = rank->library_bytes,
+                             .agreed = rank->agreed};
     rank->status = job_open(rank->options, &info, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
@@ -134,6 +137,7 @@ static enum status run_team(const struct team *team) {
         all[started].dataset = all[0].session.job.dataset;
         all[started].before = all[0].session.job.before;
         all[started].library_bytes = all[0].session.job.plan->memory.library;
+        if (team->programs.step.count) all[started].agreed = &team->programs;
         all[started].session.folder = all[0].session.folder;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
@@ -176,7 +180,9 @@ enum status threads_run(const struct options *options, const struct start *start
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
         stop_install(!options->quiet);
+        if (plan_is_auto(&first->job.plan->config)) plan_texts(first->job.plan, &team.programs);
         status = run_team(&team);
+        program_texts_free(&team.programs);
     }
     session_free(first);
     for (int r = 0; r < ranks; r++) comm_close(&team.rank[r].session.comm);

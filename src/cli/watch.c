@@ -56,11 +56,25 @@ static void on_starting_other(void *context, const char *what, int64_t steps) {
     begin(context, what, steps, what);
 }
 
+/* The passes, which bubbles count. */
+static void count_pass(struct watch *watch, int64_t begin_ns, int64_t end_ns) {
+    if (watch->first_ns == 0) watch->first_ns = begin_ns;
+    watch->last_ns = end_ns;
+    watch->busy_ns += end_ns - begin_ns;
+}
+
 /* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
     struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
-    trace_record(((struct watch *)context)->trace, &event);
+    struct watch *watch = context;
+    if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
+    if (watch->profiling) profiling_instr(watch->profiling, begin_ns, end_ns);
+    trace_record(watch->trace, &event);
+}
+
+static void on_node(void *context, const struct graph *graph, const struct node *node, int64_t ns) {
+    profiling_node(((struct watch *)context)->profiling, graph, node, ns);
 }
 
 static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
@@ -81,8 +95,12 @@ static void on_waited(void *context, const struct instr *waiter, const struct in
 
 static void time_step(struct watch *watch, const struct step_result *result) {
     const struct exec_times *times = &result->times;
+    int at = (int)(watch->timed_steps % WATCH_MAX_TIMED);
     if (watch->steps_seen <= WATCH_WARMUP_STEPS) return;
-    watch->step_ms[watch->timed_steps++ % WATCH_MAX_TIMED] = (double)times->total_ns * 1e-6;
+    watch->step_ms[at] = (double)times->total_ns * 1e-6;
+    watch->busy_ms[at] = (double)watch->busy_ns * 1e-6;
+    watch->span_ms[at] = (double)(watch->last_ns - watch->first_ns) * 1e-6;
+    watch->timed_steps++;
     watch->timed_samples += result->samples;
     watch->timed.total_ns += times->total_ns;
     for (int t = 0; t < TIME_COUNT; t++) watch->timed.of[t] += times->of[t];
@@ -123,6 +141,10 @@ static void on_step(void *context, const struct step_result *result) {
     watch->line_samples += result->samples;
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
+    watch->busy_ns = watch->first_ns = watch->last_ns = 0;
+    if (watch->profiling) profiling_instr(watch->profiling, 0, 0);
+    if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
+        profiling_begin(watch->profiling);
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
     row.loss = result->loss;
     row.lr = result->lr;
@@ -202,6 +224,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .print_positions = out->print_positions,
                           .position_context = out->position_context,
                           .exec = out->exec,
+                          .profiling = out->profiling,
                           .history = out->history,
                           .begin_ns = out->begin_ns,
                           .fault = out->fault,
@@ -212,6 +235,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .loss_first = NAN,
                           .loss_last = NAN};
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    watch.busy_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    watch.span_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     enum status status = open_trace(&watch);
     if (status == STATUS_OK && folder)
         status = metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics);
@@ -235,6 +260,7 @@ struct exec_observer watch_exec_observer(struct watch *watch) {
     return (struct exec_observer){.context = watch,
                                   .starting = on_starting,
                                   .instr = on_instr,
+                                  .node = watch->profiling ? on_node : NULL,
                                   .posted = on_posted,
                                   .waited = on_waited};
 }
@@ -252,12 +278,35 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void fill_step_times(const struct watch *watch, struct summary *summary) {
+/* Of those that were kept; sorts them. */
+static double quantile(const struct watch *watch, double *values, int tenth) {
     int64_t count = watch->timed_steps < WATCH_MAX_TIMED ? watch->timed_steps : WATCH_MAX_TIMED;
-    if (count == 0) return;
-    qsort(watch->step_ms, (size_t)count, sizeof *watch->step_ms, by_value);
-    summary->step_ms.p50 = watch->step_ms[count / 2];
-    summary->step_ms.p90 = watch->step_ms[count * 9 / 10];
+    if (count == 0) return 0;
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count * tenth / 10];
+}
+
+struct watch_use watch_use(const struct watch *watch) {
+    return (struct watch_use){.step_ms = quantile(watch, watch->step_ms, 5),
+                              .busy_ms = quantile(watch, watch->busy_ms, 5),
+                              .span_ms = quantile(watch, watch->span_ms, 5)};
+}
+
+void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary) {
+    double step = 0, busy = 0, span = 0;
+    for (int r = 0; r < ranks; r++) {
+        busy += all[r]->busy_ms / ranks;
+        if (all[r]->step_ms > step) step = all[r]->step_ms;
+        if (all[r]->span_ms > span) span = all[r]->span_ms;
+    }
+    if (step > 0) summary->bubble = 1 - busy / step;
+    if (span > 0) summary->span_bubble = 1 - busy / span;
+}
+
+static void fill_step_times(const struct watch *watch, struct summary *summary) {
+    if (watch->timed_steps == 0) return;
+    summary->step_ms.p50 = quantile(watch, watch->step_ms, 5);
+    summary->step_ms.p90 = quantile(watch, watch->step_ms, 9);
     double per_step = 1e-6 / (double)watch->timed_steps;
     summary->samples_per_s = (double)watch->timed_samples / ((double)watch->timed.total_ns * 1e-9);
     summary->time_ms.data = (double)watch->timed.of[TIME_DATA] * per_step;
@@ -268,8 +317,6 @@ static void fill_step_times(const struct watch *watch, struct summary *summary) 
         (double)(watch->timed.of[TIME_COMM] - watch->timed.idle_ns) * per_step;
     summary->time_ms.comm_hidden = (double)watch->timed.hidden_ns * per_step;
     summary->time_ms.idle = (double)watch->timed.idle_ns * per_step;
-    summary->bubble = summary->span_bubble =
-        (double)(watch->timed.of[TIME_DATA] + watch->timed.idle_ns) / (double)watch->timed.total_ns;
 }
 
 static void fill_evaluation(const struct metrics_past *past, struct summary *summary) {
@@ -307,8 +354,10 @@ void watch_free(struct watch *watch) {
     free(watch->traces);
     trace_free(&watch->trace);
     free(watch->step_ms);
+    free(watch->busy_ms);
+    free(watch->span_ms);
     watch->traces = NULL;
-    watch->step_ms = NULL;
+    watch->step_ms = watch->busy_ms = watch->span_ms = NULL;
     watch->trace_count = 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/fault.h"
 #include "cli/job.h"
+#include "cli/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"
 #include "record/history.h"
@@ -24,10 +25,11 @@ struct watch {
         void *position_context); /* where all ranks are; NULL: this one is alone */
     void *position_context;
     struct exec *exec;
-    struct history *history; /* of the run, the session's; rank 0 */
-    int64_t begin_ns;        /* of this start */
-    struct fault fault;      /* of this rank, for tests */
-    bool lines;              /* progress as lines, never a bar: another launcher shows it */
+    struct profiling *profiling; /* of --save-profile, the session's; or NULL */
+    struct history *history;     /* of the run, the session's; rank 0 */
+    int64_t begin_ns;            /* of this start */
+    struct fault fault;          /* of this rank, for tests */
+    bool lines;                  /* progress as lines, never a bar: another launcher shows it */
     const struct job *job;
     const char *folder;
     struct metrics *metrics;
@@ -38,12 +40,20 @@ struct watch {
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
-    struct exec_times timed;       /* sums over timed steps */
-    double *step_ms;               /* of timed steps, the newest WATCH_MAX_TIMED */
-    double loss_first, loss_last;  /* of the whole run, on rank 0 */
+    struct exec_times timed;             /* sums over timed steps */
+    double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
+                                            in passes, from the first pass to the last */
+    int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
+    double loss_first, loss_last;        /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
     enum status status;            /* of writing metrics: the first failure */
     char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
+};
+
+/* How a rank's steps are spent, in the median: all of a step, in passes (F, B, I, W, R), and from
+ * its first pass to its last. 0: nothing was timed. */
+struct watch_use {
+    double step_ms, busy_ms, span_ms;
 };
 
 /* Local. What the trace of a rank will be. */
@@ -59,7 +69,11 @@ struct train_observer watch_train_observer(struct watch *watch);
 
 /* Local, blocking. What this start took so far into the history; of rank 0. */
 enum status watch_note_times(struct watch *watch);
-/* Local. Fills in what was measured. */
+/* Local. What this rank measured; ... and the bubbles of all ranks together, as the simulator
+ * defines them (sim/run.h). */
+struct watch_use watch_use(const struct watch *watch);
+void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary);
+/* Local. Fills in what was measured, but for bubbles. */
 void watch_summary(const struct watch *watch, struct summary *summary);
 /* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
 enum status watch_gather(struct watch *watch, struct comm *comm);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static enum status find_input(const struct plan *plan, const struct graph *graph, const char *name,
                               struct input_binding *out) {
@@ -127,6 +128,7 @@ static enum status make_runnables(struct exec *exec) {
 
 static enum status open_loaders(struct exec *exec) {
     struct loader_config config = exec->plan->train_loader;
+    if (exec->plan->chunk_count == 0) return STATUS_OK; /* a rank without a stage reads nothing */
     config.end_step = exec->plan->config.steps;
     if (config.end_step > 0) TRY(loader_open(exec->plan->config.dataset, &config, &exec->train));
     return loader_open(exec->plan->config.dataset, &exec->plan->eval_loader, &exec->eval);
@@ -204,6 +206,7 @@ static enum status set_up(struct exec *exec) {
     exec_listen(exec, true);
     TRY(open_groups(exec));
     TRY(open_channels(exec));
+    TRY(exec_open_calls(exec));
     if (plan->config.sync_bn && plan->config.cell.replica_count > 1)
         exec->lockstep = MEM_ARRAY(struct pass_run, plan->config.replicas);
     const struct run_config *config = &plan->config;
@@ -268,6 +271,7 @@ void exec_free(struct exec **pointer) {
     free(exec->messages);
     free(exec->all_squares);
     free(exec->channel);
+    free(exec->calls);
     free(exec->pieces);
     free(exec->shares);
     free(exec->labels);
@@ -326,6 +330,17 @@ static const struct program *program_of_step(const struct exec *exec, int64_t st
     return last && plan->last_program ? plan->last_program : plan->program;
 }
 
+/* Samples of the step under way, over all ranks. */
+static int64_t step_samples(const struct exec *exec) {
+    const struct run_config *config = &exec->plan->config;
+    int64_t total = 0;
+    if (exec->batch) return exec->batch->step_samples;
+    if (program_of_step(exec, exec->step) != exec->plan->last_program) return config->batch;
+    for (int g = 0; g < config->replicas * config->micro_batches; g++)
+        total += exec->plan->last_samples[g];
+    return total;
+}
+
 /* Until the slowest rank had come this far there was nobody to communicate with. */
 static int64_t idle_ns(const struct exec *exec) {
     double own_ms = exec->share.busy_ms, slowest_ms = own_ms;
@@ -348,11 +363,11 @@ static void fill_result(struct exec *exec, struct step_result *out) {
     *out = (struct step_result){.step = exec->step,
                                 .epoch = exec->step / per_epoch,
                                 .step_in_epoch = exec->step % per_epoch,
-                                .samples = exec->batch->step_samples,
+                                .samples = step_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
-                                .lr = exec->lr,
+                                .lr = lr_at(&exec->plan->config.lr, exec->step),
                                 .grad_norm = exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,
@@ -397,7 +412,7 @@ static enum status run_rounds(struct exec *exec) {
 
 static enum status run_evaluation(struct exec *exec) {
     exec->tally = (struct tally){0};
-    loader_seek(exec->eval, 0, 0);
+    if (exec->eval) loader_seek(exec->eval, 0, 0);
     TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
     TRY(run_rounds(exec));
     return exec_run_list(exec, exec->plan->program, LIST_EVAL_END);

@@ -19,6 +19,8 @@ struct exec_observer {
     /* It has run, or (queue COMM) has been posted. */
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
+    /* A node of a pass of a step has run. */
+    void (*node)(void *context, const struct graph *graph, const struct node *node, int64_t ns);
     /* What an instruction of the queue COMM posted was under way from the post to the moment at
      * which any thread of this rank saw that it was done. Told when the executor awaits it. */
     void (*posted)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/handlers.h"
+#include "exec/delay.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static int chunk_of(const struct exec *exec, const struct instr *instr) {
     return grid_chunk(&exec->plan->program->grid, instr->stage);
@@ -153,7 +155,16 @@ static enum status forward_lockstep(struct exec *exec, const struct instr *instr
     return STATUS_OK;
 }
 
+/* Its losses and gradients are 0: the buffers of gradients are so from the start. */
+static enum status delay_forward(struct exec *exec, const struct instr *instr) {
+    if (is_last_stage(exec, instr))
+        tally_samples(slot_of(exec, instr)->runnable, &exec->batch->micro[instr->micro],
+                      &exec->tally);
+    return delay(exec, instr);
+}
+
 enum status run_F(struct exec *exec, const struct instr *instr) {
+    if (delays(exec, instr)) return delay_forward(exec, instr);
     struct pass_config pass = {.pass = PASS_FORWARD,
                                .stage = instr->stage,
                                .segment = instr->segment,
@@ -167,6 +178,7 @@ enum status run_F(struct exec *exec, const struct instr *instr) {
 }
 
 enum status run_R(struct exec *exec, const struct instr *instr) {
+    if (delays(exec, instr)) return delay(exec, instr);
     struct runnable *runnable = slot_of(exec, instr)->runnable;
     const struct placement *placement =
         plan_placement(exec->plan, runnable->plan, chunk_of(exec, instr), instr->slot);
@@ -186,6 +198,7 @@ static enum status backward(struct exec *exec, const struct instr *instr, enum p
                                .grad = kind == PASS_INPUT_HALF ? -1 : instr->grad,
                                .fresh = instr->flags & INSTR_NEW};
     bool done;
+    if (delays(exec, instr)) return delay(exec, instr);
     if (in_lockstep(exec, instr)) {
         TRY(join_lockstep(exec, instr, &pass, &done));
         if (done) exec->lockstep_count = 0;
@@ -211,6 +224,7 @@ static enum status stand_in(struct exec *exec, const struct instr *instr, enum p
     struct pass_config pass = {
         .pass = kind, .stage = instr->stage, .segment = instr->segment, .grad = -1};
     bool done;
+    if (delays(exec, instr)) return STATUS_OK; /* nobody shares anything */
     return run_pass(exec, instr, &exec->runnable[0], &pass, &done);
 }
 
@@ -409,7 +423,8 @@ enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
 /* --- the end of a step --- */
 
 enum status post_REPORT(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    if (exec->list_name == LIST_BODY) TRY(need_batch(exec)); /* also of a rank without the loss */
+    bool reads = exec->list_name == LIST_BODY && exec->train;
+    if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
     exec->share = (struct step_share){
         .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};
@@ -441,7 +456,7 @@ enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     exec->squares = (struct exact_sum){0};
-    TRY(store_squares(exec->store, instr->grad, &exec->squares));
+    if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &exec->squares));
     *out = NULL;
     if (instr->group == INSTR_ALL) return STATUS_OK;
     return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
@@ -474,10 +489,9 @@ static float clip_scale(double limit, double norm) {
 enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
     bool finite;
-    exec->lr = lr_at(&config->lr, exec->step);
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
-                              .lr = (float)exec->lr,
+                              .lr = (float)lr_at(&config->lr, exec->step),
                               .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
     TRY(store_update(exec->store, &step, instr->grad, &finite));
     return finite ? STATUS_OK : numeric_failure_of_update(exec);

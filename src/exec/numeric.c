@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 struct search {
     const struct exec *exec;
@@ -80,6 +81,7 @@ static const char *bad_param(const struct exec *exec, int *value) {
 
 static const char *bad_gradient(const struct exec *exec) {
     const struct store *store = exec->store;
+    if (exec->plan->chunk_count == 0) return NULL; /* a driver has none */
     int grads = store_array(store->layout, ARRAY_GRAD, 0);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
@@ -179,7 +181,9 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                     what, value, param, reader_of(exec->plan->micro[0].graph, bad),
                     exec->step ? "since the update before" : "from the start", hint);
     }
-    if (exec->plan->config.grid.stages * exec->plan->config.grid.chunks > 1)
+    const struct grid *grid = &exec->plan->config.grid;
+    if (exec->plan->chunk_count < grid->stages * grid->chunks ||
+        grid->stages * grid->chunks > 1) /* what other stages sent for it is gone */
         return failure_of_stages(exec, what, value);
     struct search search = {.exec = exec, .node = -1};
     if (exec->store->layout->param_shift) {

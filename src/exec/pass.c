@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/state.h"
+#include "exec/tally.h"
 
 static bool is_absent(enum pass pass) {
     return pass == PASS_ABSENT_FORWARD || pass == PASS_ABSENT_BACKWARD;
@@ -31,6 +32,19 @@ static bool runs_forward(enum pass pass) {
     return pass == PASS_FORWARD || pass == PASS_AGAIN || pass == PASS_ABSENT_FORWARD;
 }
 
+/* Whoever watches the nodes of a step is told what the kernel took. */
+static enum status run_kernel(struct exec *exec, const struct graph *graph, const struct node *node,
+                              void **in, void **out) {
+    const struct exec_observer *observer = &exec->observer;
+    if (!node->kernel) return STATUS_OK;
+    if (!observer->node || exec->list_name != LIST_BODY)
+        return kernel_run(node->kernel, in, out, exec->scratch, NULL);
+    int64_t begin = clock_ns();
+    TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
+    observer->node(observer->context, graph, node, clock_ns() - begin);
+    return STATUS_OK;
+}
+
 /* A gradient of the first micro-batch goes straight into its accumulator; later ones go through a
  * temporary and are added, since no kernel accumulates. */
 static enum status run_node(struct exec *exec, const struct graph *graph, const struct node *node,
@@ -45,7 +59,7 @@ static enum status run_node(struct exec *exec, const struct graph *graph, const 
         if (use[i] >= 0 && config->fresh)
             out[i] = store_use_gradient(exec->store, config->grad, use[i]).data;
     }
-    if (node->kernel) TRY(kernel_run(node->kernel, in, out, exec->scratch, NULL));
+    TRY(run_kernel(exec, graph, node, in, out));
     for (int i = 0; i < node->out_count; i++) {
         if (use[i] >= 0 && !config->fresh)
             TRY(store_collect(exec->store, config->grad, use[i], out[i], false));
@@ -157,7 +171,9 @@ int64_t exec_most_waits(const struct plan *plan, const struct instr_list *list) 
     int64_t count = 0;
     for (int i = 0; i < list->count; i++) {
         const struct instr *instr = &list->items[i];
-        count += instr_row(instr)->queue == QUEUE_COMM; /* awaited once */
+        const struct instr_row *row = instr_row(instr);
+        bool meets = row->meets != MEETS_NOBODY && row->meets != MEETS_SHARERS;
+        count += row->queue == QUEUE_COMM || meets; /* awaited once */
         if (instr_shares(instr)) count += exchanges_of(plan, instr);
     }
     return count;
@@ -245,16 +261,22 @@ enum status pass_run_lockstep(struct exec *exec, struct pass_run *runs, int coun
     return STATUS_OK;
 }
 
+void tally_samples(const struct runnable *runnable, const struct micro_batch *samples,
+                   struct tally *tally) {
+    tally->samples += (double)samples->samples;
+    for (int i = 0; i < runnable->plan->graph->loss_count; i++)
+        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
+}
+
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally) {
     const struct graph *graph = runnable->plan->graph;
-    tally->samples += (double)samples->samples;
+    tally_samples(runnable, samples, tally);
     for (int i = 0; i < graph->loss_count; i++) {
         const struct loss *loss = &graph->losses[i];
         double sum, counts[3];
         memcpy(&sum, runnable->slot[slot].address[loss->sum], sizeof sum);
         tally->loss[i] += sum;
-        tally->labels[i] += (double)samples->label_count[runnable->label_field[i]];
         if (loss->top_k == NO_VALUE) continue;
         memcpy(counts, runnable->slot[slot].address[loss->top_k], sizeof counts);
         tally->right1 += counts[0];

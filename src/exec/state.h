@@ -62,6 +62,12 @@ struct broadcast_run {
     size_t done, piece, most;
 };
 
+/* The message of CALL. */
+struct call {
+    int64_t step;
+    int32_t stage, micro, what; /* operands and flags */
+};
+
 struct exec {
     const struct plan *plan;
     struct exec_observer observer;
@@ -94,10 +100,13 @@ struct exec {
     float seed[GRAPH_MAX_LOSSES];
     struct tally tally;
     struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */
-    bool met;                               /* at MEET, and waits for the others */
+    bool met;                               /* at MEET, CALL or SERVE, and waits for the others */
     struct comm_channel **channel; /* per cut of the model and direction; NULL: not an end */
     struct comm_piece *pieces;     /* room for the tensors of one message */
-    double grad_norm, lr;
+    struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
+    struct call call;              /* being sent */
+    uint64_t call_number;          /* of the message awaited */
+    double grad_norm;
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;
@@ -144,6 +153,10 @@ enum status exec_run_list(struct exec *exec, const struct program *program, enum
 
 /* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
 void exec_listen(struct exec *exec, bool on);
+
+/* Collective over the job, not blocking. Declares the channels from the driver, where there is one.
+ */
+enum status exec_open_calls(struct exec *exec);
 
 /* Local. Moves reductions under way on; called between pieces of computation. */
 void exec_progress(struct exec *exec);

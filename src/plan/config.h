@@ -3,12 +3,22 @@
 #ifndef PLAN_CONFIG_H
 #define PLAN_CONFIG_H
 
+#include "base/file.h"
 #include "data/dataset.h"
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/balance.h"
 #include "program/program.h"
 
+struct choice_costs; /* plan/choice.h, as the next */
+struct choice;
+
+/* Programs that rank 0 has made, as texts; of `last` no bytes: no step of an epoch is short. */
+struct program_texts {
+    struct bytes step, last;
+};
+
+struct run_config;
 struct run_config {
     const struct model *model;
     const struct dataset *dataset; /* the caller's; outlives the run */
@@ -27,8 +37,18 @@ struct run_config {
     struct grid grid;            /* which stage and replicas each rank holds */
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
-    const char *const *cut;      /* first layers of the stages after the first; NULL */
+    /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
+    enum status (*node_times)(const struct run_config *config, struct device *device,
+                              const struct graph *graph, double *ns);
+    void *node_times_context;
+    const char *const *cut; /* first layers of the stages after the first; NULL */
     int cut_count;
+    int chunks_asked;                 /* by --virtual; 0: the schedule's, or what auto finds */
+    int64_t memory_limit;             /* bytes of a rank, for auto; 0: none */
+    const struct choice_costs *costs; /* for auto; NULL: rules of the operations */
+    /* Of auto: what another plan of the run has chosen, or rank 0's programs; NULL: choose. */
+    const struct choice *chosen;
+    const struct program_texts *agreed;
     enum recompute_policy recompute; /* of pipelines */
     int64_t batch;                   /* samples a step, a multiple of R * M */
     enum sum_order sum;
@@ -50,6 +70,9 @@ struct run_config {
     int workers;
     bool saves; /* this rank writes files: rank 0, or all */
     bool dry;   /* nothing will run: kernels are described, not made */
+
+    bool delays; /* the passes of a step take given times instead of computing: */
+    int64_t delay_ns[INSTR_COUNT_];
 };
 
 #endif

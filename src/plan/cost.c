@@ -57,7 +57,15 @@ double plan_step_flops(const struct plan *plan) {
     return sum_nodes(plan, &plan->micro[0], node_flops) * micros(plan) + plan_recompute_flops(plan);
 }
 
+static double delays_ns(const struct plan *plan) {
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
+    double sum = 0;
+    for (int i = 0; i < body->count; i++) sum += (double)plan->config.delay_ns[body->items[i].op];
+    return sum;
+}
+
 double plan_step_ns(const struct plan *plan) {
+    if (plan->config.delays) return delays_ns(plan);
     return sum_nodes(plan, &plan->micro[0], node_ns) * micros(plan) + sum_again(plan, node_ns);
 }
 
@@ -66,4 +74,21 @@ double plan_evaluation_ns(const struct plan *plan) {
     int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
             test = plan->config.dataset->count[SPLIT_TEST];
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
+}
+
+/* Instructions of the driver that meet others in one of two ways. */
+static int driver_meets(const struct plan *plan, enum instr_meets meets) {
+    int count = 0;
+    if (plan->config.grid.drivers == 0) return 0;
+    const struct instr_list *body = program_list(plan->program, 0, LIST_BODY);
+    for (int i = 0; i < body->count; i++) count += instr_row(&body->items[i])->meets == meets;
+    return count;
+}
+
+int plan_calls(const struct plan *plan) {
+    return driver_meets(plan, MEETS_CALL);
+}
+
+int plan_round_trips(const struct plan *plan) {
+    return driver_meets(plan, MEETS_GROUP);
 }

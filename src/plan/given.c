@@ -66,7 +66,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
 }
 
 /* Sums that need no buckets may be of one. */
-static enum status check_buckets(const struct plan *plan, const char *name) {
+enum status given_check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
@@ -87,7 +87,7 @@ enum status given_check(const struct plan *plan, const char *name) {
     TRY(check_program(plan, name));
     TRY(ties_check(&plan->ties, plan->program, name));
     TRY(program_verify(plan->program, NULL));
-    return check_buckets(plan, name);
+    return given_check_buckets(plan, name);
 }
 
 static void groups_text(const struct program *program, char *text, size_t bytes) {

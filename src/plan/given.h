@@ -11,4 +11,7 @@ enum status given_check(const struct plan *plan, const char *name);
 /* Local. The program of the short last step of an epoch goes with it. */
 enum status given_check_last(const struct plan *plan, const char *name);
 
+/* Local. The program has the buckets of this model. */
+enum status given_check_buckets(const struct plan *plan, const char *name);
+
 #endif

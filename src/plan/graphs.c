@@ -30,7 +30,8 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
         for (int i = 0; i < main->param_count; i++)
             layouts[i] = main->values[main->params[i].value].layout;
     }
-    plan->device->dry = config->dry || stage_count(plan) > 1;
+    bool all = stage_count(plan) == 1 && config->cell.role == GRID_STAGE;
+    plan->device->dry = config->dry || !all;
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
     *out = graph;

@@ -65,11 +65,11 @@ struct holdings holdings_of(const struct ranges *ranges, const struct grid *grid
                                 .copies = MEM_ARRAY(bool, graph->param_count + 1),
                                 .uses = MEM_ARRAY(bool, graph->use_count + 1),
                                 .buffers = MEM_ARRAY(bool, graph->buffer_count + 1)};
-    for (int c = 0; c < grid->chunks; c++) {
+    for (int c = 0; position >= 0 && c < grid->chunks; c++) {
         holdings.chunk_first[c] = holdings.param_count;
         take_stage(&holdings, ranges, grid, ties, c, grid_stage(grid, position, c));
     }
-    holdings.chunk_first[grid->chunks] = holdings.param_count;
+    holdings.chunk_first[grid->chunks] = holdings.param_count; /* 0 without a stage */
     if (rules) holdings.rules = *rules;
     if (rules && rules->keep_bytes > 0) keep(&holdings, graph, grid->chunks);
     return holdings;

@@ -6,11 +6,12 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/comm.h"
 #include "data/sampler.h"
 #include "plan/activations.h"
+#include "plan/cut.h"
 #include "plan/given.h"
 #include "plan/graphs.h"
+#include "plan/plan_auto.h"
 #include "plan/stages.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
@@ -20,6 +21,15 @@ enum { EVAL_BATCH = 64 };
 
 static int stage_count(const struct plan *plan) {
     return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
+static bool has_stage(const struct plan *plan) {
+    return plan->config.cell.role == GRID_STAGE;
+}
+
+/* Kernels of the whole graph are this rank's. */
+static bool holds_all(const struct plan *plan) {
+    return has_stage(plan) && stage_count(plan) == 1;
 }
 
 static bool program_has(const struct program *program, int rank, enum instr_op op,
@@ -87,22 +97,21 @@ static enum status add_micro(struct plan *plan, int64_t samples, bool training) 
 
 /* --- stages --- */
 
-static enum status plan_partition(struct plan *plan) {
+static struct partition_config partition_config(const struct plan *plan) {
     const struct run_config *config = &plan->config;
-    struct partition_config partition = {.chunks = stage_count(plan),
-                                         .balance = config->balance,
-                                         .cut = config->cut,
-                                         .cut_count = config->cut_count,
-                                         .grads = 1,
-                                         .states = config->optimizer->state_count};
-    return partition_new(plan->micro[0].graph, &partition, &plan->partition);
+    return (struct partition_config){.chunks = stage_count(plan),
+                                     .balance = config->balance,
+                                     .cut = config->cut,
+                                     .cut_count = config->cut_count,
+                                     .grads = 1,
+                                     .states = config->optimizer->state_count};
 }
 
 /* A rank makes the kernels of its own stages; of the others it knows the layouts. */
 static enum status make_kernels(const struct plan *plan, const struct micro_plan *micro) {
     const struct run_config *config = &plan->config;
     plan->device->dry = config->dry;
-    for (int c = 0; c < config->grid.chunks && !config->dry; c++) {
+    for (int c = 0; has_stage(plan) && c < config->grid.chunks && !config->dry; c++) {
         int stage = grid_stage(&config->grid, config->cell.position, c);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             struct node_range nodes =
@@ -115,7 +124,7 @@ static enum status make_kernels(const struct plan *plan, const struct micro_plan
 
 static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     TRY(graphs_cut(plan, micro));
-    return stage_count(plan) > 1 ? make_kernels(plan, micro) : STATUS_OK;
+    return holds_all(plan) ? STATUS_OK : make_kernels(plan, micro);
 }
 
 static enum status plan_chunks(struct plan *plan) {
@@ -126,8 +135,8 @@ static enum status plan_chunks(struct plan *plan) {
     plan->rules = stages_rules(config);
     plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties, &plan->rules);
     plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position, &plan->rules);
-    plan->chunk_count = grid->chunks;
-    for (int c = 0; c < grid->chunks; c++) {
+    plan->chunk_count = has_stage(plan) ? grid->chunks : 0;
+    for (int c = 0; c < plan->chunk_count; c++) {
         int stage = grid_stage(grid, config->cell.position, c);
         struct bucket_source source = holdings_source(&plan->holdings, ranges, c, stage);
         plan->chunk[c] = (struct chunk_plan){.stage = stage, .buckets = buckets_of(&source)};
@@ -146,33 +155,6 @@ static void cut_segments(struct plan *plan) {
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
         }
     }
-}
-
-size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
-    size_t most = 0;
-    for (int i = 0; i < plan->micro_count; i++) {
-        size_t bytes = plan->micro[i].crossing[cut * PHASE_COUNT + phase].bytes;
-        if (bytes > most) most = bytes;
-    }
-    return most;
-}
-
-static size_t channel_bytes_at(const struct plan *plan, int position) {
-    const struct grid *grid = &plan->config.grid;
-    size_t bytes = 0;
-    for (int cut = 0; cut < stage_count(plan) - 1; cut++) {
-        for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            int receiver = grid_position(grid, phase == PHASE_FORWARD ? cut + 1 : cut);
-            if (receiver == position)
-                bytes += comm_channel_bytes(plan_message_bytes(plan, cut, (enum phase)phase),
-                                            plan->program->credits);
-        }
-    }
-    return bytes;
-}
-
-size_t plan_channel_bytes(const struct plan *plan) {
-    return channel_bytes_at(plan, plan->config.cell.position);
 }
 
 static size_t larger(size_t a, size_t b) {
@@ -203,14 +185,15 @@ static int64_t *last_step_samples(const struct plan *plan) {
     return samples;
 }
 
-/* Pipelines share the test samples: this rank's is one of so many. */
+/* Pipelines share the test samples: this rank's is one of so many. A rank without a stage runs as
+ * many rounds as the others, and loads nothing. */
 struct eval_share {
     int pipelines, index;
 };
 
 static struct eval_share eval_share(const struct run_config *config) {
-    return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE),
-                               group_of(&config->grid, GROUP_PIPELINE, config->rank)};
+    int own = group_of(&config->grid, GROUP_PIPELINE, config->rank);
+    return (struct eval_share){group_count(&config->grid, GROUP_PIPELINE), own < 0 ? 0 : own};
 }
 
 /* The loaders' view of the run, and how the short last step of an epoch is dealt. */
@@ -261,7 +244,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .ties = plan->ties.item,
                                        .tie_count = plan->ties.count,
                                        .buckets = plan->buckets.count,
-                                       .recompute = config->recompute};
+                                       .recompute = config->recompute,
+                                       .orders = plan_orders(plan)};
     TRY(schedule_build(config->schedule, &schedule, out));
     /* Channels are opened once, for both programs of a run. */
     if (plan->program) (*out)->credits = plan->program->credits;
@@ -276,6 +260,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
 /* Memory is for the program that needs most. */
 static void take_sizes(struct plan *plan, const struct program *program) {
     const struct rank_program *own = program_of(program, plan->config.rank);
+    if (!has_stage(plan)) return;
     if (own->grads > plan->grads) plan->grads = own->grads;
     for (int c = 0; c < plan->chunk_count; c++) {
         plan->sizes[c].buckets = own->chunk[c].buckets;
@@ -287,13 +272,17 @@ static void take_sizes(struct plan *plan, const struct program *program) {
 }
 
 static enum status plan_programs(struct plan *plan, const char *name, const struct bytes *text) {
-    if (text) {
+    if (plan->config.agreed) {
+        TRY(plan_check_agreed(plan));
+        TRY(given_check_buckets(plan, PLAN_AGREED));
+    } else if (text) {
         TRY(program_parse(name, (const char *)text->data, text->count, &plan->program));
         TRY(given_check(plan, name));
     } else {
         TRY(build_program(plan, NULL, &plan->program));
     }
-    if (plan->last_samples) TRY(build_program(plan, plan->last_samples, &plan->last_program));
+    if (plan->last_samples && !plan->last_program)
+        TRY(build_program(plan, plan->last_samples, &plan->last_program));
     if (plan->last_program) TRY(given_check_last(plan, name));
     take_sizes(plan, plan->program);
     if (plan->last_program) take_sizes(plan, plan->last_program);
@@ -357,6 +346,7 @@ static size_t staging_bytes(const struct plan *plan) {
         size_t bytes = tensor_type_bytes(&value->type) * (value->layout->plain ? 1 : 2);
         if (bytes > largest) largest = bytes;
     }
+    if (!has_stage(plan)) return 0;
     if (plan->config.saves) return largest;
     return largest > later ? largest - later : 0;
 }
@@ -381,30 +371,10 @@ static void plan_estimate(struct plan *plan) {
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
-    estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
-                       loader_bytes(plan->config.dataset, &plan->eval_loader);
+    if (has_stage(plan))
+        estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
+                           loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
-}
-
-/* What messages take at their sender: copies of those on their way. */
-static size_t sender_bytes(const struct plan *plan, const char *name) {
-    const struct grid *grid = &plan->config.grid;
-    size_t bytes = 0;
-    for (int i = 0; name && i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
-        int cut = i / PHASE_COUNT, phase = i % PHASE_COUNT;
-        int sender = grid_position(grid, phase == PHASE_FORWARD ? cut : cut + 1);
-        if (sender != plan->config.cell.position) continue;
-        bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread,
-                                       plan_message_bytes(plan, cut, (enum phase)phase),
-                                       plan->program->credits);
-    }
-    return bytes;
-}
-
-void plan_use_comm(struct plan *plan, const char *name) {
-    plan->config.comm = name;
-    plan->memory.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
-    plan->memory.comm += plan_channel_bytes(plan) + sender_bytes(plan, name);
 }
 
 enum status plan_new(const struct run_config *config, const char *program_name,
@@ -417,7 +387,9 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);
-    TRY_GOTO(plan_partition(plan), failed);
+    struct partition_config partition = partition_config(plan);
+    TRY_GOTO(plan_choose(plan, &partition), failed);
+    TRY_GOTO(plan_cut(plan), failed);
     TRY_GOTO(cut_micro(plan, &plan->micro[0]), failed);
     TRY_GOTO(plan_chunks(plan), failed);
     TRY_GOTO(check_statistics(plan), failed);
@@ -433,6 +405,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
                                 config->cell.first_replica);
     plan_estimate(plan);
     plan_use_comm(plan, config->comm);
+    plan->config.agreed = NULL;
+    plan->config.chosen = NULL;
     *out = plan;
     return STATUS_OK;
 failed:
@@ -446,6 +420,7 @@ void plan_free(struct plan **plan) {
         graphs_free(*plan, &(*plan)->micro[i]);
     }
     for (int c = 0; c < (*plan)->chunk_count; c++) free((*plan)->chunk[c].buckets.items);
+    choice_free(&(*plan)->choice);
     partition_free(&(*plan)->partition);
     ties_free(&(*plan)->ties);
     holdings_free(&(*plan)->holdings);
@@ -468,7 +443,7 @@ void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *chann
     *heap = *channels = 0;
     for (int p = 0; p < plan->config.grid.stages; p++) {
         *heap = larger(*heap, stages_heap_bytes(plan, p));
-        *channels = larger(*channels, channel_bytes_at(plan, p));
+        *channels = larger(*channels, plan_channel_bytes_at(plan, p));
     }
 }
 

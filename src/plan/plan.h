@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "data/loader.h"
 #include "plan/buckets.h"
+#include "plan/choice.h"
 #include "plan/config.h"
 #include "plan/forms.h"
 #include "plan/holdings.h"
@@ -55,6 +56,7 @@ struct plan {
     struct device *device;
     struct program *program, *last_program;   /* a step; the short last step of an epoch, or NULL */
     int64_t *last_samples;                    /* per micro-batch of the short last step */
+    struct choice choice;                     /* of auto; empty with other schedules */
     struct partition partition;               /* of the model into stages */
     struct ties ties;                         /* of the stages; buckets and all */
     struct holdings holdings;                 /* of this rank */
@@ -96,9 +98,10 @@ size_t plan_bytes(const struct plan *plan);
 size_t plan_heap_bytes(const struct plan *plan);
 
 /* Local. The most bytes of a message over a cut, of any graph that a rank runs; what a rank sets
- * aside for the messages it receives. */
+ * aside for the messages it receives, this one and those at a position. */
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
+size_t plan_channel_bytes_at(const struct plan *plan, int position);
 /* Local. The most of both that any rank of the run needs. */
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 
@@ -112,5 +115,10 @@ double plan_step_flops(const struct plan *plan);
 double plan_recompute_flops(const struct plan *plan); /* the part of it that runs again */
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
+
+/* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
+ * for. 0 of others. */
+int plan_calls(const struct plan *plan);
+int plan_round_trips(const struct plan *plan);
 
 #endif

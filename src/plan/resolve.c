@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
+#include "program/auto.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -114,7 +114,7 @@ static enum status resolve_recompute(struct resolve *resolve) {
     const char *name = resolve->options->recompute;
     struct run_config *config = resolve->config;
     config->recompute = (enum recompute_policy)recompute_policy_find(name);
-    if (config->recompute == RECOMPUTE_NEVER || pipeline_find(config->schedule)) return STATUS_OK;
+    if (config->recompute == RECOMPUTE_NEVER || pipeline_is(config->schedule)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--recompute %s saves nothing with schedule %s: each backward follows its forward "
                 "at once\n  --strategy 1f1b, gpipe or another pipeline; or more --micro-batches",
@@ -163,6 +163,11 @@ static enum status resolve_strategy(struct resolve *resolve) {
     TRY(resolve_grid(options, config, &config->grid));
     TRY(resolve_recompute(resolve));
     config->cell = grid_cell(&config->grid, config->rank);
+    if (resolve->place->dry &&
+        config->cell.role != GRID_STAGE) { /* one that has something to show */
+        config->rank = group_rank(&config->grid, GROUP_PIPELINE, 0, 0);
+        config->cell = grid_cell(&config->grid, config->rank);
+    }
     return resolve_sync(resolve, strategy);
 }
 
@@ -208,6 +213,10 @@ static enum status resolve_batch(struct resolve *resolve) {
         config->cut = (const char *const *)options->cut.item;
         config->cut_count = options->cut.count;
     }
+    if (option_is_given(options, OPTION_virtual_stages))
+        config->chunks_asked = (int)options->virtual_stages;
+    if (option_is_set(options, OPTION_memory_limit_bytes))
+        config->memory_limit = options->memory_limit_bytes;
     config->sum = (enum sum_order)sum_order_find(options->sum);
     TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
@@ -233,7 +242,8 @@ static void resolve_machine(struct resolve *resolve) {
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
     /* The ranks of replica 0 hold what is written. */
-    bool holds = config->grid.stages > 1 && config->cell.first_replica == 0;
+    bool holds = config->cell.role == GRID_STAGE && config->cell.first_replica == 0 &&
+                 (config->grid.stages > 1 || config->grid.drivers > 0);
     config->saves = resolve->place->saves || holds;
     config->dry = resolve->place->dry;
 }

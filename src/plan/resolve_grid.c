@@ -1,20 +1,33 @@
-/* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. */
+/* Which stage and replica each rank has: ranks = stages x replicas, any two give the third. A
+ * schedule with a driver has one pipeline, and a rank more. */
 #include <string.h>
 
 #include "base/log.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "program/pipeline.h"
+#include "program/auto.h"
 
 /* The number that an option gives, or 0. */
 static int given(const struct options *options, enum option_id id, int64_t value) {
     return option_is_given(options, id) ? (int)value : 0;
 }
 
+static int drivers_of(const struct pipeline_schedule *schedule) {
+    return schedule && schedule->driven ? 1 : 0;
+}
+
+/* The schedule that the options name, or the strategy's. */
+static const struct pipeline_schedule *schedule_asked(const struct options *options) {
+    const struct strategy *strategy = options->strategy ? strategy_find(options->strategy) : NULL;
+    if (option_is_given(options, OPTION_schedule)) return pipeline_find(options->schedule);
+    return strategy ? pipeline_find(strategy->schedule) : NULL;
+}
+
 int resolve_ranks_asked(const struct options *options) {
     int stages = given(options, OPTION_stages, options->stages),
         replicas = given(options, OPTION_replicas, options->replicas);
-    return (stages ? stages : 1) * (replicas ? replicas : 1);
+    return (stages ? stages : 1) * (replicas ? replicas : 1) + drivers_of(schedule_asked(options));
 }
 
 static enum status refuse_product(int ranks, int stages, int replicas) {
@@ -36,33 +49,50 @@ static enum status solve(const struct options *options, int ranks, int *stages, 
     return STATUS_OK;
 }
 
+/* One driver calls one pipeline. */
+static enum status check_driven(const struct options *options,
+                                const struct pipeline_schedule *schedule, int ranks) {
+    int stages = given(options, OPTION_stages, options->stages),
+        replicas = given(options, OPTION_replicas, options->replicas);
+    if (!schedule || !schedule->driven) return STATUS_OK; /* auto is none of the table */
+    if (replicas > 1)
+        return fail(STATUS_USAGE, "--replicas %d: the driver of schedule %s calls one pipeline",
+                    replicas, schedule->name);
+    if (ranks > 1 && (!stages || stages == ranks - 1)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%d rank(s) are not a driver and %d stage(s)\n"
+                "  schedule %s has a rank more than stages: -n %d",
+                ranks, stages ? stages : 1, schedule->name, (stages ? stages : 1) + 1);
+}
+
 /* The schedule as resolve_run will choose it. */
-static const struct pipeline_schedule *schedule_of(const struct options *options, int ranks) {
+static const char *schedule_of(const struct options *options, int ranks) {
     const char *name = option_is_set(options, OPTION_strategy) ? options->strategy
                        : ranks > 1                             ? "ddp"
                                                                : "single";
     const struct strategy *strategy = strategy_find(name);
     CHECK(strategy, "no strategy is called %s", name);
-    return pipeline_find(option_is_given(options, OPTION_schedule) ? options->schedule
-                                                                   : strategy->schedule);
+    return option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
 }
 
 enum status resolve_replicas(const struct options *options, int ranks, int *out) {
     int stages;
     if (option_is_set(options, OPTION_deal))
         *out = (int)options->deal.replicas;
-    else if (schedule_of(options, ranks))
-        return solve(options, ranks, &stages, out);
+    else if (pipeline_is(schedule_of(options, ranks)))
+        return solve(options, ranks - drivers_of(pipeline_find(schedule_of(options, ranks))),
+                     &stages, out);
     else
         *out = ranks;
     return STATUS_OK;
 }
 
+/* auto has as many as it finds best; until then 1. */
 static enum status solve_chunks(const struct options *options,
                                 const struct pipeline_schedule *schedule, int *chunks) {
     *chunks = given(options, OPTION_virtual_stages, options->virtual_stages);
-    if (*chunks == 0) *chunks = schedule->chunks;
-    if (*chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
+    if (*chunks == 0) *chunks = schedule ? schedule->chunks : 1;
+    if (!schedule || *chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
     return fail(STATUS_USAGE, "--virtual %d: schedule %s has %d chunk(s) on each rank", *chunks,
                 schedule->name, schedule->chunks);
 }
@@ -92,18 +122,20 @@ enum status resolve_grid(const struct options *options, const struct run_config 
                          struct grid *out) {
     const struct pipeline_schedule *schedule = pipeline_find(config->schedule);
     int stages, replicas, chunks;
-    if (!schedule) return flat_grid(options, config, out);
+    if (!pipeline_is(config->schedule)) return flat_grid(options, config, out);
     if (option_is_set(options, OPTION_deal))
         return fail(STATUS_USAGE,
                     "--deal replays replicas on one device, with --strategy single; "
                     "this run is %s",
                     config->schedule);
-    TRY(solve(options, config->ranks, &stages, &replicas));
+    TRY(check_driven(options, schedule, config->ranks));
+    TRY(solve(options, config->ranks - drivers_of(schedule), &stages, &replicas));
     TRY(solve_chunks(options, schedule, &chunks));
     *out = (struct grid){.stages = stages,
                          .chunks = chunks,
                          .replicas = replicas,
                          .replicas_each = 1,
-                         .v_shape = schedule->v_shape};
+                         .v_shape = schedule && schedule->v_shape,
+                         .drivers = drivers_of(schedule)};
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include "program/auto.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,20 +13,77 @@ struct best {
     struct auto_choice choice;
 };
 
-static bool measure(const struct auto_input *input, const struct pipeline_order *orders,
-                    struct auto_choice *out) {
-    struct replay replay = {.shape = input->shape, .orders = orders, .costs = input->costs};
+bool pipeline_is(const char *name) {
+    return strcmp(name, PIPELINE_AUTO) == 0 || pipeline_find(name);
+}
+
+/* --- one order --- */
+
+/* The most micro-batches of a stage that an order keeps at once. */
+static int peak_of_stage(const struct pipeline_order *order, int stage) {
+    int live = 0, peak = 0;
+    for (int i = 0; i < order->count; i++) {
+        const struct pipeline_op *op = &order->items[i];
+        if (op->stage != stage) continue;
+        live += (op->op == INSTR_F) - (op->op == INSTR_B || op->op == INSTR_W);
+        if (live > peak) peak = live;
+    }
+    return peak;
+}
+
+int64_t auto_peak(const struct auto_input *input, const struct pipeline_order *orders,
+                  int position) {
+    int64_t peak = 0;
+    if (!input->slots) return replay_peak_bytes(&orders[position], input->bytes);
+    for (int c = 0; c < input->shape->chunks; c++) {
+        int stage = pipeline_stage(input->shape, position, c);
+        peak += input->bytes->forward[stage] * peak_of_stage(&orders[position], stage);
+    }
+    return peak;
+}
+
+static void measure_peak(const struct auto_input *input, const struct pipeline_order *orders,
+                         struct auto_choice *out) {
     out->peak_bytes = 0;
+    out->fits = true;
     for (int p = 0; p < input->shape->positions; p++) {
-        int64_t peak = replay_peak_bytes(&orders[p], input->bytes);
-        if (peak > input->limit_bytes[p]) return false;
+        int64_t peak = auto_peak(input, orders, p);
+        out->fits &= peak <= input->limit_bytes[p];
         if (peak > out->peak_bytes) out->peak_bytes = peak;
     }
+}
+
+static void measure_times(const struct auto_input *input, const struct pipeline_order *orders,
+                          bool one_backward, struct auto_choice *out) {
+    struct replay replay = {.shape = input->shape,
+                            .orders = orders,
+                            .costs = input->costs,
+                            .one_backward_at_a_time = one_backward};
     struct replay_stop stop;
     bool runs = replay_run(&replay, &out->times, &stop);
     CHECK(runs, "%s deadlocks: position %d waits at %d", out->from, stop.position, stop.index);
+}
+
+static bool measure(const struct auto_input *input, const struct pipeline_order *orders,
+                    struct auto_choice *out) {
+    measure_peak(input, orders, out);
+    if (out->fits) measure_times(input, orders, false, out);
+    return out->fits;
+}
+
+bool auto_measure(const struct auto_input *input, const struct pipeline_schedule *schedule,
+                  struct auto_choice *out) {
+    struct auto_choice choice = {.from = schedule->name};
+    if (!pipeline_takes(schedule, input->shape)) return false;
+    struct pipeline_order *orders = pipeline_orders_build(schedule, input->shape);
+    measure_peak(input, orders, &choice);
+    measure_times(input, orders, schedule->one_backward_at_a_time, &choice);
+    pipeline_orders_free(&orders, input->shape->positions);
+    *out = choice;
     return true;
 }
+
+/* --- the best --- */
 
 /* Times that differ by rounding alone are equal. */
 static bool is_better(const struct auto_choice *a, const struct auto_choice *b) {
@@ -54,19 +112,46 @@ static void consider_fixed(const struct auto_input *input, struct best *best) {
     }
 }
 
-static void consider_greedy(const struct auto_input *input, struct best *best) {
-    int settings = input->shape->chunks > 1 ? GREEDY_SETTINGS : GREEDY_SETTINGS_ONE_CHUNK;
-    for (int switches = 0; switches < settings; switches++) {
-        struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, input->shape->positions);
-        if (greedy_build(input, switches, orders))
+/* Lowers the limits by what an order takes above them; false where it fits already. */
+static bool tighten(const struct auto_input *input, const struct pipeline_order *orders,
+                    int64_t *limits) {
+    bool over = false;
+    for (int p = 0; p < input->shape->positions; p++) {
+        int64_t excess = auto_peak(input, orders, p) - input->limit_bytes[p];
+        over |= excess > 0;
+        if (excess > 0) limits[p] -= excess;
+    }
+    return over;
+}
+
+/* The builder counts what is kept at one time. Where stages have memory of their own, what it makes
+ * may take more than the limit: then it is told a lower one. */
+static void consider_setting(const struct auto_input *input, int switches, struct best *best) {
+    enum { TRIES = 6 };
+    int positions = input->shape->positions;
+    int64_t *limits = MEM_ARRAY(int64_t, positions);
+    struct auto_input own = *input;
+    own.limit_bytes = limits;
+    memcpy(limits, input->limit_bytes, (size_t)positions * sizeof *limits);
+    bool again = true;
+    for (int i = 0; i < TRIES && again; i++) {
+        struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, positions);
+        again = greedy_build(&own, switches, orders) && tighten(input, orders, limits);
+        if (!again && orders[0].count > 0)
             consider(input, "greedy", orders, best);
         else
-            pipeline_orders_free(&orders, input->shape->positions);
+            pipeline_orders_free(&orders, positions);
     }
+    free(limits);
+}
+
+static void consider_greedy(const struct auto_input *input, struct best *best) {
+    int settings = input->shape->chunks > 1 ? GREEDY_SETTINGS : GREEDY_SETTINGS_ONE_CHUNK;
+    for (int switches = 0; switches < settings; switches++) consider_setting(input, switches, best);
 }
 
 /* The position that has least room for one micro-batch of each of its stages. */
-static enum status nothing_fits(const struct auto_input *input) {
+enum status auto_refuse(const struct auto_input *input) {
     int worst = 0;
     int64_t missing = INT64_MIN, need = 0;
     for (int p = 0; p < input->shape->positions; p++) {
@@ -82,17 +167,23 @@ static enum status nothing_fits(const struct auto_input *input) {
                 "no order of the pipeline fits: activations may take %lld bytes on position %d,\n"
                 "one micro-batch takes %lld\n"
                 "  more stages, or smaller micro-batches (--micro-batch-size)",
-                (long long)input->limit_bytes[worst], worst, (long long)need);
+                (long long)(input->limit_bytes[worst] > 0 ? input->limit_bytes[worst] : 0), worst,
+                (long long)need);
+}
+
+bool auto_find(const struct auto_input *input, struct pipeline_order *orders,
+               struct auto_choice *choice) {
+    struct best best = {0};
+    consider_fixed(input, &best);
+    consider_greedy(input, &best);
+    if (!best.orders) return false;
+    for (int p = 0; p < input->shape->positions; p++) orders[p] = best.orders[p];
+    free(best.orders);
+    *choice = best.choice;
+    return true;
 }
 
 enum status pipeline_auto(const struct auto_input *input, struct pipeline_order *orders,
                           struct auto_choice *choice) {
-    struct best best = {0};
-    consider_fixed(input, &best);
-    consider_greedy(input, &best);
-    if (!best.orders) return nothing_fits(input);
-    for (int p = 0; p < input->shape->positions; p++) orders[p] = best.orders[p];
-    free(best.orders);
-    *choice = best.choice;
-    return STATUS_OK;
+    return auto_find(input, orders, choice) ? STATUS_OK : auto_refuse(input);
 }

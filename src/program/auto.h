@@ -12,18 +12,37 @@ struct auto_input {
     const struct replay_costs *costs;
     const struct replay_bytes *bytes;
     const int64_t *limit_bytes; /* per position: what activations may take */
+    bool slots; /* a stage has memory for the most micro-batches that it ever keeps, which it shares
+                   with no other stage: peaks of a position's stages add up */
 };
 
 struct auto_choice {
     const char *from; /* name of the fixed schedule, or "greedy"; static */
     struct replay_times times;
     int64_t peak_bytes; /* of the position that keeps most */
+    bool fits;          /* every position keeps to its limit */
 };
+
+/* The name that stands for this choice where a schedule is named. */
+#define PIPELINE_AUTO "auto"
+/* Local. Does the name stand for pipelines: a row of pipeline.def, or auto? */
+bool pipeline_is(const char *name);
 
 /* Local. Writes the order of every position into `orders` (empty ones, as many as positions; the
  * caller owns them). STATUS_MEMORY, and nothing written, where no order fits the limit. */
 enum status pipeline_auto(const struct auto_input *input, struct pipeline_order *orders,
                           struct auto_choice *choice);
+/* Local. The same in two parts, for whoever has several shapes to try: false where none fits; the
+ * refusal then, in words. */
+bool auto_find(const struct auto_input *input, struct pipeline_order *orders,
+               struct auto_choice *choice);
+enum status auto_refuse(const struct auto_input *input);
+/* Local. The most bytes that the orders keep at once at a position. */
+int64_t auto_peak(const struct auto_input *input, const struct pipeline_order *orders,
+                  int position);
+/* Local. What the fixed schedule would take; false where it is not for this shape. */
+bool auto_measure(const struct auto_input *input, const struct pipeline_schedule *schedule,
+                  struct auto_choice *out);
 
 /* What the greedy builder may be told to do otherwise. Each of them is best for some costs. */
 enum greedy_switch {

@@ -278,17 +278,77 @@ static void end_stage(struct stage *stage) {
     free(stage->busy);
 }
 
+/* A driver hears of a gradient that is not finite, as all ranks do. */
+static int16_t norm_group(const struct grid *grid) {
+    if (grid->drivers > 0) return EVERYONE;
+    return grid->stages > 1 ? PIPELINE : INSTR_ALL;
+}
+
+/* --- calls --- */
+
+static void add_call(struct rank_program *out, enum instr_op op, int stage, int micro,
+                     unsigned what) {
+    struct instr *instr = program_add(out, LIST_BODY, op);
+    instr->stage = (int16_t)stage;
+    instr->micro = micro;
+    instr->flags = (uint8_t)what;
+}
+
+/* A pass waits for the call for it. */
+static void serve(struct emitter *emitter, const struct pipeline_op *op) {
+    if (emitter->config->driven && has_samples(emitter, op->micro) && op->op != INSTR_W)
+        add_call(emitter->out, INSTR_SERVE, op->stage, op->micro,
+                 op->op == INSTR_F ? INSTR_FORWARD : INSTR_BACKWARD);
+}
+
+static bool is_called(const struct schedule_config *config, int micro) {
+    return micro >= 0 && micro < config->micro_batches &&
+           (!config->samples || config->samples[micro] > 0);
+}
+
+/* Forwards by the diagonals of the pipeline: in the order in which stages can begin them, so that
+ * a stage without a credit holds up no other. */
+static void call_forwards(const struct schedule_config *config, struct rank_program *out) {
+    int stages = config->grid.stages;
+    for (int t = 0; t < config->micro_batches + stages - 1; t++)
+        for (int s = 0; s < stages; s++)
+            if (is_called(config, t - s)) add_call(out, INSTR_CALL, s, t - s, INSTR_FORWARD);
+}
+
+/* The driver hears that a backward has ended everywhere where all ranks meet. */
+static void call_backwards(const struct schedule_config *config, struct rank_program *out) {
+    for (int m = 0; m < config->micro_batches; m++) {
+        for (int s = config->grid.stages - 1; s >= 0 && is_called(config, m); s--)
+            add_call(out, INSTR_CALL, s, m, INSTR_BACKWARD);
+        program_add(out, LIST_BODY, INSTR_MEET)->group = EVERYONE;
+    }
+}
+
 static void end_step(struct emitter *emitter) {
     int grad = emitter->stage[0].grad;
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
-    if (emitter->config->grid.stages > 1) norm->group = PIPELINE;
+    norm->group = norm_group(&emitter->config->grid);
+    if (emitter->config->driven) /* its first stage stands for the rank */
+        add_call(emitter->out, INSTR_SERVE, emitter->stage[0].tree.stage, INSTR_ALL, INSTR_UPDATE);
     program_add(emitter->out, LIST_BODY, INSTR_STEP)->grad = (int16_t)grad;
 }
 
 static void meet(struct emitter *emitter) {
-    program_add(emitter->out, LIST_BODY, INSTR_MEET)->group = PIPELINE;
+    program_add(emitter->out, LIST_BODY, INSTR_MEET)->group =
+        emitter->config->driven ? EVERYONE : PIPELINE;
+}
+
+void emit_driver(const struct schedule_config *config, struct rank_program *out) {
+    if (config->driven) {
+        call_forwards(config, out);
+        call_backwards(config, out);
+    }
+    program_add(out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
+    program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(&config->grid);
+    for (int s = 0; config->driven && s < config->grid.stages; s++)
+        add_call(out, INSTR_CALL, s, INSTR_ALL, INSTR_UPDATE);
 }
 
 void emit_rank(const struct schedule_config *config, const struct program *program,
@@ -300,10 +360,11 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
                               .first = program_first_micro(program, rank),
                               .at_once = is_at_once(order)};
     bool loss = grid_position(&config->grid, last_stage(&emitter)) == emitter.cell.position;
-    bool meets = config->one_backward_at_a_time && config->grid.stages > 1;
+    bool meets = config->one_backward_at_a_time && (config->grid.stages > 1 || config->driven);
     for (int c = 0; c < config->grid.chunks; c++) begin_stage(&emitter, c);
     if (loss) program_add(out, LIST_BODY, INSTR_COUNT)->group = REPLICAS;
     for (int i = 0; i < order->count; i++) {
+        serve(&emitter, &order->items[i]);
         one(&emitter, &order->items[i]);
         if (meets && order->items[i].op == INSTR_B) meet(&emitter);
     }

@@ -11,7 +11,9 @@
 
 /* Local. Declares the groups that emit_rank names. */
 void emit_declare(const struct schedule_config *config, struct program *program);
-/* Local. The rank program of a rank whose position runs `order`. */
+/* Local. The rank program of a rank without a stage, which takes part where all ranks meet; of a
+ * rank whose position runs `order`. */
+void emit_driver(const struct schedule_config *config, struct rank_program *out);
 void emit_rank(const struct schedule_config *config, const struct program *program,
                const struct pipeline_order *order, int rank, struct rank_program *out);
 

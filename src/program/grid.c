@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+
 static const char *const family_names[] = {
 #define GROUP(NAME, name, doc) name,
 #include "program/group.def"
@@ -25,8 +27,9 @@ int grid_ranks(const struct grid *grid) {
 
 struct grid_cell grid_cell(const struct grid *grid, int rank) {
     int index = rank - grid->drivers;
-    if (index < 0) return (struct grid_cell){.role = GRID_DRIVER};
-    if (index >= pipelines(grid) * grid->stages) return (struct grid_cell){.role = GRID_SERVER};
+    if (index < 0) return (struct grid_cell){.role = GRID_DRIVER, .position = -1};
+    if (index >= pipelines(grid) * grid->stages)
+        return (struct grid_cell){.role = GRID_SERVER, .position = -1};
     return (struct grid_cell){.role = GRID_STAGE,
                               .position = index % grid->stages,
                               .first_replica = index / grid->stages * grid->replicas_each,
@@ -38,6 +41,7 @@ static bool runs_backwards(const struct grid *grid, int chunk) {
 }
 
 int grid_stage(const struct grid *grid, int position, int chunk) {
+    CHECK(position >= 0, "a rank without a stage");
     int within = runs_backwards(grid, chunk) ? grid->stages - 1 - position : position;
     return chunk * grid->stages + within;
 }

@@ -32,14 +32,15 @@ enum grid_role { GRID_DRIVER, GRID_STAGE, GRID_SERVER };
 /* What one rank holds. */
 struct grid_cell {
     enum grid_role role;
-    int position;                     /* in its pipeline; 0 without a stage */
+    int position;                     /* in its pipeline; -1 without a stage */
     int first_replica, replica_count; /* 0 replicas without a stage */
 };
 
 /* Local. */
 int grid_ranks(const struct grid *grid);
 struct grid_cell grid_cell(const struct grid *grid, int rank);
-/* Local. The stage of the model that chunk `chunk` of a position is, and back. */
+/* Local. The stage of the model that chunk `chunk` of a position is, and back. A rank without a
+ * stage has no position to ask for. */
 int grid_stage(const struct grid *grid, int position, int chunk);
 int grid_position(const struct grid *grid, int stage);
 int grid_chunk(const struct grid *grid, int stage);

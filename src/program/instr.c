@@ -41,7 +41,7 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new", "pure", "light"};
+static const char *const flag_names[] = {"new", "pure", "light", "forward", "backward", "update"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};

@@ -13,7 +13,14 @@ enum instr_op {
     INSTR_COUNT_
 };
 
-enum instr_flags { INSTR_NEW = 1, INSTR_PURE = 2, INSTR_LIGHT = 4 };
+enum instr_flags {
+    INSTR_NEW = 1,
+    INSTR_PURE = 2,
+    INSTR_LIGHT = 4,
+    INSTR_FORWARD = 8,
+    INSTR_BACKWARD = 16,
+    INSTR_UPDATE = 32
+};
 
 /* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */
 enum { INSTR_ALL = -1 };
@@ -50,7 +57,7 @@ struct instr_list {
 
 enum instr_queue { QUEUE_COMPUTE, QUEUE_COMM };
 enum instr_time { TIME_DATA, TIME_FORWARD, TIME_BACKWARD, TIME_COMM, TIME_OPTIMIZER, TIME_COUNT };
-enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS, MEETS_PEER };
+enum instr_meets { MEETS_NOBODY, MEETS_GROUP, MEETS_SHARERS, MEETS_PEER, MEETS_CALL };
 
 /* How far the micro-batch in a slot has come: a set of facts, the rows of fact.def, as bits. */
 enum {

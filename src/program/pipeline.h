@@ -74,6 +74,7 @@ struct pipeline_schedule {
     /* The last stage begins B(m+1) after B(m) has ended on stage 0. Orders cannot say it: whoever
      * makes a program of them adds the message. */
     bool one_backward_at_a_time;
+    bool driven; /* each pass on the call of a driver, a rank of its own; likewise */
     /* Local. The least number of micro-batches, at least the shape's, for which the order holds.
      * NULL: any number. */
     int (*micros)(const struct pipeline_shape *shape);

@@ -322,7 +322,9 @@ struct resource_access program_access(const struct program *program,
     case 'a':
         return (struct resource_access){
             .resource = RESOURCE_SLOT, .also = -1, .slot = sizes_slot(sizes, chunk, instr->slot)};
-    case 'g': return gradient(program, sizes, instr, instr->grad);
+    case 'g':
+        if (instr->grad == INSTR_ALL) break; /* of a rank that has none */
+        return gradient(program, sizes, instr, instr->grad);
     case 'h': return gradient(program, sizes, instr, instr->other);
     case 'p': return parameters(program, sizes, instr);
     default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
@@ -390,7 +392,8 @@ static void print_header(const struct program *program, FILE *out) {
     print_unless(out, "replicas-each", grid->replicas_each, 1);
     print_unless(out, "drivers", grid->drivers, 0);
     print_unless(out, "servers", grid->servers, 0);
-    if (grid->stages * grid->chunks > 1) fprintf(out, " credits %d", program->credits);
+    if (grid->stages * grid->chunks > 1 || grid->drivers > 0)
+        fprintf(out, " credits %d", program->credits);
     if (program->sliced) fprintf(out, " sliced %s", sliced_name(program->sliced));
     fprintf(out, "\ngroups");
     for (int g = 0; g < program->group_count; g++)

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/auto.h"
 #include "program/emit.h"
 #include "program/schedule.h"
 
@@ -117,8 +118,11 @@ static enum status prepare_pipeline(const struct schedule_config *config, struct
 
 static void build_position(const struct schedule_config *config, const struct program *program,
                            int rank, struct rank_program *out) {
-    int position = grid_cell(&config->grid, rank).position;
-    emit_rank(config, program, &config->orders[position], rank, out);
+    struct grid_cell cell = grid_cell(&config->grid, rank);
+    if (cell.role == GRID_STAGE)
+        emit_rank(config, program, &config->orders[cell.position], rank, out);
+    else
+        emit_driver(config, out);
 }
 
 static const struct schedule of_orders = {.prepare = prepare_pipeline, .build = build_position};
@@ -142,6 +146,7 @@ static enum status build_pipeline(const struct pipeline_schedule *pipeline,
     struct pipeline_order *orders = pipeline_orders_build(pipeline, &shape);
     own.orders = orders;
     own.one_backward_at_a_time = pipeline->one_backward_at_a_time;
+    own.driven = pipeline->driven && config->grid.drivers > 0;
     enum status status = build(&of_orders, &own, out);
     pipeline_orders_free(&orders, shape.positions);
     return status;
@@ -151,8 +156,11 @@ enum status schedule_build(const char *name, const struct schedule_config *confi
                            struct program **out) {
     const struct schedule *schedule = schedule_find(name);
     const struct pipeline_schedule *pipeline = pipeline_find(name);
-    if (!schedule && !pipeline) return fail(STATUS_USAGE, "no schedule is called %s", name);
+    bool given = strcmp(name, PIPELINE_AUTO) == 0 && config->orders;
+    if (!schedule && !pipeline && !given)
+        return fail(STATUS_USAGE, "no schedule is called %s", name);
     TRY(check_size(config));
+    if (given) return build(&of_orders, config, out);
     if (schedule) return build(schedule, config, out);
     return build_pipeline(pipeline, config, out);
 }

@@ -15,6 +15,7 @@ struct schedule_config {
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
     enum recompute_policy recompute;     /* of pipelines */
     bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
+    bool driven;                         /* of pipelines: the driver calls for each pass */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */
     int tie_count;

@@ -118,6 +118,9 @@ static enum status visit(struct walk *walk) {
     }
     TRY(verify_share(walk));
     if (walk->waits) return STATUS_OK;
+    TRY(verify_call(walk));
+    if (walk->waits) return STATUS_OK;
+    TRY(verify_served(walk));
     TRY(verify_slot(walk));
     TRY(verify_gradient(walk));
     TRY(verify_params(walk));
@@ -132,6 +135,7 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_await_all(walk));
     if (walk->waits) return STATUS_OK;
     TRY(verify_slots_free(walk));
+    TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
     walk->ended = true;
     if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
@@ -180,7 +184,8 @@ static enum status walk_all(struct verifier *verifier) {
     }
     TRY(verify_none_waits(verifier));
     TRY(check_all_came(verifier));
-    return verify_all_received(verifier);
+    TRY(verify_all_received(verifier));
+    return verify_all_served(verifier);
 }
 
 /* --- who is walked --- */
@@ -265,6 +270,7 @@ static void choose_walks(struct verifier *verifier) {
     verifier->pipeline_count = count;
     verifier->channels =
         MEM_ARRAY(struct channel, count * (grid->stages * grid->chunks - 1) * 2 + 1);
+    verifier->calls = MEM_ARRAY(struct channel, grid->stages);
     verifier->walks =
         MEM_ARRAY(struct walk, count * grid->stages + grid->drivers + grid->servers + 1);
     for (int g = 0; g < program->group_count; g++)
@@ -291,6 +297,8 @@ static void verifier_free(struct verifier *verifier) {
     int channels = verifier->pipeline_count * (program->grid.stages * program->grid.chunks - 1) * 2;
     for (int c = 0; c < channels; c++) free(verifier->channels[c].items);
     free(verifier->channels);
+    for (int p = 0; p < program->grid.stages; p++) free(verifier->calls[p].items);
+    free(verifier->calls);
     free(verifier->walks);
     free(verifier->queue);
 }
@@ -318,8 +326,10 @@ static struct program_proof proof_of(const struct verifier *verifier) {
 
 enum status program_prove(const struct program *program, const int64_t *samples,
                           struct program_proof *out) {
-    struct verifier verifier = {
-        .program = program, .samples = samples, .shares = program_shares(program)};
+    struct verifier verifier = {.program = program,
+                                .samples = samples,
+                                .shares = program_shares(program),
+                                .has_calls = verify_has_calls(program)};
     verify_know_rows(verifier.rows);
     choose_walks(&verifier);
     enum status status = verify_header_order(&verifier);

@@ -70,6 +70,14 @@ enum status verify_all_received(const struct verifier *verifier);
 bool verify_is_receive(const struct instr *instr);
 int verify_other_stage(const struct instr *instr);
 
+/* Calls. Posts CALL or SERVE and waits (walk->waits) until it is done; whether a pass stands behind
+ * its SERVE; at the end of a body, and of all. */
+bool verify_has_calls(const struct program *program);
+enum status verify_call(struct walk *walk);
+enum status verify_served(struct walk *walk);
+enum status verify_calls_end(struct walk *walk);
+enum status verify_all_served(const struct verifier *verifier);
+
 /* Waiting. Whether what is pending is done; where it is not, the walk waits for it. Wakes a rank,
  * who waits at one end of a channel, or those that wait for a group. */
 bool verify_done(const struct verifier *verifier, const struct pending *pending);

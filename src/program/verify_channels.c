@@ -24,7 +24,7 @@ static bool is_backward(const struct instr *instr) {
 }
 
 bool verify_is_receive(const struct instr *instr) {
-    return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B;
+    return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
 }
 
 /* The stage at the other end. */

@@ -282,22 +282,33 @@ static enum status check_order(struct walk *walk, const struct bucket *bucket) {
                          sum_order_name(walk->program->sum));
 }
 
+/* Of one pipeline all ranks are those of its stages, and drivers, who have no gradients. */
+static bool has_drivers(const struct program *program, int group) {
+    return program->grid.drivers > 0 && group_count(&program->grid, GROUP_PIPELINE) == 1 &&
+           program->group[group] == GROUP_WORLD;
+}
+
+static bool has_all_stages(const struct program *program, int group) {
+    return group != INSTR_ALL &&
+           (verify_group_is(program, group, GROUP_PIPELINE) || has_drivers(program, group));
+}
+
 /* NORM sees what STEP will read; a loss that is not finite shows in REPORT's sum alone. */
 static enum status norm(struct walk *walk) {
     const struct program *program = walk->program;
     int group = walk->instr->group, positions = program->grid.stages;
     if (!walk->reported)
         return verify_broken(walk, RULE_NORM, nobody, "no REPORT of the losses before it");
-    walk->grads[walk->instr->grad].normed = walk->instr;
+    if (walk->instr->grad != INSTR_ALL) walk->grads[walk->instr->grad].normed = walk->instr;
     if (program->sliced) {
         if (group != INSTR_ALL && verify_group_is(program, group, GROUP_WORLD)) return STATUS_OK;
         return verify_broken(walk, RULE_NORM, nobody,
                              "each rank has slices: the norm's group is the world");
     }
-    if (positions > 1 && (group == INSTR_ALL || !verify_group_is(program, group, GROUP_PIPELINE)))
+    if (positions > 1 && !has_all_stages(program, group))
         return verify_broken(walk, RULE_NORM, nobody,
                              "the norm is that of all stages: its group is the pipeline");
-    if (positions == 1 && group != INSTR_ALL)
+    if (positions == 1 && group != INSTR_ALL && !has_drivers(program, group))
         return verify_broken(walk, RULE_NORM, nobody,
                              "this rank has all stages: there is nobody to ask");
     return STATUS_OK;
@@ -343,6 +354,7 @@ enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
     if (!strchr(row->operands, 'g')) return STATUS_OK;
+    if (instr->grad == INSTR_ALL) return norm(walk);
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");

@@ -144,8 +144,8 @@ static int64_t operation(const struct walk *walk) {
     const struct program_tie *tie =
         instr->op == INSTR_JOIN ? program_tie_at(walk->program, stage, bucket) : NULL;
     if (tie) stage = tie->stage, bucket = tie->bucket;
-    return (int64_t)instr->op << 48 | (int64_t)instr->grad << 32 | (int64_t)stage << 16 |
-           (uint16_t)bucket;
+    int grad = instr->op == INSTR_NORM ? 0 : instr->grad; /* each has its own, or none */
+    return (int64_t)instr->op << 48 | (int64_t)grad << 32 | (int64_t)stage << 16 | (uint16_t)bucket;
 }
 
 enum status verify_post(struct walk *walk) {

@@ -28,7 +28,7 @@ static bool has_operand(const struct walk *walk, int operand) {
 static int operand_limit(const struct walk *walk, char letter) {
     switch (letter) {
     case 's': return walk->program->grid.stages * walk->program->grid.chunks;
-    case 'm': return walk->micros;
+    case 'm': return walk->instr->op == INSTR_CALL ? walk->program->micro_batches : walk->micros;
     case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
     case 'g':
     case 'h': return walk->own->grads;
@@ -62,7 +62,7 @@ static enum status check_operands(const struct walk *walk) {
 #define OPERAND(letter, field, ...) TRY(check_operand(walk, OPERAND_##field, instr->field));
 #include "program/operand.def"
 #undef OPERAND
-    if (has_operand(walk, OPERAND_stage) &&
+    if (has_operand(walk, OPERAND_stage) && instr->op != INSTR_CALL &&
         grid_position(grid, instr->stage) != walk->cell.position)
         return verify_broken(walk, RULE_HOLDER, nobody, "stage %d is not this rank's",
                              instr->stage);

@@ -200,7 +200,7 @@ enum status verify_slot(struct walk *walk) {
 enum status verify_slots_free(struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     int stages = grid->stages * grid->chunks, slot = 0;
-    for (int c = 0; c < walk->own->chunks; c++) {
+    for (int c = 0; walk->cell.role == GRID_STAGE && c < walk->own->chunks; c++) {
         int stage = grid_stage(grid, walk->cell.position, c);
         unsigned all = facts_of_stage(stage == 0, stage == stages - 1);
         for (int end = slot + walk->own->chunk[c].slots; slot < end; slot++) {

@@ -116,6 +116,7 @@ struct walk {
     bool arrived;                       /* where statistics are shared, but not past it */
     int together, together_what;     /* several replicas on a rank: how many have come, to what */
     const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
+    const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
     const struct instr *again;       /* R whose backward has not ended yet, or NULL */
     int live, peak;                  /* slots in use: now, most */
     bool waits, queued, ended;
@@ -148,6 +149,8 @@ struct verifier {
     int walk_count;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
     struct channel *channels;                         /* per walked pipeline, cut and direction */
+    struct channel *calls;                            /* per position: from the driver to it */
+    bool has_calls;                                   /* the program's passes stand behind SERVEs */
     int pipeline_count;
     struct walk **queue; /* ranks that can go on, a ring */
     int queue_first, queue_count;

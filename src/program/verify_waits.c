@@ -72,8 +72,12 @@ static const struct walk *missing_member(const struct walk *walk) {
 }
 
 static const struct walk *waits_for(const struct walk *walk) {
+    const struct instr *instr = walk->awaited.instr;
     if (walk->awaited.group) return missing_member(walk);
-    int position = grid_position(&walk->program->grid, verify_other_stage(walk->awaited.instr));
+    if (instr->op == INSTR_SERVE) return walk->verifier->walks; /* the driver is the first */
+    if (instr->op == INSTR_CALL)
+        return walk + 1 + grid_position(&walk->program->grid, instr->stage);
+    int position = grid_position(&walk->program->grid, verify_other_stage(instr));
     return walk + (position - walk->cell.position);
 }
 

@@ -31,7 +31,8 @@ struct compiler {
 
 /* --- buffers on which something can be under way, numbered through --- */
 
-enum { SEEDS, LOSSES, NORM, SINGLE_COUNT };
+/* HERE: what an instruction waits for where it stands, so that the next one awaits it. */
+enum { SEEDS, LOSSES, NORM, HERE, SINGLE_COUNT };
 
 static int buffer_count(const struct compiler *compiler) {
     return SINGLE_COUNT + compiler->slots + (compiler->own->grads + 1) * compiler->buckets;
@@ -96,7 +97,8 @@ static void await_letters(struct compiler *compiler, const struct instr *instr,
 /* What it posts is kept by what it writes, or of a send by what it reads. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
-    int count, also,
+    int count, also, buffer = HERE;
+    if (row->meets != MEETS_CALL)
         buffer =
             buffers_of(compiler, instr, *row->writes ? *row->writes : *row->reads, &count, &also);
     compiler->posted[buffer] = at + 1;
@@ -180,6 +182,14 @@ static void message(const struct compiler *compiler, const struct instr *instr, 
     op->cost = from->copy[back];
 }
 
+/* Behind the channels of the cuts: one from the driver to each position. */
+static void call(const struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
+    const struct grid *grid = &compiler->program->grid;
+    op->action = instr->op == INSTR_CALL ? SIM_SEND : SIM_RECEIVE;
+    op->target = 2 * (grid->stages * grid->chunks - 1) + grid_position(grid, instr->stage);
+    op->bytes = PROGRAM_CALL_BYTES;
+}
+
 /* A scatter and a gather are the halves of an all-reduce. */
 static void operation(struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct instr_row *row = instr_row(instr);
@@ -253,6 +263,7 @@ static void keep(struct compiler *compiler, const struct instr *instr) {
 static struct sim_op compile_one(struct compiler *compiler, const struct instr *instr, int at) {
     const struct instr_row *row = instr_row(instr);
     struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
+    await_buffer(compiler, HERE);
     await_letters(compiler, instr, row->reads);
     await_letters(compiler, instr, row->writes);
     op.await_count = compiler->await_count - op.await_first;
@@ -261,6 +272,7 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     if (op.pass) compiler->out->busy += op.cost;
     op.cost += compiler->costs->instruction;
     if (row->meets == MEETS_PEER) message(compiler, instr, &op);
+    if (row->meets == MEETS_CALL) call(compiler, instr, &op);
     if (row->meets == MEETS_GROUP && instr->group != INSTR_ALL) operation(compiler, instr, &op);
     if (instr_shares(instr)) shared_pass(compiler, instr, &op);
     if (op.action == SIM_SEND || op.action == SIM_RECEIVE || op.action == SIM_POST)

@@ -128,18 +128,26 @@ static int32_t run_of(const struct sim *sim, int pipeline, int stage) {
     return sim->share.others + pipeline * grid->stages + grid_position(grid, stage);
 }
 
+/* Channels of the cuts, both ways; those of calls stand behind them. */
+static int cut_wires(const struct grid *grid) {
+    return 2 * (grid->stages * grid->chunks - 1);
+}
+
 /* A sender has as many messages under way as it has slots, and each message that has begun may be
  * kept until its credit comes back. */
 static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int channel) {
     const struct program *program = sim->input->program;
-    int cut = channel / 2, back = channel % 2, from = cut + back, to = cut + 1 - back;
-    *wire = (struct sim_wire){.sender = run_of(sim, pipeline, from),
-                              .receiver = run_of(sim, pipeline, to)};
+    int cut = channel / 2, back = channel % 2, from = cut + back, to = cut + 1 - back,
+        called = channel - cut_wires(&program->grid);
+    bool calls = called >= 0; /* from the driver, the first of all */
+    *wire = (struct sim_wire){.sender = calls ? 0 : run_of(sim, pipeline, from),
+                              .receiver = run_of(sim, pipeline, calls ? called : to)};
     int sender = sim->share.rank[wire->sender], receiver = sim->share.rank[wire->receiver];
     struct sim_link link = sim_link_of(sim->input, sender, receiver);
     wire->latency = link.latency;
     wire->per_byte = link.bytes_per_time > 0 ? 1 / link.bytes_per_time : 0;
-    int slots = program_of(program, sender)->chunk[grid_chunk(&program->grid, from)].slots;
+    int slots =
+        calls ? 1 : program_of(program, sender)->chunk[grid_chunk(&program->grid, from)].slots;
     int64_t size = power_of_two(slots + program->credits + 1);
     wire->ring = MEM_ARRAY(struct sim_message, size);
     wire->mask = size - 1;
@@ -149,7 +157,7 @@ static void wire_new(struct sim *sim, struct sim_wire *wire, int pipeline, int c
 
 static void channels_new(struct sim *sim) {
     const struct grid *grid = &sim->input->program->grid;
-    sim->wires_each = 2 * (grid->stages * grid->chunks - 1);
+    sim->wires_each = cut_wires(grid) + (grid->drivers > 0 ? grid->stages : 0);
     sim->wire_count = sim->wires_each * sim->share.pipeline_count;
     sim->wire = MEM_ARRAY(struct sim_wire, sim->wire_count + 1);
     for (int w = 0; w < sim->wire_count; w++)

@@ -7,25 +7,30 @@
 # columns, chosen greedily, the extras dealt over the schedules. Micro-batches have at least two samples (a batch norm of one
 # sample at 1x1 has no statistics), steps at least twelve.
 
-# An extra is a row: name, its options with several ranks, its options on one device, columns that it fixes ("" for any).
-# The "short" ones have a last step of so few samples that replica 1 has none, or only its first micro-batch has one.
+# An extra is a row: options with several ranks, options on one device; then what it is for: the model ("" for all), samples of
+# the last step (0: it is whole), schedules (a pattern), micro-batches, stages that a rank has (0: the schedule's own number).
+# In the short steps replica 1 has no samples at all, and replica 0 has one or two micro-batches of one sample.
 function extras() {
-    extra("short", "", "", "", 1)
-    extra("shorter", "", "", "resnet8", 2)
-    extra("sync-bn", "--sync-bn", "--sync-bn", "resnet8", 0)
-    extra("sync-bn-short", "--sync-bn", "--sync-bn", "resnet8", 2)
-    extra("clip", "--clip 0.1", "--clip 0.1", "", 0)
-    extra("adam", "--optimizer adam", "--optimizer adam", "", 0)
-    # --recompute always, and --zero-stage 1, 2, 3 with --zero-accumulate local and scatter (--sum replicas-first on one
-    # device) are rows here.
+    extra("", "", "", 1, ".", 3, 0)
+    extra("", "", "resnet8", 2, ".", 3, 0)
+    extra("--sync-bn", "--sync-bn", "resnet8", 0, ".", 3, 0)
+    extra("--sync-bn", "--sync-bn", "resnet8", 2, ".", 3, 0)
+    extra("--clip 0.1", "--clip 0.1", "", 0, ".", 3, 0)
+    extra("--optimizer adam", "--optimizer adam", "", 0, ".", 3, 0)
+    extra("--sum tree", "--sum tree", "", 0, ".", 4, 0)
+    extra("--virtual 3", "", "", 0, "^(interleaved|looped-bfs)$", 4, 3)
+    # Rows for --recompute always, and for --zero-stage 1, 2 and 3, with --zero-accumulate scatter against --sum replicas-first
+    # on one device, belong here.
 }
 
-function extra(name, many, one, model, left) {
-    extra_name[++extra_count] = name
-    extra_many[extra_count] = many
+function extra(many, one, model, left, schedules, micros, chunks_each) {
+    extra_many[++extra_count] = many
     extra_one[extra_count] = one
     extra_model[extra_count] = model
-    extra_left[extra_count] = left # samples of the last step; 0: it is whole
+    extra_left[extra_count] = left
+    extra_schedules[extra_count] = schedules
+    extra_micros[extra_count] = micros
+    extra_chunks[extra_count] = chunks_each
 }
 
 function batch_of(replicas, micros,    atoms) {
@@ -37,18 +42,20 @@ function data_of(model, count) {
     return "synthetic:" (model == "bert-tiny" ? "kind=tokens,seq=16,vocab=200,predictions=3" : "size=8") ",test_count=8,count=" count
 }
 
-# Whether each chunk can have a layer; only mlp has less layers than the most chunks there are.
-function fits(schedule, stages, model) {
-    return model != "mlp" || stages * chunks[schedule] <= 4
+# Whether each chunk can have a layer (only mlp has less layers than the most chunks there are), and whether tied parameters of
+# stages can be added in that order.
+function fits(chunks_each, stages, model, many) {
+    if (many ~ /--sum/ && model == "bert-tiny") return 0
+    return model != "mlp" || stages * chunks_each <= 4
 }
 
-function cell(schedule, stages, replicas, micros, model, many, one, left,    batch, common, line) {
+function cell(schedule, stages, replicas, micros, model, many, one, left, chunks_each,    batch, common, line) {
     batch = batch_of(replicas, micros)
     common = "--model " model " --data " data_of(model, left ? 2 * batch + left : 96) " --device " device " --batch " batch \
         " --steps 3"
     line = stages * replicas " " common " --strategy " schedule " --stages " stages " --replicas " replicas \
         " --micro-batches " micros (many ? " " many : "")
-    if (!fits(schedule, stages, model)) return line " | refused"
+    if (!fits(chunks_each ? chunks_each : chunks[schedule], stages, model, many)) return line " | refused"
     return line " | " common " --deal " replicas "x" micros (one ? " " one : "")
 }
 
@@ -65,11 +72,15 @@ function columns(    i) {
 
 function plain(a, b, c, d,    grid) {
     split(value[2, b], grid, "x")
-    return cell(value[1, a], grid[1], grid[2], value[3, c], value[4, d], "", "", 0)
+    return cell(value[1, a], grid[1], grid[2], value[3, c], value[4, d], "", "", 0, 0)
 }
 
-function further(a, e, model,    grid) {
-    return cell(value[1, a], 2, 2, 3, model, extra_many[e], extra_one[e], extra_left[e])
+function further(a, e, model) {
+    return cell(value[1, a], 2, 2, extra_micros[e], model, extra_many[e], extra_one[e], extra_left[e], extra_chunks[e])
+}
+
+function is_of(e, a, d) {
+    return value[1, a] ~ extra_schedules[e] && (extra_model[e] == "" || extra_model[e] == value[4, d])
 }
 
 function print_all(    a, b, c, d, e) {
@@ -80,7 +91,7 @@ function print_all(    a, b, c, d, e) {
     for (e = 1; e <= extra_count; e++)
         for (d = 1; d <= size[4]; d++)
             for (a = 1; a <= size[1]; a++)
-                if (extra_model[e] == "" || extra_model[e] == value[4, d]) print further(a, e, value[4, d])
+                if (is_of(e, a, d)) print further(a, e, value[4, d])
 }
 
 # --- the subset ---
@@ -101,7 +112,7 @@ function fresh(a, b, c, d,    i, count) {
 }
 
 # The next cell is the one with most pairs that were not there yet; of equal ones the first.
-function print_cover(    a, b, c, d, most, best, i, n) {
+function print_cover(    a, b, c, d, most, best, part, i, n) {
     do {
         most = 0
         for (a = 1; a <= size[1]; a++)
@@ -114,14 +125,16 @@ function print_cover(    a, b, c, d, most, best, i, n) {
                         best = a SUBSEP b SUBSEP c SUBSEP d
                     }
         if (!most) break
-        split(best, i, SUBSEP)
-        pairs_of(i[1], i[2], i[3], i[4])
+        split(best, part, SUBSEP)
+        pairs_of(part[1], part[2], part[3], part[4])
         for (n = 1; n <= 6; n++) seen[p[n]]
-        print plain(i[1], i[2], i[3], i[4])
+        print plain(part[1], part[2], part[3], part[4])
     } while (most)
+    # extras in turn, each with the next schedule and model that it is for
     for (a = 1; a <= size[1]; a++) {
         n = 1 + (a - 1) % extra_count
-        print further(a, n, extra_model[n] != "" ? extra_model[n] : value[4, 1 + a % size[4]])
+        for (i = 0; !is_of(n, 1 + (a + i - 1) % size[1], 1 + (a + 1 + int(i / size[1])) % size[4]);) i++
+        print further(1 + (a + i - 1) % size[1], n, value[4, 1 + (a + 1 + int(i / size[1])) % size[4]])
     }
 }
 

@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/option.h"
 #include "exec/exec.h"
 #include "plan/resolve.h"
@@ -94,12 +95,13 @@ static enum status open_team(struct member *members, int ranks) {
 /* Every replica must have the same parameters; what all ranks of replica 0 hold is the model. */
 static enum status collect(const struct member *members, int ranks, struct answer *out) {
     const struct grid *grid = &members[0].plan->config.grid;
-    int pipelines = ranks / grid->stages;
+    int pipelines = (ranks - grid->drivers) / grid->stages;
     for (int pipeline = 0; pipeline < pipelines; pipeline++) {
         struct answer sum = {.loss = members[0].answer.loss, .norm = members[0].answer.norm};
         for (int p = 0; p < grid->stages; p++) {
-            sum.params += members[pipeline * grid->stages + p].answer.params;
-            sum.buffers += members[pipeline * grid->stages + p].answer.buffers;
+            int rank = group_rank(grid, GROUP_PIPELINE, pipeline, p);
+            sum.params += members[rank].answer.params;
+            sum.buffers += members[rank].answer.buffers;
         }
         if (pipeline == 0) *out = sum;
         if (sum.params != out->params)
@@ -304,8 +306,7 @@ int main(int argc, char **argv) {
     double limit_s = 60;
     for (int option; (option = getopt(argc, argv, "vl:")) != -1;) {
         if (option == 'v') verbose = true;
-        if (option == 'l') limit_s = strtod(optarg, NULL);
-        if (option == '?') return 2;
+        if (option == '?' || (option == 'l' && !number_real(optarg, &limit_s))) return 2;
     }
     struct cells cells = read_cells(stdin);
     struct progress *progress =

@@ -38,7 +38,7 @@ runner=$!
 tries=0 child=
 until [ -n "$child" ] || [ $tries = 100 ]; do
     sleep 0.1
-    tries=$((tries + 1)) child=$(ps -o pid= --ppid $runner | tr -d ' ')
+    tries=$((tries + 1)) child=$(grep -ls "^PPid:[[:blank:]]*$runner\$" /proc/[0-9]*/status | head -n 1 | tr -dc 0-9)
 done
 kill -9 "$child" || { kill $runner; exit 1; }
 wait $runner && { cat out; exit 1; }

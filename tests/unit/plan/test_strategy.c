@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
+#include "program/auto.h"
 #include "program/schedule.h"
 #include "sync/sync.h"
 
@@ -32,8 +32,8 @@ Test(plan_strategy, rows_are_sound) {
     const struct strategy *all = strategy_all(&count);
     for (int i = 0; i < count; i++) {
         cr_expect(strategy_find(all[i].name) == &all[i], "%s is there twice", all[i].name);
-        cr_expect(schedule_find(all[i].schedule) || pipeline_find(all[i].schedule),
-                  "%s: schedule %s", all[i].name, all[i].schedule);
+        cr_expect(schedule_find(all[i].schedule) || pipeline_is(all[i].schedule), "%s: schedule %s",
+                  all[i].name, all[i].schedule);
         cr_expect(sync_find(all[i].sync), "%s: sync policy %s", all[i].name, all[i].sync);
         cr_expect(*all[i].help, "%s", all[i].name);
     }

@@ -19,6 +19,7 @@ struct problem {
     struct replay_costs costs;
     struct replay_bytes bytes;
     struct auto_input in;
+    bool slots;
 };
 
 static uint32_t state = 1;
@@ -30,7 +31,7 @@ static double uniform(double low, double high) {
 static void link_parts(struct problem *of) {
     of->costs = (struct replay_costs){of->forward, of->input, of->weight, of->costs.hop};
     of->bytes = (struct replay_bytes){of->kept, of->rest};
-    of->in = (struct auto_input){&of->shape, &of->costs, &of->bytes, of->limit};
+    of->in = (struct auto_input){&of->shape, &of->costs, &of->bytes, of->limit, of->slots};
 }
 
 /* spread 0: all stages cost the same. room: micro-batches of all its stages that a position can
@@ -109,7 +110,7 @@ static struct pipeline_shape any_shape(void) {
 Test(program_auto, best_under_the_limit_and_the_same_again) {
     int greedy = 0;
     for (int round = 0; round < 200; round++) {
-        struct problem of;
+        struct problem of = {0};
         fill(&of, any_shape(), uniform(0, 1), uniform(1, 10));
         struct auto_choice one = solve(&of), again = solve(&of);
         cr_expect_eq(one.times.total, again.times.total);
@@ -122,7 +123,7 @@ Test(program_auto, best_under_the_limit_and_the_same_again) {
 /* Room for one micro-batch of each stage is enough for every setting. */
 Test(program_auto, greedy_does_not_deadlock_in_little_memory) {
     for (int round = 0; round < 100; round++) {
-        struct problem of;
+        struct problem of = {0};
         fill(&of, any_shape(), 1, round % 2 ? 1 : uniform(1, 3));
         for (int switches = 0; switches < GREEDY_SETTINGS; switches++) {
             struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, of.shape.positions);
@@ -136,7 +137,7 @@ Test(program_auto, greedy_does_not_deadlock_in_little_memory) {
 
 /* With room for it and equal times the first position never idles: 6M + R - 1 on a V, as zbv. */
 Test(program_auto, room_is_used) {
-    struct problem of;
+    struct problem of = {0};
     fill(&of, (struct pipeline_shape){4, 2, true, 12}, 0, 100);
     cr_expect_float_eq(solve(&of).times.total, 6 * 12 + 3, 1e-9);
     struct auto_choice roomy = solve(&of);
@@ -151,7 +152,7 @@ Test(program_auto, room_is_used) {
 Test(program_auto, each_switch_is_best_for_some_costs) {
     int needed[2][4] = {{0}};
     for (int round = 0; round < 300; round++) {
-        struct problem of;
+        struct problem of = {0};
         fill(&of, any_shape(), 1, uniform(1, 8));
         double best[2][4] = {{1e99, 1e99, 1e99, 1e99}, {1e99, 1e99, 1e99, 1e99}};
         for (int switches = 0; switches < GREEDY_SETTINGS; switches++) {
@@ -173,7 +174,7 @@ Test(program_auto, each_switch_is_best_for_some_costs) {
 }
 
 Test(program_auto, what_cannot_fit_is_refused) {
-    struct problem of;
+    struct problem of = {0};
     fill(&of, (struct pipeline_shape){3, 1, false, 4}, 0, 1);
     of.limit[1] = 999;
     struct pipeline_order orders[3] = {{0}};
@@ -185,4 +186,51 @@ Test(program_auto, what_cannot_fit_is_refused) {
     cr_expect_eq(status, STATUS_MEMORY);
     cr_expect(strstr(log, "999 bytes on position 1") && strstr(log, "1000"), "%s", log);
     cr_expect_eq(orders[0].count, 0);
+}
+
+/* Stages that share no memory: what each has at its own peak counts, not what is kept at once. */
+Test(program_auto, stages_with_memory_of_their_own_keep_to_the_limit) {
+    int apart = 0;
+    for (int round = 0; round < 100; round++) {
+        struct problem of = {.slots = true};
+        fill(&of, any_shape(), 1, uniform(1, 4));
+        struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, of.shape.positions);
+        struct auto_choice choice;
+        if (!auto_find(&of.in, orders, &choice)) continue;
+        cr_expect(choice.fits);
+        for (int p = 0; p < of.shape.positions; p++) {
+            int64_t sum = 0;
+            for (int c = 0; c < of.shape.chunks; c++) {
+                int stage = pipeline_stage(&of.shape, p, c), live = 0, most = 0;
+                for (int i = 0; i < orders[p].count; i++) {
+                    struct pipeline_op op = orders[p].items[i];
+                    if (op.stage == stage)
+                        live += (op.op == INSTR_F) - (op.op != INSTR_F && op.op != INSTR_I);
+                    if (live > most) most = live;
+                }
+                sum += most * of.kept[stage];
+            }
+            cr_expect_leq(sum, of.limit[p]);
+            apart += sum > replay_peak_bytes(&orders[p], &of.bytes);
+        }
+        pipeline_orders_free(&orders, of.shape.positions);
+    }
+    cr_expect_gt(apart, 10, "the two peaks differ in %d positions", apart);
+}
+
+/* What explain compares with: the same figures as the search has. */
+Test(program_auto, fixed_ones_are_measured) {
+    struct problem of = {0};
+    fill(&of, (struct pipeline_shape){4, 1, false, 8}, 0, 4);
+    of.costs.hop = 0;
+    struct auto_choice found;
+    cr_assert(auto_measure(&of.in, pipeline_find("1f1b"), &found));
+    cr_expect_float_eq(found.times.total, 3 * (8 + 3), 1e-9);
+    cr_expect(found.fits);
+    cr_assert(auto_measure(&of.in, pipeline_find("gpipe"), &found));
+    cr_expect_not(found.fits);
+    cr_assert(auto_measure(&of.in, pipeline_find("pmp"), &found));
+    cr_expect_float_eq(found.times.total, 8 + 3 + 8 * 4 * 2, 1e-9, "one backward at a time: %g",
+                       found.times.total);
+    cr_expect_not(auto_measure(&of.in, pipeline_find("zbv"), &found));
 }

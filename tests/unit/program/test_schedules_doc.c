@@ -36,8 +36,9 @@ static int micros_of(const char *name) {
     static const struct {
         const char *name;
         int micros;
-    } rows[] = {{"mp", 3},         {"pmp", 4},        {"gpipe", 4}, {"interleaved", 4},
-                {"looped-bfs", 4}, {"dualpipe-v", 8}, {"zb-h2", 8}, {"zbv", 8}};
+    } rows[] = {{"mp", 3},         {"pmp", 4},         {"rpc", 4},
+                {"gpipe", 4},      {"interleaved", 4}, {"looped-bfs", 4},
+                {"dualpipe-v", 8}, {"zb-h2", 8},       {"zbv", 8}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0) return rows[i].micros;
     return 6;

@@ -157,10 +157,10 @@ Test(sim_run, agrees_with_the_replay_of_orders, .timeout = 120) {
     every_case(check_without_hops);
 }
 
-/* With credits enough. A step of pmp ends with a meeting of all stages. */
+/* With credits enough. A step of pmp and its like ends with a meeting of all stages. */
 static void check_with_hops(const struct sim_case *of) {
     struct sim_case many = *of;
-    int meetings = of->stages > 1 && strcmp(of->schedule, "pmp") == 0;
+    int meetings = of->stages > 1 && pipeline_find(of->schedule)->one_backward_at_a_time;
     many.credits = of->micros;
     expect_replayed(&many, (struct sim_units){1, 1.25, 0.5, 0.4}, meetings);
 }
@@ -537,4 +537,47 @@ Test(sim_run, a_hundred_thousand_ranks, .timeout = 60) {
     cr_expect_geq(result.step, 64 * 9);
     sim_result_free(&result);
     sim_kit_free(&kit);
+}
+
+/* --- calls of a driver --- */
+
+static double step_with_driver(int stages, int micros, double hop) {
+    struct schedule_config config = {
+        .grid = {.stages = stages, .chunks = 1, .replicas = 1, .replicas_each = 1, .drivers = 1},
+        .micro_batches = micros};
+    struct sim_kit kit;
+    sim_kit_new(&(struct sim_case){"pmp", stages, 1, 1, micros, 0, 0},
+                (struct sim_units){1, 1.25, 0.5, hop}, &kit);
+    program_free(&kit.program);
+    cr_assert_eq(schedule_build("rpc", &config, &kit.program), STATUS_OK);
+    cr_assert_eq(program_verify(kit.program, NULL), STATUS_OK);
+    kit.input.program = kit.program;
+    kit.input.steps = 2;
+    struct sim_result result = sim_kit_run(&kit);
+    double step = result.step;
+    cr_expect_eq(result.rank[0].rank, 0);
+    cr_expect_eq(result.rank[0].busy, 0, "a driver computes nothing");
+    sim_result_free(&result);
+    sim_kit_free(&kit);
+    return step;
+}
+
+/* Calls that take no time change nothing. */
+Test(sim_run, a_driver_of_no_distance_costs_nothing) {
+    for (int i = 0; i < 4 * 6; i++) {
+        struct sim_case of = {"pmp", 1 + i % 4, 1, 1, 1 + i / 4, 0, 0};
+        struct sim_units units = {1, 1.25, 0.5, 0};
+        cr_expect_float_eq(step_with_driver(of.stages, of.micros, 0), replayed(&of, units), 1e-9);
+    }
+}
+
+/* One stage: for each micro-batch a call and a meeting around its B, while forwards are called for
+ * ahead of time. REPORT and NORM are free here; the call for the update goes together with the
+ * first of the next step. */
+Test(sim_run, a_driver_pays_a_round_trip_for_each_backward) {
+    for (int micros = 1; micros <= 5; micros++) {
+        double hop = 0.4, want = micros * (1 + 1.75 + 2 * hop);
+        cr_expect_float_eq(step_with_driver(1, micros, hop), want, 1e-9, "%d: %g, not %g", micros,
+                           step_with_driver(1, micros, hop), want);
+    }
 }

@@ -1,0 +1,40 @@
+/* --delay: the passes of a step take a given time instead of computing, so that a schedule can be
+ * timed with more ranks than there are cores.
+ *
+ * The program is the one that would compute: it is verified, simulated and traced as such, and all
+ * else of it runs. Rejected: an instruction DELAY in place of F, B, I and W, of whose program the
+ * verifier could prove nothing. */
+#include "exec/delay.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+
+enum { SLICE_NS = 250 * 1000 }; /* between two looks at what is under way */
+
+/* A segment is an equal part of its backward: nothing says what its nodes would take. */
+static int64_t length_of(const struct exec *exec, const struct instr *instr) {
+    const struct plan *plan = exec->plan;
+    int chunk = grid_chunk(&plan->program->grid, instr->stage);
+    bool part = (instr->op == INSTR_B || instr->op == INSTR_W) && instr->segment != INSTR_ALL;
+    return plan->config.delay_ns[instr->op] / (part ? plan->chunk[chunk].buckets.count : 1);
+}
+
+static void sleep_until(int64_t end_ns) {
+    struct timespec until = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+bool delays(const struct exec *exec, const struct instr *instr) {
+    return exec->plan->config.delays && exec->list_name == LIST_BODY && instr_runs_nodes(instr);
+}
+
+enum status delay(struct exec *exec, const struct instr *instr) {
+    int64_t end_ns = clock_ns() + length_of(exec, instr);
+    for (int64_t now = clock_ns(); now < end_ns; now = clock_ns()) {
+        sleep_until(now + SLICE_NS < end_ns ? now + SLICE_NS : end_ns);
+        exec_progress(exec);
+        if (exec->comm_status != STATUS_OK) return exec->comm_status;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,57 @@
+/* The choice of `auto`: how many chunks of the model a rank of a pipeline has, and in which order
+ * it runs them. Made from costs and bytes of stages before there is a program; the same input gives
+ * the same choice on every machine. All local; nothing blocks. */
+#ifndef PLAN_CHOICE_H
+#define PLAN_CHOICE_H
+
+#include "plan/config.h"
+#include "plan/partition.h"
+#include "program/auto.h"
+
+/* Where times come from; of all zero: from the backend's own rules. They are never measured here.
+ * Whoever reads profiles is above this folder, hence a function. */
+struct choice_costs {
+    double (*node_ns)(const void *context, const struct graph *graph, const struct node *node);
+    const void *context;
+    double bytes_per_ns;     /* of memory; 0: not known */
+    double hop_ns;           /* of a message beside its copies; 0: not known */
+    bool units;              /* instead of all these: the following, of any stage */
+    double f, i, w, message; /* in units */
+};
+
+/* What one order would take. */
+struct choice_row {
+    const char *name; /* of the schedule, or "greedy"; static */
+    int chunks;
+    bool v_shape;
+    bool fits;
+    double step_ns, bubble; /* of passes and messages: without the update; or in units */
+    int64_t peak_bytes;     /* activations of the position that has most */
+};
+
+struct choice {
+    struct pipeline_order *orders; /* per position; NULL: nothing was chosen */
+    int positions;
+    struct choice_row *row; /* the chosen one first, then the fixed schedules, fastest first */
+    int row_count;
+    size_t row_capacity;
+    bool units; /* times are units */
+    /* With a limit: bytes of the rank that has most, as far as they are known here; and what it
+     * would have with one slot for each of its stages. */
+    int64_t most_bytes, least_bytes;
+};
+
+struct choice_input {
+    const struct run_config *config;
+    const struct graph *graph;         /* of a micro-batch, lowered */
+    struct partition_config partition; /* of the model; its number of chunks is tried here */
+    struct device *device;
+    size_t other_bytes; /* of a rank beside parameters, activations and messages */
+};
+
+/* Sets chunks and shape of the grid. The caller frees the choice (all zero before) with
+ * choice_free. STATUS_MEMORY where no order fits the limit of the configuration. */
+enum status choice_make(const struct choice_input *input, struct grid *grid, struct choice *out);
+void choice_free(struct choice *choice);
+
+#endif

@@ -1,0 +1,60 @@
+/* What messages between ranks take: tensors over the cuts of the model, calls of a driver. */
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+static int stage_count(const struct plan *plan) {
+    return plan->config.grid.stages * plan->config.grid.chunks;
+}
+
+size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
+    size_t most = 0;
+    for (int i = 0; i < plan->micro_count; i++) {
+        size_t bytes = plan->micro[i].crossing[cut * PHASE_COUNT + phase].bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+size_t plan_channel_bytes_at(const struct plan *plan, int position) {
+    const struct grid *grid = &plan->config.grid;
+    size_t bytes = 0;
+    for (int cut = 0; cut < stage_count(plan) - 1; cut++) {
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            int receiver = grid_position(grid, phase == PHASE_FORWARD ? cut + 1 : cut);
+            if (receiver == position)
+                bytes += comm_channel_bytes(plan_message_bytes(plan, cut, (enum phase)phase),
+                                            plan->program->credits);
+        }
+    }
+    bool called = position >= 0 && grid->drivers > 0;
+    if (called) bytes += comm_channel_bytes(PROGRAM_CALL_BYTES, plan->program->credits);
+    return bytes;
+}
+
+size_t plan_channel_bytes(const struct plan *plan) {
+    return plan_channel_bytes_at(plan, plan->config.cell.position);
+}
+
+/* What messages take at their sender: copies of those on their way. */
+static size_t sender_bytes(const struct plan *plan, const char *name) {
+    const struct grid *grid = &plan->config.grid;
+    size_t bytes = 0;
+    for (int i = 0; name && i < (stage_count(plan) - 1) * PHASE_COUNT; i++) {
+        int cut = i / PHASE_COUNT, phase = i % PHASE_COUNT;
+        int sender = grid_position(grid, phase == PHASE_FORWARD ? cut : cut + 1);
+        if (sender != plan->config.cell.position) continue;
+        bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread,
+                                       plan_message_bytes(plan, cut, (enum phase)phase),
+                                       plan->program->credits);
+    }
+    for (int p = 0; name && plan->config.cell.role == GRID_DRIVER && p < grid->stages; p++)
+        bytes += comm_channel_overhead(name, COMM_SENDER, !plan->config.spread, PROGRAM_CALL_BYTES,
+                                       plan->program->credits);
+    return bytes;
+}
+
+void plan_use_comm(struct plan *plan, const char *name) {
+    plan->config.comm = name;
+    plan->memory.comm = name ? comm_overhead_bytes(name, plan->config.ranks) : 0;
+    plan->memory.comm += plan_channel_bytes(plan) + sender_bytes(plan, name);
+}

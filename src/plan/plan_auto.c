@@ -1,0 +1,112 @@
+/* Planning with `auto`: the choice is made, or rank 0's is taken over as it came: the texts of its
+ * programs. They are verified like any other. */
+#include "plan/plan_auto.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+bool plan_is_auto(const struct run_config *config) {
+    return strcmp(config->schedule, PIPELINE_AUTO) == 0;
+}
+
+/* Gradient buffers of a rank: a tree has one for each of its levels at most. */
+static int grads_of(const struct run_config *config) {
+    int grads = 1;
+    if (config->sum == SUM_REPLICA) return grads;
+    for (int m = 1; m < config->micro_batches; m *= 2) grads++;
+    return grads + 1;
+}
+
+/* The loader; and parameters in plain layout, one at a time. */
+static size_t other_bytes(const struct plan *plan) {
+    const struct graph *graph = plan->micro[0].graph;
+    const struct run_config *config = &plan->config;
+    size_t largest = 0;
+    for (int p = 0; p < graph->param_count; p++) {
+        const struct value *value = &graph->values[graph->params[p].value];
+        size_t bytes = 2 * tensor_type_bytes(&value->type);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest + loader_bytes(config->dataset, &plan->train_loader) +
+           loader_bytes(config->dataset, &plan->eval_loader);
+}
+
+static enum status parse(const char *name, const struct bytes *text, struct program **out) {
+    return text->count ? program_parse(name, (const char *)text->data, text->count, out)
+                       : STATUS_OK;
+}
+
+static enum status take_agreed(struct plan *plan) {
+    const struct program_texts *agreed = plan->config.agreed;
+    TRY(parse(PLAN_AGREED, &agreed->step, &plan->program));
+    TRY(parse(PLAN_AGREED, &agreed->last, &plan->last_program));
+    plan->config.grid.chunks = plan->program->grid.chunks;
+    plan->config.grid.v_shape = plan->program->grid.v_shape;
+    return STATUS_OK;
+}
+
+enum status plan_choose(struct plan *plan, const struct partition_config *partition) {
+    struct run_config *config = &plan->config;
+    if (!plan_is_auto(config)) return STATUS_OK;
+    if (config->agreed) return take_agreed(plan);
+    if (config->chosen) {
+        config->grid.chunks = config->chosen->row[0].chunks;
+        config->grid.v_shape = config->chosen->row[0].v_shape;
+        return STATUS_OK;
+    }
+    struct choice_input input = {.config = config,
+                                 .graph = plan->micro[0].graph,
+                                 .partition = *partition,
+                                 .device = plan->device,
+                                 .other_bytes = other_bytes(plan)};
+    input.partition.grads = grads_of(config);
+    return choice_make(&input, &config->grid, &plan->choice);
+}
+
+const struct pipeline_order *plan_orders(const struct plan *plan) {
+    return plan->config.chosen ? plan->config.chosen->orders : plan->choice.orders;
+}
+
+static bool fits(const struct plan *plan, const struct program *program) {
+    const struct run_config *config = &plan->config;
+    return program->ranks == config->ranks && program->grid.stages == config->grid.stages &&
+           program->grid.chunks == config->grid.chunks &&
+           program->grid.v_shape == config->grid.v_shape &&
+           program->grid.replicas == config->replicas && program->sum == config->sum &&
+           program->micro_batches == config->micro_batches &&
+           program_shares(program) == config->sync_bn;
+}
+
+enum status plan_check_agreed(const struct plan *plan) {
+    bool last = !plan->last_program == !plan->last_samples &&
+                (!plan->last_program || fits(plan, plan->last_program));
+    if (!fits(plan, plan->program) || !last)
+        return fail(STATUS_USAGE, "%s: the program is for another run: %d rank(s), %d stage(s)",
+                    PLAN_AGREED, plan->program->ranks, plan->program->grid.stages);
+    TRY(ties_check(&plan->ties, plan->program, PLAN_AGREED));
+    TRY(program_verify(plan->program, NULL));
+    return plan->last_program ? program_verify(plan->last_program, plan->last_samples) : STATUS_OK;
+}
+
+static void print_text(const struct program *program, struct bytes *out) {
+    char *text = NULL;
+    size_t count = 0;
+    FILE *stream = open_memstream(&text, &count);
+    CHECK(stream, "no memory for the text of a program");
+    program_print(program, stream);
+    fclose(stream);
+    *out = (struct bytes){.data = (uint8_t *)text, .count = count};
+}
+
+void plan_texts(const struct plan *plan, struct program_texts *out) {
+    *out = (struct program_texts){0};
+    print_text(plan->program, &out->step);
+    if (plan->last_program) print_text(plan->last_program, &out->last);
+}
+
+void program_texts_free(struct program_texts *texts) {
+    bytes_free(&texts->step);
+    bytes_free(&texts->last);
+}

@@ -1,0 +1,140 @@
+/* A rank without a stage (a driver): it plans no memory for a model, meets the others where all
+ * ranks do, and knows of each step and evaluation what they know. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "exec/state.h"
+#include "kit.h"
+#include "plan/resolve.h"
+
+/* The third step of an epoch has 3 of 8 samples. */
+#define MODEL                                                                                      \
+    "--model mlp --data synthetic:count=19,test_count=7 --device ref --threads 1 --batch 8 "       \
+    "--micro-batches 4 --steps 4 --strategy "
+
+enum { STAGES = 2, RANKS = STAGES + 1, STEPS = 4 };
+
+struct member {
+    int rank;
+    struct dataset *dataset;
+    struct plan *plan;
+    struct comm *comm;
+    struct exec *exec;
+    struct step_result step[STEPS];
+    struct eval_result eval;
+    uint64_t params;
+    enum status status;
+    pthread_t thread;
+};
+
+struct team {
+    struct options options;
+    struct dataset *dataset;
+    struct member member[RANKS];
+    struct comm *comm[RANKS];
+};
+
+/* What the options resolve to for the stages, with a driver before them. */
+static void plan_member(const struct team *team, struct member *member) {
+    struct options options = team->options;
+    struct resolve_place place = {.ranks = STAGES, .threads = 1};
+    struct run_config config;
+    cr_assert_eq(resolve_run(&options, model_find(options.model), team->dataset, &place, &config),
+                 STATUS_OK);
+    config.grid.drivers = 1;
+    config.ranks = RANKS;
+    config.rank = member->rank;
+    config.cell = grid_cell(&config.grid, member->rank);
+    cr_assert_eq(plan_new(&config, NULL, NULL, &member->plan), STATUS_OK);
+}
+
+static struct team *team_open(void) {
+    struct team *team = MEM_NEW(struct team);
+    size_t heap, channels;
+    kit_options(MODEL "pmp", &team->options);
+    cr_assert_eq(resolve_data(&team->options, model_find("mlp"), &team->dataset), STATUS_OK);
+    for (int r = 0; r < RANKS; r++) {
+        team->member[r].rank = r;
+        plan_member(team, &team->member[r]);
+    }
+    plan_most_shared_bytes(team->member[0].plan, &heap, &channels);
+    cr_assert_eq(comm_open_threads(RANKS, heap, channels, team->comm), STATUS_OK);
+    for (int r = 0; r < RANKS; r++) team->member[r].comm = team->comm[r];
+    return team;
+}
+
+static void team_free(struct team **team) {
+    for (int r = 0; r < RANKS; r++) exec_free(&(*team)->member[r].exec);
+    for (int r = 0; r < RANKS; r++) comm_close(&(*team)->comm[r]);
+    for (int r = 0; r < RANKS; r++) plan_free(&(*team)->member[r].plan);
+    dataset_free(&(*team)->dataset);
+    options_free(&(*team)->options);
+    free(*team);
+    *team = NULL;
+}
+
+static enum status train(struct member *member) {
+    TRY(exec_new(member->plan, member->comm, NULL, &member->exec));
+    TRY(exec_start(member->exec));
+    for (int s = 0; s < STEPS; s++) TRY(exec_step(member->exec, &member->step[s]));
+    TRY(exec_evaluate(member->exec, &member->eval));
+    return store_param_hash(exec_store(member->exec), &member->params);
+}
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    member->status = train(member);
+    if (member->status != STATUS_OK) comm_abort(member->comm, member->rank);
+    return NULL;
+}
+
+static void team_run(struct team *team) {
+    for (int r = 0; r < RANKS; r++)
+        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
+    for (int r = 0; r < RANKS; r++) pthread_join(team->member[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) cr_assert_eq(team->member[r].status, STATUS_OK);
+}
+
+Test(exec_driver, has_no_stage_and_no_memory_for_one) {
+    struct team *team = team_open();
+    const struct plan *driver = team->member[0].plan, *first = team->member[1].plan;
+    cr_expect_eq(driver->chunk_count, 0);
+    cr_expect_eq(driver->grads, 0);
+    const struct memory_estimate *of = &driver->memory;
+    cr_expect_eq(of->params + of->gradients + of->state + of->buffers + of->activations, 0);
+    cr_expect_eq(of->scratch + of->loader + of->staging, 0);
+    cr_expect_eq(plan_heap_bytes(driver), 0);
+    cr_expect_eq(plan_step_flops(driver), 0);
+    cr_expect_eq(first->chunk[0].stage, 0, "the rank behind the driver has the first stage");
+    cr_expect_eq(first->eval_rounds, driver->eval_rounds);
+    team_free(&team);
+}
+
+Test(exec_driver, knows_what_the_stages_do) {
+    struct team *team = team_open();
+    struct kit_run *one = kit_open(MODEL "single");
+    const struct member *driver = &team->member[0];
+    struct eval_result eval;
+    team_run(team);
+    for (int s = 0; s < STEPS; s++) {
+        struct step_result alone = kit_steps(one, 1);
+        const struct step_result *step = &driver->step[s];
+        cr_expect_eq(step->samples, s == 2 ? 3 : 8);
+        cr_expect_float_eq(step->loss, alone.loss, 1e-12);
+        cr_expect_eq(step->grad_norm, alone.grad_norm);
+        cr_expect_eq(step->lr, alone.lr);
+        cr_expect_eq(step->lr, team->member[1].step[s].lr);
+    }
+    cr_expect(!driver->exec->train && !driver->exec->eval, "a driver reads no samples");
+    cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
+    cr_expect_eq(driver->eval.samples, 7);
+    cr_expect_float_eq(driver->eval.loss, eval.loss, 1e-12);
+    uint64_t hash;
+    cr_assert_eq(store_param_hash(exec_store(one->exec), &hash), STATUS_OK);
+    cr_expect_eq(driver->params, 0);
+    cr_expect_eq(team->member[1].params + team->member[2].params, hash);
+    kit_close(&one);
+    team_free(&team);
+}

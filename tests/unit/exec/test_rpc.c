@@ -1,0 +1,164 @@
+/* --strategy rpc: a driver and stages that it calls, as threads here, train to the bits of one
+ * device; each rank waits for calls where its program says so. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "kit.h"
+
+/* An epoch ends with a short step: with 3 and 4 micro-batches some of them are empty then. */
+#define MODEL(name)                                                                                \
+    "--model " name " --data synthetic:count=26,test_count=5 --device ref --threads 1 --batch 12 " \
+    "--steps 4 --clip 0.5 "
+
+enum { MOST_RANKS = 4 };
+
+struct member {
+    int rank;
+    struct kit_plan job;
+    struct comm *comm;
+    struct exec *exec;
+    struct step_result result;
+    struct eval_result eval;
+    int calls, serves; /* that were told to who watches */
+    uint64_t params, buffers;
+    enum status status;
+    pthread_t thread;
+};
+
+static void note(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
+                 int64_t end_ns) {
+    struct member *member = context;
+    (void)step, (void)begin_ns, (void)end_ns;
+    member->calls += instr->op == INSTR_CALL;
+    member->serves += instr->op == INSTR_SERVE;
+}
+
+static enum status train(struct member *member) {
+    struct exec_observer observer = {.context = member, .instr = note};
+    TRY(exec_new(member->job.plan, member->comm, &observer, &member->exec));
+    TRY(exec_start(member->exec));
+    while (exec_next_step(member->exec) < member->job.plan->config.steps)
+        TRY(exec_step(member->exec, &member->result));
+    TRY(exec_evaluate(member->exec, &member->eval));
+    TRY(store_param_hash(exec_store(member->exec), &member->params));
+    return store_buffer_hash(exec_store(member->exec), &member->buffers);
+}
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    member->status = train(member);
+    bool known = member->status == STATUS_OK || member->status == STATUS_NUMERIC; /* to all */
+    if (!known) comm_abort(member->comm, member->rank);
+    return NULL;
+}
+
+struct team {
+    struct options options;
+    int ranks;
+    struct member member[MOST_RANKS];
+    struct comm *comm[MOST_RANKS];
+};
+
+static struct team *team_open(const char *line, int ranks) {
+    struct team *team = MEM_NEW(struct team);
+    size_t heap, channels;
+    team->ranks = ranks;
+    kit_options(line, &team->options);
+    for (int r = 0; r < ranks; r++) {
+        struct member *member = &team->member[r];
+        member->rank = r;
+        cr_assert_eq(kit_plan(&team->options, r, ranks, team->member[0].job.dataset, &member->job),
+                     STATUS_OK);
+    }
+    plan_most_shared_bytes(team->member[0].job.plan, &heap, &channels);
+    cr_assert_eq(comm_open_threads(ranks, heap, channels, team->comm), STATUS_OK);
+    for (int r = 0; r < ranks; r++) team->member[r].comm = team->comm[r];
+    return team;
+}
+
+static void team_run(struct team *team) {
+    for (int r = 0; r < team->ranks; r++)
+        pthread_create(&team->member[r].thread, NULL, member_main, &team->member[r]);
+    for (int r = 0; r < team->ranks; r++) pthread_join(team->member[r].thread, NULL);
+}
+
+static void team_free(struct team **team) {
+    for (int r = 0; r < (*team)->ranks; r++) exec_free(&(*team)->member[r].exec);
+    for (int r = 0; r < (*team)->ranks; r++) comm_close(&(*team)->comm[r]);
+    for (int r = (*team)->ranks - 1; r >= 0; r--) kit_plan_free(&(*team)->member[r].job);
+    options_free(&(*team)->options);
+    free(*team);
+    *team = NULL;
+}
+
+static void expect_same(const struct team *team, struct kit_run *one) {
+    struct step_result alone = kit_steps(one, -1);
+    uint64_t params = 0, buffers = 0, own;
+    struct eval_result eval;
+    for (int r = 0; r < team->ranks; r++) {
+        cr_assert_eq(team->member[r].status, STATUS_OK);
+        params += team->member[r].params;
+        buffers += team->member[r].buffers;
+        cr_expect_eq(team->member[r].result.grad_norm, alone.grad_norm);
+        cr_expect_float_eq(team->member[r].result.loss, alone.loss, 1e-12);
+    }
+    cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
+    cr_expect_float_eq(team->member[0].eval.loss, eval.loss, 1e-12);
+    cr_assert_eq(store_param_hash(exec_store(one->exec), &own), STATUS_OK);
+    cr_expect_eq(params, own);
+    cr_assert_eq(store_buffer_hash(exec_store(one->exec), &own), STATUS_OK);
+    cr_expect_eq(buffers, own);
+}
+
+/* Whole steps are 3 of the 4. */
+static void expect_calls(const struct team *team) {
+    int served = 0;
+    for (int r = 1; r < team->ranks; r++) served += team->member[r].serves;
+    cr_expect_eq(team->member[0].calls, served);
+    cr_expect_geq(served, 3 * plan_calls(team->member[0].job.plan));
+    cr_expect_eq(team->member[0].serves, 0);
+}
+
+static void expect_bits(const char *model, int stages, int micros) {
+    char *line = mem_format("%s--micro-batches %d --strategy rpc", model, micros);
+    struct team *team = team_open(line, stages + 1);
+    struct kit_run *one = kit_open("%s--micro-batches %d", model, micros);
+    team_run(team);
+    expect_same(team, one);
+    expect_calls(team);
+    kit_close(&one);
+    team_free(&team);
+    free(line);
+}
+
+Test(exec_rpc, trains_to_the_bits_of_one_device, .timeout = 120) {
+    static const int micros[] = {1, 3, 4};
+    for (int i = 0; i < 9; i++) expect_bits(MODEL("mlp"), 1 + i / 3, micros[i % 3]);
+}
+
+Test(exec_rpc, batch_norm_and_recomputation, .timeout = 120) {
+    expect_bits(MODEL("resnet8"), 2, 3);
+    struct team *team =
+        team_open(MODEL("mlp") "--micro-batches 3 --recompute always --strategy rpc", 3);
+    struct kit_run *one = kit_open(MODEL("mlp") "--micro-batches 3");
+    team_run(team);
+    expect_same(team, one);
+    kit_close(&one);
+    team_free(&team);
+}
+
+/* All ranks stop with the same answer, the driver too, which has no gradient of its own. */
+Test(exec_rpc, a_loss_that_is_not_finite_stops_all_ranks) {
+    struct team *team = team_open(MODEL("mlp") "--strategy rpc --lr 1e38", 3);
+    char log[4096] = "";
+    log_capture(log, sizeof log);
+    team_run(team);
+    log_capture(NULL, 0);
+    for (int r = 0; r < 3; r++)
+        cr_expect_eq(team->member[r].status, STATUS_NUMERIC, "rank %d: %s", r, log);
+    team_free(&team);
+}
