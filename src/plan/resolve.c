@@ -195,6 +195,8 @@ static enum status resolve_slices(struct resolve *resolve) {
                     "--sum %s\n  --zero-accumulate local, or no --sum",
                     options->sum);
     config->sum = SUM_REPLICAS_FIRST;
+    options->sum = sum_order_name(config->sum); /* checkpoints say in which order they were made */
+    option_resolve(options, OPTION_sum);
     return STATUS_OK;
 }
 

@@ -438,6 +438,7 @@ static bool run_report(struct world *world, struct rank *rank, const struct inst
 
 static bool run_norm(struct world *world, struct rank *rank, const struct instr *instr) {
     value squares = 0;
+    if (instr->grad == INSTR_ALL) return world_wrong(world, "the norm of no gradients");
     if (!await_buckets(world, rank, instr->grad, 0, rank->bucket_count)) return false;
     if (!await(world, rank, &rank->report) || !await(world, rank, &rank->squares)) return false;
     for (int c = 0; c < rank->own->chunks; c++) {

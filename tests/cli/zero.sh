@@ -1,0 +1,52 @@
+# --strategy zero1, zero2, zero3: the parameters of one device, evaluated, saved, and resumed under another strategy; what is
+# refused, and what is simulated.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+model="--model mlp --device ref --threads 1 --data synthetic:count=72,test_count=20,size=8,channels=1"
+run="$model --batch 24 --steps 6 --save-every 3 --eval-every 3 --lr-policy const --warmup 0 --bucket-size 8KiB --quiet"
+field() { sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",]*\).*/\1/p" "$1/summary.json"; } # RUN KEY
+refused() { # WORDS OPTION...
+    words=$1
+    shift
+    "$STRETTO" train "$@" --out refused >out 2>err
+    [ $? = 2 ] || say "$*: not refused"
+    grep -q -e "$words" err || say "$*: $(cat err)"
+}
+
+# shellcheck disable=SC2086
+{
+    "$STRETTO" train $run --deal 2x2 --out one || say "one device: exit $?"
+    "$STRETTO" train $run --deal 2x2 --sum replicas-first --out first || say "one device, replicas-first: exit $?"
+    for stage in 1 2 3; do
+        "$STRETTO" train $run --strategy zero$stage -n 2 --micro-batches 2 --out zero$stage || say "zero$stage: exit $?"
+        [ "$(field zero$stage param_hash)" = "$(field one param_hash)" ] || say "zero$stage: other parameters"
+        [ "$(field zero$stage acc1)" = "$(field one acc1)" ] || say "zero$stage: another accuracy"
+        rm -rf zero$stage/checkpoints/step-00000006 zero$stage/checkpoints/best zero$stage/summary.json
+    done
+    "$STRETTO" train $run --resume --out zero1 --strategy zero3 || say "zero1 as zero3: exit $?"
+    "$STRETTO" train $run --resume --out zero2 --strategy ddp || say "zero2 as ddp: exit $?"
+    "$STRETTO" train $run --resume --out zero3 --strategy single -n 1 --deal 2x2 || say "zero3 as single: exit $?"
+    for stage in 1 2 3; do
+        [ "$(field zero$stage param_hash)" = "$(field one param_hash)" ] || say "zero$stage, resumed: other parameters"
+    done
+
+    "$STRETTO" train $run --strategy zero3 --zero-accumulate scatter -n 2 --micro-batches 2 --out scatter || say "scatter: exit $?"
+    [ "$(field scatter param_hash)" = "$(field first param_hash)" ] || say "scatter: other parameters"
+    rm -rf scatter/checkpoints/step-00000006 scatter/checkpoints/best scatter/summary.json
+    "$STRETTO" train $run --resume --out scatter --strategy single -n 1 --deal 2x2 --zero-accumulate local ||
+        say "scatter as single: exit $?"
+    [ "$(field scatter param_hash)" = "$(field first param_hash)" ] || say "scatter, resumed: other parameters"
+
+    refused 'has no effect with --sync allreduce' $model --strategy ddp -n 2 --zero-keep 1KiB
+    refused 'a rank holds slices' $model --strategy zero3 -n 2 --save-ranks
+    refused 'recomputation reads parameters that are freed' $model --strategy 1f1b --stages 2 -n 4 --micro-batches 2 --zero-stage 3 \
+        --recompute always --batch 24
+    refused 'share parameters, which are not sliced yet' --model bert-tiny --device ref --batch 8 --strategy 1f1b --stages 2 -n 4 \
+        --micro-batches 2 --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 --zero-stage 1
+
+    for stage in 1 2 3; do
+        "$STRETTO" simulate $model --batch 24 --strategy zero$stage -n 4 >out 2>err || say "simulate zero$stage: $(cat err)"
+    done
+}
+exit $failed
