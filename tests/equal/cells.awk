@@ -19,8 +19,13 @@ function extras() {
     extra("--optimizer adam", "--optimizer adam", "", 0, ".", 3, 0)
     extra("--sum tree", "--sum tree", "", 0, ".", 4, 0)
     extra("--virtual 3", "", "", 0, "^(interleaved|looped-bfs)$", 4, 3)
-    # Rows for --recompute always, and for --zero-stage 1, 2 and 3, with --zero-accumulate scatter against --sum replicas-first
-    # on one device, belong here.
+    extra("--recompute always", "", "", 0, ".", 3, 0)
+    extra("--recompute except-last", "", "", 1, ".", 3, 0)
+    extra("--zero-stage 1", "", "", 0, ".", 3, 0)
+    extra("--zero-stage 2", "", "", 1, ".", 3, 0)
+    extra("--zero-stage 3", "", "", 0, ".", 3, 0)
+    extra("--zero-stage 2 --zero-accumulate scatter", "--sum replicas-first", "", 0, ".", 4, 0)
+    extra("--zero-stage 3 --zero-accumulate scatter", "--sum replicas-first", "", 2, ".", 3, 0)
 }
 
 function extra(many, one, model, left, schedules, micros, chunks_each) {
@@ -43,9 +48,9 @@ function data_of(model, count) {
 }
 
 # Whether each chunk can have a layer (only mlp has less layers than the most chunks there are), and whether tied parameters of
-# stages can be added in that order.
+# stages can be added in that order, or sliced.
 function fits(chunks_each, stages, model, many) {
-    if (many ~ /--sum/ && model == "bert-tiny") return 0
+    if (many ~ /--sum|--zero/ && model == "bert-tiny") return 0
     return model != "mlp" || stages * chunks_each <= 4
 }
 
@@ -53,8 +58,9 @@ function cell(schedule, stages, replicas, micros, model, many, one, left, chunks
     batch = batch_of(replicas, micros)
     common = "--model " model " --data " data_of(model, left ? 2 * batch + left : 96) " --device " device " --batch " batch \
         " --steps 3"
-    line = stages * replicas " " common " --strategy " schedule " --stages " stages " --replicas " replicas \
+    line = stages * replicas + driven[schedule] " " common " --strategy " schedule " --stages " stages " --replicas " replicas \
         " --micro-batches " micros (many ? " " many : "")
+    if (driven[schedule] && replicas > 1) return line " | refused"
     if (!fits(chunks_each ? chunks_each : chunks[schedule], stages, model, many)) return line " | refused"
     return line " | " common " --deal " replicas "x" micros (one ? " " one : "")
 }
@@ -149,6 +155,13 @@ function chunks_of(file,    line, count) {
     return count + 0
 }
 
+# A rank more, that calls one pipeline.
+function has_driver(file,    line, found) {
+    while ((getline line <file) > 0) if (line ~ /\.driven = true/) found = 1
+    close(file)
+    return found + 0
+}
+
 # A name with an underscore is one with a hyphen on the command line.
 /^PIPELINE\(/ {
     name = $0
@@ -159,6 +172,7 @@ function chunks_of(file,    line, count) {
     gsub(/_/, "-", name)
     value[1, ++size[1]] = name
     chunks[name] = chunks_of(file)
+    driven[name] = has_driver(file)
 }
 
 END {
