@@ -52,9 +52,9 @@ END
 grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { bad "--memory-limit:"; cat out err; }
 # -n follows from stages and replicas
 "$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || bad "explain without -n: $(cat err)"
-grep -q 'ranks  *4 = 2 stages x 2 replicas' out || { bad "no grid"; cat out; }
+grep -q 'ranks  *4 = 2 in a pipeline x 2 replicas' out || { bad "no grid"; cat out; }
 grep -q 'batch  *64 = 2 replicas x 4 micro-batches x 8 samples' out || { bad "no batch equation"; cat out; }
-grep -q 'chunk  *from' out || { bad "no table of the split"; cat out; }
+grep -q 'stage  *rank  *from' out || { bad "no table of the split"; cat out; }
 "$STRETTO" explain --model mlp --strategy gpipe --stages 2 --cut fc3 --show program >out 2>err || bad "--cut fc3: $(cat err)"
 grep -q '^#[0-9]* r1 RECV_F s1 m0 a0 p0' out || { bad "no program of two ranks"; cat out; }
 grep -q ' fc3 ' out || { bad "the cut is not where it was asked for"; cat out; }
