@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 
 #include "base/display.h"
+#include "base/log.h"
 
 enum { LONGEST_WORD = 64 }; /* longer words are not compared: they are no slips of the finger */
 
@@ -219,6 +220,16 @@ void text_entry(FILE *out, const char *name, int column, const char *words) {
     bool fits = used + 2 <= column;
     fprintf(out, "%s%s%*s", name, fits ? "" : "\n", fits ? column - used : column, "");
     text_wrap(out, words, column, width);
+}
+
+void text_row(FILE *out, const char *name, int column, const char *format, ...) {
+    char *words = NULL;
+    va_list args;
+    va_start(args, format);
+    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
+    va_end(args);
+    text_entry(out, name, column, words);
+    free(words);
 }
 
 void text_troff(FILE *out, const char *words) {

@@ -46,6 +46,9 @@ void text_wrap(FILE *out, const char *words, int indent, int width);
 /* An entry of a list: a name, then words from `column` on, below it where the name is too long,
  * broken before the edge of the terminal (or column 100). */
 void text_entry(FILE *out, const char *name, int column, const char *words);
+/* The same of words that are put together as printf does it. */
+void text_row(FILE *out, const char *name, int column, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Words for a manual page: what troff would take for its own signs is escaped. No newlines. */
 void text_troff(FILE *out, const char *words);

@@ -43,17 +43,8 @@ static void estimate_rows(const struct plan *plan, struct estimate_row rows[ESTI
 }
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
-__attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *name,
-                                                      const char *format, ...) {
-    enum { NAME_COLUMNS = 11 };
-    char *words = NULL;
-    va_list args;
-    va_start(args, format);
-    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
-    va_end(args);
-    text_entry(out, name, NAME_COLUMNS, words);
-    free(words);
-}
+enum { NAME_COLUMNS = 11 };
+#define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
 
 /* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
 static int64_t reduced_bytes(const struct plan *plan) {

@@ -130,17 +130,8 @@ static char *part_text(const struct outlook *outlook, const struct path_part *pa
 
 /* --- in words --- */
 
-__attribute__((format(printf, 3, 4))) static void row(FILE *out, const char *name,
-                                                      const char *format, ...) {
-    enum { NAME_COLUMNS = 12 };
-    char *words = NULL;
-    va_list args;
-    va_start(args, format);
-    CHECK(vasprintf(&words, format, args) >= 0, "the text of row %s", name);
-    va_end(args);
-    text_entry(out, name, NAME_COLUMNS, words);
-    free(words);
-}
+enum { NAME_COLUMNS = 12 };
+#define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
 
 /* A time in the unit of the costs. */
 static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
