@@ -238,18 +238,8 @@ enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
 
 /* --- messages between stages --- */
 
-static bool goes_back(const struct instr *instr) {
-    return instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
-}
-
-/* The cut that a message of an instruction crosses: between stages `cut` and `cut` + 1. */
-static int cut_of(const struct instr *instr) {
-    bool next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B;
-    return next ? instr->stage : instr->stage - 1;
-}
-
 static struct comm_channel *channel_of(const struct exec *exec, const struct instr *instr) {
-    return exec->channel[cut_of(instr) * 2 + goes_back(instr)];
+    return exec->channel[instr_channel(instr)];
 }
 
 /* The tensors of a message in the slot, as they lie there: ranks have the same layouts (they agree
@@ -259,8 +249,8 @@ static int message_pieces(const struct exec *exec, const struct instr *instr,
     struct runnable *runnable = slot_of(exec, instr)->runnable;
     const struct graph *graph = runnable->plan->graph;
     const struct crossing *crossing =
-        &runnable->plan->crossing[cut_of(instr) * PHASE_COUNT +
-                                  (goes_back(instr) ? PHASE_BACKWARD : PHASE_FORWARD)];
+        &runnable->plan->crossing[instr_cut(instr) * PHASE_COUNT +
+                                  (instr_goes_back(instr) ? PHASE_BACKWARD : PHASE_FORWARD)];
     void **address = runnable->slot[slot_index(exec, instr)].address;
     for (int i = 0; i < crossing->count; i++) {
         int value = crossing->values[i];

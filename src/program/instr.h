@@ -100,6 +100,18 @@ static inline bool instr_may_stand(const struct instr *instr, enum list_name lis
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
 }
+/* Local. Of a message between stages, whatever its end: whether it carries gradients; the cut it
+ * crosses, between that stage and the next; its channel, of which each cut has two. */
+static inline bool instr_goes_back(const struct instr *instr) {
+    return instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
+}
+static inline int instr_cut(const struct instr *instr) {
+    bool to_next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B;
+    return to_next ? instr->stage : instr->stage - 1;
+}
+static inline int instr_channel(const struct instr *instr) {
+    return instr_cut(instr) * 2 + instr_goes_back(instr);
+}
 /* A row of operand.def; see there. */
 enum {
 #define OPERAND(letter, field, ...) OPERAND_##field,

@@ -19,10 +19,6 @@ static struct channel *channel_of(const struct walk *walk, int cut, bool backwar
     return &walk->verifier->channels[(walk->pipeline * cuts + cut) * 2 + backward];
 }
 
-static bool is_backward(const struct instr *instr) {
-    return instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
-}
-
 bool verify_is_receive(const struct instr *instr) {
     return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
 }
@@ -60,8 +56,7 @@ enum status verify_message(struct walk *walk) {
     const struct instr *instr = walk->instr;
     if (instr_row(instr)->meets != MEETS_PEER) return STATUS_OK;
     TRY(verify_peer(walk));
-    int other = verify_other_stage(instr), cut = other < instr->stage ? other : instr->stage;
-    struct channel *channel = channel_of(walk, cut, is_backward(instr));
+    struct channel *channel = channel_of(walk, instr_cut(instr), instr_goes_back(instr));
     int number = verify_is_receive(instr) ? channel->received++ : channel->sent++;
     struct message *message = message_at(channel, number);
     if (verify_is_receive(instr))

@@ -166,15 +166,9 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
 
 /* --- messages and groups --- */
 
-int sim_channel(const struct instr *instr) {
-    bool next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B,
-         back = instr->op == INSTR_SEND_B || instr->op == INSTR_RECV_B;
-    return (next ? instr->stage : instr->stage - 1) * 2 + back;
-}
-
 static void message(const struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     bool sends = instr->op == INSTR_SEND_F || instr->op == INSTR_SEND_B;
-    int channel = sim_channel(instr), back = channel % 2;
+    int channel = instr_channel(instr), back = channel % 2;
     const struct sim_stage *from = &compiler->costs->stage[channel / 2 + back];
     op->action = sends ? SIM_SEND : SIM_RECEIVE;
     op->target = channel;

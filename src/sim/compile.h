@@ -51,7 +51,4 @@ void sim_compile(const struct program *program, int rank, const struct sim_costs
                  struct sim_kind *out);
 void sim_kind_free(struct sim_kind *kind);
 
-/* Local. The channel of a message: both directions of a cut stand one behind the other. */
-int sim_channel(const struct instr *instr);
-
 #endif
