@@ -265,6 +265,14 @@ $(B)/bench-ops: $(B)/bench/ops.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# What the executor itself takes for a step of empty instructions; EXEC='1000 2000' names instructions and steps.
+bench-exec: $(B)/bench-exec
+	@$(B)/bench-exec $(EXEC)
+
+$(B)/bench-exec: $(B)/bench/exec.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # All-reduce between local ranks, in turns with a plain C loop, Open MPI and gloo; COMM='--rounds 9 --ranks 2'.
 bench-comm: $(B)/bench-comm
 	@scripts/venv $(VENV)
@@ -331,7 +339,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm bench-delay bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

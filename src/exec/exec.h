@@ -15,7 +15,7 @@
  * long. Steps are counted from 0, times are clock_ns(). */
 struct exec_observer {
     void *context;
-    void (*starting)(void *context, const struct instr *instr, int64_t step);
+    void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
     /* It has run, or (queue COMM) has been posted. */
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
