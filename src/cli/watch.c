@@ -26,18 +26,6 @@ static void report_position(const struct watch *watch, int64_t step, const char 
         log_answer("rank %d is at step %lld %s", watch->rank, (long long)step, text);
 }
 
-/* The last parameter: behind it there is no ReLU that would hide it. */
-static void corrupt_parameter(struct store *store) {
-    int params = store_array(store->layout, ARRAY_PARAM, 0),
-        last = store->layout->order[store->layout->held_count - 1];
-    float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
-    if (store_get(store, params, last, plain) == STATUS_OK) {
-        plain[0] = NAN;
-        store_put(store, params, last, plain);
-    }
-    free(plain);
-}
-
 /* What this rank does is a record in its row: a text would take ten times as long as all else that
  * the executor does for an instruction. */
 struct position {
@@ -54,11 +42,6 @@ void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES])
     if (position.instr.op < INSTR_COUNT_) instr_text(&position.instr, position.rank, text);
 }
 
-static void begin_fault(struct watch *watch, const char *what, int64_t step) {
-    if (watch->fault.action != FAULT_NONE && fault_trigger(&watch->fault, what, step))
-        corrupt_parameter(exec_store(watch->exec));
-}
-
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
     struct watch *watch = context;
     struct position position = {*instr, watch->rank};
@@ -66,14 +49,17 @@ static void on_starting(void *context, const struct instr *instr, int64_t step, 
     if (watch->row)
         control_row_set_record(watch->row, step + 1, now_ns, &position, sizeof position);
     if (stop_take_report()) report_position(watch, step + 1, instr_text(instr, watch->rank, text));
-    begin_fault(watch, instr_row(instr)->name, step + 1);
+    if (watch->fault.action != FAULT_NONE)
+        fault_corrupt(exec_store(watch->exec),
+                      fault_trigger(&watch->fault, instr_row(instr)->name, step + 1));
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
     struct watch *watch = context;
     if (watch->row) control_row_set(watch->row, steps, what);
     if (stop_take_report()) report_position(watch, steps, what);
-    begin_fault(watch, what, steps);
+    if (watch->fault.action != FAULT_NONE)
+        fault_corrupt(exec_store(watch->exec), fault_trigger(&watch->fault, what, steps));
 }
 
 /* The passes, which bubbles count. */
