@@ -287,6 +287,14 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
 
+# Instructions a second of the simulator; SPEED='1024 1 256 1 5' names stages, replicas, micro-batches, steps, rounds.
+bench-simulator: $(B)/bench-simulator
+	@$(B)/bench-simulator $(SPEED)
+
+$(B)/bench-simulator: $(B)/bench/sim/speed.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # Bubbles of all schedules with waits in place of passes, beside the simulator's; DELAY='--ranks 4 --steps 10'.
 bench-delay: all
 	@python3 bench/sim/bench_delay.py --stretto $(B)/stretto $(DELAY)
@@ -339,7 +347,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -4,9 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 /* Ranks of one machine: what a message takes beside its copies, unless a profile says. */
 #define LATENCY_NS 1000.0
-enum { RECORDS_MOST = 8 << 20 }; /* instructions of a step that are kept for the path */
 
 /* --- links --- */
 
@@ -95,14 +96,11 @@ static void bound(struct forecast *forecast, const struct plan *plan,
 
 /* --- the whole --- */
 
-/* Once to know the size, and again to keep all of the last step, where that is not too much. */
 static enum status simulate(struct forecast *forecast) {
+    int64_t begin = clock_ns();
     TRY(sim_run(&forecast->input, &forecast->result));
-    if (forecast->result.instructions / forecast->input.steps > RECORDS_MOST) return STATUS_OK;
-    sim_result_free(&forecast->result);
-    forecast->input.record = true;
-    TRY(sim_run(&forecast->input, &forecast->result));
-    sim_path(&forecast->input, &forecast->result, &forecast->path);
+    forecast->seconds = (double)(clock_ns() - begin) * 1e-9;
+    if (forecast->result.record) sim_path(&forecast->input, &forecast->result, &forecast->path);
     return STATUS_OK;
 }
 
@@ -113,6 +111,7 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
     forecast.input = (struct sim_input){.program = plan->program,
                                         .costs = forecast.costs.costs,
                                         .steps = FORECAST_STEPS,
+                                        .record = true,
                                         .apart = source->apart};
     if (source->units)
         use_units(&forecast.input, source->units);
