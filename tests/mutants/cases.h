@@ -10,7 +10,7 @@ enum { CASE_MICROS = 64 };
 struct case_of {
     char name[96];
     struct program *program;
-    bool shares;
+    bool shares, driven;
     int64_t samples[CASE_MICROS]; /* more than the step has: mutants may ask for more */
 };
 
