@@ -114,11 +114,11 @@ struct walk {
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what;     /* several replicas on a rank: how many have come, to what */
-    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
-    const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
-    int live, peak;                  /* slots in use: now, most */
+    int together, together_what; /* several replicas on a rank: how many have come, to what */
+    int shared;                  /* segments of the pass that it has met for */
+    const struct instr *served;  /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    int live, peak;              /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;
