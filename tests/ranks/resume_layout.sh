@@ -16,14 +16,14 @@ lines() { "$STRETTO" explain --resume --out run "$@" >plan || { echo "explain: $
 killed 3 $common --strategy ddp -n 2 --bucket-size 1M
 killed 5 --resume --strategy zbv -n 8 --replicas 2 --zero-stage 1 --balance params
 lines
-says plan '^ranks *8 = 4 in a pipeline x 2 replicas, strategy zbv'
+says plan '^ranks *8 = 4 in a pipeline x 2 replicas'
 lines --strategy zbv
-says plan '^ranks *8 = 4 in a pipeline x 2 replicas, strategy zbv'
-says plan 'sync zero\|ZeRO-1'
+says plan '^ranks *8 = 4 in a pipeline x 2 replicas'
+says plan 'ZeRO-1'
 lines --strategy gpipe
-says plan '^ranks *8 = 8 stages x 1 replica, strategy gpipe'
+says plan '^ranks *8 = 8 stages x 1 replica'
 lines --strategy interleaved --stages 2
-says plan '^ranks *2 = 2 in a pipeline x 1 replica, strategy interleaved'
+says plan '^ranks *2 = 2 in a pipeline x 1 replica'
 killed 7 --resume --strategy 1f1b -n 4 --replicas 2 --cut layer2.0 --recompute always
 code 0 train --out run --resume --strategy ddp -n 2
 ends_as run "$want"
