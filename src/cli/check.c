@@ -23,18 +23,18 @@ static void print_text(const struct checked *checked, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     const struct grid *grid = &checked->program->grid;
     char ranks[TEXT_BYTES], stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES],
-        slots[TEXT_BYTES];
+        slots[TEXT_BYTES], instructions[TEXT_BYTES];
     fprintf(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
             text_count(proof->ranks, "rank", ranks),
             text_count((int64_t)grid->stages * grid->chunks, "stage", stages),
             text_count(grid->replicas, "replica", replicas),
             text_count(checked->program->micro_batches, "micro-batch", micros),
             sum_order_name(checked->program->sum));
-    fprintf(out, "           %lld instructions a step by %d rules (docs/verify.md)",
-            (long long)proof->instructions, proof->rules);
+    fprintf(out, "           %s a step, by %d rules (docs/verify.md)",
+            text_count(proof->instructions, "instruction", instructions), proof->rules);
     if (proof->walked < proof->ranks)
-        fprintf(out, "; %d of the ranks walked, the others do the same", proof->walked);
-    fprintf(out, "\n           at most %s of a rank in use at once (rank %d)\n",
+        fprintf(out, ", on %s; the others do the same", text_count(proof->walked, "rank", ranks));
+    fprintf(out, "\n           at most %s of activations in use at once (rank %d)\n",
             text_count(proof->peak_slots, "slot", slots), proof->peak_rank);
 }
 
@@ -96,5 +96,10 @@ enum status check_run(const struct options *options) {
     log_quiet(options->quiet);
     bool in_file = option_is_set(options, OPTION_program);
     TRY(in_file ? check_file(options, options->program) : check_options(options));
+    if (!options->json && !options->quiet)
+        text_row(
+            stdout, "so", 11,
+            "it cannot hang, every message is received, nothing is read before it is written, "
+            "and each update takes the gradient of every replica and micro-batch exactly once");
     return options->numeric ? numeric_check(options, ranks_of(options)) : STATUS_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 /* A number of the header that must be the run's, and what makes it that. */
 struct header_field {
@@ -77,8 +78,9 @@ enum status given_check_buckets(const struct plan *plan, const char *name) {
         bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
                       !program_tie_of(plan->program, plan->chunk[c].stage);
         if (have == want || joined) continue;
-        return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
-                    name, plan->chunk[c].stage, have, want);
+        char buckets[TEXT_BYTES];
+        return fail(STATUS_USAGE, "%s: stage %d has %s in the program, %d in this model", name,
+                    plan->chunk[c].stage, text_count(have, "bucket", buckets), want);
     }
     return STATUS_OK;
 }
@@ -112,10 +114,12 @@ static enum status check_last_buckets(const struct plan *plan, const char *name)
                         name, plan->chunk[c].stage, a->windows, a->gathered, b->windows,
                         b->gathered);
         if (a->buckets == b->buckets) continue;
+        char buckets[TEXT_BYTES];
         return fail(STATUS_USAGE,
-                    "%s: stage %d has %d buckets, in the short last step of an epoch %d\n"
+                    "%s: stage %d has %s, in the short last step of an epoch %d\n"
                     "  as many in both, or --drop-last",
-                    name, plan->chunk[c].stage, a->buckets, b->buckets);
+                    name, plan->chunk[c].stage, text_count(a->buckets, "bucket", buckets),
+                    b->buckets);
     }
     return STATUS_OK;
 }

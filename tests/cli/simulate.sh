@@ -56,7 +56,7 @@ refused 2 'exclude one another' --costs f=1 --cluster cluster.yml
 refused 2 "--costs: 'x' is not LETTER=NUMBER" --costs x
 refused 2 'this run has 5' --strategy 1f1b --stages 5 --micro-batches 5 --batch 10 --cluster cluster.yml
 refused 2 'must end in .svg or .html' --draw x.png
-refused 2 'stage(s) x' --strategy 1f1b -n 5 --stages 2 --replicas 2
+refused 2 '5 ranks are not 2 stages x 2 replicas' --strategy 1f1b -n 5 --stages 2 --replicas 2
 sed -n '/^```json$/,/^```$/p' "$ROOT/docs/profile.md" | sed '1d;$d' >profile.json
 refused 2 'was not measured on ref' --profile profile.json
 refused 3 'nowhere' --profile nowhere
