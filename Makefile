@@ -248,10 +248,10 @@ bench-ranks: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
-# Pipelines against one device and against torch.distributed.pipelining.
+# Pipelines and ZeRO against one device and against PyTorch's; PYTHON=python3 takes a PyTorch that is there already.
 bench-pipes: all
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python bench/torch/bench_pipes.py --stretto $(B)/stretto $(BENCH)
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/torch/bench_pipes.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
 
 # Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
 bench-hosts: all
