@@ -275,7 +275,7 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
-# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro'.
+# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro', SIM='--ranks 4,8' on 8 cores or more.
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
 

@@ -19,16 +19,31 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import models  # noqa: E402
 
 
+class Relayout(torch.autograd.Function):
+    """A tensor in another layout; its gradient in the layout from before."""
+
+    @staticmethod
+    def forward(ctx, x, into, back):
+        ctx.back = back
+        return x.contiguous(memory_format=into) if x.dim() == 4 else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if gradient.dim() == 4:
+            gradient = gradient.contiguous(memory_format=ctx.back)
+        return gradient, None, None
+
+
 class ChannelsLast(nn.Module):
-    """A stage that computes in channels-last and hands on plain tensors."""
+    """A stage that computes in channels-last; what crosses its cuts, both ways, is plain."""
 
     def __init__(self, stage):
         super().__init__()
         self.stage = stage.to(memory_format=torch.channels_last)
 
     def forward(self, x):
-        x = self.stage(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
-        return x.contiguous()
+        x = self.stage(Relayout.apply(x, torch.channels_last, torch.contiguous_format))
+        return Relayout.apply(x, torch.contiguous_format, torch.channels_last)
 
 
 # --- pipelines ---
