@@ -5,7 +5,8 @@ Pipelines against torch.distributed.pipelining; zero1 against ZeroRedundancyOpti
 reshards its parameters. Two ranks of one thread each, one global batch. Every run is fresh, the engines alternate, a run gives the
 median of its steps after a warm-up, the table shows medians over the rounds. Each engine runs as well as it can: PyTorch eager and
 channels-last, its stages cut by layer count and by flops; Stretto cut by --balance flops and by --balance time from a profile taken
-at the beginning. The first round runs all of them; of a row's ways to run, the later ones run those within --near percent of its best.
+at the beginning. The first round runs all of them, the later ones each engine's best way of a row, and the second if it is within --near
+percent of it.
 
 T1(M) is `--strategy single --micro-batches M` of Stretto. efficiency = T1(M) / (ranks * (1 - bubble) * time), where bubble is the
 schedule's own at equal costs of its passes (simulate --costs f=1,i=1,w=1,c=0): 1.00 would be the time that the schedule promises.
@@ -66,7 +67,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5, help="alternations")
     parser.add_argument("--steps", type=int, default=8, help="measured steps of a run")
     parser.add_argument("--warmup", type=int, default=2, help="steps of PyTorch before them")
-    parser.add_argument("--near", type=float, default=5, help="percent behind the best that the later rounds run as well")
+    parser.add_argument("--near", type=float, default=5, help="percent behind the best way: the second runs in later rounds, too")
     parser.add_argument("--time-limit", type=int, default=600, help="seconds for a run of PyTorch")
     parser.add_argument("--no-torch", action="store_true", help="Stretto alone")
     parser.add_argument("--quick", action="store_true", help="one round of two steps: does everything run?")
@@ -189,15 +190,16 @@ def run_way(arguments, folder, model, row, way):
 
 
 def worth_running(times, bounds, near):
-    """Of each engine: what is near its best; of cuts that turned out the same, the first."""
+    """Of each engine its best two, if they are near one another and not the same cut."""
     kept = []
-    for way in times:
-        if not times[way]:
-            continue
-        same = [other for other in kept if way[0] == "torch" and other[:2] == way[:2] and bounds[other] == bounds[way]]
-        best = min(statistics.median(of) for other, of in times.items() if other[0] == way[0] and of)
-        if not same and statistics.median(times[way]) <= best * (1 + near / 100):
-            kept.append(way)
+    for engine in ("stretto", "torch"):
+        first, *others = sorted((way for way in times if way[0] == engine and times[way]), key=lambda way: times[way][0]) or [None]
+        kept += [first] if first else []
+        for way in others:
+            same = engine == "torch" and first[1] == way[1] and bounds[first] == bounds[way]
+            if not same and times[way][0] <= times[first][0] * (1 + near / 100):
+                kept.append(way)
+                break
     return kept
 
 
