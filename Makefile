@@ -248,10 +248,10 @@ bench-ranks: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
-# Pipelines against one device and against torch.distributed.pipelining.
+# Pipelines and ZeRO against one device and against PyTorch's; PYTHON=python3 takes a PyTorch that is there already.
 bench-pipes: all
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python bench/torch/bench_pipes.py --stretto $(B)/stretto $(BENCH)
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/torch/bench_pipes.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
 
 # Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
 bench-hosts: all
@@ -283,7 +283,7 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
-# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro'.
+# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro', SIM='--ranks 4,8' on 8 cores or more.
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
 

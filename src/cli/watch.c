@@ -75,7 +75,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
     struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
     struct watch *watch = context;
     if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
-    if (watch->profiling) profiling_instr(watch->profiling, begin_ns, end_ns);
+    if (watch->profiling) profiling_instr(watch->profiling, instr, begin_ns, end_ns);
     trace_record(watch->trace, &event);
 }
 
@@ -148,7 +148,7 @@ static void on_step(void *context, const struct step_result *result) {
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
     watch->busy_ns = watch->first_ns = watch->last_ns = 0;
-    if (watch->profiling) profiling_instr(watch->profiling, 0, 0);
+    if (watch->profiling) profiling_instr(watch->profiling, NULL, 0, 0);
     if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
         profiling_begin(watch->profiling);
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);

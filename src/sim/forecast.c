@@ -50,6 +50,8 @@ static void use_machine(struct sim_input *input, const struct plan *plan,
         input->link.latency, rate      ? measured->bytes_per_ns.median
                              : section ? section->rate[PROFILE_BYTES].median
                                        : PLAN_COSTS_BYTES_PER_NS * plan->config.threads};
+    input->wake = section ? section->rate[PROFILE_WAKE].median : 0;
+    input->awake = PROFILE_AWAKE_NS;
     input->collective = SIM_COLLECTIVE_SHARED;
 }
 
@@ -77,6 +79,13 @@ static double *uses_on_path(const struct forecast *forecast, const struct plan *
     return uses;
 }
 
+/* What all operations have in common, so that it does not cancel. */
+static double common_variance(double step, const struct measure *together) {
+    double spread = together->median > 0 ? measure_deviation(together) / together->median : 0;
+    return estimate_relative(step, spread).variance +
+           estimate_relative(step, PROFILE_PROGRAM_DEVIATION).variance;
+}
+
 /* Rules of operations may all be wrong in the same way, so their errors do not cancel. */
 static void bound(struct forecast *forecast, const struct plan *plan,
                   const struct cost_source *source) {
@@ -86,7 +95,8 @@ static void bound(struct forecast *forecast, const struct plan *plan,
     if (!given && !source->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (source->section) {
         double *uses = uses_on_path(forecast, plan);
-        estimate.variance = plan_costs_variance(plan, source, uses);
+        estimate.variance = plan_costs_variance(plan, source, uses) +
+                            common_variance(step, &source->section->rate[PROFILE_TOGETHER]);
         free(uses);
     }
     struct estimate_interval interval = estimate_interval(estimate, ESTIMATE_Z90);

@@ -13,9 +13,15 @@
 
 /* The clock moves on to `end`. `moving` is how long data was under way for it: of the wait, that
  * much is exposed communication and the rest is waiting for somebody. */
-static void wait_until(struct sim_state *state, double end, double moving, struct sim_cause cause) {
+static void wait_until(const struct sim *sim, struct sim_state *state, double end, double moving,
+                       struct sim_cause cause) {
     double wait = end - state->clock;
     if (wait <= 0) return;
+    if (wait > sim->input->awake) {
+        wait += sim->input->wake;
+        moving += sim->input->wake;
+        end += sim->input->wake;
+    }
     double exposed = wait < moving ? wait : moving;
     state->exposed += exposed;
     state->waits += wait - exposed;
@@ -33,7 +39,7 @@ static bool settle_send(struct sim *sim, int32_t run, const struct sim_await *aw
         return false;
     }
     struct sim_cause own = {run, await->at};
-    wait_until(state, end, send->bytes * wire->per_byte, own);
+    wait_until(sim, state, end, send->bytes * wire->per_byte, own);
     return true;
 }
 
@@ -57,7 +63,7 @@ static bool settle_receive(struct sim *sim, int32_t run, const struct sim_await 
     if (!message) return false;
     note_transfer(state, await->at, message->begin, message->time);
     note_peer(state, await->at, (struct sim_cause){sim->wire[wire].sender, message->at});
-    wait_until(state, message->time, message->time - message->begin, message->cause);
+    wait_until(sim, state, message->time, message->time - message->begin, message->cause);
     double copy = receive->cost * state->slowness;
     state->clock += copy;
     state->exposed += copy;
@@ -72,7 +78,7 @@ static bool settle_operation(struct sim *sim, int32_t run, const struct sim_op *
     if (!meeting) return false;
     note_transfer(state, at, meeting->begin, meeting->end);
     note_peer(state, at, meeting->last);
-    wait_until(state, meeting->end, meeting->end - meeting->begin, meeting->last);
+    wait_until(sim, state, meeting->end, meeting->end - meeting->begin, meeting->last);
     return true;
 }
 

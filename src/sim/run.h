@@ -67,6 +67,7 @@ struct sim_input {
     double (*slowness)(const void *context, int rank); /* a factor on all costs */
     struct sim_link (*link_of)(const void *context, int from, int to);
     struct sim_link link, group_link; /* of messages; of groups. Only without link_of */
+    double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
     const void *context;
     int steps;   /* at least 1; the last one is measured */
     bool apart;  /* run every pipeline, also those that do the same */
