@@ -76,6 +76,21 @@ double plan_evaluation_ns(const struct plan *plan) {
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }
 
+struct backend_overhead plan_overhead(const struct plan *plan) {
+    const struct micro_plan *main = &plan->micro[0];
+    const struct backend *backend = plan->device->backend;
+    struct backend_overhead most = {0};
+    for (int i = 0; backend->overhead && i < plan->chunk_count * PHASE_COUNT; i++) {
+        struct node_range nodes = ranges_find(&main->ranges, plan->chunk[i / PHASE_COUNT].stage,
+                                              SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
+        for (int n = nodes.begin; n < nodes.end; n++) {
+            struct backend_overhead one = backend->overhead(plan->device, main->graph->nodes[n].op);
+            if (one.data_bytes > most.data_bytes) most = one;
+        }
+    }
+    return most;
+}
+
 /* Instructions of the driver that meet others in one of two ways. */
 static int driver_meets(const struct plan *plan, enum instr_meets meets) {
     int count = 0;

@@ -241,10 +241,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
     config->spread = resolve->place->spread;
-    /* The ranks of replica 0 hold what is written. */
-    bool holds = config->cell.role == GRID_STAGE && config->cell.first_replica == 0 &&
-                 (config->grid.stages > 1 || config->grid.drivers > 0);
-    config->saves = resolve->place->saves || holds;
+    config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
 }
 
