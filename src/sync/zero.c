@@ -29,8 +29,8 @@ static int at_most(int value, int limit) {
 /* --- the order that all replicas follow --- */
 
 static bool is_pass(const struct instr *instr) {
-    return instr->op == INSTR_F || instr->op == INSTR_B || instr->op == INSTR_I ||
-           instr->op == INSTR_W;
+    return instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_B ||
+           instr->op == INSTR_I || instr->op == INSTR_W;
 }
 
 static struct instr_list passes_of(const struct instr_list *body) {
