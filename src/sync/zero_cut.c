@@ -189,7 +189,8 @@ struct zero_list zero_cut(const struct zero *zero, const struct rank_program *ra
     struct cutter cutter = {.zero = zero, .rank = rank, .order = &zero->order[position]};
     for (int i = 0; i < cutter.order->count; i++) {
         const struct instr *pass = &cutter.order->items[i];
-        if (makes_weights(pass)) cutter.chunk[chunk_of(&cutter, pass)].left++;
+        bool once = pass->segment <= 0; /* of those that are cut already, too */
+        if (makes_weights(pass) && once) cutter.chunk[chunk_of(&cutter, pass)].left++;
     }
     for (int i = 0; i < body->count; i++)
         if (body->items[i].op == INSTR_STEP) cutter.grad = body->items[i].grad;
