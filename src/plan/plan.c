@@ -60,7 +60,7 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_STATS_F;
         int last = forward ? 0 : sizes[chunk].buckets - 1;
         open = cut && instr->segment != last ? slot : -1;
     }
@@ -151,6 +151,7 @@ static void cut_segments(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++) {
             int stage = plan->chunk[c].stage;
             if (!micro->training && !plan->rules.apart) continue;
+            if (plan->sizes[c].buckets == 1) continue;
             struct bucket_source source =
                 holdings_source(&plan->holdings, &micro->ranges, c, stage);
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);

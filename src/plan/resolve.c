@@ -109,15 +109,18 @@ static void resolve_optimizer(struct resolve *resolve) {
     }
 }
 
-/* Where each backward follows its forward at once, nothing is kept in between. */
+/* Where each backward follows its forward at once, nothing is kept in between. Block by block less
+ * is alive at a time. */
 static enum status resolve_recompute(struct resolve *resolve) {
     const char *name = resolve->options->recompute;
     struct run_config *config = resolve->config;
     config->recompute = (enum recompute_policy)recompute_policy_find(name);
-    if (config->recompute == RECOMPUTE_NEVER || pipeline_is(config->schedule)) return STATUS_OK;
+    if (config->recompute == RECOMPUTE_NEVER || config->recompute == RECOMPUTE_ALWAYS_BLOCK ||
+        pipeline_is(config->schedule))
+        return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--recompute %s saves nothing with schedule %s: each backward follows its forward "
-                "at once\n  --strategy 1f1b, gpipe or another pipeline; or more --micro-batches",
+                "at once\n  --recompute always:block; a pipeline (--strategy 1f1b); or more --micro-batches",
                 name, config->schedule);
 }
 

@@ -61,6 +61,8 @@ struct slot {
     unsigned facts; /* 0 before its first use */
     int micro;
     int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
+    unsigned form;  /* INSTR_LIGHT or INSTR_BLOCK of its F; 0: that keeps all */
+    int again;      /* block by block: segments that R has made */
     const struct instr *last; /* that changed it */
     struct pending pending;
 };
@@ -118,6 +120,7 @@ struct walk {
     int shared;                  /* segments of the pass that it has met for */
     const struct instr *served;  /* SERVE whose pass has not come yet, or NULL */
     const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2];    /* an F of either form that is made again, or NULL */
     int live, peak;              /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
