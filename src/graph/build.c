@@ -232,6 +232,13 @@ int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t 
     return graph_op(graph, name, OP_SLICE, &attrs, 1, &x);
 }
 
+int graph_pad(struct graph *graph, const char *name, int x, int axis, int64_t size) {
+    struct op_attrs attrs = {.like = graph_shape(graph, x)};
+    attrs.slice = (struct op_slice_attrs){axis, 0, attrs.like.dim[axis]};
+    attrs.like.dim[axis] = size;
+    return graph_op(graph, name, OP_SLICE_BWD, &attrs, 1, &x);
+}
+
 int graph_expand(struct graph *graph, const char *name, int x) {
     struct op_attrs attrs = {.like = graph_shape(graph, x)};
     attrs.like.dim[0] = graph->batch;

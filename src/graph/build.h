@@ -69,6 +69,7 @@ int graph_avg_pool_to(struct graph *graph, const char *name, int x, int height, 
 int graph_add(struct graph *graph, const char *name, int a, int b);
 int graph_concat(struct graph *graph, const char *name, int axis, int a, int b);
 int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t begin, int64_t end);
+int graph_pad(struct graph *graph, const char *name, int x, int axis, int64_t size); /* 0 behind */
 int graph_expand(struct graph *graph, const char *name, int x); /* [1,...] to the batch */
 int graph_reshape(struct graph *graph, const char *name, int x, struct shape shape);
 int graph_transpose(struct graph *graph, const char *name, int x, const int *order);

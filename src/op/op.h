@@ -65,7 +65,7 @@ struct op_attrs {
         struct {
             float smoothing;
         } loss;
-        struct {
+        struct op_slice_attrs {
             int axis;
             int64_t begin, end;
         } slice;
