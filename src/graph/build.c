@@ -110,6 +110,11 @@ int graph_linear(struct graph *graph, const char *name, int x, int weight, int b
     return graph_op(graph, name, OP_LINEAR, NULL, 3, (int[]){x, weight, bias});
 }
 
+int graph_linear_across(struct graph *graph, const char *name, int x, int weight, int bias) {
+    struct op_attrs attrs = {.across = true};
+    return graph_op(graph, name, OP_LINEAR, &attrs, 3, (int[]){x, weight, bias});
+}
+
 int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
                  bool transpose_b, float scale) {
     struct op_attrs attrs = {.matmul = {transpose_a, transpose_b, scale}};

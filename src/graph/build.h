@@ -44,6 +44,8 @@ void graph_misfit(struct graph *graph, const char *name, const char *format, ...
 int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride,
                  int pad, int groups);
 int graph_linear(struct graph *graph, const char *name, int x, int weight, int bias);
+/* The same with a weight that is stored [I,O]. */
+int graph_linear_across(struct graph *graph, const char *name, int x, int weight, int bias);
 int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
                  bool transpose_b, float scale);
 /* Training graphs use batch statistics (of all ranks where graph->stats_ranks is above 1) and track
