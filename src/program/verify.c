@@ -224,8 +224,9 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .pipeline = pipeline};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
-    walk->params =
-        MEM_ARRAY(struct param_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0) + 1);
+    int buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    walk->params = MEM_ARRAY(struct param_bucket, buckets + 1);
+    walk->tracked = MEM_ARRAY(const struct instr *, buckets + 1);
     verify_params_at_begin(walk);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
@@ -248,6 +249,7 @@ static void walk_free(struct walk *walk) {
     free(walk->slots);
     free(walk->grads);
     free(walk->params);
+    free(walk->tracked);
     free(walk->loaded);
 }
 
