@@ -417,7 +417,8 @@ enum status verify_header_order(const struct verifier *verifier) {
                 order_defined(program, verifier->samples, all);
     if (same) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "program refused by rule %d: sums over ranks cannot be in the order \"sum %s\" "
+                "program refused by rule %d in the header: sums over ranks cannot be in the order "
+                "\"sum %s\" "
                 "with %d micro-batches a rank",
                 RULE_ORDER, sum_order_name(program->sum), each * program->micro_batches);
 }
@@ -434,13 +435,15 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
             walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
         if (here && bucket >= walk->own->chunk[chunk].buckets)
             return fail(STATUS_USAGE,
-                        "program refused by rule %d: tied bucket %d of stage %d: rank %d has %d of "
+                        "program refused by rule %d in the header: tied bucket %d of stage %d: "
+                        "rank %d has %d of "
                         "it",
                         RULE_JOINED, bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
     }
     if (verifier->program->sum == SUM_REPLICA) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "program refused by rule %d: parameters shared by stages %d and %d need \"sum "
+                "program refused by rule %d in the header: parameters shared by stages %d and %d "
+                "need \"sum "
                 "replica\", not %s",
                 RULE_JOINED, tie->stage, tie->other, sum_order_name(verifier->program->sum));
 }
@@ -449,7 +452,8 @@ enum status verify_ties(const struct verifier *verifier) {
     const struct program *program = verifier->program;
     if (program->tie_count > 0 && program->sliced)
         return fail(STATUS_USAGE,
-                    "program refused by rule %d: parameters that stages share are not sliced (%d "
+                    "program refused by rule %d in the header: parameters that stages share are "
+                    "not sliced (%d "
                     "ties)",
                     RULE_SLICED, program->tie_count);
     for (int t = 0; t < program->tie_count; t++) {
