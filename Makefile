@@ -209,10 +209,11 @@ test-slurm test-hosts: all $(B)/rank-probe
 test-page: $(B)/pages
 	@B=$(B) scripts/test-page
 
-# MUTANTS programs damaged in one place: none that would train otherwise may pass the verifier.
-MUTANTS ?= 100000
+# MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.
+MUTANTS ?= 500000
+SEED ?= 1
 test-mutants: $(B)/mutants
-	@$(B)/mutants $(MUTANTS)
+	@$(B)/mutants $(MUTANTS) $(SEED)
 
 # The MPI that Debian does not choose by default: sums, training, deaths with MPICH's mpiexec.
 test-mpich:

@@ -63,14 +63,19 @@ static enum status load(struct walk *walk, struct slot *slot) {
 }
 
 /* Of the replicas on one device the first moves the running statistics, in the order of its
- * micro-batches; a replica with ranks of its own moves its own. */
+ * micro-batches; a replica with ranks of its own moves its own. Each segment has its own. */
 static enum status track(struct walk *walk) {
-    const struct instr **tracked = &walk->tracked[verify_chunk(walk)];
-    if (*tracked && walk->instr->micro <= (*tracked)->micro)
-        return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
-                             "running statistics saw micro-batch %d before it",
-                             (int)(*tracked)->micro);
-    *tracked = walk->instr;
+    const struct instr *instr = walk->instr;
+    int chunk = verify_chunk(walk), count = walk->own->chunk[chunk].buckets;
+    bool cut = instr->segment != INSTR_ALL;
+    for (int e = cut ? instr->segment : 0; e < (cut ? instr->segment + 1 : count); e++) {
+        const struct instr **tracked = &walk->tracked[sizes_bucket(walk->own->chunk, chunk, e)];
+        if (*tracked && instr->micro <= (*tracked)->micro)
+            return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
+                                 "running statistics saw micro-batch %d before it",
+                                 (int)(*tracked)->micro);
+        *tracked = instr;
+    }
     return STATUS_OK;
 }
 
@@ -104,7 +109,7 @@ static enum status forward(struct walk *walk) {
         return verify_broken(walk, RULE_STATISTICS, nobody,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
-    return pure || !is_first_segment(walk) ? STATUS_OK : track(walk);
+    return pure ? STATUS_OK : track(walk);
 }
 
 /* R of a slot whose F keeps what came into each segment: that of the next segment of backward; the
@@ -184,7 +189,7 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
     if (!any_present(walk, micro))
         return verify_broken(walk, RULE_SHARED, nobody, "no rank has samples to share here");
     TRY(need_free(walk, slot));
-    return walk->instr->op == INSTR_STATS_F && is_first_segment(walk) ? track(walk) : STATUS_OK;
+    return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
 }
 
 /* What R makes lies in memory that all slots share, until its backward has ended. */
@@ -206,7 +211,6 @@ static void track_again(struct walk *walk, const struct slot *slot) {
 /* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
  * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
-    const struct instr_row *row = instr_row(walk->instr);
     const struct known_row *known = &walk->verifier->rows[walk->instr->op];
     unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
     unsigned gives = instr_gives(walk->instr);
@@ -223,14 +227,11 @@ static enum status advance(struct walk *walk, struct slot *slot) {
         return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
                              "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
-    bool cut = strchr(row->operands, 'e');
     if (walk->instr->op == INSTR_F) TRY(check_form(walk, slot));
     if (block) TRY(make_block(walk, slot, &gives));
-    if (slot->done > 0 && !cut)
-        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
-                             "segments of %s are to come", instr_rows[slot->pass].name);
-    if (cut && !block) TRY(check_cut(walk));
-    if (cut && !block) TRY(count_segment(walk, slot, &gives));
+    bool cut = !block && strchr(instr_row(walk->instr)->operands, 'e');
+    if (cut) TRY(check_cut(walk));
+    if (cut) TRY(count_segment(walk, slot, &gives));
     slot->facts |= gives;
     slot->last = walk->instr;
     walk->live -= slot->facts == can;

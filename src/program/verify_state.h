@@ -69,11 +69,12 @@ struct slot {
 
 struct bucket {
     bool started, tied, joined, reduced;
-    int holds;                /* of a window: which bucket */
-    int count;                /* gradients of micro-batches in here */
-    uint64_t content;         /* which, in any order: the sum of their keys */
-    uint64_t order;           /* of the additions that made it; 0: nothing added */
-    const struct instr *last; /* that changed it */
+    int holds;                   /* of a window: which bucket */
+    const struct instr *filling; /* of a kept bucket: the first segment of the pass that makes it */
+    int count;                   /* gradients of micro-batches in here */
+    uint64_t content;            /* which, in any order: the sum of their keys */
+    uint64_t order;              /* of the additions that made it; 0: nothing added */
+    const struct instr *last;    /* that changed it */
     struct pending pending;
 };
 
@@ -107,11 +108,11 @@ struct walk {
     bool *loaded;                /* per chunk and micro-batch */
     int present;                 /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
-    uint64_t defined;                             /* the order of its sums by the header */
-    const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
-    enum list_name list;                          /* of `instr` */
-    int at;                                       /* next instruction of the body */
-    const struct instr *instr;                    /* now */
+    uint64_t defined;             /* the order of its sums by the header */
+    const struct instr **tracked; /* per segment: what moved its running statistics last */
+    enum list_name list;          /* of `instr` */
+    int at;                       /* next instruction of the body */
+    const struct instr *instr;    /* now */
     const struct instr *counted, *reported, *stepped;
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */

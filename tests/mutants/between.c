@@ -1,6 +1,7 @@
 /* What ranks run at the start and between steps, and what waits where it stands. */
 #include <string.h>
 
+#include "base/mem.h"
 #include "world.h"
 
 static struct param_bucket *params_of(const struct world *world, const struct rank *rank,
@@ -10,10 +11,24 @@ static struct param_bucket *params_of(const struct world *world, const struct ra
 
 /* --- of the first member, to all --- */
 
+static size_t statistics_bytes(const struct rank *rank) {
+    return (size_t)rank->bucket_count * sizeof *rank->statistics;
+}
+
 /* Sliced parameters are made by each for itself, and not given. */
 static void take_params(const struct world *world, struct rank *rank, const struct rank *first) {
     for (int b = 0; b < rank->bucket_count && !world_slices(world, SLICED_PARAMS); b++)
         memcpy(rank->params[b].own, first->params[b].own, sizeof first->params[b].own);
+}
+
+/* The first member may have gone on when another takes what it gave. */
+static void give_first(const struct world *world, const struct rank *rank,
+                       const struct instr *instr) {
+    struct meeting_group *group = group_here(world, rank, instr->group);
+    struct meeting *meeting = &group->items[rank->posted[instr->group] - 1];
+    if (group_place(world, rank, instr->group) > 0 || meeting->first) return;
+    meeting->first = MEM_ARRAY(value, rank->bucket_count + 1);
+    memcpy(meeting->first, rank->statistics, statistics_bytes(rank));
 }
 
 static bool take_first(struct world *world, struct rank *rank, const struct instr *instr,
@@ -23,19 +38,18 @@ static bool take_first(struct world *world, struct rank *rank, const struct inst
         return world_wrong(world, "the arrays of another stage");
     if (instr->op == INSTR_BCAST) {
         take_params(world, rank, first);
-        return true;
+    } else {
+        memcpy(rank->replaced, rank->statistics, statistics_bytes(rank));
+        rank->is_replaced = true;
     }
-    memcpy(rank->replaced, rank->statistics, sizeof rank->replaced);
-    memcpy(rank->statistics, first->is_replaced ? first->replaced : first->statistics,
-           sizeof rank->statistics);
-    rank->is_replaced = true;
+    memcpy(rank->statistics, meeting->first, statistics_bytes(rank));
     return true;
 }
 
 bool run_restore(struct world *world, struct rank *rank, const struct instr *instr) {
     (void)instr;
     if (!rank->is_replaced) return world_wrong(world, "restores statistics that were not kept");
-    memcpy(rank->statistics, rank->replaced, sizeof rank->statistics);
+    memcpy(rank->statistics, rank->replaced, statistics_bytes(rank));
     rank->is_replaced = false;
     return true;
 }
@@ -82,8 +96,10 @@ bool run_standing(struct world *world, struct rank *rank, const struct instr *in
     int64_t detail = 0;
     value given = 0;
     if (!rank->in_pass && !begin_standing(world, rank, instr, &detail, &given)) return false;
+    bool posts = !rank->in_pass, gives = instr->op == INSTR_BCAST || instr->op == INSTR_STATS_ALL;
     const struct meeting *meeting =
         group_meet(world, rank, instr->group, MEETING_STANDING + instr->op, detail, given);
+    if (posts && gives && !world->wrong) give_first(world, rank, instr);
     if (!meeting) return false;
     switch ((enum instr_op)instr->op) {
     case INSTR_BCAST:

@@ -60,7 +60,6 @@ static bool tie(struct world *world, const struct rank *rank, const struct instr
     for (int u = 0; u < uses; u++)
         if (!bucket->use[u]) return world_wrong(world, "adds uses that were not made");
     bucket->use[0] = reference_tied(bucket->use, uses);
-    for (int u = 1; u < MOST_USES; u++) bucket->use[u] = VALUE_NONE;
     return true;
 }
 

@@ -44,7 +44,7 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
         value now = sliced ? params->own[rank->slice] : slices_value(params->own, world->slices);
         if (now != want->params[want->first[stage] + b]) world_wrong(world, "other parameters");
     }
-    if (rank->statistics[chunk] !=
+    if (statistics_of(rank, chunk) !=
         want->statistics[rank->cell.first_replica * want->stages + stage])
         world_wrong(world, "other running statistics");
 }
@@ -147,7 +147,14 @@ static void rank_new(struct world *world, int number) {
     rank->slots = MEM_ARRAY(struct slot, rank->slot_count + 1);
     rank->buckets = MEM_ARRAY(struct bucket, rank->bucket_count * rank->own->grads + 1);
     rank->params = MEM_ARRAY(struct param_bucket, rank->bucket_count + 1);
-    for (int c = 0; c < rank->chunks; c++) make_params(world, rank, c);
+    rank->statistics = MEM_ARRAY(value, rank->bucket_count + 1);
+    rank->replaced = MEM_ARRAY(value, rank->bucket_count + 1);
+    for (int c = 0; c < rank->chunks; c++) {
+        make_params(world, rank, c);
+        for (int b = 0; b < rank->own->chunk[c].buckets; b++)
+            rank->statistics[bucket_index(rank, c, b)] =
+                reference_statistics(number, grid_stage(&program->grid, rank->cell.position, c));
+    }
     begin_list(rank);
 }
 
@@ -195,10 +202,15 @@ static void world_free(struct world *world) {
         free(world->ranks[r].slots);
         free(world->ranks[r].buckets);
         free(world->ranks[r].params);
+        free(world->ranks[r].statistics);
+        free(world->ranks[r].replaced);
     }
     for (int g = 0; g < program->group_count; g++) {
-        for (int i = 0; i < group_count(&program->grid, program->group[g]); i++)
+        for (int i = 0; i < group_count(&program->grid, program->group[g]); i++) {
+            for (int m = 0; m < world->groups[g][i].count; m++)
+                free(world->groups[g][i].items[m].first);
             free(world->groups[g][i].items);
+        }
         free(world->groups[g]);
     }
     for (int w = 0; w < world->wire_count; w++) free(world->wires[w].items);

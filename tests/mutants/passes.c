@@ -176,6 +176,21 @@ static bool share(struct world *world, struct rank *rank, const struct instr *in
     return true;
 }
 
+/* Each segment has running statistics of its own. */
+static void move_statistics(const struct world *world, struct rank *rank, const struct instr *instr,
+                            value shared) {
+    struct span span = span_of(world, rank, instr);
+    for (int e = span.first; e < span.end; e++) {
+        value *moved = &rank->statistics[bucket_index(rank, chunk_of(world, instr), e)];
+        *moved = reference_moved(*moved, shared);
+    }
+}
+
+value statistics_of(const struct rank *rank, int chunk) {
+    return slices_value(rank->statistics + bucket_index(rank, chunk, 0),
+                        rank->own->chunk[chunk].buckets);
+}
+
 /* --- forward --- */
 
 static void end_forward(struct world *world, struct rank *rank, const struct instr *instr,
@@ -184,14 +199,12 @@ static void end_forward(struct world *world, struct rank *rank, const struct ins
     int chunk = chunk_of(world, instr);
     value pass = pass_value(slot, instr, 0);
     bool round = rank->list == LIST_EVAL;
-    slot->forward = round ? reference_evaluated(pass, slot->read, rank->statistics[chunk])
+    slot->forward = round ? reference_evaluated(pass, slot->read, statistics_of(rank, chunk))
                           : reference_forward(pass, slot->read, shared);
     slot->output = value_of(VALUE_OUTPUT, slot->forward, 0);
     slot->gradient = VALUE_NONE;
     slot->light = instr->flags & INSTR_LIGHT;
     slot->read = 0;
-    if (!round && !(instr->flags & INSTR_PURE))
-        rank->statistics[chunk] = reference_moved(rank->statistics[chunk], shared);
     if (instr->stage == world_stages(world) - 1) rank->losses += reference_loss(slot->forward);
 }
 
@@ -299,6 +312,8 @@ static bool run_lockstep(struct world *world, struct rank *rank, const struct in
     for (int i = 0; i < count && !world->wrong; i++) {
         const struct instr *one = rank->lockstep[i];
         slot_of(world, rank, one)->shared = shared;
+        if (one->op == INSTR_F && !(one->flags & INSTR_PURE))
+            move_statistics(world, rank, one, shared);
         if (one->op == INSTR_F)
             end_forward(world, rank, one, shared);
         else
@@ -365,6 +380,8 @@ bool run_pass(struct world *world, struct rank *rank, const struct instr *instr)
             return world_wrong(world, "segments of a pass share different things");
     }
     if (instr->op != INSTR_W) slot->shared = shared;
+    if (instr->op == INSTR_F && rank->list == LIST_BODY && !(instr->flags & INSTR_PURE))
+        move_statistics(world, rank, instr, shared);
     bool ends = end_segment(world, rank, instr, slot);
     if (instr->op != INSTR_F)
         backward(world, rank, instr, ends);
@@ -401,12 +418,11 @@ bool run_stand_in(struct world *world, struct rank *rank, const struct instr *in
     bool done = share(world, rank, instr, 0, &shared);
     *slot = (struct slot){.micro = -1, .shared = shared};
     if (!done) return false;
+    if (is_forward(instr)) move_statistics(world, rank, instr, shared);
     rank->stands_in = instr;
     rank->stood++;
     if (is_cut(instr) && rank->stood < sizes_of(world, rank, instr)->buckets) return true;
     rank->stands_in = NULL;
     rank->stood = 0;
-    value *statistics = &rank->statistics[chunk_of(world, instr)];
-    if (is_forward(instr)) *statistics = reference_moved(*statistics, shared);
     return true;
 }

@@ -28,6 +28,10 @@ value reference_params(const struct program *program, int rank, int stage, int b
     return params_of(rank + by, tie->stage, tie->bucket);
 }
 
+value reference_statistics(int rank, int stage) {
+    return value_of(VALUE_STATISTICS, (value)rank, (value)stage);
+}
+
 value reference_labels(int replica) {
     return value_of(VALUE_LABELS, (value)replica, 0);
 }
@@ -125,10 +129,13 @@ struct reference reference_new(const struct program *program, const int64_t *sam
     for (int s = 0; s < stages; s++) reference.first[s + 1] = reference.first[s] + shape[s].buckets;
     reference.buckets = reference.first[stages];
     reference.params = MEM_ARRAY(value, reference.buckets);
-    for (int s = 0; s < stages; s++)
+    for (int s = 0; s < stages; s++) {
+        for (int r = 0; r < grid->replicas; r++)
+            reference.statistics[r * stages + s] = reference_statistics(grid_owner(grid, s, 0), s);
         for (int b = 0; b < shape[s].buckets; b++)
             reference.params[reference.first[s] + b] =
                 reference_params(program, grid_owner(grid, s, 0), s, b);
+    }
     return reference;
 }
 

@@ -42,6 +42,7 @@ void reference_step(struct reference *reference);
 value reference_samples(int micro);
 value reference_round(int pipeline, int round);
 value reference_params(const struct program *program, int rank, int stage, int bucket);
+value reference_statistics(int rank, int stage);
 value reference_labels(int replica);
 value reference_pass(int stage, value samples, value input);
 /* What a pass reads of parameters: the sum over its buckets; bucket -1: those that it shares with

@@ -24,6 +24,7 @@ struct meeting {
     int64_t detail; /* must be the same for all */
     int arrived;
     value given[MOST_MEMBERS], also[MOST_MEMBERS];
+    value *first; /* running statistics of the first member, where they are given to all */
 };
 struct meeting_group {
     struct meeting *items;
@@ -88,8 +89,8 @@ struct rank {
     struct bucket *buckets; /* per gradient buffer, of all chunks */
     struct param_bucket *params;
     int slot_count, bucket_count, slice; /* which slice is its own */
-    value statistics[GRID_MAX_CHUNKS], replaced[GRID_MAX_CHUNKS];
-    bool is_replaced; /* another rank's statistics stand in for the own */
+    value *statistics, *replaced;        /* running, per bucket: of the segment that has it */
+    bool is_replaced;                    /* another rank's statistics stand in for the own */
     value seeds, losses, heard, norm, normed_losses;
     struct under_way count, report, squares;
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
@@ -184,6 +185,8 @@ void take_gather(struct world *world, struct param_bucket *params, const struct 
 /* Local. Parameters of a bucket as whoever reads them finds them; 0: they are not there. */
 value params_value(const struct world *world, const struct param_bucket *params);
 value slices_value(const value *slices, int count);
+/* Local. Running statistics of a stage. */
+value statistics_of(const struct rank *rank, int chunk);
 /* Local. The driver called for it; else the program is wrong. */
 bool was_called(struct world *world, struct rank *rank, const struct instr *instr, unsigned what);
 

@@ -377,7 +377,7 @@ static const struct edit of_evaluation[] = {
     {DROP, INSTR_GATHER, 1, 0, 0, "were not gathered"},
     {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
     {DROP, INSTR_FREE, 0, 0, 0, "its place holds bucket 2 (no FREE)"},
-    {DROP, INSTR_FREE, 2, 0, 0, "ends the list eval with parameters that were not freed"},
+    {DROP, INSTR_FREE, 2, 0, 0, "the list eval ends with parameters that were not freed"},
     {DROP, INSTR_F, 1, 0, 0, "segment 1 is next"},
     {SET, INSTR_F, 0, 'e', INSTR_ALL, "were not gathered"},
 };
