@@ -1,11 +1,11 @@
-/* See block_buckets.h. Blocks of a stage are put into groups, and each group is a segment: one block,
- * with those behind it that have no parameters. Several, where their parameters do not follow one
- * another as the blocks do; and where passes must touch one bucket after the other (source->apart),
- * those that a parameter of several blocks spans. Elsewhere such a parameter is of its first block:
- * there, at the end of backward, all of its gradients are made.
+/* See block_buckets.h. Blocks of a stage are put into groups, and each group is a segment: one
+ * block, with those behind it that have no parameters. Several, where their parameters do not
+ * follow one another as the blocks do; and where passes must touch one bucket after the other
+ * (source->apart), those that a parameter of several blocks spans. Elsewhere such a parameter is of
+ * its first block: there, at the end of backward, all of its gradients are made.
  *
- * What a stage shares with another is a bucket of its own behind that of its group, and so is what is
- * kept behind all others: their segments have no nodes. */
+ * What a stage shares with another is a bucket of its own behind that of its group, and so is what
+ * is kept behind all others: their segments have no nodes. */
 #include "plan/block_buckets.h"
 
 #include <limits.h>
@@ -147,8 +147,7 @@ static int begin_of(const struct bucket *bucket, const struct bucket_source *sou
 static void cut(const struct bucket_list *buckets, const struct bucket_source *source,
                 struct ranges *ranges, int stage, enum phase phase) {
     int *unit_block = ranges_unit_blocks(source->graph), count = buckets->count,
-        *ends = MEM_ARRAY(int, count),
-        end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
+        *ends = MEM_ARRAY(int, count), end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
     struct groups groups = groups_of(source, unit_block);
     for (int b = 0; b < count; b++) {
         int begin = begin_of(&buckets->items[b], source, &groups);
