@@ -291,7 +291,7 @@ static struct resource_access gradient(const struct program *program,
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_GRADIENT;
     access.grad = grad;
-    if (!(program->sliced & SLICED_GRADIENTS) || grad != GRAD_WINDOWS) return access;
+    if (!(program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES) return access;
     int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
         windows = sizes[chunk].windows;
     bool one = access.bucket_count == 1;
