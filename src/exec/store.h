@@ -75,7 +75,7 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
  * parameter of the bucket is; the slice of this rank (of the bucket) out of the window of
  * gradients, added or (first) copied; the own parameters into their window. */
 enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket);
-enum status store_take_slice(struct store *store, const struct bucket *bucket,
+enum status store_take_slice(struct store *store, int grad, const struct bucket *bucket,
                              const struct slice *slice, bool first);
 enum status store_give_slice(struct store *store, const struct bucket *bucket,
                              const struct slice *slice);

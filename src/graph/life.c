@@ -88,9 +88,9 @@ static int segment_behind(const struct survey *survey, int n) {
 static int pass_of(const struct survey *survey, int n) {
     const struct node *node = &survey->graph->nodes[n];
     bool again = survey->run == RUN_AGAIN && node->phase == PHASE_FORWARD;
-    struct node_range backward =
-        again ? ranges_find(survey->ranges, survey->stage, segment_behind(survey, n), PHASE_BACKWARD)
-              : (struct node_range){0, 0};
+    struct node_range backward = again ? ranges_find(survey->ranges, survey->stage,
+                                                     segment_behind(survey, n), PHASE_BACKWARD)
+                                       : (struct node_range){0, 0};
     return again && backward.begin < backward.end ? survey->pass[backward.begin] / 2 * 2
                                                   : survey->pass[n];
 }
@@ -141,16 +141,16 @@ static void add_times(struct survey *survey, struct life_order *order, struct no
 
 static void find_times(struct survey *survey, struct life_order *order, bool split) {
     bool blocks = survey->run == RUN_AGAIN && survey->config->blocks;
-    const struct phase_range *backward = survey->ranges->stages[survey->stage].phase + PHASE_BACKWARD;
+    const struct phase_range *backward =
+        survey->ranges->stages[survey->stage].phase + PHASE_BACKWARD;
     struct node_range all = {0, survey->graph->node_count};
     survey->end = 0;
     survey->forward_end = -1;
     for (int e = 0; blocks && e < backward->segment_count; e++)
         for (int phase = 0; phase < PHASE_COUNT; phase++)
-            add_times(
-                survey, order,
-                ranges_of_bucket(survey->ranges, survey->stage, e, (enum phase)phase), split,
-                false);
+            add_times(survey, order,
+                      ranges_of_bucket(survey->ranges, survey->stage, e, (enum phase)phase), split,
+                      false);
     if (!blocks) add_times(survey, order, all, split, false);
     add_times(survey, order, all, split, true);
     if (survey->forward_end < 0) survey->forward_end = survey->end;

@@ -1,11 +1,11 @@
-/* See block_buckets.h. Blocks of a stage are put into groups, and each group is a segment: one block,
- * with those behind it that have no parameters. Several, where their parameters do not follow one
- * another as the blocks do; and where passes must touch one bucket after the other (source->apart),
- * those that a parameter of several blocks spans. Elsewhere such a parameter is of its first block:
- * there, at the end of backward, all of its gradients are made.
+/* See block_buckets.h. Blocks of a stage are put into groups, and each group is a segment: one
+ * block, with those behind it that have no parameters. Several, where their parameters do not
+ * follow one another as the blocks do; and where passes must touch one bucket after the other
+ * (source->apart), those that a parameter of several blocks spans. Elsewhere such a parameter is of
+ * its first block: there, at the end of backward, all of its gradients are made.
  *
- * What a stage shares with another is a bucket of its own behind that of its group, and so is what is
- * kept behind all others: their segments have no nodes. */
+ * What a stage shares with another is a bucket of its own behind that of its group, and so is what
+ * is kept behind all others: their segments have no nodes. */
 #include "plan/block_buckets.h"
 
 #include <limits.h>
@@ -46,16 +46,22 @@ static struct span *spans_of(const struct bucket_source *source, const int *unit
     return spans;
 }
 
+/* What is touched beside all others is in no group: it is kept, or shared and last. */
+static int grouped_end(const struct bucket_source *source) {
+    bool last = source->kept == 0 && buckets_keep_last(source);
+    return source->count - (last ? source->shared : 0);
+}
+
 /* Per block: a group may begin with it, since no parameter is on both sides. */
 static bool *find_begins(const struct bucket_source *source, const struct span *spans, int blocks) {
     bool *begins = MEM_ARRAY(bool, blocks + 1);
-    int before = -1, least = INT_MAX;
-    for (int p = source->kept; p < source->count; p++) {
+    int before = -1, least = INT_MAX, end = grouped_end(source);
+    for (int p = source->kept; p < end; p++) {
         const struct span *span = &spans[source->params[p]];
         if (span->first < least) least = span->first;
         if (span->first < blocks) begins[span->first] = true;
     }
-    for (int p = source->kept; p < source->count; p++) {
+    for (int p = source->kept; p < end; p++) {
         const struct span *span = &spans[source->params[p]];
         bool shared = p >= source->count - source->shared;
         int last = source->apart ? span->last : span->first;
@@ -78,7 +84,7 @@ static struct groups groups_of(const struct bucket_source *source, const int *un
     for (int p = 0; p < source->count; p++) {
         int group = groups.count - 1;
         while (spans[source->params[p]].first < groups.begin[group]) group--;
-        groups.of[p] = p < source->kept ? -1 : group;
+        groups.of[p] = p < source->kept || p >= grouped_end(source) ? -1 : group;
     }
     free(spans);
     free(begins);
@@ -117,6 +123,7 @@ struct bucket_list block_buckets_of(const struct bucket_source *source) {
         add_bucket(source, &groups, g, own, source->count, &list);
     }
     add_bucket(source, &groups, -1, 0, source->kept, &list);
+    add_bucket(source, &groups, -1, grouped_end(source), source->count, &list);
     if (list.count == 0)
         list.items[list.count++] = (struct bucket){.first = source->first, .begin = source->begin};
     groups_free(&groups);
@@ -147,8 +154,7 @@ static int begin_of(const struct bucket *bucket, const struct bucket_source *sou
 static void cut(const struct bucket_list *buckets, const struct bucket_source *source,
                 struct ranges *ranges, int stage, enum phase phase) {
     int *unit_block = ranges_unit_blocks(source->graph), count = buckets->count,
-        *ends = MEM_ARRAY(int, count),
-        end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
+        *ends = MEM_ARRAY(int, count), end = ranges_find(ranges, stage, SEGMENT_ALL, phase).end;
     struct groups groups = groups_of(source, unit_block);
     for (int b = 0; b < count; b++) {
         int begin = begin_of(&buckets->items[b], source, &groups);

@@ -1,7 +1,8 @@
 /* Forms of slots: what a slot keeps between forward and backward, told by the programs of a run.
  *
  * A slot whose micro-batches all run a light F keeps what came into the stage, or into each block
- * of it; every other one keeps all that backward reads. They differ in memory, so each form has placements of its own. */
+ * of it; every other one keeps all that backward reads. They differ in memory, so each form has
+ * placements of its own. */
 #ifndef PLAN_FORMS_H
 #define PLAN_FORMS_H
 

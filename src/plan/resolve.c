@@ -122,7 +122,8 @@ static enum status resolve_recompute(struct resolve *resolve) {
         return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--recompute %s saves nothing with schedule %s: each backward follows its forward "
-                "at once\n  --recompute always:block; a pipeline (--strategy 1f1b); or more --micro-batches",
+                "at once\n  --recompute always:block; a pipeline (--strategy 1f1b); or more "
+                "--micro-batches",
                 name, config->schedule);
 }
 

@@ -39,6 +39,7 @@ static struct store_layout *layout_of(const struct plan *plan, const struct hold
         .holds_buffer = holdings->buffers,
         .optimizer = config->optimizer,
         .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
+        .grad_windows = grads - GRAD_WINDOWS,
         .decay = {[PARAM_WEIGHT] = true,
                   [PARAM_BIAS] = config->decay_bias,
                   [PARAM_NORM] = config->decay_norm},

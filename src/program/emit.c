@@ -5,8 +5,9 @@
  * before its reader: messages come into buffers of the receiver's own, so posting it earlier would
  * gain nothing. R stands before the receive of its B or I: it need not wait for gradients, and
  * makes use of the time until they come. By block R and B, or I, of one segment follow another, the
- * last block of the stage first; W stays as it is, since I has made all that it reads. A slot is taken at F and free again when the last of its
- * gradients are made; its send may still be under way, and whoever takes the slot next awaits that.
+ * last block of the stage first; W stays as it is, since I has made all that it reads. A slot is
+ * taken at F and free again when the last of its gradients are made; its send may still be under
+ * way, and whoever takes the slot next awaits that.
  */
 #include "program/emit.h"
 

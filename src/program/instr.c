@@ -41,8 +41,8 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new", "pure", "light", "forward", "backward", "update",
-                                         "block"};
+static const char *const flag_names[] = {"new",      "pure",   "light", "forward",
+                                         "backward", "update", "block"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};

@@ -76,12 +76,14 @@ struct program_tie {
 };
 
 /* Of which arrays the replicas of a stage hold a slice each and not the whole, as a set: optimizer
- * state; gradients, where buffer 0 holds slices and buffer 1 a few whole buckets; parameters. */
+ * state; gradients, where buffer 0 holds slices and those behind it a few whole buckets;
+ * parameters. */
 enum { SLICED_STATE = 1, SLICED_GRADIENTS = 2, SLICED_PARAMS = 4 };
 /* Local. In the text form: letters of instr.def, "ogp"; the set that letters name, or -1. */
 const char *sliced_name(unsigned sliced);
 int sliced_find(const char *letters);
-/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes. */
+/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes, one
+ * buffer of them or more. */
 enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever

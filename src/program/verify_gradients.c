@@ -74,7 +74,11 @@ static enum status zero(struct walk *walk, struct bucket *bucket) {
 
 /* The tie of which this is a bucket, counted through all chunks; NULL: none. */
 static const struct program_tie *tie_at(const struct walk *walk, int index) {
+    const struct instr *instr = walk->instr;
     int chunk = 0;
+    /* Of windows the index is a place. */
+    if (strchr(instr_row(instr)->operands, 'b') && instr->bucket != INSTR_ALL)
+        return program_tie_at(walk->program, instr->stage, instr->bucket);
     while (index >= walk->own->chunk[chunk].buckets) index -= walk->own->chunk[chunk++].buckets;
     return program_tie_at(walk->program,
                           grid_stage(&walk->program->grid, walk->cell.position, chunk), index);
@@ -87,6 +91,14 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || tie_is_apart(tie)) return STATUS_OK;
     int chunk = grid_chunk(&walk->program->grid, tie->other);
+    if (walk->program->sliced & SLICED_GRADIENTS) {
+        uint64_t *made = &walk->grads[walk->instr->grad].made[chunk];
+        bool same = *made == bucket->content;
+        *made = 0;
+        if (same) return STATUS_OK;
+        return verify_broken(walk, RULE_JOINED, nobody,
+                             "stage %d has not made its gradients of what both share", tie->other);
+    }
     for (int b = 0; b < walk->own->chunk[chunk].buckets; b++) {
         const struct bucket *other =
             verify_bucket(walk, walk->instr->grad, sizes_bucket(walk->own->chunk, chunk, b));
@@ -204,7 +216,8 @@ static enum status scatter_into(struct walk *walk, struct bucket *from, struct b
     into->content += from->content;
     into->count += from->count;
     into->last = walk->instr;
-    from->started = from->tied = false;
+    into->joined = from->joined;
+    from->started = from->tied = from->joined = false;
     return STATUS_OK;
 }
 
@@ -236,14 +249,14 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
     const struct instr *instr = walk->instr;
     const char *operands = instr_row(instr)->operands;
     if (!(walk->program->sliced & SLICED_GRADIENTS)) return STATUS_OK;
-    if (walk->own->grads != GRAD_COUNT_SLICED)
+    if (walk->own->grads < GRAD_COUNT_SLICED)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "sliced gradients have two buffers, slices and windows");
+                             "sliced gradients have two buffers at least, slices and windows");
     bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
     if ((instr->grad == GRAD_SLICES) != steps)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "buffer %d holds slices, buffer %d whole buckets", GRAD_SLICES,
-                             GRAD_WINDOWS);
+                             "buffer %d holds slices, those behind it whole buckets",
+                             GRAD_SLICES);
     if (steps) return STATUS_OK;
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
@@ -384,6 +397,24 @@ static void mark_changed(struct walk *walk, int grad) {
     walk->grads[grad].changed = walk->instr;
 }
 
+/* Windows of a stage are spent when they are scattered; its gradients of what an earlier stage of
+ * the rank holds stay until that one ties them. */
+static enum status keep_shared(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    const struct program_tie *tie = program_tie_of(walk->program, instr->stage);
+    int chunk = verify_chunk(walk), last = walk->own->chunk[chunk].buckets - 1;
+    if (!(walk->program->sliced & SLICED_GRADIENTS) || !tie || tie_is_apart(tie)) return STATUS_OK;
+    if (tie->other != instr->stage || instr->op == INSTR_TIE || !instr_runs_nodes(instr))
+        return STATUS_OK;
+    uint64_t *made = &walk->grads[instr->grad].made[chunk];
+    if (instr->segment <= 0 && *made)
+        return verify_broken(walk, RULE_JOINED, nobody,
+                             "buffer %d holds gradients of what stage %d shares, which were not tied",
+                             instr->grad, tie->stage);
+    if (instr->segment == INSTR_ALL || instr->segment == last) *made = order_leaf(instr->micro);
+    return STATUS_OK;
+}
+
 enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
@@ -394,6 +425,7 @@ enum status verify_gradient(struct walk *walk) {
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
     if (access.also == access.first_bucket) return STATUS_OK; /* the segment without nodes */
     if (access.also >= 0) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also)));
+    TRY(keep_shared(walk));
     for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
         struct bucket *bucket = verify_bucket(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
@@ -440,7 +472,9 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
                         "it",
                         RULE_JOINED, bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
     }
-    if (verifier->program->sum == SUM_REPLICA) return STATUS_OK;
+    /* Scattered for themselves, they are. */
+    bool scattered = verifier->program->sliced & SLICED_GRADIENTS;
+    if (verifier->program->sum == SUM_REPLICA || scattered) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "program refused by rule %d in the header: parameters shared by stages %d and %d "
                 "need \"sum "
@@ -450,12 +484,6 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
 
 enum status verify_ties(const struct verifier *verifier) {
     const struct program *program = verifier->program;
-    if (program->tie_count > 0 && program->sliced)
-        return fail(STATUS_USAGE,
-                    "program refused by rule %d in the header: parameters that stages share are "
-                    "not sliced (%d "
-                    "ties)",
-                    RULE_SLICED, program->tie_count);
     for (int t = 0; t < program->tie_count; t++) {
         const struct program_tie *tie = &program->tie[t];
         TRY(check_tie(verifier, tie, tie->stage, tie->bucket));

@@ -153,7 +153,7 @@ static int last_whole(const struct whole *whole, int chunks) {
     return last;
 }
 
-static int tied_group(const struct program *program) {
+int reduce_tied_group(const struct program *program) {
     int group = 0;
     while (group < program->group_count && program->group[group] != GROUP_TIED) group++;
     return group;
@@ -178,7 +178,7 @@ void reduce_insert(struct program *program, int number, enum instr_op op, int gr
                         .out = rank,
                         .op = op,
                         .group = group,
-                        .tied = tied_group(program),
+                        .tied = reduce_tied_group(program),
                         .alike = rank->chunks == 1 || replicas_alike(program, number)};
     int position = grid_cell(grid, number).position;
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);

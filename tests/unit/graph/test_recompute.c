@@ -33,7 +33,8 @@ Test(graph_recompute, runs_nothing_that_backward_does_not_read) {
     struct ranges ranges;
     int cut = 1;
     cr_assert_eq(ranges_new(graph, &cut, 1, &ranges), STATUS_OK);
-    struct recompute first = recompute_of(&ranges, 0, false), last = recompute_of(&ranges, 1, false);
+    struct recompute first = recompute_of(&ranges, 0, false),
+                     last = recompute_of(&ranges, 1, false);
     cr_expect_eq(count_again(graph, &last, OP_TOP_K), 0, "accuracies are counted once");
     for (int n = 0; n < graph->node_count; n++) {
         bool mine = ranges_stage(&ranges, &graph->nodes[n]) == 0;

@@ -364,8 +364,8 @@ static int block_edge(const struct ranges *ranges, int stage, enum phase phase, 
                       int block) {
     struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
     int n = nodes.begin;
-    while (n < nodes.end && (block_of[ranges->graph->nodes[n].unit] >= block) !=
-                                (phase == PHASE_FORWARD))
+    while (n < nodes.end &&
+           (block_of[ranges->graph->nodes[n].unit] >= block) != (phase == PHASE_FORWARD))
         n++;
     return n;
 }

@@ -60,8 +60,8 @@ static void check_rank(const struct program *program, int rank, enum recompute_p
     bool blocks = recompute_by_block(policy);
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i], *next = next_pass(body, i);
-        bool wanted = policy != RECOMPUTE_NEVER &&
-                      (!recompute_keeps_last(policy) || instr->micro != last);
+        bool wanted =
+            policy != RECOMPUTE_NEVER && (!recompute_keeps_last(policy) || instr->micro != last);
         if (instr->op == INSTR_F) {
             cr_expect_eq(instr->flags, !wanted ? 0 : blocks ? INSTR_BLOCK : INSTR_LIGHT);
             light += wanted ? blocks ? buckets[instr->stage] : 1 : 0;
@@ -229,8 +229,9 @@ static int find_segment(const struct instr_list *body, enum instr_op op, int mic
 Test(program_recompute, blocks_stand_before_their_own_backward) {
     struct program *program = build("gpipe", 1, 2, RECOMPUTE_ALWAYS_BLOCK, NULL);
     char *text = program_text(program);
-    cr_expect(strstr(text, "R s0 e0 m0 a0\n#6 r0 B s0 e0 m0 a0 g0 new\n#7 r0 R s0 e1 m0 a0\n#8 r0 B "
-                           "s0 e1 m0 a0 g0 new\n#9 r0 R s0 e2 m0 a0\n#10 r0 B s0 e2 m0 a0 g0 new\n"),
+    cr_expect(strstr(text,
+                     "R s0 e0 m0 a0\n#6 r0 B s0 e0 m0 a0 g0 new\n#7 r0 R s0 e1 m0 a0\n#8 r0 B "
+                     "s0 e1 m0 a0 g0 new\n#9 r0 R s0 e2 m0 a0\n#10 r0 B s0 e2 m0 a0 g0 new\n"),
               "%s", text);
     cr_expect(strstr(text, "F s0 m0 a0 block\n"), "%s", text);
     free(text);
@@ -270,7 +271,8 @@ Test(program_recompute, a_rank_recomputes_by_stage_or_by_block) {
     struct program *program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
     struct instr_list *body = body_of(program);
     body->items[find(body, INSTR_F, 2)].flags = INSTR_LIGHT;
-    expect_refused(program, "F s0 m2 a2 light: a rank makes activations again by stage or by block");
+    expect_refused(program,
+                   "F s0 m2 a2 light: a rank makes activations again by stage or by block");
 
     program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
     body = body_of(program);
