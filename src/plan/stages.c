@@ -85,13 +85,27 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 }
 
 /* Replica 0 has the largest slices. */
-size_t stages_heap_bytes(const struct plan *plan, int position) {
+static struct store_layout *layout_at(const struct plan *plan, int position) {
     struct holdings holdings = holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties,
                                            position, &plan->rules);
     struct rank_program sizes = sizes_at(plan, position);
     struct store_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
+    holdings_free(&holdings);
+    return layout;
+}
+
+size_t stages_heap_bytes(const struct plan *plan, int position) {
+    struct store_layout *layout = layout_at(plan, position);
     size_t bytes = store_heap_bytes(layout);
     store_layout_free(&layout);
-    holdings_free(&holdings);
+    return bytes;
+}
+
+size_t plan_store_bytes_at(const struct plan *plan, int position) {
+    struct store_layout *layout = layout_at(plan, position);
+    size_t bytes = 0;
+    for (int kind = 0; kind < ARRAY_KIND_COUNT; kind++)
+        bytes += store_kind_bytes(layout, (enum array_kind)kind);
+    store_layout_free(&layout);
     return bytes;
 }

@@ -115,9 +115,6 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
     stage->zero = pass_ns;
     stage->norm = (double)slice * byte_ns(maker);
     stage->step = (3 + 2 * states) * stage->norm;
-    stage->fixed_bytes = states * slice;
-    stage->fixed_bytes += config->sliced & SLICED_PARAMS ? slice : bytes;
-    stage->fixed_bytes += config->sliced & SLICED_GRADIENTS ? slice : bytes * maker->plan->grads;
 }
 
 static enum status add_buckets(struct maker *maker, int position) {
@@ -136,6 +133,8 @@ static enum status add_buckets(struct maker *maker, int position) {
         buckets_cut(&list, &source, &maker->ranges, stage);
         free(list.items);
     }
+    maker->stage[grid_stage(grid, position, 0)].fixed_bytes =
+        (int64_t)plan_store_bytes_at(maker->plan, position);
     holdings_free(&holdings);
     return STATUS_OK;
 }

@@ -40,7 +40,8 @@ struct sim_stage {
     const int64_t *bucket_bytes;      /* per bucket; NULL: none to send */
     /* That a micro-batch keeps: from LOAD to B or I, and from I to W. */
     int64_t kept_bytes, kept_half_bytes;
-    int64_t fixed_bytes; /* parameters and the like */
+    int64_t fixed_bytes; /* parameters and the like; of all chunks of a rank together, with its
+                            first stage */
 };
 struct sim_costs {
     const struct sim_stage *stage; /* per stage of the model */

@@ -212,3 +212,58 @@ Test(sim_forecast, a_cluster_gives_rates_links_and_slow_ranks) {
     forecast_free(&uneven);
     planned_free(&planned);
 }
+
+/* --- memory --- */
+
+/* What the plan of a rank stores, and what the simulator says it does. */
+static size_t stored_bytes(const struct plan *plan) {
+    const struct memory_estimate *memory = &plan->memory;
+    return memory->params + memory->gradients + memory->windows + memory->state + memory->buffers;
+}
+
+/* Returns the most that any rank keeps of activations. */
+static int64_t expect_stored(const char *line, int ranks) {
+    struct planned first = plan_of(line, ranks);
+    struct cost_source rules = {0};
+    struct forecast forecast;
+    int64_t most = 0;
+    cr_assert_eq(forecast_new(first.kit.plan, &rules, &forecast), STATUS_OK);
+    for (int r = 0; r < forecast.result.run_count; r++) {
+        const struct sim_rank *rank = &forecast.result.rank[r];
+        struct kit_plan own;
+        cr_assert_eq(kit_plan(&first.options, rank->rank, ranks, first.kit.dataset, &own),
+                     STATUS_OK);
+        int64_t stored = (int64_t)stored_bytes(own.plan),
+                fixed = sim_fixed_bytes(first.kit.plan->program, forecast.input.costs, rank->rank);
+        cr_expect_eq(fixed, stored, "%s: rank %d has %lld, the plan %lld", line, rank->rank,
+                     (long long)fixed, (long long)stored);
+        cr_expect_gt(rank->peak_bytes, stored);
+        if (rank->peak_bytes - stored > most) most = rank->peak_bytes - stored;
+        kit_plan_free(&own);
+    }
+    forecast_free(&forecast);
+    planned_free(&first);
+    return most;
+}
+
+/* Slices and the windows beside them: of gradients in flight, of parameters that are gathered. */
+Test(sim_forecast, what_ranks_store_is_what_the_plan_says) {
+#define SMALL "--model resnet8 --device ref --threads 1 --batch 16 --micro-batches 2 --replicas 2 "
+    static const struct {
+        const char *line;
+        int ranks;
+    } cases[] = {{SMALL "--strategy zero1", 2},
+                 {SMALL "--strategy zero2", 2},
+                 {SMALL "--strategy zero2 --zero-accumulate scatter --bucket-size 16KiB", 2},
+                 {SMALL "--strategy zero3", 2},
+                 {SMALL "--strategy zero3 --zero-accumulate scatter --bucket-size 16KiB", 2},
+                 {SMALL "--strategy zero3 --zero-keep 300 --zero-prefetch 64KiB", 2}};
+    int64_t kept = expect_stored(SMALL "--strategy ddp", 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(expect_stored(cases[i].line, cases[i].ranks), kept, "%s", cases[i].line);
+    expect_stored(SMALL "--strategy 1f1b --stages 2 --zero-stage 1", 4);
+    expect_stored(SMALL "--strategy 1f1b --stages 2 --zero-stage 3 --bucket-size 16KiB", 4);
+    expect_stored(SMALL "--strategy interleaved --stages 2 --zero-stage 3", 4);
+    expect_stored(SMALL "--strategy zbv --stages 2", 4);
+#undef SMALL
+}
