@@ -279,6 +279,10 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
 
+# Predicted against measured peak memory of every rank, 36 combinations; MEMORY='--only zero'.
+bench-memory: all
+	@python3 bench/memory/bench_memory.py --stretto $(B)/stretto $(MEMORY)
+
 # Bubbles of all schedules with waits in place of passes, beside the simulator's; DELAY='--ranks 4 --steps 10'.
 bench-delay: all
 	@python3 bench/sim/bench_delay.py --stretto $(B)/stretto $(DELAY)
@@ -331,7 +335,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm bench-delay bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm bench-delay bench-memory bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
