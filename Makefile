@@ -296,6 +296,10 @@ $(B)/bench-simulator: $(B)/bench/sim/speed.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Predicted against measured peak memory of every rank, 36 combinations; MEMORY='--only zero'.
+bench-memory: all
+	@python3 bench/memory/bench_memory.py --stretto $(B)/stretto $(MEMORY)
+
 # Bubbles of all schedules with waits in place of passes, beside the simulator's; DELAY='--ranks 4 --steps 10'.
 bench-delay: all
 	@python3 bench/sim/bench_delay.py --stretto $(B)/stretto $(DELAY)
@@ -348,7 +352,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -27,6 +27,7 @@ COMBINATIONS = [
     ("vit-tiny", "-n 1 --micro-batches 2"),
     ("bert-tiny", "-n 1"),
     ("mlp", "-n 4 --strategy ddp"),
+    ("resnet18", "-n 2 --strategy gpipe --micro-batches 4 --spawn threads"),
     ("resnet8", "-n 2 --strategy ddp --sync-bn --micro-batches 2"),
     ("resnet18", "-n 2 --strategy ddp"),
     ("vit-tiny", "-n 2 --strategy ddp --spawn threads"),
@@ -58,19 +59,6 @@ COMBINATIONS = [
     ("resnet18", "-n 4 --strategy zbv --stages 2 --replicas 2 --zero-stage 2 --zero-accumulate scatter --micro-batches 4"),
     ("vit-tiny", "-n 4 --strategy interleaved --stages 2 --replicas 2 --zero-stage 3 --zero-accumulate local --micro-batches 4"),
 ]
-# Small and quick ones that together have a part of everything.
-QUICK = [
-    ("vit-micro", "-n 2 --strategy pmp --micro-batches 4"),
-    ("resnet8", "-n 3 --strategy rpc --micro-batches 4"),
-    ("bert-tiny", "-n 2 --strategy gpipe --micro-batches 4"),
-    ("vit-micro", "-n 4 --strategy 1f1b --micro-batches 8 --recompute always"),
-    ("resnet8", "-n 2 --strategy interleaved --micro-batches 4"),
-    ("vit-micro", "-n 2 --strategy v-half --micro-batches 4"),
-    ("resnet8", "-n 4 --strategy gpipe --stages 2 --replicas 2 --micro-batches 2 --sync-bn"),
-    ("bert-tiny", "-n 2 --strategy zero3"),
-    ("vit-micro", "-n 4 --strategy zbv --stages 2 --replicas 2 --zero-stage 2 --zero-accumulate scatter --micro-batches 4"),
-]
-
 
 def train(binary, model, options):
     with tempfile.TemporaryDirectory() as folder:
@@ -101,10 +89,9 @@ def judge(model, options, summary):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--stretto", default="build/stretto", help="the binary")
-    parser.add_argument("--quick", action="store_true", help="a few small ones")
     parser.add_argument("--only", default="", help="combinations whose options have this text")
     arguments = parser.parse_args()
-    chosen = [(m, o) for m, o in (QUICK if arguments.quick else COMBINATIONS) if arguments.only in f"{m} {o}"]
+    chosen = [(m, o) for m, o in COMBINATIONS if arguments.only in f"{m} {o}"]
     print(f"{'model':10} rank  measured predicted    error (MiB)")
     results = [judge(model, options, train(os.path.abspath(arguments.stretto), model, options)) for model, options in chosen]
     right = sum(ok for ok, _ in results)

@@ -23,26 +23,6 @@
 #include "plan/strategy.h"
 #include "stretto.h"
 
-struct estimate_row {
-    const char *name;
-    size_t bytes;
-};
-
-enum { ESTIMATE_ROWS = 12 };
-
-static void estimate_rows(const struct plan *plan, struct estimate_row rows[ESTIMATE_ROWS]) {
-    const struct memory_estimate *estimate = &plan->memory;
-    const struct estimate_row all[ESTIMATE_ROWS] = {
-        {"parameters", estimate->params}, {"gradients", estimate->gradients},
-        {"windows", estimate->windows},   {"optimizer", estimate->state},
-        {"buffers", estimate->buffers},   {"activations", estimate->activations},
-        {"scratch", estimate->scratch},   {"loader", estimate->loader},
-        {"library", estimate->library},   {"communicator", estimate->comm},
-        {"staging", estimate->staging},   {"trace", estimate->trace},
-    };
-    memcpy(rows, all, sizeof all);
-}
-
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
 enum { NAME_COLUMNS = 11 };
 #define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
@@ -336,23 +316,33 @@ static void print_program(const struct job *job, FILE *out) {
 }
 
 static int by_bytes(const void *a, const void *b) {
-    size_t one = ((const struct estimate_row *)a)->bytes,
-           other = ((const struct estimate_row *)b)->bytes;
+    size_t one = ((const struct memory_part *)a)->bytes,
+           other = ((const struct memory_part *)b)->bytes;
     return (one < other) - (one > other);
+}
+
+/* Keys of JSON have no spaces. */
+static const char *part_name(const struct memory_part *part, char *text, size_t bytes) {
+    snprintf(text, bytes, "%s", part->name);
+    for (char *c = text; *c; c++)
+        if (*c == '_') *c = ' ';
+    return text;
 }
 
 /* The largest first; what is less than a hundredth together. */
 static void print_memory(const struct job *job, FILE *out) {
+    enum { MOST_PARTS = 32 };
     const struct plan *plan = job->plan;
-    struct estimate_row rows[ESTIMATE_ROWS];
-    char size[TEXT_BYTES], parts[ESTIMATE_ROWS * (TEXT_BYTES + 16)] = "", of[TEXT_BYTES] = "";
-    estimate_rows(plan, rows);
-    qsort(rows, ESTIMATE_ROWS, sizeof rows[0], by_bytes);
+    struct memory_part part[MOST_PARTS];
+    char size[TEXT_BYTES], name[TEXT_BYTES], parts[1024] = "", of[TEXT_BYTES] = "";
+    int count = 0, used = 0;
+    while (count < MOST_PARTS && memory_part(&plan->memory, count, &part[count])) count++;
+    qsort(part, (size_t)count, sizeof part[0], by_bytes);
     size_t all = plan_bytes(plan), rest = all;
-    int used = 0;
-    for (int i = 0; i < ESTIMATE_ROWS && rows[i].bytes >= all / 100; rest -= rows[i++].bytes)
-        used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %.12s %s", i ? "," : "",
-                         rows[i].name, text_size((int64_t)rows[i].bytes, size));
+    for (int i = 0; i < count && part[i].bytes >= all / 100; rest -= part[i++].bytes)
+        used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %s %s", i ? "," : "",
+                         part_name(&part[i], name, sizeof name),
+                         text_size((int64_t)part[i].bytes, size));
     if (rest > 0)
         snprintf(parts + used, sizeof parts - (size_t)used, ", other %s",
                  text_size((int64_t)rest, size));
@@ -418,20 +408,41 @@ void explain_print(const struct job *job, FILE *out) {
     print_screen(job, NULL, out);
 }
 
-static void show_part(const struct job *job, const char *part, FILE *out) {
+/* Every part of the peak, and their sum. */
+static void show_estimate(const struct plan *plan, FILE *out) {
+    struct text_table table = {.align = "lrl"};
+    struct memory_part part;
+    char size[TEXT_BYTES], name[64];
+    for (int i = 0; memory_part(&plan->memory, i, &part); i++) {
+        text_table_cell(&table, "%s", part_name(&part, name, sizeof name));
+        text_table_cell(&table, "%s", text_size((int64_t)part.bytes, size));
+        text_table_cell(&table, "%s", part.doc);
+    }
+    text_table_cell(&table, "predicted peak");
+    text_table_cell(&table, "%s", text_size((int64_t)plan_bytes(plan), size));
+    text_table_cell(&table, "the sum, of rank %d", plan->config.rank);
+    text_table_print(&table, 2, out);
+    text_table_free(&table);
+}
+
+static void show_memory(const struct plan *plan, FILE *out) {
     enum { MEMORY_LINES = 40 };
-    const struct micro_plan *main = &job->plan->micro[0];
-    const struct placement *placement = plan_placement(job->plan, main, 0, 0);
     char arena[TEXT_BYTES], shared[TEXT_BYTES], live[TEXT_BYTES];
-    if (strcmp(part, "graph") == 0) graph_print(main->graph, out);
-    if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
-    if (strcmp(part, "memory") != 0) return;
+    show_estimate(plan, out);
+    if (plan->chunk_count == 0) return; /* a driver has no activations */
+    const struct placement *placement = plan_placement(plan, &plan->micro[0], 0, 0);
     fprintf(out, "  arena of a slot %s%s%s; most bytes of a micro-batch alive at once %s\n",
             text_size((int64_t)placement->slot_bytes, arena),
-            job->plan->shared_bytes ? ", shared by all slots " : "",
-            job->plan->shared_bytes ? text_size((int64_t)job->plan->shared_bytes, shared) : "",
+            plan->shared_bytes ? ", shared by all slots " : "",
+            plan->shared_bytes ? text_size((int64_t)plan->shared_bytes, shared) : "",
             text_size((int64_t)placement->live_bytes, live));
     placement_print(placement, out, MEMORY_LINES);
+}
+
+static void show_part(const struct job *job, const char *part, FILE *out) {
+    if (strcmp(part, "graph") == 0) graph_print(job->plan->micro[0].graph, out);
+    if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
+    if (strcmp(part, "memory") == 0) show_memory(job->plan, out);
 }
 
 /* The parts of --show as texts. */
@@ -453,11 +464,10 @@ static json_t *shown_parts(const struct job *job) {
 static void explain_print_json(const struct job *job, const struct outlook *outlook, FILE *out) {
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
-    struct estimate_row rows[ESTIMATE_ROWS];
-    estimate_rows(plan, rows);
+    struct memory_part part;
     json_t *estimate = json_object();
-    for (int i = 0; i < ESTIMATE_ROWS; i++)
-        json_object_set_new(estimate, rows[i].name, json_integer((json_int_t)rows[i].bytes));
+    for (int i = 0; memory_part(&plan->memory, i, &part); i++)
+        json_object_set_new(estimate, part.name, json_integer((json_int_t)part.bytes));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(

@@ -124,6 +124,16 @@ enum status result_gather(struct session *session) {
                          session->all);
 }
 
+/* Ranks of one process share it evenly: in what is predicted as in what is measured. */
+static int64_t predicted_bytes(const struct session *session, int rank) {
+    int ranks = comm_size(session->comm);
+    int64_t sum = 0;
+    if (!session->all) return session->figures.predicted_bytes;
+    if (!session->threads) return session->all[rank].predicted_bytes;
+    for (int r = 0; r < ranks; r++) sum += session->all[r].predicted_bytes;
+    return sum / ranks;
+}
+
 static void fill_ranks(const struct session *session, struct summary *summary) {
     int ranks = session->all ? comm_size(session->comm) : 1;
     summary->samples_per_s_rank = summary_reals_new(summary, ranks);
@@ -134,7 +144,7 @@ static void fill_ranks(const struct session *session, struct summary *summary) {
         const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
         summary->samples_per_s_rank.item[r] = of->samples_per_s;
         summary->peak_bytes.item[r] = of->peak_bytes;
-        summary->predicted_peak_bytes.item[r] = of->predicted_bytes;
+        summary->predicted_peak_bytes.item[r] = predicted_bytes(session, r);
         summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;
     }
 }

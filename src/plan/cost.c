@@ -78,19 +78,30 @@ double plan_evaluation_ns(const struct plan *plan) {
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }
 
-struct backend_overhead plan_overhead(const struct plan *plan) {
-    const struct micro_plan *main = &plan->micro[0];
+static struct backend_overhead most_overhead(const struct plan *plan, struct node_range nodes,
+                                             struct backend_overhead most) {
     const struct backend *backend = plan->device->backend;
-    struct backend_overhead most = {0};
-    for (int i = 0; backend->overhead && i < plan->chunk_count * PHASE_COUNT; i++) {
-        struct node_range nodes = ranges_find(&main->ranges, plan->chunk[i / PHASE_COUNT].stage,
-                                              SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
-        for (int n = nodes.begin; n < nodes.end; n++) {
-            struct backend_overhead one = backend->overhead(plan->device, main->graph->nodes[n].op);
-            if (one.data_bytes > most.data_bytes) most = one;
-        }
+    for (int n = nodes.begin; backend->overhead && n < nodes.end; n++) {
+        enum op op = plan->micro[0].graph->nodes[n].op;
+        struct backend_overhead one = backend->overhead(plan->device, op);
+        if (one.data_bytes > most.data_bytes) most = one;
     }
     return most;
+}
+
+struct backend_overhead plan_overhead(const struct plan *plan) {
+    struct backend_overhead most = {0};
+    for (int i = 0; i < plan->chunk_count * PHASE_COUNT; i++)
+        most = most_overhead(plan,
+                             ranges_find(&plan->micro[0].ranges, plan->chunk[i / PHASE_COUNT].stage,
+                                         SEGMENT_ALL, (enum phase)(i % PHASE_COUNT)),
+                             most);
+    return most;
+}
+
+struct backend_overhead plan_model_overhead(const struct plan *plan) {
+    struct node_range all = {0, plan->micro[0].graph->node_count};
+    return most_overhead(plan, all, (struct backend_overhead){0});
 }
 
 /* Instructions of the driver that meet others in one of two ways. */

@@ -354,7 +354,8 @@ static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
     estimate->gradients = store_kind_bytes(plan->store, ARRAY_GRAD);
-    estimate->windows = store_window_bytes(plan->store);
+    estimate->in_flight = store_kind_bytes(plan->store, ARRAY_GRAD_WINDOW);
+    estimate->gathered = store_kind_bytes(plan->store, ARRAY_PARAM_WINDOW);
     estimate->state = store_kind_bytes(plan->store, ARRAY_STATE);
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
@@ -434,9 +435,20 @@ void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *chann
     }
 }
 
+bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out) {
+    const struct memory_part parts[] = {
+#define MEMORY(field, name, doc) {name, doc, estimate->field},
+#include "plan/memory.def"
+#undef MEMORY
+    };
+    if (index >= (int)(sizeof parts / sizeof *parts)) return false;
+    *out = parts[index];
+    return true;
+}
+
 size_t plan_bytes(const struct plan *plan) {
-    const struct memory_estimate *estimate = &plan->memory;
-    return estimate->params + estimate->gradients + estimate->windows + estimate->state +
-           estimate->buffers + estimate->activations + estimate->scratch + estimate->loader +
-           estimate->staging + estimate->library + estimate->comm + estimate->trace;
+    struct memory_part part;
+    size_t sum = 0;
+    for (int i = 0; memory_part(&plan->memory, i, &part); i++) sum += part.bytes;
+    return sum;
 }

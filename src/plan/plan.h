@@ -41,13 +41,20 @@ struct chunk_plan {
     size_t eval_bytes, eval_begin; /* of the one that evaluation has in their place */
 };
 
-/* Predicted bytes of a rank, by purpose. */
+/* Predicted bytes of a rank, by purpose. What plans do not know, library and trace, is filled in by
+ * the caller. */
 struct memory_estimate {
-    size_t params, gradients, state, buffers, activations, scratch, loader, comm;
-    size_t windows;        /* buckets that are whole for a while, where ranks hold slices */
-    size_t staging;        /* one tensor at a time in plain layout: to start, save and hash */
-    size_t library, trace; /* what plans do not know: filled in by the caller */
+#define MEMORY(field, name, doc) size_t field;
+#include "plan/memory.def"
+#undef MEMORY
 };
+
+/* Local. Its parts as users see them: row `index` from 0 on; false behind the last. */
+struct memory_part {
+    const char *name, *doc;
+    size_t bytes;
+};
+bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out);
 
 enum { PLAN_MAX_MICRO = 5 };
 
@@ -119,8 +126,9 @@ double plan_recompute_flops(const struct plan *plan); /* the part of it that run
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
 
-/* Local. What the backend takes when kernels of this rank first run. */
+/* Local. What the backend takes when kernels first run: those of this rank, or of all stages. */
 struct backend_overhead plan_overhead(const struct plan *plan);
+struct backend_overhead plan_model_overhead(const struct plan *plan);
 
 /* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
  * for. 0 of others. */

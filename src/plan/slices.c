@@ -36,19 +36,21 @@ int64_t slices_largest(const struct bucket_list *list, int count) {
     return most;
 }
 
-/* Windows of a chunk one behind the other, each as large as its largest bucket; the kept bucket
- * behind them. */
+/* Windows of a chunk one behind the other, each as large as the largest bucket that lies in it at
+ * some time; the kept bucket behind them. */
 static void place_chunk(const struct bucket_list *list, const struct chunk_sizes *sizes,
                         int windows, int64_t *shift, int64_t *elements) {
-    int64_t each = slices_largest(list, list->count - sizes->kept);
-    for (int b = 0; windows && b < list->count; b++) {
-        const struct bucket *bucket = &list->items[b];
-        for (int p = 0; p < bucket->count; p++)
-            shift[bucket->first + p] =
-                *elements + sizes_place(sizes, windows, b) * each - bucket->begin;
+    for (int w = 0; windows && w < windows + sizes->kept; w++) {
+        int64_t most = 0;
+        for (int b = 0; b < list->count; b++) {
+            const struct bucket *bucket = &list->items[b];
+            if (sizes_place(sizes, windows, b) != w) continue;
+            if (bucket->elements > most) most = bucket->elements;
+            for (int p = 0; p < bucket->count; p++)
+                shift[bucket->first + p] = *elements - bucket->begin;
+        }
+        *elements += most;
     }
-    if (windows) *elements += windows * each;
-    if (windows && sizes->kept) *elements += list->items[list->count - 1].elements;
 }
 
 void slices_plan(const struct bucket_list *lists, const struct rank_program *program, int members,

@@ -26,28 +26,32 @@ static size_t start_bytes(const struct plan *plan) {
     return most;
 }
 
-/* Whether a rank looks at an item of an array at a save or at the end: it writes it, hashes it, or
- * compares it with another rank's. */
-static bool is_copied(const struct plan *plan, int array, const struct store_item *item) {
-    const struct store_layout *layout = plan->store;
-    bool first = plan->config.cell.first_replica == 0 || plan->config.saves;
-    bool gathered = layout->arrays[array].kind == ARRAY_PARAM && store_is_sliced(layout, array);
-    return store_writes(layout, array, item, first) || gathered || item->copy;
+/* Whether all of an item is looked at where it lies, or was gathered: to be hashed, or compared
+ * with another rank's copy. */
+static bool is_hashed(const struct plan *plan, int array, const struct store_item *item,
+                      bool first) {
+    bool sliced = store_is_sliced(plan->store, array);
+    return plan->store->arrays[array].kind == ARRAY_STATE ? item->copy && !sliced : first || sliced;
 }
 
 struct copies {
-    size_t kept, largest; /* until files are written; one at a time */
+    size_t kept;          /* until files are written */
+    size_t saved, hashed; /* one at a time */
 };
 
 static void count_array(const struct plan *plan, int array, struct copies *copies) {
     int count;
+    bool first = plan->config.cell.first_replica == 0 || plan->config.saves;
     const struct store_item *items = store_items(plan->store, array, &count);
     for (int i = 0; i < count; i++) {
         const struct store_item *item = &items[i];
-        if (!store_holds(item) || !is_copied(plan, array, item)) continue;
-        copies->largest = larger(copies->largest, copy_bytes(item));
-        if (store_collects(plan->store, array, item))
-            copies->kept += tensor_type_bytes(&item->type);
+        if (!store_holds(item)) continue;
+        size_t bytes = tensor_type_bytes(&item->type), copy = copy_bytes(item);
+        bool kept = store_collects(plan->store, array, item);
+        if (kept) copies->kept += bytes;
+        if (kept || store_writes(plan->store, array, item, first))
+            copies->saved = larger(copies->saved, kept ? copy - bytes : copy);
+        if (is_hashed(plan, array, item, first)) copies->hashed = larger(copies->hashed, copy);
     }
 }
 
@@ -58,7 +62,7 @@ static size_t end_bytes(const struct plan *plan) {
         if (kind == ARRAY_PARAM || kind == ARRAY_STATE || kind == ARRAY_BUFFER)
             count_array(plan, a, &copies);
     }
-    return copies.kept + copies.largest;
+    return larger(copies.kept + copies.saved, copies.hashed);
 }
 
 static size_t comes_later(const struct plan *plan) {

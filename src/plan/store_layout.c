@@ -273,11 +273,6 @@ int64_t store_window_use(const struct store_layout *layout, const struct store_u
     return store_window_place(layout, ARRAY_GRAD, item->position, item->begin);
 }
 
-size_t store_window_bytes(const struct store_layout *layout) {
-    return store_kind_bytes(layout, ARRAY_GRAD_WINDOW) +
-           store_kind_bytes(layout, ARRAY_PARAM_WINDOW);
-}
-
 bool store_is_sliced(const struct store_layout *layout, int array) {
     return layout->arrays[array].slices != &layout->arrays[array].whole;
 }

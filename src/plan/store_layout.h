@@ -152,7 +152,6 @@ bool store_collects(const struct store_layout *layout, int array, const struct s
 int64_t store_window_use(const struct store_layout *layout, const struct store_use *use);
 int64_t store_window_place(const struct store_layout *layout, enum array_kind kind, int position,
                            int64_t x);
-size_t store_window_bytes(const struct store_layout *layout);
 
 /* Local. Bytes of all arrays of a kind that this rank holds; of what must come from comm_alloc. */
 size_t store_kind_bytes(const struct store_layout *layout, enum array_kind kind);

@@ -99,3 +99,93 @@ Test(cli_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
     cr_expect(strstr(log, "a rank would need 522 MiB, --memory-limit is 521 MiB"), "%s", log);
     close_eight();
 }
+
+/* --- ZeRO --- */
+
+/* The plan of rank 0 of four replicas of vit-tiny. */
+static void open_zero(int stage, int micro_batches, const char *accumulate) {
+    char line[320];
+    struct rank_info info = {.ranks = 4, .local_ranks = 4, .to_start = true};
+    snprintf(line, sizeof line,
+             "--model vit-tiny --optimizer adamw --threads 1 --batch 16 -n 4 --strategy zero%d "
+             "--micro-batches %d --zero-accumulate %s --patch 4 --data "
+             "synthetic:size=32,channels=3,count=64,test_count=8",
+             stage, micro_batches, accumulate);
+    kit_options(line, &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+}
+
+/* Parameters, gradients and AdamW's two moments: `whole` P and `sliced` P / R of 16 P bytes. */
+static void expect_shards(int whole, int sliced) {
+    const struct memory_estimate *memory = &job.plan->memory;
+    double count = (double)graph_param_elements(job.plan->micro[0].graph),
+           want = whole * count + sliced * count / 4,
+           have = (double)(memory->params + memory->gradients + memory->state);
+    cr_expect_lt(have, 1.05 * want, "%.0f bytes, not %dP + %dP/R = %.0f", have, whole, sliced,
+                 want);
+    cr_expect_gt(have, 0.95 * want, "%.0f bytes, not %dP + %dP/R = %.0f", have, whole, sliced,
+                 want);
+}
+
+/* Of `places` windows each has the largest bucket that lies there. */
+static size_t window_bytes(int places) {
+    const struct bucket_list *buckets = &job.plan->chunk[0].buckets;
+    int64_t elements = 0;
+    for (int w = 0; w < places; w++) {
+        int64_t most = 0;
+        for (int b = w; b < buckets->count; b += places)
+            if (buckets->items[b].elements > most) most = buckets->items[b].elements;
+        elements += most;
+    }
+    return (size_t)elements * sizeof(float);
+}
+
+Test(cli_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
+    static const struct {
+        int stage, micro_batches;
+        const char *accumulate;
+        int whole, sliced;
+    } rows[] = {{1, 1, "local", 8, 8},   {2, 1, "local", 4, 12},   {3, 1, "local", 0, 16},
+                {1, 2, "scatter", 8, 8}, {2, 2, "scatter", 4, 12}, {3, 2, "scatter", 0, 16},
+                {1, 2, "local", 8, 8},   {2, 2, "local", 8, 8},    {3, 2, "local", 4, 12}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        open_zero(rows[i].stage, rows[i].micro_batches, rows[i].accumulate);
+        const struct chunk_sizes *sizes = &job.plan->sizes[0];
+        expect_shards(rows[i].whole, rows[i].sliced);
+        cr_expect_eq(job.plan->memory.in_flight, window_bytes(sizes->windows), "row %zu", i);
+        cr_expect_eq(job.plan->memory.gathered, window_bytes(sizes->gathered), "row %zu", i);
+        cr_expect_eq(sizes->gathered > 0, rows[i].stage == 3);
+        close_eight();
+    }
+}
+
+/* Every part of the sum has a name of its own. */
+Test(cli_memory, parts_add_up_to_the_prediction) {
+    struct memory_part part, other;
+    size_t sum = 0;
+    open_zero(3, 1, "local");
+    for (int i = 0; memory_part(&job.plan->memory, i, &part); i++) {
+        sum += part.bytes;
+        for (int j = 0; j < i && memory_part(&job.plan->memory, j, &other); j++)
+            cr_expect_str_neq(part.name, other.name);
+    }
+    cr_expect_eq(sum, plan_bytes(job.plan));
+    close_eight();
+}
+
+/* Copies are those of what a rank holds: the last stage of resnet18 has the large tensors. */
+Test(cli_memory, a_stage_copies_its_own_tensors) {
+    size_t copies[2];
+    for (int rank = 0; rank < 2; rank++) {
+        struct rank_info info = {.rank = rank, .ranks = 2, .local_ranks = 2, .to_start = true};
+        kit_options(
+            "--model resnet18-cifar --device ref --threads 1 --batch 4 -n 2 --strategy gpipe "
+            "--micro-batches 2 --data synthetic:size=32,channels=3,count=16,test_count=4",
+            &options);
+        cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+        copies[rank] = job.plan->memory.staging;
+        close_eight();
+    }
+    cr_expect_eq(copies[1], (size_t)512 * 512 * 9 * sizeof(float));
+    cr_expect_lt(copies[0], copies[1] / 8);
+}

@@ -128,8 +128,8 @@ static void expect_estimate(const struct member *member) {
     cr_expect_eq(estimate->params, held_bytes(store, ARRAY_PARAM));
     cr_expect_eq(estimate->gradients, held_bytes(store, ARRAY_GRAD));
     cr_expect_eq(estimate->state, held_bytes(store, ARRAY_STATE));
-    cr_expect_eq(estimate->windows,
-                 held_bytes(store, ARRAY_GRAD_WINDOW) + held_bytes(store, ARRAY_PARAM_WINDOW));
+    cr_expect_eq(estimate->in_flight, held_bytes(store, ARRAY_GRAD_WINDOW));
+    cr_expect_eq(estimate->gathered, held_bytes(store, ARRAY_PARAM_WINDOW));
 }
 
 /* Whole and sliced bytes of a parameter, of 16 in all. */

@@ -1,0 +1,53 @@
+# The predicted peak of every rank is the measured one, within 5 % or 2 MiB, whatever the strategy: pipelines, whose ranks hold
+# different parts of the model; a driver; ZeRO; recomputation. `make bench-memory` has more and larger ones.
+. "$ROOT/tests/train/lib.sh"
+slow_build
+numbers() { tr -d '\n' <run/summary.json | sed -n "s/.*\"$1\": \[\([^]]*\)\].*/\1/p" | tr ',' ' '; }
+judge() {
+    echo "$* measured $(numbers peak_bytes) predicted $(numbers predicted_peak_bytes)"
+    echo "$(numbers peak_bytes) $(numbers predicted_peak_bytes)" | awk '{
+        for (i = 1; i <= NF / 2; i++) {
+            have = $i; off = $(i + NF / 2) - have; may = 0.05 * have > 2097152 ? 0.05 * have : 2097152
+            if (off < -may || off > may) { print "rank " i - 1 " is off by " off; exit 1 }
+        }
+        exit NF < 2 }' || exit 1
+}
+images=synthetic:size=32,channels=3,count=64,test_count=64
+tokens=synthetic:kind=tokens,seq=32,count=64,test_count=32
+check() { # MODEL RANKS OPTION...
+    model=$1 ranks=$2
+    shift 2
+    case $model in bert-tiny) data=$tokens batch=16 ;; resnet18-cifar) data=$images batch=8 ;; *) data=$images batch=32 ;; esac
+    rm -rf run
+    "$STRETTO" train --model "$model" -n "$ranks" --data $data --batch $batch --threads 1 --steps 2 --out run --quiet "$@" 2>err || { cat err; exit 1; }
+    judge "$model $ranks $*"
+}
+check resnet18-cifar 2 --strategy 1f1b --micro-batches 2
+check resnet8 2 --strategy mp --micro-batches 4
+check resnet8 3 --strategy rpc --micro-batches 4
+check bert-tiny 2 --strategy gpipe --micro-batches 2
+check vit-micro 2 --strategy gpipe --micro-batches 4 --recompute always
+check resnet8 2 --strategy interleaved --micro-batches 4
+check vit-micro 2 --strategy v-half --micro-batches 4
+check resnet8 4 --strategy gpipe --stages 2 --replicas 2 --micro-batches 2 --sync-bn
+check resnet18-cifar 2 --strategy zero2 --zero-accumulate scatter --micro-batches 2
+check bert-tiny 2 --strategy zero3
+check vit-micro 4 --strategy zbv --stages 2 --replicas 2 --zero-stage 3 --micro-batches 4
+check resnet8 2 --strategy gpipe --micro-batches 2 --spawn threads
+
+# A run fits into what was predicted for it, and into no less.
+options="--model vit-micro -n 2 --strategy gpipe --micro-batches 4 --data $images --batch 32 --threads 1 --steps 2 --quiet"
+rm -rf run
+# shellcheck disable=SC2086
+"$STRETTO" train $options --out run || exit 1
+most=$(numbers predicted_peak_bytes | tr ' ' '\n' | sort -n | tail -n 1)
+for less in 0 2097152; do
+    rm -rf run
+    # shellcheck disable=SC2086
+    "$STRETTO" train $options --out run --memory-limit $((most - less)) 2>err
+    got=$?
+    echo "$less bytes below what was predicted: exit $got"
+    [ $got = $((less ? 5 : 0)) ] || { cat err; exit 1; }
+done
+[ ! -e run/metrics.jsonl ] || { echo "trained all the same"; exit 1; }
+grep -q 'largest at the peak' err || { echo "no word on what takes it"; cat err; exit 1; }
