@@ -58,9 +58,9 @@ struct backend_overhead {
 
 struct backend {
     const char *name, *help;
-    /* Local. What kernels take when they first run, beyond what their making took and their scratch
-     * memory. Measured. NULL: nothing. */
-    struct backend_overhead (*overhead)(struct device *device);
+    /* Local. What the kernels of an operation take when they first run, beyond what their making
+     * took and their scratch memory; operations share it. Measured. NULL: nothing. */
+    struct backend_overhead (*overhead)(struct device *device, enum op op);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
     enum status (*open)(int index, int threads, struct device **out);

@@ -33,6 +33,13 @@ struct region {
 enum status region_map(size_t bytes, const char *what, struct region *out);
 void region_free(struct region *region);
 
+/* Local. What was freed goes back to the system: after much that does not come again. */
+void mem_give_back(void);
+
+/* Local. Makes mapped memory resident, as region_map does; what others write into it meanwhile
+ * stays. */
+void mem_touch(void *memory, size_t bytes);
+
 /* Local. An arena hands out zeroed pieces that live until arena_free; for plan-time objects. */
 struct arena {
     struct arena_block *blocks;

@@ -1,6 +1,6 @@
 /* `stretto check`: proves that a program is right, without running it: that of the options, for as
- * many ranks as they ask for, or the one in a file. Exit 0: proved; 1: refused; 2: options; 3: no
- * program could be read. */
+ * many ranks as they ask for, or the one in a file. With --numeric it also runs. Exit 0: proved,
+ * and equal; 1: refused, or not equal; 2: options; 3: no program could be read. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/job.h"
+#include "cli/numeric.h"
 #include "plan/resolve.h"
 
 /* One program of a run, and what was proven of it. */
@@ -72,10 +73,14 @@ static enum status check_file(const struct options *options, const char *path) {
     return status;
 }
 
+static int ranks_of(const struct options *options) {
+    bool given = option_is_given(options, OPTION_local_ranks);
+    return given ? (int)options->local_ranks : resolve_ranks_asked(options);
+}
+
 /* Planning proves it already; here it is said. */
 static enum status check_options(const struct options *options) {
-    bool given = option_is_given(options, OPTION_local_ranks);
-    int ranks = given ? (int)options->local_ranks : resolve_ranks_asked(options);
+    int ranks = ranks_of(options);
     struct rank_info info = {.ranks = ranks, .local_ranks = ranks, .to_start = ranks > 1};
     struct job job;
     TRY(job_open(options, &info, &job));
@@ -89,12 +94,12 @@ static enum status check_options(const struct options *options) {
 
 enum status check_run(const struct options *options) {
     log_quiet(options->quiet);
-    TRY(option_is_set(options, OPTION_program) ? check_file(options, options->program)
-                                               : check_options(options));
+    bool in_file = option_is_set(options, OPTION_program);
+    TRY(in_file ? check_file(options, options->program) : check_options(options));
     if (!options->json && !options->quiet)
         text_row(
             stdout, "so", 11,
             "it cannot hang, every message is received, nothing is read before it is written, "
             "and each update takes the gradient of every replica and micro-batch exactly once");
-    return STATUS_OK;
+    return options->numeric ? numeric_check(options, ranks_of(options)) : STATUS_OK;
 }

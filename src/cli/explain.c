@@ -167,31 +167,33 @@ static void print_stages(const struct job *job, FILE *out) {
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
-static void saved_text(const struct recompute_cost *cost, char *text, size_t bytes) {
-    enum { SHOWN = 8 };
+static void saved_text(const struct recompute_cost *cost, const struct run_config *config,
+                       char *text, size_t bytes) {
     char now[TEXT_BYTES], kept[TEXT_BYTES];
     text[0] = 0;
-    for (int p = 0; p < cost->positions && p < SHOWN; p++) {
+    for (int p = 0; p < cost->positions; p++) {
         size_t used = strlen(text);
         snprintf(text + used, bytes - used, "%s%s instead of %s", p ? ", " : "",
-                 text_size((int64_t)cost->bytes[p], now),
-                 text_size((int64_t)cost->kept_bytes[p], kept));
+                 text_size((int64_t)cost->mode[config->recompute].bytes[p], now),
+                 text_size((int64_t)cost->mode[RECOMPUTE_NEVER].bytes[p], kept));
     }
-    if (cost->positions > SHOWN) snprintf(text + strlen(text), bytes - strlen(text), ", ...");
+    if (cost->positions < config->grid.stages)
+        snprintf(text + strlen(text), bytes - strlen(text), ", ...");
 }
 
-static void print_recompute(const struct job *job, FILE *out) {
+static void print_recompute(const struct job *job, const struct outlook *outlook, FILE *out) {
     const struct plan *plan = job->plan;
     struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
-    if (recompute_cost_of(job, &cost) == STATUS_OK) {
-        saved_text(&cost, saved, sizeof saved);
+    if (recompute_cost_of(job, outlook, &cost) == STATUS_OK) {
+        saved_text(&cost, &plan->config, saved, sizeof saved);
         row(out, "recompute",
             "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
             "more a step; activations %s",
             recompute_policy_name(plan->config.recompute), cost.again, cost.micros,
             cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
+        if (outlook) recompute_cost_print(&cost, outlook, out);
     }
     recompute_cost_free(&cost);
 }
@@ -405,7 +407,7 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_memory(job, out);
     print_positions(job, out);
     print_machine(job, out);
-    print_recompute(job, out);
+    print_recompute(job, outlook, out);
     explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);

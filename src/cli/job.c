@@ -66,8 +66,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .ranks = info->ranks,
                                   .threads = (int)cores_threads(&share),
                                   .spread = info->spread,
-                                  .saves =
-                                      info->rank == 0 || job->options.save_ranks || job->threads,
+                                  .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
     return take_delays(&job->options, out);

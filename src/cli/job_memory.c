@@ -36,12 +36,8 @@ static size_t shared_library(size_t own, size_t once, size_t ranks) {
 }
 
 static void estimate_library(struct job *job) {
-    const struct device *device = job->plan->device;
-    const struct backend *backend = device->backend;
     struct mem_parts now = mem_resident_parts();
-    struct backend_overhead run = {0};
-    bool computes = job->plan->chunk_count > 0; /* a driver runs no kernel */
-    if (backend->overhead && computes) run = backend->overhead(job->plan->device);
+    struct backend_overhead run = plan_overhead(job->plan);
     size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
            code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
     int ranks = job->plan->config.ranks;
@@ -58,7 +54,9 @@ void job_estimate_memory(struct job *job, const struct rank_info *info) {
     struct memory_estimate *estimate = &job->plan->memory;
     struct trace_config trace = watch_trace_config(job, job->plan->config.rank);
     estimate->trace = trace_bytes(&trace);
-    if (job->threads) estimate->staging /= (size_t)job->plan->config.ranks; /* one of them writes */
+    /* Of replicas that hold the same one writes. */
+    if (job->threads && !job->plan->config.sliced)
+        estimate->staging /= (size_t)job->plan->config.grid.replicas;
     if (info->library_bytes)
         estimate->library = info->library_bytes;
     else

@@ -348,13 +348,15 @@ json_t *outlook_json(const struct outlook *outlook) {
     const struct forecast *forecast = &outlook->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;
-    return json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:o, s:o}",
-        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
-        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
-        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
-        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
-        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
-        "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
-        (json_int_t)result->instructions, "rank", ranks_json(result), "path", path_json(outlook));
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
+                     "s:f, s:o, s:o}",
+                     "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks,
+                     "stages", program->grid.stages, "replicas", program->grid.replicas,
+                     "micro_batches", program->micro_batches, "unit",
+                     forecast->units ? "units" : "ns", "step", result->step, "step_low",
+                     forecast->low, "step_high", forecast->high, "first_step", result->first_step,
+                     "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
+                     result->exposed, "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
+                     (json_int_t)result->instructions, "seconds", forecast->seconds, "rank",
+                     ranks_json(result), "path", path_json(outlook));
 }

@@ -198,6 +198,7 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     struct exec_observer observer = watch_exec_observer(&session->watch);
     struct comm_group *world = comm_world(session->comm);
     TRY(comm_agree(world, predict(session)));
+    mem_give_back();
     enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
     TRY(comm_agree(world, status));
     session->watch.exec = session->exec;

@@ -45,6 +45,7 @@ static enum status allocate(struct comm *comm, struct comm_channel *channel) {
                     text_size((int64_t)sizes->channels, all));
     channel->offset = sizes->heap + comm->channel_used[channel->to];
     comm->channel_used[channel->to] += room;
+    if (channel->to == comm->rank) mem_touch((char *)comm->heap + channel->offset, room);
     return STATUS_OK;
 }
 

@@ -59,9 +59,7 @@ static enum status keep_cut(struct exec *exec, const struct instr *instr) {
     for (int i = 0; i < count; i++) {
         const struct store_item *of = &items[i];
         if (of->begin < range.begin || of->begin >= range.begin + range.count) continue;
-        if (!store_holds_first(layout, array, of) ||
-            store_place(layout, array, of->begin, of->count) >= 0)
-            continue;
+        if (!store_collects(layout, array, of)) continue;
         struct elements part = elements_part(&all, of->begin - range.begin, of->count);
         TRY(keep(exec, i, of, &part));
     }

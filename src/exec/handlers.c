@@ -184,7 +184,7 @@ enum status run_R(struct exec *exec, const struct instr *instr) {
         plan_placement(exec->plan, runnable->plan, chunk_of(exec, instr), instr->slot);
     struct pass_config pass = {.pass = PASS_AGAIN,
                                .stage = instr->stage,
-                               .segment = INSTR_ALL,
+                               .segment = instr->segment,
                                .grad = -1,
                                .again = placement->life.recompute.again};
     bool done;

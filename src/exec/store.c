@@ -255,12 +255,17 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
 
 /* --- hashes --- */
 
+uint64_t store_item_hash(const struct store_item *item, const void *plain) {
+    return hash64(hash64(HASH64_START, item->name, strlen(item->name)), plain,
+                  tensor_type_bytes(&item->type));
+}
+
 static enum status hash_tensor(const struct store *store, const struct store_item *of,
                                const struct elements *elements, uint64_t *sum) {
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
     enum status status = layout_to_plain(store->device, of->layout, elements->data, plain);
-    *sum += hash64(hash64(HASH64_START, of->name, strlen(of->name)), plain, bytes);
+    *sum += store_item_hash(of, plain);
     free(plain);
     return status;
 }
@@ -268,16 +273,6 @@ static enum status hash_tensor(const struct store *store, const struct store_ite
 enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum) {
     struct elements elements = store_tensor(store, array, item);
     return hash_tensor(store, item_of(store, array, item), &elements, sum);
-}
-
-enum status store_bucket_hash(const struct store *store, const struct bucket *bucket,
-                              uint64_t *sum) {
-    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
-        int param = store->layout->order[i];
-        struct elements elements = store_read_param(store, param);
-        TRY(hash_tensor(store, &store->layout->params[param], &elements, sum));
-    }
-    return STATUS_OK;
 }
 
 static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {

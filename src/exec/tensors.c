@@ -42,9 +42,7 @@ static bool is_listed(const struct listing *list, int array, const struct store_
     if (share && share->model) return true;
     if (!store_holds(item)) return false;
     if (!share || share->all) return store_holds_part(list->layout, array, item);
-    if (item->copy) return false; /* another rank answers for it */
-    return store_is_sliced(list->layout, array) ? store_holds_first(list->layout, array, item)
-                                                : share->first_replica;
+    return store_writes(list->layout, array, item, share->first_replica);
 }
 
 /* The tensors of an array; `suffix` (may be NULL) is what is added to their names. */

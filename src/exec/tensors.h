@@ -19,8 +19,7 @@ struct whole_tensor {
 };
 
 /* What of the store a rank writes: everything it holds (all); or its share of what all ranks
- * write. Each tensor has one writer: who holds the first element of one that is cut into slices,
- * else the first of the replicas that hold the same. */
+ * write (store_writes). */
 struct tensor_share {
     bool all, first_replica;
     bool model;                       /* whatever this rank holds: every tensor of the model */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include "plan/block_buckets.h"
 #include "plan/store_layout.h"
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
@@ -118,6 +119,7 @@ static int64_t unit_elements(const struct bucket_source *source, const bool *cut
 }
 
 struct bucket_list buckets_of(const struct bucket_source *source) {
+    if (source->blocks) return block_buckets_of(source);
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
     int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
@@ -195,6 +197,10 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
 
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage) {
+    if (source->blocks) {
+        block_buckets_cut(buckets, source, ranges, stage);
+        return;
+    }
     if (source->apart) {
         cut_apart(buckets, source, ranges, stage, PHASE_FORWARD);
         if (source->graph->training) cut_apart(buckets, source, ranges, stage, PHASE_BACKWARD);

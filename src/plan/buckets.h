@@ -28,6 +28,8 @@ struct bucket_source {
     int64_t begin;
     int kept;   /* the first so many are one bucket, the last, that is apart from none */
     bool apart; /* passes touch one bucket after the other, no two in turn */
+    bool blocks;              /* segments end where layer blocks do: block_buckets.h */
+    int first_unit, end_unit; /* of the stage, in this graph */
     int64_t
         most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
 };

@@ -68,7 +68,7 @@ struct run_config {
     int threads;
     uint64_t seed;
     int workers;
-    bool saves; /* this rank writes files: rank 0, or all */
+    bool saves; /* this rank writes all it holds, whichever replica it is */
     bool dry;   /* nothing will run: kernels are described, not made */
 
     bool delays; /* the passes of a step take given times instead of computing: */

@@ -38,10 +38,11 @@ static double sum_again(const struct plan *plan,
     const struct micro_plan *main = &plan->micro[0];
     double sum = 0;
     for (int c = 0; c < plan->chunk_count; c++) {
-        struct recompute recompute = recompute_of(&main->ranges, plan->chunk[c].stage);
+        struct recompute recompute = recompute_of(&main->ranges, plan->chunk[c].stage, plan->forms.blocks);
         int times = 0;
         for (int i = 0; i < body->count; i++)
-            times += body->items[i].op == INSTR_R && body->items[i].stage == plan->chunk[c].stage;
+            times += body->items[i].op == INSTR_R && body->items[i].segment <= 0 &&
+                     body->items[i].stage == plan->chunk[c].stage;
         for (int n = 0; times && n < main->graph->forward_count; n++)
             if (recompute.again[n]) sum += of(plan, main->graph, n) * times;
         recompute_free(&recompute);
@@ -74,6 +75,21 @@ double plan_evaluation_ns(const struct plan *plan) {
     int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
             test = plan->config.dataset->count[SPLIT_TEST];
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
+}
+
+struct backend_overhead plan_overhead(const struct plan *plan) {
+    const struct micro_plan *main = &plan->micro[0];
+    const struct backend *backend = plan->device->backend;
+    struct backend_overhead most = {0};
+    for (int i = 0; backend->overhead && i < plan->chunk_count * PHASE_COUNT; i++) {
+        struct node_range nodes = ranges_find(&main->ranges, plan->chunk[i / PHASE_COUNT].stage,
+                                              SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
+        for (int n = nodes.begin; n < nodes.end; n++) {
+            struct backend_overhead one = backend->overhead(plan->device, main->graph->nodes[n].op);
+            if (one.data_bytes > most.data_bytes) most = one;
+        }
+    }
+    return most;
 }
 
 /* Instructions of the driver that meet others in one of two ways. */

@@ -45,6 +45,22 @@ static enum status check_shape(const struct program *program, const struct run_c
     return STATUS_OK;
 }
 
+/* Which F keep what, is the program's; where segments end follows from the option. */
+static enum status check_recompute(const struct program *program, const struct run_config *config,
+                                   const char *name) {
+    unsigned wrong = recompute_by_block(config->recompute) ? INSTR_LIGHT : INSTR_BLOCK;
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].op == INSTR_F && body->items[i].flags & wrong)
+                return fail(STATUS_USAGE,
+                            "%s: the program recomputes by %s, this run is with --recompute %s",
+                            name, wrong == INSTR_BLOCK ? "block" : "stage",
+                            recompute_policy_name(config->recompute));
+    }
+    return STATUS_OK;
+}
+
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
@@ -53,6 +69,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    TRY(check_recompute(program, config, name));
     if (program->sliced != config->sliced)
         return fail(
             STATUS_USAGE,

@@ -93,6 +93,9 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .shared = holdings->chunk_shared[chunk],
                                   .most = holdings->rules.most_bytes / (int64_t)sizeof(float),
                                   .apart = holdings->rules.apart,
+                                  .blocks = holdings->rules.blocks,
+                                  .first_unit = ranges->stages[stage].first_unit,
+                                  .end_unit = ranges->stages[stage].end_unit,
                                   .first = first,
                                   .kept = holdings->kept[chunk],
                                   .begin =

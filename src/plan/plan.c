@@ -13,6 +13,7 @@
 #include "plan/graphs.h"
 #include "plan/plan_auto.h"
 #include "plan/stages.h"
+#include "plan/staging.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
 
@@ -59,7 +60,7 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_STATS_F;
         int last = forward ? 0 : sizes[chunk].buckets - 1;
         open = cut && instr->segment != last ? slot : -1;
     }
@@ -150,6 +151,7 @@ static void cut_segments(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++) {
             int stage = plan->chunk[c].stage;
             if (!micro->training && !plan->rules.apart) continue;
+            if (plan->sizes[c].buckets == 1) continue;
             struct bucket_source source =
                 holdings_source(&plan->holdings, &micro->ranges, c, stage);
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
@@ -333,22 +335,6 @@ static enum status plan_other_graphs(struct plan *plan) {
     struct eval_share eval = eval_share(config);
     int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines);
     return add_micro(plan, (rest - eval.index + eval.pipelines - 1) / eval.pipelines, false);
-}
-
-/* A layout that is not plain takes a copy more. Parameters are started before activations, scratch
- * and loader have memory. */
-static size_t staging_bytes(const struct plan *plan) {
-    const struct graph *graph = plan->micro[0].graph;
-    const struct memory_estimate *estimate = &plan->memory;
-    size_t largest = 0, later = estimate->activations + estimate->scratch + estimate->loader;
-    for (int p = 0; p < graph->param_count; p++) {
-        const struct value *value = &graph->values[graph->params[p].value];
-        size_t bytes = tensor_type_bytes(&value->type) * (value->layout->plain ? 1 : 2);
-        if (bytes > largest) largest = bytes;
-    }
-    if (!has_stage(plan)) return 0;
-    if (plan->config.saves) return largest;
-    return largest > later ? largest - later : 0;
 }
 
 static size_t scratch_bytes(const struct plan *plan) {

@@ -116,6 +116,9 @@ double plan_recompute_flops(const struct plan *plan); /* the part of it that run
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
 
+/* Local. What the backend takes when kernels of this rank first run. */
+struct backend_overhead plan_overhead(const struct plan *plan);
+
 /* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
  * for. 0 of others. */
 int plan_calls(const struct plan *plan);

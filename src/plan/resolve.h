@@ -11,7 +11,7 @@ struct resolve_place {
     int rank, ranks;
     int threads; /* of a rank, where the options leave it open */
     bool spread; /* over several machines */
-    bool saves;  /* this rank writes files */
+    bool saves;  /* this rank writes all it holds, whichever replica it is */
     bool dry;    /* nothing will run: kernels are described, not made */
 };
 

@@ -10,6 +10,7 @@ struct bucket_rules stages_rules(const struct run_config *config) {
     bool params = config->sliced & SLICED_PARAMS;
     return (struct bucket_rules){.most_bytes = config->bucket_bytes,
                                  .apart = config->sliced & (SLICED_GRADIENTS | SLICED_PARAMS),
+                                 .blocks = recompute_by_block(config->recompute),
                                  .keep_bytes = params ? config->zero_keep_bytes : 0,
                                  .prefetch_bytes = config->zero_prefetch_bytes};
 }

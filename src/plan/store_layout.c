@@ -296,6 +296,17 @@ bool store_holds_first(const struct store_layout *layout, int array,
     return store_place(layout, array, item->begin, 1) >= 0;
 }
 
+bool store_writes(const struct store_layout *layout, int array, const struct store_item *item,
+                  bool first_replica) {
+    if (!store_answers(item)) return false;
+    return store_is_sliced(layout, array) ? store_holds_first(layout, array, item) : first_replica;
+}
+
+bool store_collects(const struct store_layout *layout, int array, const struct store_item *item) {
+    return store_is_sliced(layout, array) && store_holds_first(layout, array, item) &&
+           store_place(layout, array, item->begin, item->count) < 0;
+}
+
 static size_t held_bytes(const struct array_layout *array) {
     return (size_t)array->held * dtype_bytes(array->dtype);
 }

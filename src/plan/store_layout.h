@@ -139,6 +139,13 @@ bool store_is_sliced(const struct store_layout *layout, int array);
 bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item);
 bool store_holds_first(const struct store_layout *layout, int array, const struct store_item *item);
 
+/* Local. Each tensor has one rank that saves it: who holds the first element in an array of slices,
+ * else the first of the replicas that hold the same. Whether this is the one; whether it must put
+ * the item together from the slices of several. */
+bool store_writes(const struct store_layout *layout, int array, const struct store_item *item,
+                  bool first_replica);
+bool store_collects(const struct store_layout *layout, int array, const struct store_item *item);
+
 /* Local. Where the gradient of a use lies in the windows; where element x of the parameter at a
  * position does in the windows of gradients or of parameters (`kind`). */
 int64_t store_window_use(const struct store_layout *layout, const struct store_use *use);

@@ -20,7 +20,9 @@ int sum_order_find(const char *name) {
     return -1;
 }
 
-static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {"never", "except-last", "always"};
+static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {"never", "except-last", "always",
+                                                                 "except-last:block",
+                                                                 "always:block"};
 
 const char *recompute_policy_name(enum recompute_policy policy) {
     return policy_names[policy];

@@ -61,6 +61,8 @@ struct slot {
     unsigned facts; /* 0 before its first use */
     int micro;
     int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
+    unsigned form;  /* INSTR_LIGHT or INSTR_BLOCK of its F; 0: that keeps all */
+    int again;      /* block by block: segments that R has made */
     const struct instr *last; /* that changed it */
     struct pending pending;
 };
@@ -114,11 +116,12 @@ struct walk {
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what;     /* several replicas on a rank: how many have come, to what */
-    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
-    const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
-    int live, peak;                  /* slots in use: now, most */
+    int together, together_what; /* several replicas on a rank: how many have come, to what */
+    int shared;                  /* segments of the pass that it has met for */
+    const struct instr *served;  /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2];    /* an F of either form that is made again, or NULL */
+    int live, peak;              /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;

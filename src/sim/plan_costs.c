@@ -36,6 +36,12 @@ static double crowd_of(const struct maker *maker) {
     return maker->source->crowd > 1 ? maker->source->crowd : 1;
 }
 
+/* Beside the operation itself; and all of them are slower than their medians by the same factor. */
+static double in_a_step(const struct profile_section *section, double ns) {
+    double ratio = section->rate[PROFILE_TOGETHER].median;
+    return ns * (ratio > 0 ? ratio : 1) + section->rate[PROFILE_OPERATION].median;
+}
+
 static double node_ns(const struct maker *maker, const struct node *node) {
     const struct cost_source *source = maker->source;
     struct device *device = maker->plan->device;
@@ -49,7 +55,7 @@ static double node_ns(const struct maker *maker, const struct node *node) {
     struct profile_key key = profile_key_of(maker->graph, node, &arena);
     double ns = profile_op(source->profile, source->section, &key, &cost, 1).ns;
     arena_free(&arena);
-    return ns;
+    return in_a_step(source->section, ns);
 }
 
 static double byte_ns(const struct maker *maker) {

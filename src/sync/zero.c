@@ -29,8 +29,8 @@ static int at_most(int value, int limit) {
 /* --- the order that all replicas follow --- */
 
 static bool is_pass(const struct instr *instr) {
-    return instr->op == INSTR_F || instr->op == INSTR_B || instr->op == INSTR_I ||
-           instr->op == INSTR_W;
+    return instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_B ||
+           instr->op == INSTR_I || instr->op == INSTR_W;
 }
 
 static struct instr_list passes_of(const struct instr_list *body) {
@@ -140,15 +140,6 @@ static void change_rank(const void *context, struct program *program, int rank) 
     add_collects(zero, own, position);
 }
 
-static bool recomputes(const struct program *program) {
-    for (int k = 0; k < program->kind_count; k++) {
-        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
-        for (int i = 0; i < body->count; i++)
-            if (body->items[i].op == INSTR_R) return true;
-    }
-    return false;
-}
-
 static enum status zero_insert(struct program *program, const struct sync_config *config) {
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
     if (program->tie_count > 0)
@@ -156,10 +147,6 @@ static enum status zero_insert(struct program *program, const struct sync_config
                     "--sync zero: stages %d and %d share parameters, which are not sliced yet; use "
                     "--sync allreduce",
                     program->tie[0].stage, program->tie[0].other);
-    if (config->sliced & SLICED_PARAMS && recomputes(program))
-        return fail(STATUS_USAGE,
-                    "--recompute with --zero-stage 3: recomputation reads parameters that are "
-                    "freed by then; use --recompute never, or --zero-stage 2");
     struct zero zero = {.config = config,
                         .grid = &program->grid,
                         .group = reduce_group(program),

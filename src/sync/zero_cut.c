@@ -103,14 +103,18 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
     push_bucket(cutter, INSTR_SCATTER, pass->stage, bucket);
 }
 
+/* A pass, or a segment of it where the schedule has cut it. */
 static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
                  const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
+    bool forward = pass->op == INSTR_F || pass->op == INSTR_R, one = pass->segment != INSTR_ALL;
     bool cut = reads_params(cutter, pass) || scatters(cutter, pass);
-    if (!cut && (!absent || stand)) push(cutter, stand ? stand : pass);
-    for (int i = 0; cut && i < count; i++)
-        segment(cutter, pass, pass->op == INSTR_F ? count - 1 - i : i, absent, stand);
-    if (!makes_weights(pass)) return;
+    if (!cut && (!absent || stand))
+        push(cutter, stand ? stand : pass)->instr.segment = pass->segment;
+    if (cut && one) segment(cutter, pass, pass->segment, absent, stand);
+    for (int i = 0; cut && !one && i < count; i++)
+        segment(cutter, pass, forward ? count - 1 - i : i, absent, stand);
+    if (!makes_weights(pass) || (one && pass->segment < count - 1)) return;
     cutter->chunk[chunk].left--;
     cutter->chunk[chunk].scattered = true;
     cutter->chunk[chunk].started |= !absent;
@@ -124,9 +128,10 @@ static int find(const struct cutter *cutter, const struct instr *instr) {
     for (; at < cutter->order->count; at++) {
         const struct instr *one = &cutter->order->items[at];
         if (one->stage != instr->stage || one->micro != instr->micro) continue;
+        bool same = one->op == instr->op && one->segment == instr->segment;
         bool forward = instr->op == INSTR_STATS_F && one->op == INSTR_F,
              backward = instr->op == INSTR_STATS_B && (one->op == INSTR_B || one->op == INSTR_I);
-        if (one->op == instr->op || forward || backward) break;
+        if (same || forward || backward) break;
     }
     return at;
 }
@@ -151,14 +156,19 @@ static void end_passes(struct cutter *cutter, int position) {
             push_bucket(cutter, INSTR_SCATTER, grid_stage(cutter->zero->grid, position, c), b);
 }
 
+/* All of the pass, where the schedule has cut it; it recomputes nothing between. */
 static void stand_in(struct cutter *cutter, const struct instr *instr) {
-    absent_until(cutter, find(cutter, instr));
-    pass(cutter, &cutter->order->items[cutter->next++], true, instr);
+    int at = find(cutter, instr);
+    for (; at < cutter->order->count; at = find(cutter, instr)) {
+        absent_until(cutter, at);
+        pass(cutter, &cutter->order->items[cutter->next++], true, instr);
+    }
 }
 
 static void one(struct cutter *cutter, const struct instr *instr, int position) {
     switch ((enum instr_op)instr->op) {
     case INSTR_F:
+    case INSTR_R:
     case INSTR_B:
     case INSTR_I:
     case INSTR_W: own_pass(cutter, instr); return;
@@ -179,7 +189,8 @@ struct zero_list zero_cut(const struct zero *zero, const struct rank_program *ra
     struct cutter cutter = {.zero = zero, .rank = rank, .order = &zero->order[position]};
     for (int i = 0; i < cutter.order->count; i++) {
         const struct instr *pass = &cutter.order->items[i];
-        if (makes_weights(pass)) cutter.chunk[chunk_of(&cutter, pass)].left++;
+        bool once = pass->segment <= 0; /* of those that are cut already, too */
+        if (makes_weights(pass) && once) cutter.chunk[chunk_of(&cutter, pass)].left++;
     }
     for (int i = 0; i < body->count; i++)
         if (body->items[i].op == INSTR_STEP) cutter.grad = body->items[i].grad;

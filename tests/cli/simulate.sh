@@ -17,6 +17,7 @@ if command -v python3 >/dev/null; then
     figures '103 6.8 0.0' --strategy zb-h2 --stages 8 --micro-batches 32
     figures '25 4.0 0.0' --strategy zbv --stages 2 --micro-batches 4
     figures '117 17.9 17.9' --strategy 1f1b --stages 8 --replicas 2 --micro-batches 32
+    python3 -c 'import json; d = json.load(open("out")); assert d["instructions"] > 1000 and d["seconds"] > 0' || say "what the simulator took: $(cat out)"
 fi
 
 # One screen, with what it rests on.

@@ -72,7 +72,7 @@ static void try_one(struct report *report, const struct case_of *of, enum mutati
         kind = (enum mutation)dice_roll(dice, MUTATION_COUNT);
     }
     bool taken = accepted(mutant, of->samples, log);
-    note(report, kind, of, what, judge(mutant, of->samples, of->shares), taken, log);
+    note(report, kind, of, what, judge(mutant, of->samples, of->shares, of->driven), taken, log);
     program_free(&mutant);
 }
 
@@ -80,7 +80,7 @@ static void try_one(struct report *report, const struct case_of *of, enum mutati
 static bool check_whole(const struct case_of *of) {
     char log[1024];
     bool taken = accepted(of->program, of->samples, log);
-    const char *wrong = judge(of->program, of->samples, of->shares);
+    const char *wrong = judge(of->program, of->samples, of->shares, of->driven);
     if (taken && !wrong) return true;
     printf("%s: verifier: %s; judge: %s\n", of->name, taken ? "accepted" : log,
            wrong ? wrong : "harmless");

@@ -25,6 +25,9 @@ struct program *mutant_copy(const struct program *program) {
     memcpy(copy->group, program->group, sizeof copy->group);
     copy->group_count = program->group_count;
     copy->credits = program->credits;
+    copy->sliced = program->sliced;
+    memcpy(copy->tie, program->tie, sizeof copy->tie);
+    copy->tie_count = program->tie_count;
     for (int k = 1; k < program->kind_count; k++) program_begin(copy, 0);
     for (int k = 0; k < program->kind_count; k++) {
         const struct rank_program *from = &program->kinds[k];

@@ -267,8 +267,11 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
 
 /* oneDNN makes all its gemm kernels when the first one runs; how many depends on the instruction
  * set. */
-static struct backend_overhead cpu_overhead(struct device *device) {
+static struct backend_overhead cpu_overhead(struct device *device, enum op op) {
+    bool multiplies =
+        (op >= OP_LINEAR && op <= OP_MATMUL) || op == OP_ATTENTION || op == OP_ATTENTION_BWD;
     (void)device;
+    if (!multiplies) return (struct backend_overhead){0};
     if (cpu_has_avx512()) return (struct backend_overhead){2300 << 10, 3950 << 10};
     bool avx2 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
     return avx2 ? (struct backend_overhead){1700 << 10, 1950 << 10}

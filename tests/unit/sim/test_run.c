@@ -416,6 +416,26 @@ Test(sim_run, copies_take_the_time_of_both_sides) {
     sim_kit_free(&kit);
 }
 
+/* Rank 0 waits 2 for its B, which ends at 4. Rank 1 waits 1 before its passes, and again for the
+ * end of the step, which nobody comes late to. */
+Test(sim_run, long_waits_end_in_sleep) {
+    struct sim_case of = {"gpipe", 2, 1, 1, 1, 0, 0};
+    struct sim_kit kit;
+    sim_kit_new(&of, (struct sim_units){1, 0.5, 0.5, 0}, &kit);
+    kit.input.wake = 0.25;
+    kit.input.awake = 1.5;
+    struct sim_result one = sim_kit_run(&kit);
+    kit.input.awake = 0.5;
+    struct sim_result both = sim_kit_run(&kit);
+    cr_expect_float_eq(one.step, 4.25, 1e-9, "%g", one.step);
+    cr_expect_float_eq(one.rank[0].exposed, 0.25, 1e-9, "%g", one.rank[0].exposed);
+    cr_expect_float_eq(one.rank[0].waits, 2, 1e-9);
+    cr_expect_float_eq(both.step, 4.75, 1e-9, "%g", both.step);
+    sim_result_free(&one);
+    sim_result_free(&both);
+    sim_kit_free(&kit);
+}
+
 Test(sim_run, instructions_additions_and_updates_take_time) {
     struct sim_case of = {"1f1b", 1, 1, 1, 3, 0, 0};
     struct sim_kit kit;

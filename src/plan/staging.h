@@ -1,0 +1,12 @@
+/* Copies of tensors, plain and whole: what a run takes beside its arrays to start, to hash and to
+ * save. */
+#ifndef PLAN_STAGING_H
+#define PLAN_STAGING_H
+
+#include "plan/plan.h"
+
+/* Local. The most of it that this rank takes beyond what is there at that time: a start is over
+ * before activations, scratch and loader have memory and kernels have run. */
+size_t staging_bytes(const struct plan *plan);
+
+#endif
