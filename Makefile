@@ -206,7 +206,7 @@ test-slurm test-hosts: all $(B)/rank-probe
 	@B=$(B) SAN=$(SAN) scripts/$@
 
 # The drawings in a real browser; the pictures stay in $(B)/page.
-test-page: $(B)/pages
+test-page: all $(B)/pages
 	@B=$(B) scripts/test-page
 
 # MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.

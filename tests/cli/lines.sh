@@ -33,10 +33,10 @@ done <<'END'
 0|out|  resnet18-cifar   |train --help
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
-0|out|each rank sends |explain -n 2 --model mlp
+0|out|each rank sends|explain -n 2 --model mlp
 0|out|program    9 instructions|explain -n 2 --model mlp
 0|out|program    9 instructions|explain -n 2 --strategy dp --model mlp
-0|out|program    single: 8 instructions|explain --model mlp
+0|out|program    8 instructions|explain --model mlp
 0|out|lr 0.01, cosine|explain --model mlp
 0|out|lr 0.01, cosine|explain -n 4 --model mlp
 0|out|64 = 4 replicas x 1 micro-batch x 16 samples|explain -n 4 --model mlp
