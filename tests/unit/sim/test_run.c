@@ -11,6 +11,7 @@
 #include "program/replay.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
+#include "sim/compile.h"
 
 static const struct sim_units equal = {1, 1, 1, 0};
 static const struct sim_units uneven = {1, 1.25, 0.5, 0};
@@ -413,6 +414,26 @@ Test(sim_run, copies_take_the_time_of_both_sides) {
     cr_expect_float_eq(result.step, 8, 1e-9, "%g", result.step);
     for (int r = 0; r < 2; r++) cr_expect_float_eq(result.rank[r].exposed, 2, 1e-9);
     sim_result_free(&result);
+    sim_kit_free(&kit);
+}
+
+Test(sim_run, messages_take_an_instruction_and_a_copy) {
+    struct sim_case of = {"gpipe", 2, 1, 1, 1, 0, 0};
+    struct sim_kit kit;
+    struct sim_kind kind;
+    int sends = 0;
+    sim_kit_new(&of, equal, &kit);
+    kit.costs.instruction = 0.125;
+    kit.stage[0].copy[SIM_FORWARD] = 2;
+    sim_compile(kit.program, 0, &kit.costs, &kind);
+    const struct instr_list *body = program_list(kit.program, 0, LIST_BODY);
+    for (int i = 0; i < body->count; i++) {
+        if (body->items[i].op != INSTR_SEND_F) continue;
+        cr_expect_float_eq(kind.op[i].cost, 2.125, 1e-9, "%g", (double)kind.op[i].cost);
+        sends++;
+    }
+    cr_expect_eq(sends, 1);
+    sim_kind_free(&kind);
     sim_kit_free(&kit);
 }
 
