@@ -25,13 +25,15 @@ class Relayout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, into, back):
         ctx.back = back
-        return x.contiguous(memory_format=into) if x.dim() == 4 else x.view_as(x)
+        return x.contiguous(memory_format=into)
 
     @staticmethod
     def backward(ctx, gradient):
-        if gradient.dim() == 4:
-            gradient = gradient.contiguous(memory_format=ctx.back)
-        return gradient, None, None
+        return gradient.contiguous(memory_format=ctx.back), None, None
+
+
+def relayout(x, into, back):
+    return Relayout.apply(x, into, back) if x.dim() == 4 else x
 
 
 class ChannelsLast(nn.Module):
@@ -42,8 +44,8 @@ class ChannelsLast(nn.Module):
         self.stage = stage.to(memory_format=torch.channels_last)
 
     def forward(self, x):
-        x = self.stage(Relayout.apply(x, torch.channels_last, torch.contiguous_format))
-        return Relayout.apply(x, torch.contiguous_format, torch.channels_last)
+        x = self.stage(relayout(x, torch.channels_last, torch.contiguous_format))
+        return relayout(x, torch.contiguous_format, torch.channels_last)
 
 
 # --- pipelines ---

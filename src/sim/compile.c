@@ -194,7 +194,7 @@ static void message(const struct compiler *compiler, const struct instr *instr, 
     op->action = sends ? SIM_SEND : SIM_RECEIVE;
     op->target = channel;
     op->bytes = (double)from->message_bytes[back];
-    op->cost = from->copy[back];
+    op->cost += from->copy[back];
 }
 
 /* Behind the channels of the cuts: one from the driver to each position. */
