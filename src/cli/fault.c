@@ -10,11 +10,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const actions[] = {[FAULT_KILL] = "kill",
-                                      [FAULT_STOP] = "stop",
-                                      [FAULT_PAUSE] = "pause",
-                                      [FAULT_EXIT] = "exit",
-                                      [FAULT_NAN] = "nan"};
+static const char *const actions[] = {
+    [FAULT_KILL] = "kill", [FAULT_STOP] = "stop", [FAULT_PAUSE] = "pause",
+    [FAULT_EXIT] = "exit", [FAULT_NAN] = "nan",   [FAULT_NAN_GRADIENT] = "nan-gradient"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -31,7 +29,7 @@ static bool read_number(const char *text, int64_t *out) {
 }
 
 static bool read_action(const char *text, enum fault_action *out) {
-    for (int action = FAULT_KILL; action <= FAULT_NAN; action++) {
+    for (int action = FAULT_KILL; action <= FAULT_NAN_GRADIENT; action++) {
         if (strcmp(text, actions[action]) == 0) *out = (enum fault_action)action;
     }
     return *out != FAULT_NONE;
@@ -68,14 +66,14 @@ enum status fault_read(int rank, struct fault *out) {
     return fault_parse(getenv("STRETTO_FAULT"), rank, attempt ? atoi(attempt) : 0, out);
 }
 
-bool fault_trigger(struct fault *fault, const char *at, int64_t step) {
-    if (fault->action == FAULT_NONE || strcmp(fault->at, at) != 0) return false;
-    if (fault->step >= 0 && fault->step != step) return false;
+enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t step) {
+    if (fault->action == FAULT_NONE || strcmp(fault->at, at) != 0) return FAULT_NONE;
+    if (fault->step >= 0 && fault->step != step) return FAULT_NONE;
     enum fault_action action = fault->action;
     fault->action = FAULT_NONE;
     if (action == FAULT_KILL) raise(SIGKILL);
     if (action == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
     if (action == FAULT_PAUSE) sleep(4);
     if (action == FAULT_EXIT) _exit(7);
-    return action == FAULT_NAN;
+    return action;
 }

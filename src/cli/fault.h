@@ -5,9 +5,9 @@
  *
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
  * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
- * seconds, for ranks that are threads), exit (code 7, unannounced) or nan (a parameter of this rank
- * becomes one). It is triggered before the instruction, on the first start of the ranks only, so
- * that
+ * seconds, for ranks that are threads), exit (code 7, unannounced), nan (a parameter of this rank
+ * becomes one) or nan-gradient (an element of the gradient bucket that the instruction names, such
+ * as TIE). It is triggered before the instruction, on the first start of the ranks only, so that
  * --restarts can be tested. */
 #ifndef CLI_FAULT_H
 #define CLI_FAULT_H
@@ -17,7 +17,15 @@
 
 #include "base/status.h"
 
-enum fault_action { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_PAUSE, FAULT_EXIT, FAULT_NAN };
+enum fault_action {
+    FAULT_NONE,
+    FAULT_KILL,
+    FAULT_STOP,
+    FAULT_PAUSE,
+    FAULT_EXIT,
+    FAULT_NAN,
+    FAULT_NAN_GRADIENT
+};
 
 struct fault {
     enum fault_action action; /* FAULT_NONE: nothing will happen on this rank */
@@ -31,8 +39,8 @@ enum status fault_read(int rank, struct fault *out);
 /* Local, pure. The same from a text (NULL: none), at start `attempt` of the ranks. */
 enum status fault_parse(const char *text, int rank, int attempt, struct fault *out);
 
-/* Local. Triggers the fault where it is due. True when the caller has to corrupt a parameter; not
- * due again then. */
-bool fault_trigger(struct fault *fault, const char *at, int64_t step);
+/* Local. Triggers the fault where it is due, and not again; what the caller has to corrupt is its
+ * answer, FAULT_NAN or FAULT_NAN_GRADIENT. */
+enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t step);
 
 #endif

@@ -26,6 +26,7 @@ enum status exec_gather(struct exec *exec, int chunk, int bucket) {
 
 enum status exec_param_hash(struct exec *exec, uint64_t *out) {
     const struct plan *plan = exec->plan;
+    TRY(exec_settle(exec));
     if (!(plan->program->sliced & SLICED_PARAMS)) return store_param_hash(exec->store, out);
     uint64_t sum = 0;
     for (int c = 0; c < plan->chunk_count; c++) {

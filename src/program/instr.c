@@ -41,7 +41,8 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new", "pure", "light", "forward", "backward", "update"};
+static const char *const flag_names[] = {"new",      "pure",   "light", "forward",
+                                         "backward", "update", "clip"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};

@@ -314,6 +314,13 @@ static enum status norm(struct walk *walk) {
     return STATUS_OK;
 }
 
+enum status verify_clips(struct walk *walk) {
+    struct place *first = &walk->verifier->updates;
+    if (!first->instr) *first = verify_own(walk, walk->instr);
+    if ((first->instr->flags & INSTR_CLIP) == (walk->instr->flags & INSTR_CLIP)) return STATUS_OK;
+    return verify_broken(walk, RULE_STEP, *first, "one clips, the other does not");
+}
+
 /* Without NORM nothing would stop a gradient that is not finite, and clipping would use the step
  * before's. */
 static enum status step(struct walk *walk) {
@@ -325,7 +332,7 @@ static enum status step(struct walk *walk) {
     if (walk->stepped)
         return verify_broken(walk, RULE_STEP, verify_own(walk, walk->stepped), "a second STEP");
     walk->stepped = walk->instr;
-    return STATUS_OK;
+    return verify_clips(walk);
 }
 
 static enum status change(struct walk *walk, struct bucket *bucket, int index) {

@@ -150,7 +150,8 @@ struct verifier {
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
     struct channel *channels;                         /* per walked pipeline, cut and direction */
     struct channel *calls;                            /* per position: from the driver to it */
-    bool has_calls;                                   /* the program's passes stand behind SERVEs */
+    struct place updates; /* the first that updates: the others clip, too, or not */
+    bool has_calls;       /* the program's passes stand behind SERVEs */
     int pipeline_count;
     struct walk **queue; /* ranks that can go on, a ring */
     int queue_first, queue_count;

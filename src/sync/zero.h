@@ -21,7 +21,7 @@ struct zero_list {
 struct zero {
     const struct sync_config *config;
     const struct grid *grid;
-    int group, world;
+    int group, norm_group;
     enum sum_order sum; /* of the schedule */
     struct instr_list
         *order; /* per position: the passes of replica 0, which has all that any has */

@@ -65,7 +65,9 @@ static enum status train(struct member *member) {
     TRY(exec_start(member->exec));
     while (exec_next_step(member->exec) < member->plan->config.steps)
         TRY(exec_step(member->exec, &result));
-    member->answer = (struct answer){.loss = result.loss, .norm = result.grad_norm};
+    TRY(exec_settle(member->exec));
+    member->answer = (struct answer){.loss = result.loss};
+    exec_norm(member->exec, result.step, &member->answer.norm);
     TRY(exec_compare_copies(member->exec));
     TRY(exec_param_hash(member->exec, &member->answer.params));
     return store_buffer_hash(exec_store(member->exec), &member->answer.buffers);

@@ -52,14 +52,16 @@ static void add_case(struct all *all, const char *schedule, const struct deal *d
                                      .micro_batches = deal->micros,
                                      .sum = deal->sum,
                                      .samples = one.samples,
+                                     .clips = all->count % 2,
                                      .shares = deal->shares};
     CHECK(schedule_build(schedule, &config, &one.program) == STATUS_OK, "%s", schedule);
     CHECK(sync_insert("allreduce", one.program, &(struct sync_config){.buckets = buckets}) ==
               STATUS_OK,
           "allreduce");
-    snprintf(one.name, sizeof one.name, "%s S%d V%d R%d M%d %s%s%s last %d", schedule, deal->stages,
-             deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
-             deal->shares ? " sync-bn" : "", deal->one_rank ? " one rank" : "", deal->last);
+    snprintf(one.name, sizeof one.name, "%s S%d V%d R%d M%d %s%s%s%s last %d", schedule,
+             deal->stages, deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
+             deal->shares ? " sync-bn" : "", config.clips ? " clip" : "",
+             deal->one_rank ? " one rank" : "", deal->last);
     all->items = mem_grow(all->items, &all->capacity, (size_t)all->count + 1, sizeof one);
     all->items[all->count++] = one;
 }

@@ -38,9 +38,16 @@ static void compare(struct world *world, struct rank *rank) {
     }
 }
 
-/* Behind the last instruction of a list; false where something is still under way. */
+static void compare_norms(struct world *world, const struct rank *rank) {
+    for (int s = 0; s < STEPS; s++)
+        if (rank->norms[s] != world->at[s + 1].norm) world_wrong(world, "another norm");
+}
+
+/* Behind the last instruction of a list; false where something is still under way. The norm of a
+ * step may be, until the next one needs it or another list begins. */
 static bool end_list(struct world *world, struct rank *rank) {
-    if (!await_everything(world, rank)) return false;
+    bool more = rank->list == LIST_BODY && rank->step + 1 < STEPS;
+    if (!(more ? await_step : await_everything)(world, rank)) return false;
     if (rank->list == LIST_BODY) {
         compare(world, rank);
         if (++rank->step < STEPS) {
@@ -48,6 +55,7 @@ static bool end_list(struct world *world, struct rank *rank) {
             begin_step(rank);
             return true;
         }
+        compare_norms(world, rank);
     }
     rank->at = 0;
     rank->list++;

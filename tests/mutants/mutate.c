@@ -191,6 +191,7 @@ static bool change_group(struct spot *spot) {
 }
 
 static bool change_body(struct spot *spot, enum mutation mutation) {
+    static const uint8_t flags[] = {INSTR_NEW, INSTR_PURE, INSTR_CLIP};
     struct instr_list *body = spot->body;
     int count = body->count, at = dice_roll(spot->dice, count), near;
     switch (mutation) {
@@ -215,7 +216,7 @@ static bool change_body(struct spot *spot, enum mutation mutation) {
     case MUTATION_OPERAND: return retarget(spot, &body->items[at]);
     case MUTATION_FLAG:
         say(spot, "flag flipped", &body->items[at]);
-        body->items[at].flags ^= (uint8_t)(1 << dice_roll(spot->dice, 2));
+        body->items[at].flags ^= flags[dice_roll(spot->dice, 3)];
         return true;
     default: return other_instr(spot, &body->items[at]);
     }

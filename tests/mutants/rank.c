@@ -418,7 +418,8 @@ static void post_exchange(struct world *world, struct rank *rank, const struct i
     *out = (struct under_way){.instr = instr,
                               .group = group_here(world, rank, instr->group),
                               .wire = -1,
-                              .number = number};
+                              .number = number,
+                              .step = rank->step};
 }
 
 static bool run_count(struct world *world, struct rank *rank, const struct instr *instr) {
@@ -440,7 +441,7 @@ static bool run_norm(struct world *world, struct rank *rank, const struct instr 
     value squares = 0;
     if (instr->grad == INSTR_ALL) return world_wrong(world, "the norm of no gradients");
     if (!await_buckets(world, rank, instr->grad, 0, rank->bucket_count)) return false;
-    if (!await(world, rank, &rank->report) || !await(world, rank, &rank->squares)) return false;
+    if (!await(world, rank, &rank->squares)) return false;
     for (int c = 0; c < rank->own->chunks; c++) {
         int stage = grid_stage(&world->program->grid, rank->cell.position, c);
         for (int b = 0; b < rank->own->chunk[c].buckets; b++) {
@@ -449,9 +450,8 @@ static bool run_norm(struct world *world, struct rank *rank, const struct instr 
             squares += reference_squares(stage, b, gradient);
         }
     }
-    rank->normed_losses = rank->losses;
     if (instr->group == INSTR_ALL)
-        rank->norm = value_of(VALUE_NORM, squares, rank->normed_losses);
+        rank->norm = rank->norms[rank->step] = value_of(VALUE_NORM, squares, 0);
     else
         post_exchange(world, rank, instr, MEETING_NORM, squares, &rank->squares);
     return true;
@@ -459,13 +459,15 @@ static bool run_norm(struct world *world, struct rank *rank, const struct instr 
 
 static bool run_step(struct world *world, struct rank *rank, const struct instr *instr) {
     if (!await_buckets(world, rank, instr->grad, 0, rank->bucket_count)) return false;
-    if (!await(world, rank, &rank->squares)) return false;
+    bool clips = instr->flags & INSTR_CLIP;
+    if (clips && (!await(world, rank, &rank->report) || !await(world, rank, &rank->squares)))
+        return false;
     for (int c = 0; c < rank->own->chunks; c++) {
         value *params = &rank->params[c];
         for (int b = 0; b < rank->own->chunk[c].buckets; b++)
             *params = value_of(VALUE_STEP, *params,
                                bucket_at(rank, instr->grad, first_bucket(rank, c) + b)->value);
-        *params = value_of(VALUE_STEP, *params, rank->norm);
+        if (clips) *params = reference_clipped(*params, rank->norm, rank->losses);
     }
     return true;
 }

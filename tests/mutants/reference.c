@@ -48,6 +48,11 @@ value reference_squares(int stage, int bucket, value gradient) {
     return value_of(VALUE_SQUARES, value_of(VALUE_SQUARES, (value)stage, (value)bucket), gradient);
 }
 
+/* Nothing is updated before it is known that the losses are finite. */
+value reference_clipped(value params, value norm, value losses) {
+    return value_of(VALUE_STEP, params, value_of(VALUE_NORM, norm, losses));
+}
+
 /* --- a step --- */
 
 struct reference reference_new(const struct program *program, const int64_t *samples, bool shares,
@@ -57,6 +62,7 @@ struct reference reference_new(const struct program *program, const int64_t *sam
     struct reference reference = {.grid = *grid,
                                   .micros = program->micro_batches,
                                   .sum = program->sum,
+                                  .clips = program_clips(program),
                                   .shares = shares,
                                   .samples = samples,
                                   .stages = stages,
@@ -189,11 +195,13 @@ static void update(struct reference *reference, value **gradient) {
     for (int s = 0; s < reference->stages; s++)
         for (int b = 0; b < reference->buckets[s]; b++)
             squares += reference_squares(s, b, gradient[s][b]);
-    reference->norm = value_of(VALUE_NORM, squares, reference->losses);
+    reference->norm = value_of(VALUE_NORM, squares, 0);
     for (int s = 0; s < reference->stages; s++) {
         for (int b = 0; b < reference->buckets[s]; b++)
             reference->params[s] = value_of(VALUE_STEP, reference->params[s], gradient[s][b]);
-        reference->params[s] = value_of(VALUE_STEP, reference->params[s], reference->norm);
+        if (reference->clips)
+            reference->params[s] =
+                reference_clipped(reference->params[s], reference->norm, reference->losses);
     }
 }
 

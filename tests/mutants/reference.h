@@ -10,6 +10,7 @@ struct reference {
     struct grid grid;
     int micros; /* of a replica */
     enum sum_order sum;
+    bool clips;             /* the update is by gradients that were scaled by their norm */
     bool shares;            /* batch norm's statistics are those of all replicas */
     const int64_t *samples; /* per micro-batch of the step; borrowed */
     int *buckets;           /* per stage */
@@ -36,6 +37,7 @@ value reference_loss(value forward);
 value reference_moved(value statistics, value shared);
 value reference_kept(value forward, value gradient, value shared);
 value reference_leaf(value kept, int bucket);
+value reference_clipped(value params, value norm, value losses);
 value reference_squares(int stage, int bucket, value gradient);
 
 #endif

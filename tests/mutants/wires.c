@@ -117,7 +117,7 @@ static void take_exchange(struct rank *rank, const struct under_way *posted) {
     rank->exchange[posted->instr->group]--;
     if (posted->instr->op == INSTR_COUNT) rank->seeds = sum;
     if (posted->instr->op == INSTR_NORM)
-        rank->norm = value_of(VALUE_NORM, sum, rank->normed_losses);
+        rank->norm = rank->norms[posted->step] = value_of(VALUE_NORM, sum, 0);
     if (posted->instr->op != INSTR_REPORT) return;
     rank->losses = sum;
     rank->heard = also;
@@ -163,11 +163,14 @@ bool await_buckets(struct world *world, struct rank *rank, int grad, int first, 
 }
 
 /* Behind the last instruction of a list; in the executor's order. */
-bool await_everything(struct world *world, struct rank *rank) {
+bool await_step(struct world *world, struct rank *rank) {
     for (int g = 0; g < rank->own->grads; g++)
         if (!await_buckets(world, rank, g, 0, rank->bucket_count)) return false;
     for (int s = 0; s < rank->slot_count; s++)
         if (!await_slot(world, rank, &rank->slots[s])) return false;
-    return await(world, rank, &rank->count) && await(world, rank, &rank->report) &&
-           await(world, rank, &rank->squares);
+    return await(world, rank, &rank->count) && await(world, rank, &rank->report);
+}
+
+bool await_everything(struct world *world, struct rank *rank) {
+    return await_step(world, rank) && await(world, rank, &rank->squares);
 }

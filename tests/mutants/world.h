@@ -49,6 +49,7 @@ struct under_way {
     struct meeting_group *group;
     int wire; /* -1: none */
     int number;
+    int step; /* that posted it */
 };
 
 struct slot {
@@ -71,7 +72,8 @@ struct rank {
     struct bucket *buckets; /* per gradient buffer, of all chunks */
     int slot_count, bucket_count;
     value params[GRID_MAX_CHUNKS], statistics[GRID_MAX_CHUNKS];
-    value seeds, losses, heard, norm, normed_losses;
+    value seeds, losses, heard, norm;
+    value norms[STEPS]; /* per step, once it is known */
     struct under_way count, report, squares;
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     int exchange[PROGRAM_MAX_GROUPS];
@@ -113,6 +115,8 @@ void wire_send(struct world *world, int wire, struct message message);
 bool await(struct world *world, struct rank *rank, struct under_way *posted);
 bool await_slot(struct world *world, struct rank *rank, struct slot *slot);
 bool await_buckets(struct world *world, struct rank *rank, int grad, int first, int count);
+/* ... all of the step's; everything: the norm, which may be known later, too. */
+bool await_step(struct world *world, struct rank *rank);
 bool await_everything(struct world *world, struct rank *rank);
 
 /* Local. Runs one instruction; false where the rank waits there. */
