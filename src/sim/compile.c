@@ -20,6 +20,7 @@ struct compiler {
     const struct sim_costs *costs;
     int rank;
     struct grid_cell cell;
+    bool unclipped;
     struct sim_kind *out;
     int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
@@ -43,11 +44,17 @@ static int bucket_buffer(const struct compiler *compiler, int grad, int bucket) 
     return SINGLE_COUNT + compiler->slots + grad * compiler->buckets + bucket;
 }
 
+static bool lasts(const struct compiler *compiler, int buffer) {
+    return buffer == NORM || buffer >= bucket_buffer(compiler, compiler->own->grads, 0);
+}
+
 /* The first of them, and how many; *also is one more, -1: none. */
 static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
                       int *count, int *also) {
+    struct instr asked = *instr;
+    if (compiler->unclipped) asked.flags &= (uint8_t)~INSTR_CLIP;
     struct resource_access access =
-        program_access(compiler->program, compiler->own->chunk, instr, letter);
+        program_access(compiler->program, compiler->own->chunk, &asked, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
     *count = 1;
     *also = access.also < 0 ? -1 : bucket_buffer(compiler, grad, access.also);
@@ -275,8 +282,39 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     return op;
 }
 
-void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
+/* All but what lasts is awaited at the end. */
+static void compile_body(struct compiler *compiler, const struct instr_list *body) {
+    struct sim_kind *out = compiler->out;
+    compiler->await_count = 0;
+    compiler->live_bytes = out->peak_bytes =
+        sim_fixed_bytes(compiler->program, compiler->costs, compiler->rank);
+    out->busy = 0;
+    memset(out->operations, 0, sizeof out->operations);
+    for (int i = 0; i < body->count; i++) out->op[i] = compile_one(compiler, &body->items[i], i);
+    struct sim_op *end = &out->op[body->count];
+    *end = (struct sim_op){.action = SIM_END, .await_first = compiler->await_count};
+    for (int b = 0; b < buffer_count(compiler); b++)
+        if (!lasts(compiler, b)) await_buffer(compiler, b);
+    end->await_count = compiler->await_count - end->await_first;
+}
+
+/* What is under way on what lasts: as awaits, and still under way. */
+static void list_left(struct compiler *compiler) {
+    struct sim_kind *out = compiler->out;
+    size_t bytes = (size_t)buffer_count(compiler) * sizeof *compiler->posted;
+    int *posted = mem_new(bytes);
+    memcpy(posted, compiler->posted, bytes);
+    out->left_first = compiler->await_count;
+    for (int b = 0; b < buffer_count(compiler); b++) await_buffer(compiler, b);
+    out->left_count = compiler->await_count - out->left_first;
+    memcpy(compiler->posted, posted, bytes);
+    free(posted);
+}
+
+/* A second time, where the first has left something, as it begins with that under way. */
+void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
                  struct sim_kind *out) {
+    const struct program *program = input->program;
     const struct rank_program *own = program_of(program, rank);
     const struct instr_list *body = &own->list[LIST_BODY];
     *out = (struct sim_kind){.count = body->count, .op = MEM_ARRAY(struct sim_op, body->count + 1)};
@@ -285,18 +323,18 @@ void sim_compile(const struct program *program, int rank, const struct sim_costs
                                 .costs = costs,
                                 .rank = rank,
                                 .cell = grid_cell(&program->grid, rank),
+                                .unclipped = input->unclipped,
                                 .out = out,
                                 .slots = sizes_slot(own->chunk, own->chunks, 0),
                                 .buckets = sizes_bucket(own->chunk, own->chunks, 0)};
-    int buffers = buffer_count(&compiler);
-    compiler.posted = MEM_ARRAY(int, buffers);
-    compiler.renamed = MEM_ARRAY(int, buffers);
-    compiler.live_bytes = out->peak_bytes = sim_fixed_bytes(program, costs, rank);
-    for (int i = 0; i < body->count; i++) out->op[i] = compile_one(&compiler, &body->items[i], i);
-    struct sim_op *end = &out->op[body->count];
-    *end = (struct sim_op){.action = SIM_END, .await_first = compiler.await_count};
-    for (int b = 0; b < buffers; b++) await_buffer(&compiler, b);
-    end->await_count = compiler.await_count - end->await_first;
+    compiler.posted = MEM_ARRAY(int, buffer_count(&compiler));
+    compiler.renamed = MEM_ARRAY(int, buffer_count(&compiler));
+    compile_body(&compiler, body);
+    list_left(&compiler);
+    if (out->left_count > 0) {
+        compile_body(&compiler, body);
+        list_left(&compiler);
+    }
     free(compiler.posted);
     free(compiler.renamed);
 }

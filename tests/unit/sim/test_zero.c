@@ -50,7 +50,7 @@ Test(sim_zero, scatters_and_gathers_move_their_bucket) {
         struct sim_costs costs = {.stage = &stage};
         struct sim_kind kind;
         int found = 0;
-        sim_compile(program, 0, &costs, &kind);
+        sim_compile(&(struct sim_input){.program = program}, 0, &costs, &kind);
         for (int i = 0; i < body->count; i++) {
             const struct instr *instr = &body->items[i];
             if (instr->op != INSTR_SCATTER && instr->op != INSTR_GATHER) continue;
@@ -72,7 +72,7 @@ Test(sim_zero, each_is_awaited_once) {
         struct sim_costs costs = {.stage = &stage};
         struct sim_kind kind;
         int norm = 0, last = -1;
-        sim_compile(program, 0, &costs, &kind);
+        sim_compile(&(struct sim_input){.program = program}, 0, &costs, &kind);
         for (int i = 0; i < body->count; i++) {
             const struct instr *instr = &body->items[i];
             if (instr->op == INSTR_NORM) norm = i;
