@@ -266,6 +266,10 @@ static enum status meet(struct walk *walk, int64_t what) {
 
 /* The segments of a backward are one meeting, at the first, or each is one. */
 static enum status share_between(struct walk *walk) {
+    const struct instr *before = walk->in_backward;
+    if (goes_on(walk) && before && before->group != walk->instr->group)
+        return verify_broken(walk, RULE_SHARED, verify_own(walk, before),
+                             "the segments of a pass share with one group");
     bool own = meets_by_segment(walk) || !goes_on(walk);
     bool wrong = walk->in_backward && !goes_on(walk);
     if (!walk->arrived && (!own || wrong)) return check_between(walk);
