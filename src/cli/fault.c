@@ -11,9 +11,13 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const actions[] = {
-    [FAULT_KILL] = "kill", [FAULT_STOP] = "stop", [FAULT_PAUSE] = "pause",
-    [FAULT_EXIT] = "exit", [FAULT_NAN] = "nan",   [FAULT_FLIP] = "flip"};
+static const char *const actions[] = {[FAULT_KILL] = "kill",
+                                      [FAULT_STOP] = "stop",
+                                      [FAULT_PAUSE] = "pause",
+                                      [FAULT_EXIT] = "exit",
+                                      [FAULT_NAN] = "nan",
+                                      [FAULT_FLIP] = "flip",
+                                      [FAULT_NAN_GRADIENT] = "nan-gradient"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -30,7 +34,7 @@ static bool read_number(const char *text, int64_t *out) {
 }
 
 static bool read_action(const char *text, enum fault_action *out) {
-    for (int action = FAULT_KILL; action <= FAULT_FLIP; action++) {
+    for (int action = FAULT_KILL; action <= FAULT_NAN_GRADIENT; action++) {
         if (strcmp(text, actions[action]) == 0) *out = (enum fault_action)action;
     }
     return *out != FAULT_NONE;
@@ -76,7 +80,7 @@ enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t ste
     if (action == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
     if (action == FAULT_PAUSE) sleep(4);
     if (action == FAULT_EXIT) _exit(7);
-    return action == FAULT_NAN || action == FAULT_FLIP ? action : FAULT_NONE;
+    return action >= FAULT_NAN ? action : FAULT_NONE;
 }
 
 /* The last parameter: behind it there is no ReLU that would hide it. */

@@ -6,8 +6,9 @@
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
  * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
  * seconds, for ranks that are threads), exit (code 7, unannounced), nan (a parameter of this rank
- * becomes one) or flip (its lowest bit is turned over). It is triggered before the instruction, on
- * the first start of the ranks only, so that
+ * becomes one), flip (its lowest bit is turned over) or nan-gradient (an element of the gradient
+ * bucket that the instruction names, such as TIE, becomes one). It is triggered before the
+ * instruction, on the first start of the ranks only, so that
  * --restarts can be tested. */
 #ifndef CLI_FAULT_H
 #define CLI_FAULT_H
@@ -24,7 +25,8 @@ enum fault_action {
     FAULT_PAUSE,
     FAULT_EXIT,
     FAULT_NAN,
-    FAULT_FLIP
+    FAULT_FLIP,
+    FAULT_NAN_GRADIENT
 };
 
 struct fault {
@@ -40,9 +42,9 @@ enum status fault_read(int rank, struct fault *out);
 enum status fault_parse(const char *text, int rank, int attempt, struct fault *out);
 
 /* Local. Triggers the fault where it is due, once; returns what is left to the caller: to corrupt a
- * parameter, FAULT_NAN or FAULT_FLIP. */
+ * parameter, FAULT_NAN or FAULT_FLIP, or a gradient, FAULT_NAN_GRADIENT. */
 enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t step);
-/* Local. Does that; nothing for any other action. */
+/* Local. Corrupts the parameter; nothing for any other action. */
 void fault_corrupt(struct store *store, enum fault_action action);
 
 #endif

@@ -62,6 +62,8 @@ static enum status open_outlook(const struct job *job, bool apart, struct outloo
     *out = (struct outlook){.job = job, .source = {.apart = apart}};
     enum status status = read_source(out);
     if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
+    if (status == STATUS_OK)
+        status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
     /* Delays are ns, as all but units. */
     if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
     if (status != STATUS_OK) outlook_close(out);
@@ -189,6 +191,21 @@ static void print_step(const struct outlook *outlook, FILE *out) {
                       rate));
 }
 
+static char *clip_text(const struct outlook *outlook) {
+    char time[TEXT_BYTES];
+    return mem_format("the update waits for the norm of all ranks' gradients, which takes %s of a "
+                      "step (%.1f%%); with --clip 0 it does not wait",
+                      time_text(outlook, outlook->clip_time, time),
+                      100 * outlook->clip_time / outlook->forecast.result.step);
+}
+
+static void print_clip(const struct outlook *outlook, int columns, FILE *out) {
+    if (!outlook->clip_waits) return;
+    char *words = clip_text(outlook);
+    text_entry(out, "clipping", columns, words);
+    free(words);
+}
+
 void outlook_print_row(const struct outlook *outlook, FILE *out) {
     enum { NAME_COLUMNS = 11 };
     const struct forecast *forecast = &outlook->forecast;
@@ -205,6 +222,7 @@ void outlook_print_row(const struct outlook *outlook, FILE *out) {
                              time_text(outlook, forecast->result.step, step), range ? range : "",
                              idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
+    print_clip(outlook, NAME_COLUMNS, out);
     free(range);
     free(idle);
     free(words);
@@ -312,6 +330,7 @@ void outlook_print(const struct outlook *outlook, FILE *out) {
         100 * result->bubble, 100 * result->span_bubble + 1e-9);
     row(out, "exposed", "%s a step of communication that no work hides, mean of the ranks (%.1f%%)",
         time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
+    print_clip(outlook, NAME_COLUMNS, out);
     print_memory(outlook, out);
     print_path(outlook, out);
     if (result->run_count <= TABLE_ROWS) print_table(outlook, out);
@@ -348,15 +367,16 @@ json_t *outlook_json(const struct outlook *outlook) {
     const struct forecast *forecast = &outlook->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
-                     "s:f, s:o, s:o}",
-                     "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks,
-                     "stages", program->grid.stages, "replicas", program->grid.replicas,
-                     "micro_batches", program->micro_batches, "unit",
-                     forecast->units ? "units" : "ns", "step", result->step, "step_low",
-                     forecast->low, "step_high", forecast->high, "first_step", result->first_step,
-                     "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
-                     result->exposed, "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
-                     (json_int_t)result->instructions, "seconds", forecast->seconds, "rank",
-                     ranks_json(result), "path", path_json(outlook));
+    return json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, "
+        "s:o, "
+        "s:o}",
+        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
+        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
+        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
+        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
+        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
+        "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
+        (json_int_t)result->peak_bytes, "instructions", (json_int_t)result->instructions, "seconds",
+        forecast->seconds, "rank", ranks_json(result), "path", path_json(outlook));
 }

@@ -16,6 +16,8 @@ struct outlook {
     struct cluster cluster;
     struct cost_source source; /* points to those that were read */
     struct forecast forecast;
+    bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
+    double clip_time; /* this much of a step */
 };
 
 /* Local. Whether an option of the forecast is given. */

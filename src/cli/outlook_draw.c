@@ -72,7 +72,8 @@ static struct timeline_interval interval_of(struct drawing *drawing, int run, in
                                          .id = instr->id,
                                          .cause_row = record->cause_run,
                                          .cause_id = TIMELINE_NONE};
-    if (record->cause_run >= 0)
+    if (record->cause_before) interval.cause_row = TIMELINE_NONE;
+    if (record->cause_run >= 0 && !record->cause_before)
         interval.cause_id = body_of(drawing, record->cause_run)->items[record->cause_at].id;
     if (drawing->texts)
         interval.text =

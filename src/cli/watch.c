@@ -42,6 +42,24 @@ void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES])
     if (position.instr.op < INSTR_COUNT_) instr_text(&position.instr, position.rank, text);
 }
 
+static void corrupt_gradient(const struct plan *plan, const struct store *store,
+                             const struct instr *instr) {
+    const struct bucket_list *buckets =
+        &plan->chunk[grid_chunk(&plan->program->grid, instr->stage)].buckets;
+    int bucket = instr->bucket == INSTR_ALL ? 0 : instr->bucket;
+    struct elements all = store_bucket_gradient(store, instr->grad, &buckets->items[bucket]);
+    ((float *)all.data)[0] = NAN;
+}
+
+/* `instr` NULL: no instruction of a step. */
+static void trigger_fault(struct watch *watch, const struct instr *instr, const char *what,
+                          int64_t step) {
+    enum fault_action action = fault_trigger(&watch->fault, what, step);
+    fault_corrupt(exec_store(watch->exec), action);
+    if (action == FAULT_NAN_GRADIENT && instr && strchr(instr_row(instr)->operands, 'b'))
+        corrupt_gradient(watch->job->plan, exec_store(watch->exec), instr);
+}
+
 static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
     struct watch *watch = context;
     struct position position = {*instr, watch->rank};
@@ -50,16 +68,14 @@ static void on_starting(void *context, const struct instr *instr, int64_t step, 
         control_row_set_record(watch->row, step + 1, now_ns, &position, sizeof position);
     if (stop_take_report()) report_position(watch, step + 1, instr_text(instr, watch->rank, text));
     if (watch->fault.action != FAULT_NONE)
-        fault_corrupt(exec_store(watch->exec),
-                      fault_trigger(&watch->fault, instr_row(instr)->name, step + 1));
+        trigger_fault(watch, instr, instr_row(instr)->name, step + 1);
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
     struct watch *watch = context;
     if (watch->row) control_row_set(watch->row, steps, what);
     if (stop_take_report()) report_position(watch, steps, what);
-    if (watch->fault.action != FAULT_NONE)
-        fault_corrupt(exec_store(watch->exec), fault_trigger(&watch->fault, what, steps));
+    if (watch->fault.action != FAULT_NONE) trigger_fault(watch, NULL, what, steps);
 }
 
 /* The passes, which bubbles count. */
@@ -139,11 +155,11 @@ static void write_row(struct watch *watch, const struct metrics_row *row) {
     watch_lacks(watch, status, "metrics.jsonl and events from step %lld on", (long long)row->step);
 }
 
+/* The row of a step is whole when the norm of its gradients is known: see on_norm. */
 static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
+    struct metrics_row *row = &watch->step_row;
     watch->steps_seen++;
-    if (result->step == 0) watch->loss_first = result->loss;
-    watch->loss_last = result->loss;
     watch->line_samples += result->samples;
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
@@ -151,22 +167,33 @@ static void on_step(void *context, const struct step_result *result) {
     if (watch->profiling) profiling_instr(watch->profiling, NULL, 0, 0);
     if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
         profiling_begin(watch->profiling);
-    struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
-    row.loss = result->loss;
-    row.lr = result->lr;
-    row.grad_norm = result->grad_norm;
-    row.acc1 = result->acc1;
-    row.samples_per_s = (double)watch->line_samples / ((double)watch->line_ns * 1e-9);
-    row.step_ms = (double)result->times.total_ns * 1e-6;
-    row.data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
-    row.ranks = result->ranks;
-    row.rank_loss = result->rank_loss;
-    row.rank_ms = result->rank_ms;
+    *row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);
+    row->loss = result->loss;
+    row->lr = result->lr;
+    row->acc1 = result->acc1;
+    row->samples_per_s = (double)watch->line_samples / ((double)watch->line_ns * 1e-9);
+    row->step_ms = (double)result->times.total_ns * 1e-6;
+    row->data_ms = (double)result->times.of[TIME_DATA] * 1e-6;
+    row->ranks = result->ranks;
+    for (int r = 0; r < result->ranks; r++) {
+        watch->rank_loss[r] = result->rank_loss[r];
+        watch->rank_ms[r] = result->rank_ms[r];
+    }
+    row->rank_loss = watch->rank_loss;
+    row->rank_ms = watch->rank_ms;
+    watch->step_row_due = line_due(watch, result);
+    if (watch->metrics && watch->step_row_due) watch->line_samples = watch->line_ns = 0;
+}
+
+static void on_norm(void *context, int64_t step, double norm) {
+    struct watch *watch = context;
+    struct metrics_row *row = &watch->step_row;
+    row->grad_norm = norm;
+    if (step == 0) watch->loss_first = row->loss;
+    watch->loss_last = row->loss;
     if (!watch->metrics) return;
-    progress_step(watch->progress, &row);
-    if (!line_due(watch, result)) return;
-    write_row(watch, &row);
-    watch->line_samples = watch->line_ns = 0;
+    progress_step(watch->progress, row);
+    if (watch->step_row_due) write_row(watch, row);
 }
 
 static void on_evaluated(void *context, int64_t steps, const struct eval_result *result) {
@@ -243,6 +270,8 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     watch.busy_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
     watch.span_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
+    watch.rank_loss = MEM_ARRAY(double, job->plan->config.ranks);
+    watch.rank_ms = MEM_ARRAY(double, job->plan->config.ranks);
     enum status status = open_trace(&watch);
     if (status == STATUS_OK && folder)
         status = metrics_open(folder, options->resume ? first_step : METRICS_FRESH, &watch.metrics);
@@ -275,6 +304,7 @@ struct train_observer watch_train_observer(struct watch *watch) {
     return (struct train_observer){.context = watch,
                                    .starting = on_starting_other,
                                    .step = on_step,
+                                   .norm = on_norm,
                                    .evaluated = on_evaluated,
                                    .saving = on_saving};
 }
@@ -362,6 +392,9 @@ void watch_free(struct watch *watch) {
     free(watch->step_ms);
     free(watch->busy_ms);
     free(watch->span_ms);
+    free(watch->rank_loss);
+    free(watch->rank_ms);
+    watch->rank_loss = watch->rank_ms = NULL;
     watch->traces = NULL;
     watch->step_ms = watch->busy_ms = watch->span_ms = NULL;
     watch->trace_count = 0;

@@ -46,6 +46,9 @@ struct watch {
     int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
     double loss_first, loss_last;        /* of the whole run, on rank 0 */
     int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    struct metrics_row step_row;   /* of the last step, whose norm is still to come */
+    bool step_row_due;             /* it goes into metrics.jsonl */
+    double *rank_loss, *rank_ms;   /* [ranks], of that row */
     enum status status;            /* of writing metrics: the first failure */
     char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
 };

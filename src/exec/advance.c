@@ -136,7 +136,7 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     exec->under_way--;
     note_slices(exec, instr, NULL);
     if (observer->posted)
-        observer->posted(observer->context, instr, exec->step, posted->begin_ns, posted->end_ns);
+        observer->posted(observer->context, instr, posted->step, posted->begin_ns, posted->end_ns);
     enum status status = handlers[instr->op].finish(exec, instr);
     exec->now_ns = clock_ns();
     return status;
@@ -165,6 +165,7 @@ static enum status run_or_post(struct exec *exec, const struct instr *instr) {
     const struct handler *handler = &handlers[instr->op];
     if (instr_row(instr)->queue == QUEUE_COMPUTE) return handler->run(exec, instr);
     struct posted *posted = exec->posting = place_of(exec, instr);
+    posted->step = exec->step;
     enum status status = handler->post(exec, instr, &posted->request);
     exec->posting = NULL;
     TRY(status);
@@ -198,6 +199,7 @@ static void begin_next(struct exec *exec) {
 void exec_begin_list(struct exec *exec, const struct program *program, enum list_name name) {
     exec->list = program_list(program, exec->plan->config.rank, name);
     exec->list_name = name;
+    exec->list_step = exec->step;
     exec->at = 0;
     exec->pass.instr = NULL; /* of a list that failed */
     exec->broadcast = (struct broadcast_run){0};
@@ -234,28 +236,52 @@ enum status exec_wait(struct exec *exec) {
     exec->times.of[TIME_COMM] += end - begin;
     exec->awaiting = NULL;
     if (observer->waited)
-        observer->waited(observer->context, waiter, exec->awaited, exec->step, begin, end);
+        observer->waited(observer->context, waiter, exec->awaited, exec->list_step, begin, end);
     return status;
 }
 
-/* Nothing that a list posted outlives it. */
-static enum status settle_all(struct exec *exec) {
+static bool is_on_what_lasts(struct exec *exec, const struct posted *posted) {
+    const struct instr *instr = posted->instr;
+    const struct instr_row *row = instr_row(instr);
+    return resource_lasts(program_access(exec->plan->program, exec->plan->sizes, instr,
+                                         row->writes[0] ? row->writes[0] : row->reads[0])
+                              .resource);
+}
+
+static enum status await_posted(struct exec *exec, struct posted *posted) {
+    exec->awaiting = &posted->request;
+    exec->awaited = posted->instr;
+    TRY(exec_wait(exec));
+    return finish(exec, posted);
+}
+
+enum status exec_await_losses(struct exec *exec) {
+    return exec->losses.instr ? await_posted(exec, &exec->losses) : STATUS_OK;
+}
+
+/* All that is under way, or (leave) all but that on what lasts. */
+static enum status settle_rest(struct exec *exec, bool leave) {
     struct posted *posted;
-    for (int i = 0; exec->under_way > 0 && (posted = place_at(exec, i)); i++) {
-        if (!posted->instr) continue;
-        exec->awaiting = &posted->request;
-        exec->awaited = posted->instr;
-        TRY(exec_wait(exec));
-        TRY(finish(exec, posted));
-    }
+    for (int i = 0; exec->under_way > 0 && (posted = place_at(exec, i)); i++)
+        if (posted->instr && !(leave && is_on_what_lasts(exec, posted)))
+            TRY(await_posted(exec, posted));
     return STATUS_OK;
 }
 
+enum status exec_settle(struct exec *exec) {
+    return settle_rest(exec, false);
+}
+
+/* The verifier has looked at a body that follows itself; the short last step of an epoch has
+ * another. */
 enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name) {
+    bool body = name == LIST_BODY;
+    if (!body || exec->list != program_list(program, exec->plan->config.rank, name))
+        TRY(exec_settle(exec));
     exec_begin_list(exec, program, name);
     for (bool ended = false; !ended;) {
         TRY(exec_advance(exec, &ended));
         if (exec->awaiting) TRY(exec_wait(exec));
     }
-    return settle_all(exec);
+    return settle_rest(exec, body);
 }

@@ -15,8 +15,10 @@
 _Static_assert(sizeof(struct call) <= PROGRAM_CALL_BYTES, "a call is larger than its message");
 
 static struct call call_of(const struct exec *exec, const struct instr *instr) {
-    return (struct call){
-        .step = exec->step, .stage = instr->stage, .micro = instr->micro, .what = instr->flags};
+    return (struct call){.step = exec->step,
+                         .stage = instr->stage,
+                         .micro = instr->micro,
+                         .what = instr->flags & ~INSTR_CLIP};
 }
 
 static struct comm_channel *channel_of(const struct exec *exec, const struct instr *instr) {

@@ -227,6 +227,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->plan = plan;
     exec->comm = comm;
     exec->owns_comm = !comm;
+    exec->normed_step = exec->updated_step = -1;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
     exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
@@ -319,6 +320,7 @@ int64_t exec_next_step(const struct exec *exec) {
 
 void exec_seek(struct exec *exec, int64_t step) {
     exec->step = step;
+    exec->normed_step = exec->updated_step = -1;
     if (exec->train)
         loader_seek(exec->train, step / exec->plan->config.steps_per_epoch,
                     step % exec->plan->config.steps_per_epoch);
@@ -368,7 +370,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
                                 .lr = lr_at(&exec->plan->config.lr, exec->step),
-                                .grad_norm = exec->grad_norm,
+                                .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,
                                 .ranks = comm_size(exec->comm),
@@ -395,6 +397,12 @@ enum status exec_step(struct exec *exec, struct step_result *out) {
     exec->batch = NULL;
     if (status == STATUS_OK) exec->step++;
     return status;
+}
+
+bool exec_norm(const struct exec *exec, int64_t step, double *out) {
+    if (exec->normed_step != step) return false;
+    *out = exec->grad_norm;
+    return true;
 }
 
 /* --- evaluation --- */

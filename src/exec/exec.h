@@ -54,7 +54,8 @@ struct step_result {
     int64_t samples;
     double loss;       /* mean over the labels of the step, all terms added */
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
-    double lr, grad_norm;
+    double lr;
+    double grad_norm; /* NaN: not known yet, see exec_norm */
     struct exec_times times;
     struct exec_request request; /* of all ranks together */
     int ranks;
@@ -97,8 +98,17 @@ int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
- * parameters are then unchanged; or when a parameter is not finite after the update. */
+ * parameters are then unchanged; or when a parameter is not finite after the update. Without
+ * clipping the update does not wait for the norm of the gradients, and a gradient that is not
+ * finite may be found in the next step or by exec_settle: then nothing may be saved. */
 enum status exec_step(struct exec *exec, struct step_result *out);
+
+/* Collective, blocking, between steps. Finishes what the last step left under way: its norm is
+ * known then, and parameters may be saved. Evaluating, saving and draining begin with it. */
+enum status exec_settle(struct exec *exec);
+/* Local. The norm of the gradients of a step, known at the end of the next one at the latest;
+ * false: it is not known, or known no more. */
+bool exec_norm(const struct exec *exec, int64_t step, double *out);
 
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
  * when the loss is not finite. */

@@ -47,6 +47,7 @@ static enum status visit_bucket(struct exec *exec, const struct bucket *bucket,
 enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *context) {
     const struct plan *plan = exec->plan;
     bool sliced = plan->program->sliced & SLICED_PARAMS;
+    TRY(exec_settle(exec));
     for (int c = 0; c < plan->chunk_count; c++) {
         for (int b = 0; b < plan->chunk[c].buckets.count; b++) {
             if (sliced) TRY(exec_gather(exec, c, b));

@@ -437,30 +437,42 @@ enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
     int members = comm_group_count(exec->group[instr->group]);
     tally_sum(exec->shares, members, &exec->tally);
     agree_on_requests(exec, members);
-    return STATUS_OK;
+    if (exec->list_name != LIST_BODY) return STATUS_OK; /* looked at when all rounds are done */
+    double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
+    return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
 
 /* Exact sums of doubles may be added in any order: the norm does not depend on who holds which
  * parameters. */
 enum status post_NORM(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
-    if (!isfinite(loss)) return numeric_failure(exec, "the loss", loss);
     exec->squares = (struct exact_sum){0};
     if (instr->grad != INSTR_ALL) TRY(store_squares(exec->store, instr->grad, &exec->squares));
+    exec->own_is_finite = isfinite(exact_total(&exec->squares));
+    exec->bad_gradient = exec->own_is_finite ? NULL : numeric_bad_gradient(exec, instr->grad);
     *out = NULL;
     if (instr->group == INSTR_ALL) return STATUS_OK;
     return comm_exchange_post(exec->group[instr->group], &exec->squares, sizeof exec->squares,
                               exec->all_squares, out);
 }
 
+/* Without clipping STEP may have run already, and the next step be under way: what was not known
+ * then is told now. All members fail together, at the same instruction. */
 enum status finish_NORM(struct exec *exec, const struct instr *instr) {
+    int64_t step = exec->norm.step;
     int members = instr->group == INSTR_ALL ? 0 : comm_group_count(exec->group[instr->group]);
+    bool updated = exec->updated_step == step;
     if (members) exec->squares = (struct exact_sum){0};
     for (int m = 0; m < members; m++) exact_merge(&exec->squares, &exec->all_squares[m]);
     double squares = exact_total(&exec->squares);
     exec->grad_norm = sqrt(squares);
-    return isfinite(squares) ? STATUS_OK
-                             : numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
+    if (!isfinite(squares) && (updated || step < exec->step)) /* a driver updates nothing */
+        return numeric_failure_of_norm(exec, step);
+    if (!isfinite(squares)) {
+        TRY(exec_await_losses(exec)); /* a loss that is not finite is told first */
+        return numeric_failure(exec, "the norm of the gradients", exec->grad_norm);
+    }
+    exec->normed_step = step;
+    return updated && !exec->update_is_finite ? numeric_failure_of_update(exec, step) : STATUS_OK;
 }
 
 enum status run_MEET(struct exec *exec, const struct instr *instr) {
@@ -476,15 +488,22 @@ static float clip_scale(double limit, double norm) {
     return scale < 1 ? (float)scale : 1;
 }
 
+/* Where the norm is not known yet, this rank's own part of it may tell that the step comes to
+ * nothing: then parameters stay as they are, and whoever looks for the cause finds them so. */
 enum status run_STEP(struct exec *exec, const struct instr *instr) {
     const struct run_config *config = &exec->plan->config;
-    bool finite;
+    bool clips = instr->flags & INSTR_CLIP;
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
                               .lr = (float)lr_at(&config->lr, exec->step),
-                              .gradient_scale = clip_scale(config->clip, exec->grad_norm)};
-    TRY(store_update(exec->store, &step, instr->grad, &finite));
-    return finite ? STATUS_OK : numeric_failure_of_update(exec);
+                              .gradient_scale =
+                                  clips ? clip_scale(config->clip, exec->grad_norm) : 1};
+    exec->updated_step = exec->step;
+    exec->update_is_finite = true;
+    if (!exec->own_is_finite) return STATUS_OK;
+    TRY(store_update(exec->store, &step, instr->grad, &exec->update_is_finite));
+    if (exec->update_is_finite || exec->norm.instr) return STATUS_OK; /* NORM will tell the cause */
+    return numeric_failure_of_update(exec, exec->step);
 }
 
 /* --- the table --- */

@@ -1,9 +1,10 @@
 /* When something is not finite: find out where it began.
  *
- * Parameters have not moved yet when a loss or gradient is found to be so (STEP comes after), so
- * the step can be run again, one node at a time, and the first output that is not finite names the
- * cause. Slow, and only on the way out. A stage of a pipeline is not run again: what it receives is
- * gone, and the ranks that would send it once more are ending, too. */
+ * Parameters have not moved yet when a loss is found to be so (STEP comes after), nor where STEP
+ * awaits the norm of the gradients, so the step can be run again, one node at a time, and the first
+ * output that is not finite names the cause. Slow, and only on the way out. A stage of a pipeline
+ * is not run again: what it receives is gone, and the ranks that would send it once more are
+ * ending, too. */
 #include <math.h>
 
 #include "base/log.h"
@@ -79,13 +80,14 @@ static const char *bad_param(const struct exec *exec, int *value) {
     return NULL;
 }
 
-static const char *bad_gradient(const struct exec *exec) {
+const char *numeric_bad_gradient(const struct exec *exec, int grad) {
     const struct store *store = exec->store;
     if (exec->plan->chunk_count == 0) return NULL; /* a driver has none */
-    int grads = store_array(store->layout, ARRAY_GRAD, 0);
+    int array = store_array(store->layout, ARRAY_GRAD, grad);
     for (int p = 0; p < store->layout->param_count; p++) {
         if (!store_holds(&store->layout->params[p])) continue;
-        if (is_bad(store, store_tensor(store, grads, p))) return store->layout->params[p].name;
+        if (is_bad_part(store, array, &store->layout->params[p]))
+            return store->layout->params[p].name;
     }
     return NULL;
 }
@@ -164,7 +166,7 @@ static const char hint[] = "  a lower --lr or --clip may help";
  * so itself. Of the others the one with the loss is named. */
 static enum status failure_of_stages(struct exec *exec, const char *what, double value) {
     const struct run_config *config = &exec->plan->config;
-    const char *param = bad_gradient(exec);
+    const char *param = numeric_bad_gradient(exec, 0);
     blame(exec, !isfinite(tally_loss(&exec->share.tally, exec->plan->micro[0].graph->loss_count)));
     return fail(STATUS_NUMERIC,
                 "step %lld: %s is %g: parameters of this rank are finite%s%s%s\n"
@@ -220,12 +222,26 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
 
 /* The step's loss and gradients were finite. Ranks that hold the same parameters all see it; of
  * slices, who owns the one. */
-enum status numeric_failure_of_update(struct exec *exec) {
+enum status numeric_failure_of_update(struct exec *exec, int64_t step) {
     int bad;
     const char *param = bad_param(exec, &bad);
     return fail(STATUS_NUMERIC,
                 "step %lld: parameter %s, read by %s, is not finite after the update\n%s",
-                (long long)exec->step + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
+                (long long)step + 1, param, reader_of(exec->plan->micro[0].graph, bad), hint);
+}
+
+/* The step's micro-batches are gone, and its gradients may be. */
+enum status numeric_failure_of_norm(struct exec *exec, int64_t step) {
+    const char *param = exec->bad_gradient;
+    blame(exec, !exec->own_is_finite);
+    return fail(
+        STATUS_NUMERIC,
+        "step %lld: the norm of the gradients is %g: %s%s%s\n"
+        "  the update did not wait for it (--clip 0); nothing of it is saved. --resume with "
+        "--clip 1e30 stops before the update\n%s",
+        (long long)step + 1, isnan(exec->grad_norm) ? NAN : exec->grad_norm,
+        param ? "the gradient of " : "those of this rank are ", param ? param : "finite",
+        param ? " is not finite" : "", hint);
 }
 
 /* Between steps there is no micro-batch to search in; parameters tell all that can be told. */

@@ -12,6 +12,7 @@ struct posted {
     const struct instr *instr; /* NULL: nothing is under way */
     struct comm_request *request;
     struct posted *by; /* of slices: what is under way into them, kept where it reads */
+    int64_t step;      /* that posted it */
     /* By the communicator's hooks, so under its lock: which operation it is, and its times. */
     int group;
     uint64_t sequence;
@@ -73,6 +74,7 @@ struct exec {
     struct exec_observer observer;
     const struct instr_list *list; /* being run */
     enum list_name list_name;
+    int64_t list_step;                 /* the step that was next when it began */
     int at;                            /* its next instruction */
     int64_t begin_ns;                  /* when that one began to run; 0: not yet */
     int64_t now_ns;                    /* when the one before it ended, or what it awaited */
@@ -107,7 +109,14 @@ struct exec {
     struct comm_channel **calls;   /* per position: from the driver; NULL: not an end */
     struct call call;              /* being sent */
     uint64_t call_number;          /* of the message awaited */
-    double grad_norm;
+    double grad_norm;              /* the last one that is known, and whose it is: */
+    int64_t normed_step;           /* -1: none */
+    int64_t updated_step;          /* the last one whose STEP has run; -1: none */
+    bool update_is_finite;         /* of that one */
+    /* At the last NORM, of this rank's part: whether it is finite; a gradient that is not, or NULL.
+     */
+    bool own_is_finite;
+    const char *bad_gradient;
     struct exec_times times;
     struct comm *comm;
     bool owns_comm;
@@ -149,7 +158,11 @@ void exec_begin_list(struct exec *exec, const struct program *program, enum list
 enum status exec_advance(struct exec *exec, bool *ended);
 /* Blocking. The one place where the executor waits for other ranks. */
 enum status exec_wait(struct exec *exec);
-/* Collective, blocking. The list from begin to end, and what it posted. */
+/* Collective, blocking. What REPORT has posted, if it is under way. */
+enum status exec_await_losses(struct exec *exec);
+/* Collective, blocking. The list from begin to end, and what it posted; but what a body leaves
+ * under way on what lasts (resource_lasts) goes on until somebody touches that, or another list
+ * begins. */
 enum status exec_run_list(struct exec *exec, const struct program *program, enum list_name name);
 
 /* Local. The communicator tells when what is posted is done; until exec_listen(exec, false). */
@@ -172,8 +185,12 @@ enum status exec_gather(struct exec *exec, int chunk, int bucket);
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);
+/* Local. The same of the norm of a step whose STEP has run. */
+enum status numeric_failure_of_norm(struct exec *exec, int64_t step);
+/* Local. The first parameter whose gradient, of a buffer that STEP reads, is not finite here. */
+const char *numeric_bad_gradient(const struct exec *exec, int grad);
 /* Local. The same of an evaluation, and of a parameter after the step's update. */
 enum status numeric_failure_of_evaluation(struct exec *exec, double loss);
-enum status numeric_failure_of_update(struct exec *exec);
+enum status numeric_failure_of_update(struct exec *exec, int64_t step);
 
 #endif

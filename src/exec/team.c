@@ -50,7 +50,8 @@ static enum status train(struct member *member) {
     while (exec_next_step(member->exec) < member->plan->config.steps)
         TRY(exec_step(member->exec, &result));
     TRY(exec_drain(member->exec));
-    member->answer = (struct team_answer){.loss = result.loss, .norm = result.grad_norm};
+    member->answer = (struct team_answer){.loss = result.loss};
+    exec_norm(member->exec, result.step, &member->answer.norm);
     return answer(member);
 }
 

@@ -16,11 +16,28 @@ struct run {
     struct train_result result;
     int64_t total;
     struct exec_request agreed; /* what the ranks asked for at the last step */
+    int64_t normed;             /* the steps whose norms are known */
 };
+
+/* A step counts as done when the norm of its gradients is known: without clipping that may be a
+ * step later, and it may turn out that nothing of it can be used. */
+static void tell_norm(struct run *run) {
+    double norm;
+    if (run->normed == run->state.step || !exec_norm(run->exec, run->normed, &norm)) return;
+    run->observer->norm(run->observer->context, run->normed++, norm);
+    run->result.steps = run->normed;
+}
+
+static enum status settle(struct run *run) {
+    enum status status = exec_settle(run->exec);
+    tell_norm(run);
+    return status;
+}
 
 /* All go on, or fail, together. */
 static enum status save_together(struct run *run) {
     enum status ready = STATUS_OK;
+    TRY(settle(run));
     run->observer->starting(run->observer->context, "SAVE", run->state.step);
     TRY(exec_compare_copies(run->exec));
     if (comm_rank(exec_comm(run->exec)) == 0)
@@ -41,6 +58,7 @@ static double score_of(const struct eval_result *eval) {
 }
 
 static enum status evaluate(struct run *run, bool *best) {
+    TRY(settle(run));
     run->observer->starting(run->observer->context, "EVAL", run->state.step);
     TRY(exec_evaluate(run->exec, &run->result.eval));
     run->result.evaluated = true;
@@ -92,12 +110,16 @@ static enum status one_step(struct run *run) {
     struct step_result step;
     struct exec_request request = request_now(run);
     exec_ask(run->exec, &request);
-    TRY(exec_step(run->exec, &step));
-    run->result.steps = ++run->state.step;
+    enum status status = exec_step(run->exec, &step);
+    tell_norm(run); /* of the step before */
+    TRY(status);
+    run->state.step++;
     run->agreed = step.request;
     run->result.signal = step.request.signal;
     run->observer->step(run->observer->context, &step);
+    tell_norm(run);
     bool last = run->state.step == run->total || cause_to_stop(run) != STOP_END;
+    if (last) TRY(settle(run));
     if (last) TRY(exec_drain(run->exec));
     return after_step(run);
 }
@@ -129,6 +151,7 @@ enum status train_all(struct exec *exec, const struct train_config *config,
                       .config = config,
                       .observer = observer,
                       .state = *state,
+                      .normed = state->step,
                       .total = exec_plan(exec)->config.steps};
     run.result.first_step = run.result.steps = state->step;
     bool best, finished = state->step >= run.total;

@@ -243,6 +243,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                        .micro_batches = config->micro_batches,
                                        .sum = own_order(config),
                                        .samples = samples,
+                                       .clips = config->clip > 0,
                                        .shares = config->sync_bn,
                                        .ties = plan->ties.item,
                                        .tie_count = plan->ties.count,

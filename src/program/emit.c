@@ -20,9 +20,32 @@
 
 enum { EVERYONE, REPLICAS, PIPELINE, SHARERS }; /* groups, in the order they are declared */
 
-/* Declared last, also where nobody shares statistics. */
+/* Declared behind the others, also where nobody shares statistics. */
 static int tied_group(const struct schedule_config *config) {
     return config->shares ? SHARERS + 1 : SHARERS;
+}
+
+static bool has_tied(const struct schedule_config *config) {
+    bool apart = false;
+    for (int t = 0; t < config->tie_count; t++) apart |= tie_is_apart(&config->ties[t]);
+    return apart;
+}
+
+/* All stages of a pipeline meet after each B. */
+static bool meets_in_body(const struct schedule_config *config) {
+    return config->one_backward_at_a_time && (config->grid.stages > 1 || config->driven);
+}
+
+/* NORM may be under way when the next step has begun. A group has one exchange at a time, so where
+ * others would come to its group in the meantime it has one of its own, declared last. A driver
+ * hears of a gradient that is not finite, as all ranks do. */
+static bool norm_is_apart(const struct schedule_config *config) {
+    return meets_in_body(config) || config->grid.drivers > 0;
+}
+
+static int16_t norm_group(const struct schedule_config *config) {
+    if (config->grid.drivers == 0 && config->grid.stages == 1) return INSTR_ALL;
+    return (int16_t)(norm_is_apart(config) ? tied_group(config) + has_tied(config) : PIPELINE);
 }
 
 void emit_declare(const struct schedule_config *config, struct program *program) {
@@ -30,13 +53,13 @@ void emit_declare(const struct schedule_config *config, struct program *program)
     program_declare_group(program, GROUP_REPLICAS);
     program_declare_group(program, GROUP_PIPELINE);
     if (config->shares) program_declare_group(program, GROUP_REPLICAS);
-    bool apart = false;
     for (int t = 0; t < config->tie_count; t++) {
         const char *wanted = program_declare_tie(program, &config->ties[t]);
         CHECK(!wanted, "tie %d: expected %s", t, wanted);
-        apart |= tie_is_apart(&config->ties[t]);
     }
-    if (apart) program_declare_group(program, GROUP_TIED);
+    if (has_tied(config)) program_declare_group(program, GROUP_TIED);
+    if (norm_is_apart(config))
+        program_declare_group(program, config->grid.drivers > 0 ? GROUP_WORLD : GROUP_PIPELINE);
 }
 
 /* What is known of one stage of the rank while its program is written. */
@@ -300,12 +323,6 @@ static void end_stage(struct stage *stage) {
     free(stage->busy);
 }
 
-/* A driver hears of a gradient that is not finite, as all ranks do. */
-static int16_t norm_group(const struct grid *grid) {
-    if (grid->drivers > 0) return EVERYONE;
-    return grid->stages > 1 ? PIPELINE : INSTR_ALL;
-}
-
 /* --- calls --- */
 
 static void add_call(struct rank_program *out, enum instr_op op, int stage, int micro,
@@ -351,10 +368,10 @@ static void end_step(struct emitter *emitter) {
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     struct instr *norm = program_add(emitter->out, LIST_BODY, INSTR_NORM);
     norm->grad = (int16_t)grad;
-    norm->group = norm_group(&emitter->config->grid);
+    norm->group = norm_group(emitter->config);
     if (emitter->config->driven) /* its first stage stands for the rank */
         add_call(emitter->out, INSTR_SERVE, emitter->stage[0].tree.stage, INSTR_ALL, INSTR_UPDATE);
-    program_add(emitter->out, LIST_BODY, INSTR_STEP)->grad = (int16_t)grad;
+    program_add_step(emitter->out, grad, emitter->config->clips);
 }
 
 static void meet(struct emitter *emitter) {
@@ -368,9 +385,10 @@ void emit_driver(const struct schedule_config *config, struct rank_program *out)
         call_backwards(config, out);
     }
     program_add(out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
-    program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(&config->grid);
+    program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(config);
+    unsigned update = INSTR_UPDATE | (config->clips ? INSTR_CLIP : 0);
     for (int s = 0; config->driven && s < config->grid.stages; s++)
-        add_call(out, INSTR_CALL, s, INSTR_ALL, INSTR_UPDATE);
+        add_call(out, INSTR_CALL, s, INSTR_ALL, update);
 }
 
 void emit_rank(const struct schedule_config *config, const struct program *program,
@@ -382,7 +400,7 @@ void emit_rank(const struct schedule_config *config, const struct program *progr
                               .first = program_first_micro(program, rank),
                               .at_once = is_at_once(order)};
     bool loss = grid_position(&config->grid, last_stage(&emitter)) == emitter.cell.position;
-    bool meets = config->one_backward_at_a_time && (config->grid.stages > 1 || config->driven);
+    bool meets = meets_in_body(config);
     for (int c = 0; c < config->grid.chunks; c++) begin_stage(&emitter, c);
     if (loss) program_add(out, LIST_BODY, INSTR_COUNT)->group = REPLICAS;
     for (int i = 0; i < order->count; i++) {

@@ -42,7 +42,7 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 };
 
 static const char *const flag_names[] = {"new",      "pure",   "light", "forward",
-                                         "backward", "update", "block"};
+                                         "backward", "update", "block", "clip"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};

@@ -21,6 +21,7 @@ enum instr_flags {
     INSTR_BACKWARD = 16,
     INSTR_UPDATE = 32,
     INSTR_BLOCK = 64,
+    INSTR_CLIP = 128,
     INSTR_AGAIN = INSTR_LIGHT | INSTR_BLOCK /* of F: its activations are made again */
 };
 

@@ -194,6 +194,12 @@ struct instr *program_add(struct rank_program *rank, enum list_name list, enum i
     return instr;
 }
 
+void program_add_step(struct rank_program *rank, int grad, bool clips) {
+    struct instr *step = program_add(rank, LIST_BODY, INSTR_STEP);
+    step->grad = (int16_t)grad;
+    if (clips) step->flags = INSTR_CLIP;
+}
+
 void program_renumber(struct rank_program *rank) {
     int id = 0;
     for (int l = 0; l < LIST_COUNT; l++) {
@@ -320,6 +326,10 @@ struct resource_access program_access(const struct program *program,
     case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS, .also = -1};
     case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES, .also = -1};
     case 'n': return (struct resource_access){.resource = RESOURCE_NORM, .also = -1};
+    case 'N':
+    case 'L':
+        if (!(instr->flags & INSTR_CLIP)) break;
+        return program_access(program, sizes, instr, letter == 'N' ? 'n' : 'l');
     case 'a':
         return (struct resource_access){
             .resource = RESOURCE_SLOT, .also = -1, .slot = sizes_slot(sizes, chunk, instr->slot)};
@@ -340,6 +350,15 @@ int program_world(const struct program *program) {
 }
 
 /* --- facts of a program --- */
+
+bool program_clips(const struct program *program) {
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].op == INSTR_STEP) return body->items[i].flags & INSTR_CLIP;
+    }
+    return false;
+}
 
 bool program_shares(const struct program *program) {
     for (int k = 0; k < program->kind_count; k++) {

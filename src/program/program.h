@@ -145,6 +145,11 @@ enum resource {
     RESOURCE_GRADIENT,
     RESOURCE_PARAMS
 };
+/* Local. Whether it is the run's and not the step's: what the body leaves under way on it goes on
+ * into the next step. */
+static inline bool resource_lasts(enum resource resource) {
+    return resource == RESOURCE_NORM || resource == RESOURCE_PARAMS;
+}
 struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
@@ -158,6 +163,10 @@ struct resource_access program_access(const struct program *program,
 
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
+/* Local. Appends STEP to the body. */
+void program_add_step(struct rank_program *rank, int grad, bool clips);
+/* Local. Do its STEPs clip? */
+bool program_clips(const struct program *program);
 /* Local. Gives the instructions ids in the order they stand. */
 void program_renumber(struct rank_program *rank);
 /* Local. The index of a group of this family, declared anew each time. */

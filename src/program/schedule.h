@@ -12,6 +12,7 @@ struct schedule_config {
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
+    bool clips;   /* STEP scales gradients by their norm, and awaits it */
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
     enum recompute_policy recompute;     /* of pipelines */
     bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */

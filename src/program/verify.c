@@ -143,7 +143,7 @@ static enum status check_end(struct walk *walk) {
     if (walk->together > 0)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "replicas that share statistics are missing behind it");
-    TRY(verify_await_all(walk));
+    TRY(verify_await_step(walk));
     if (walk->waits) return STATUS_OK;
     TRY(verify_slots_free(walk));
     TRY(verify_calls_end(walk));
@@ -153,6 +153,23 @@ static enum status check_end(struct walk *walk) {
     struct walk end = verify_end_of(walk, LIST_BODY);
     return verify_broken(&end, RULE_STEP, nobody, "the body of rank %d ends without STEP",
                          walk->rank);
+}
+
+/* The next step: all that is the step's is as at first, what is under way goes on. */
+static void begin_step(struct walk *walk) {
+    int slots = sizes_slot(walk->own->chunk, walk->own->chunks, 0),
+        buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    memset(walk->slots, 0, (size_t)slots * sizeof *walk->slots);
+    memset(walk->loaded, 0, (size_t)(walk->micros * walk->own->chunks) * sizeof *walk->loaded);
+    memset(walk->tracked, 0, (size_t)(buckets + 1) * sizeof *walk->tracked);
+    for (int g = 0; g < walk->own->grads; g++) {
+        struct bucket *bucket = walk->grads[g].bucket;
+        if (bucket) memset(bucket, 0, (size_t)buckets * sizeof *bucket);
+        walk->grads[g] = (struct grad){.bucket = bucket};
+    }
+    walk->counted = walk->reported = walk->stepped = walk->again = NULL;
+    walk->at = walk->live = 0;
+    walk->ended = false;
 }
 
 /* Walks a rank on until it ends or waits. */
@@ -184,7 +201,7 @@ static enum status check_all_came(const struct verifier *verifier) {
     return STATUS_OK;
 }
 
-static enum status walk_all(struct verifier *verifier) {
+static enum status walk_step(struct verifier *verifier) {
     for (int w = 0; w < verifier->walk_count; w++) verify_wake(&verifier->walks[w]);
     while (verifier->queue_count > 0) {
         struct walk *walk = verifier->queue[verifier->queue_first];
@@ -197,6 +214,17 @@ static enum status walk_all(struct verifier *verifier) {
     TRY(check_all_came(verifier));
     TRY(verify_all_received(verifier));
     return verify_all_served(verifier);
+}
+
+/* One step; where it leaves something under way one more, that begins with it. That one leaves the
+ * same, so all further steps are like it. What the last step leaves is done: all have come to it.
+ */
+static enum status walk_all(struct verifier *verifier) {
+    bool leaves = false;
+    TRY(walk_step(verifier));
+    for (int w = 0; w < verifier->walk_count; w++) leaves |= verify_leaves(&verifier->walks[w]);
+    for (int w = 0; leaves && w < verifier->walk_count; w++) begin_step(&verifier->walks[w]);
+    return leaves ? walk_step(verifier) : STATUS_OK;
 }
 
 /* --- who is walked --- */

@@ -40,6 +40,7 @@ enum status verify_slots_free(struct walk *walk);
 /* Gradients: buffers written before they are read, each micro-batch exactly once, in order; of
  * ranks together. */
 enum status verify_gradient(struct walk *walk);
+enum status verify_clips(struct walk *walk); /* STEP, and CALL of it: all clip, or none does */
 enum status verify_header_order(const struct verifier *verifier);
 enum status verify_ties(const struct verifier *verifier);
 
@@ -54,8 +55,10 @@ enum status verify_params_at_end(const struct walk *walk);
 /* Groups. Waits (walk->waits) until what the instruction reads or writes is done; meets those who
  * share statistics; posts what is done later. */
 enum status verify_await(struct walk *walk);
-/* ... all that is still under way, behind the last instruction. */
-enum status verify_await_all(struct walk *walk);
+/* ... all of the step that is still under way, behind the last instruction; whether the body leaves
+ * more: what is under way on what lasts (resource_lasts). */
+enum status verify_await_step(struct walk *walk);
+bool verify_leaves(const struct walk *walk);
 enum status verify_share(struct walk *walk);
 enum status verify_post(struct walk *walk);
 /* A bucket of a gradient buffer, counted through all chunks. */

@@ -28,6 +28,8 @@ static enum status check_what(const struct walk *walk) {
     unsigned what = instr->flags & WHAT;
     if (what != INSTR_FORWARD && what != INSTR_BACKWARD && what != INSTR_UPDATE)
         return verify_broken(walk, RULE_CALLS, nobody, "it names one of forward, backward, update");
+    if (instr->flags & INSTR_CLIP && what != INSTR_UPDATE)
+        return verify_broken(walk, RULE_FLAGS, nobody, "nothing but an update is clipped");
     if ((what == INSTR_UPDATE) == (instr->micro == INSTR_ALL)) return STATUS_OK;
     return verify_broken(walk, RULE_CALLS, nobody, "%s",
                          what == INSTR_UPDATE ? "an update has no micro-batch"
@@ -54,6 +56,7 @@ static struct channel *channel_of(const struct walk *walk) {
 static enum status post(struct walk *walk, struct channel *channel) {
     TRY(check_ends(walk));
     TRY(check_what(walk));
+    if (walk->instr->op == INSTR_CALL && walk->instr->flags & INSTR_UPDATE) TRY(verify_clips(walk));
     if (!is_call(walk->instr)) {
         channel->received++;
         return STATUS_OK;
@@ -73,7 +76,7 @@ static enum status take(struct walk *walk, struct channel *channel) {
     const struct instr *own = walk->instr;
     verify_wake_end(channel, false);
     if (sent.instr->stage != own->stage || sent.instr->micro != own->micro ||
-        sent.instr->flags != own->flags)
+        (sent.instr->flags & WHAT) != (own->flags & WHAT))
         return verify_broken(walk, RULE_CALLS, sent, "another call comes there");
     if (walk->served)
         return verify_broken(walk, RULE_CALLS, verify_own(walk, walk->served),

@@ -255,8 +255,7 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
     bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
     if ((instr->grad == GRAD_SLICES) != steps)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "buffer %d holds slices, those behind it whole buckets",
-                             GRAD_SLICES);
+                             "buffer %d holds slices, those behind it whole buckets", GRAD_SLICES);
     if (steps) return STATUS_OK;
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
@@ -358,6 +357,13 @@ static enum status norm(struct walk *walk) {
     return STATUS_OK;
 }
 
+enum status verify_clips(struct walk *walk) {
+    struct place *first = &walk->verifier->updates;
+    if (!first->instr) *first = verify_own(walk, walk->instr);
+    if ((first->instr->flags & INSTR_CLIP) == (walk->instr->flags & INSTR_CLIP)) return STATUS_OK;
+    return verify_broken(walk, RULE_STEP, *first, "one clips, the other does not");
+}
+
 /* Without NORM nothing would stop a gradient that is not finite, and clipping would use the step
  * before's. */
 static enum status step(struct walk *walk) {
@@ -369,7 +375,7 @@ static enum status step(struct walk *walk) {
     if (walk->stepped)
         return verify_broken(walk, RULE_STEP, verify_own(walk, walk->stepped), "a second STEP");
     walk->stepped = walk->instr;
-    return STATUS_OK;
+    return verify_clips(walk);
 }
 
 static enum status change(struct walk *walk, struct bucket *bucket, int index) {
@@ -408,9 +414,10 @@ static enum status keep_shared(struct walk *walk) {
         return STATUS_OK;
     uint64_t *made = &walk->grads[instr->grad].made[chunk];
     if (instr->segment <= 0 && *made)
-        return verify_broken(walk, RULE_JOINED, nobody,
-                             "buffer %d holds gradients of what stage %d shares, which were not tied",
-                             instr->grad, tie->stage);
+        return verify_broken(
+            walk, RULE_JOINED, nobody,
+            "buffer %d holds gradients of what stage %d shares, which were not tied", instr->grad,
+            tie->stage);
     if (instr->segment == INSTR_ALL || instr->segment == last) *made = order_leaf(instr->micro);
     return STATUS_OK;
 }

@@ -102,10 +102,9 @@ enum status verify_await(struct walk *walk) {
     return STATUS_OK;
 }
 
-enum status verify_await_all(struct walk *walk) {
+enum status verify_await_step(struct walk *walk) {
     TRY(await_one(walk, &walk->seeds));
     TRY(await_one(walk, &walk->losses));
-    TRY(await_one(walk, &walk->norm));
     for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
         TRY(await_one(walk, &walk->slots[s].pending));
     for (int g = 0; g < walk->own->grads; g++) {
@@ -115,9 +114,14 @@ enum status verify_await_all(struct walk *walk) {
                                           sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
         TRY(await_gradient(walk, &all));
     }
-    struct resource_access all = {
-        .also = -1, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
-    return await_params(walk, &all);
+    return STATUS_OK;
+}
+
+bool verify_leaves(const struct walk *walk) {
+    bool leaves = walk->norm.group;
+    for (int b = 0; b < sizes_bucket(walk->own->chunk, walk->own->chunks, 0); b++)
+        leaves |= walk->params[b].pending.group != NULL;
+    return leaves;
 }
 
 /* Of the body, and not posted: it waits where it stands. */

@@ -82,8 +82,8 @@ struct grad {
     const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
     const struct instr *changed; /* what changed it since */
     struct bucket *bucket;       /* of all chunks; NULL until it is first used */
-    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank holds,
-     * and that one has not tied yet; the micro-batch's key. */
+    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank
+     * holds, and that one has not tied yet; the micro-batch's key. */
     uint64_t made[GRID_MAX_CHUNKS];
 };
 
@@ -120,12 +120,12 @@ struct walk {
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what; /* several replicas on a rank: how many have come, to what */
-    int shared;                  /* segments of the pass that it has met for */
-    const struct instr *served;  /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
-    const struct instr *light[2];    /* an F of either form that is made again, or NULL */
-    int live, peak;              /* slots in use: now, most */
+    int together, together_what;  /* several replicas on a rank: how many have come, to what */
+    int shared;                   /* segments of the pass that it has met for */
+    const struct instr *served;   /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;    /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2]; /* an F of either form that is made again, or NULL */
+    int live, peak;               /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;
@@ -157,7 +157,8 @@ struct verifier {
     struct meeting_group *groups[PROGRAM_MAX_GROUPS]; /* per group of the family */
     struct channel *channels;                         /* per walked pipeline, cut and direction */
     struct channel *calls;                            /* per position: from the driver to it */
-    bool has_calls;                                   /* the program's passes stand behind SERVEs */
+    struct place updates; /* the first that updates: the others clip, too, or not */
+    bool has_calls;       /* the program's passes stand behind SERVEs */
     int pipeline_count;
     struct walk **queue; /* ranks that can go on, a ring */
     int queue_first, queue_count;

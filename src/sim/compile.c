@@ -21,8 +21,10 @@ struct compiler {
     const struct sim_costs *costs;
     int rank;
     struct grid_cell cell;
+    bool unclipped;
     struct sim_kind *out;
-    struct sim_await *await; /* of the kind */
+    struct sim_op *op;       /* of the kind */
+    struct sim_await *await; /* likewise */
     /* Per instruction: the letters of the buffers it touches, each once, but for those on which
      * nothing is ever under way. */
     char letters[INSTR_COUNT_][8];
@@ -47,11 +49,17 @@ static int bucket_buffer(const struct compiler *compiler, int grad, int bucket) 
     return SINGLE_COUNT + compiler->slots + grad * compiler->buckets + bucket;
 }
 
+static bool lasts(const struct compiler *compiler, int buffer) {
+    return buffer == NORM || buffer >= bucket_buffer(compiler, compiler->own->grads, 0);
+}
+
 /* The first of them, and how many; *also is one more, -1: none. */
 static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
                       int *count, int *also) {
+    struct instr asked = *instr;
+    if (compiler->unclipped) asked.flags &= (uint8_t)~INSTR_CLIP;
     struct resource_access access =
-        program_access(compiler->program, compiler->own->chunk, instr, letter);
+        program_access(compiler->program, compiler->own->chunk, &asked, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
     *count = 1;
     *also = access.also < 0 ? -1 : bucket_buffer(compiler, grad, access.also);
@@ -295,13 +303,46 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     return op;
 }
 
-/* What is posted is under way in two buffers at most, each of which is awaited once. */
+/* What is posted is under way in two buffers at most, each of which is awaited once, or left to the
+ * next step: as many again come from the step before. */
 int64_t sim_room(const struct program *program, int rank) {
     return (int64_t)program_list(program, rank, LIST_BODY)->count + 1;
 }
 
-void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
+/* All but what lasts is awaited at the end. */
+static void compile_body(struct compiler *compiler, const struct instr_list *body) {
+    struct sim_kind *out = compiler->out;
+    compiler->await_count = 0;
+    compiler->live_bytes = out->peak_bytes =
+        sim_fixed_bytes(compiler->program, compiler->costs, compiler->rank);
+    out->busy = 0;
+    memset(out->operations, 0, sizeof out->operations);
+    for (int i = 0; i < body->count; i++)
+        compiler->op[i] = compile_one(compiler, &body->items[i], i);
+    struct sim_op *end = &compiler->op[body->count];
+    *end = (struct sim_op){.action = SIM_END, .await_first = compiler->await_count};
+    for (int b = 0; b < buffer_count(compiler); b++)
+        if (!lasts(compiler, b)) await_buffer(compiler, b);
+    end->await_count = compiler->await_count - end->await_first;
+}
+
+/* What is under way on what lasts: as awaits, and still under way. */
+static void list_left(struct compiler *compiler) {
+    struct sim_kind *out = compiler->out;
+    size_t bytes = (size_t)buffer_count(compiler) * sizeof *compiler->posted;
+    int *posted = mem_new(bytes);
+    memcpy(posted, compiler->posted, bytes);
+    out->left_first = compiler->await_count;
+    for (int b = 0; b < buffer_count(compiler); b++) await_buffer(compiler, b);
+    out->left_count = compiler->await_count - out->left_first;
+    memcpy(compiler->posted, posted, bytes);
+    free(posted);
+}
+
+/* A second time, where the first has left something, as it begins with that under way. */
+void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
                  struct sim_op *op, struct sim_await *await, struct sim_kind *out) {
+    const struct program *program = input->program;
     const struct rank_program *own = program_of(program, rank);
     const struct instr_list *body = &own->list[LIST_BODY];
     *out = (struct sim_kind){.count = body->count, .op = op, .await = await};
@@ -310,20 +351,21 @@ void sim_compile(const struct program *program, int rank, const struct sim_costs
                                 .costs = costs,
                                 .rank = rank,
                                 .cell = grid_cell(&program->grid, rank),
+                                .unclipped = input->unclipped,
                                 .out = out,
+                                .op = op,
                                 .await = await,
                                 .slots = sizes_slot(own->chunk, own->chunks, 0),
                                 .buckets = sizes_bucket(own->chunk, own->chunks, 0)};
-    int buffers = buffer_count(&compiler);
-    compiler.posted = MEM_ARRAY(int, buffers);
-    compiler.renamed = MEM_ARRAY(int, buffers);
-    compiler.live_bytes = out->peak_bytes = sim_fixed_bytes(program, costs, rank);
+    compiler.posted = MEM_ARRAY(int, buffer_count(&compiler));
+    compiler.renamed = MEM_ARRAY(int, buffer_count(&compiler));
     list_letters(&compiler);
-    for (int i = 0; i < body->count; i++) op[i] = compile_one(&compiler, &body->items[i], i);
-    struct sim_op *end = &op[body->count];
-    *end = (struct sim_op){.action = SIM_END, .await_first = compiler.await_count};
-    for (int b = 0; b < buffers; b++) await_buffer(&compiler, b);
-    end->await_count = compiler.await_count - end->await_first;
+    compile_body(&compiler, body);
+    list_left(&compiler);
+    if (out->left_count > 0) {
+        compile_body(&compiler, body);
+        list_left(&compiler);
+    }
     free(compiler.posted);
     free(compiler.renamed);
 }

@@ -1,6 +1,7 @@
 /* A rank program made ready for the simulator: what an instruction costs, and which posted ones it
- * awaits. Nothing a body posts outlives it, so that is the same in every step and is found once for
- * all ranks that share a program. Private to src/sim. */
+ * awaits. That is the same in every step but the first, and is found once for all ranks that share
+ * a program: what a body leaves under way (resource_lasts) is awaited in the next step, by an
+ * instruction that stands before it or is it. Private to src/sim. */
 #ifndef SIM_COMPILE_H
 #define SIM_COMPILE_H
 
@@ -18,7 +19,7 @@ enum sim_action {
 /* A posted instruction that must be done first. */
 struct sim_await {
     int32_t place; /* where the rank keeps what it needs to know of it */
-    int32_t at;    /* in the body */
+    int32_t at; /* in the body: of the step before where it does not stand before who awaits it */
 };
 
 struct sim_op {
@@ -39,7 +40,8 @@ struct sim_op {
 struct sim_kind {
     const struct sim_op *op; /* the body's, then SIM_END */
     const struct sim_await *await;
-    int count; /* of the body */
+    int count;                  /* of the body */
+    int left_first, left_count; /* awaits: what the body leaves under way */
     int place_count;
     int operations[PROGRAM_MAX_GROUPS]; /* of each group in a step */
     double busy;
@@ -47,10 +49,11 @@ struct sim_kind {
 };
 
 /* Local. The body of `rank`, whose like the others are, into memory of the caller: `op` has
- * sim_room() elements, `await` twice as many, and both outlive the kind. Memory of many kinds is
- * taken at once: that of each alone would cost more than to compile it. */
+ * sim_room() elements, `await` SIM_AWAITS times as many, and both outlive the kind. Memory of many
+ * kinds is taken at once: that of each alone would cost more than to compile it. */
+enum { SIM_AWAITS = 4 };
 int64_t sim_room(const struct program *program, int rank);
-void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
+void sim_compile(const struct sim_input *input, int rank, const struct sim_costs *costs,
                  struct sim_op *op, struct sim_await *await, struct sim_kind *out);
 
 #endif

@@ -10,13 +10,15 @@
 
 /* What a rank knows of something it posted. */
 union sim_place {
-    double end;     /* of a send: when its buffer is free again, or SIM_UNKNOWN */
-    int64_t number; /* of a receive or an operation: which one of its channel or group */
+    double end; /* of a send: when its buffer is free again, or SIM_UNKNOWN */
+    int64_t
+        number; /* of a receive or an operation: which one of its channel or group; -1: none yet */
 };
 
 /* Who ended what let something begin. */
 struct sim_cause {
     int32_t run, at;
+    bool before; /* in the step before */
 };
 
 struct sim_state {

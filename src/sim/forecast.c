@@ -139,6 +139,29 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
     return status;
 }
 
+static bool norm_meets(const struct program *program) {
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].op == INSTR_NORM && body->items[i].group != INSTR_ALL) return true;
+    }
+    return false;
+}
+
+enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time) {
+    struct sim_input input = forecast->input;
+    struct sim_result result;
+    *waits = program_clips(input.program) && norm_meets(input.program);
+    if (!*waits) return STATUS_OK;
+    input.record = false;
+    input.unclipped = true;
+    TRY(sim_run(&input, &result));
+    double more = forecast->result.step - result.step;
+    *time = more > 0 ? more : 0;
+    sim_result_free(&result);
+    return STATUS_OK;
+}
+
 void forecast_free(struct forecast *forecast) {
     sim_path_free(&forecast->path);
     sim_result_free(&forecast->result);

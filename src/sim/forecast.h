@@ -25,4 +25,8 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);
 
+/* What it takes of a step that STEP awaits NORM, for clipping: against the same program where it
+ * does not. *waits is false where it awaits nobody: there is nothing to say then. */
+enum status forecast_clip(const struct forecast *forecast, bool *waits, double *time);
+
 #endif

@@ -64,6 +64,11 @@ void sim_path(const struct sim_input *input, const struct sim_result *result,
            (place.at > 0 || (place.at == 0 && record_of(result, place.run, 0)->cause_run >= 0))) {
         const struct sim_record *record =
             place.at < count || place.run != run ? record_of(result, place.run, place.at) : NULL;
+        if (record && record->cause_run >= 0 && record->cause_before) {
+            add(out, (struct sim_path_item){record->cause_run, record->cause_at, result->begin,
+                                            place.time, true});
+            return; /* it was under way when the step began */
+        }
         if (record && record->cause_run >= 0) {
             place = over_transfer(result, record->cause_run, record->cause_at, place.time, out);
         } else {

@@ -38,7 +38,7 @@ static bool settle_send(struct sim *sim, int32_t run, const struct sim_await *aw
         wire->sender_waits = true;
         return false;
     }
-    struct sim_cause own = {run, await->at};
+    struct sim_cause own = {run, await->at, false};
     wait_until(sim, state, end, send->bytes * wire->per_byte, own);
     return true;
 }
@@ -62,7 +62,7 @@ static bool settle_receive(struct sim *sim, int32_t run, const struct sim_await 
     const struct sim_message *message = sim_arrival(sim, wire, state->place[await->place].number);
     if (!message) return false;
     note_transfer(state, await->at, message->begin, message->time);
-    note_peer(state, await->at, (struct sim_cause){sim->wire[wire].sender, message->at});
+    note_peer(state, await->at, (struct sim_cause){sim->wire[wire].sender, message->at, false});
     wait_until(sim, state, message->time, message->time - message->begin, message->cause);
     double copy = receive->cost * state->slowness;
     state->clock += copy;
@@ -71,14 +71,27 @@ static bool settle_receive(struct sim *sim, int32_t run, const struct sim_await 
     return true;
 }
 
-static bool settle_operation(struct sim *sim, int32_t run, const struct sim_op *op, int32_t at,
-                             int64_t number) {
+/* Notes when an operation was under way; NULL: it is not known yet, and the run is woken then. */
+static const struct sim_meeting *note_operation(struct sim *sim, int32_t run, int32_t at,
+                                                int64_t number) {
     struct sim_state *state = &sim->run[run];
-    const struct sim_meeting *meeting = sim_meeting(sim, run, op->target, number);
-    if (!meeting) return false;
+    const struct sim_meeting *meeting = sim_meeting(sim, run, state->kind->op[at].target, number);
+    if (!meeting) return NULL;
     note_transfer(state, at, meeting->begin, meeting->end);
     note_peer(state, at, meeting->last);
-    wait_until(sim, state, meeting->end, meeting->end - meeting->begin, meeting->last);
+    return meeting;
+}
+
+/* Of the step before where `at` does not stand before who waits; in the first step there is none.
+ */
+static bool settle_operation(struct sim *sim, int32_t run, int32_t at, int64_t number,
+                             bool before) {
+    struct sim_state *state = &sim->run[run];
+    if (number < 0) return true;
+    const struct sim_meeting *meeting = note_operation(sim, run, at, number);
+    if (!meeting) return false;
+    struct sim_cause cause = {meeting->last.run, meeting->last.at, before};
+    wait_until(sim, state, meeting->end, meeting->end - meeting->begin, cause);
     return true;
 }
 
@@ -88,7 +101,9 @@ static bool settle(struct sim *sim, int32_t run, const struct sim_await *await) 
     switch (op->action) {
     case SIM_SEND: return settle_send(sim, run, await);
     case SIM_RECEIVE: return settle_receive(sim, run, await);
-    default: return settle_operation(sim, run, op, await->at, state->place[await->place].number);
+    default:
+        return settle_operation(sim, run, await->at, state->place[await->place].number,
+                                await->at >= state->at);
     }
 }
 
@@ -101,6 +116,7 @@ static void note_issue(struct sim_state *state) {
     record->peer_run = record->peer_at = -1;
     record->cause_run = state->cause.run;
     record->cause_at = state->cause.at;
+    record->cause_before = state->cause.before;
 }
 
 /* It runs on the compute queue for so long. */
@@ -120,7 +136,7 @@ static bool meet(struct sim *sim, int32_t run, const struct sim_op *op) {
         note_issue(state);
         sim_arrive(sim, run, op);
     }
-    state->met = !settle_operation(sim, run, op, state->at, state->posted[op->target] - 1);
+    state->met = !settle_operation(sim, run, state->at, state->posted[op->target] - 1, false);
     return !state->met;
 }
 
@@ -133,10 +149,21 @@ static void end_step(struct sim *sim, struct sim_state *state) {
     state->exposed = state->waits = 0;
 }
 
+/* What the recorded step leaves under way: nobody waits for it any more, but it is drawn. */
+static bool note_left(struct sim *sim, int32_t run) {
+    const struct sim_state *state = &sim->run[run];
+    for (int i = 0; state->record && i < state->kind->left_count; i++) {
+        const struct sim_await *left = &state->kind->await[state->kind->left_first + i];
+        if (!note_operation(sim, run, left->at, state->place[left->place].number)) return false;
+    }
+    return true;
+}
+
 /* False: it waits. */
 static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     if (op->action == SIM_END) {
+        if (!note_left(sim, run)) return false;
         end_step(sim, state);
         return true;
     }
@@ -173,7 +200,7 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
         if (!perform(sim, run, op)) return;
         state->at++;
         state->awaited = 0;
-        state->cause = (struct sim_cause){-1, -1};
+        state->cause = (struct sim_cause){-1, -1, false};
         sim->instructions++;
     }
 }
@@ -207,11 +234,11 @@ static void compile_kinds(struct sim *sim, const struct kind_table *table) {
     int64_t room = 0;
     for (int k = 0; k < sim->kind_count; k++) room += sim_room(program, table->rank[k]);
     sim->op = MEM_ARRAY(struct sim_op, room);
-    sim->await = MEM_ARRAY(struct sim_await, 2 * room);
+    sim->await = MEM_ARRAY(struct sim_await, SIM_AWAITS * room);
     room = 0;
     for (int k = 0; k < sim->kind_count; k++) {
-        sim_compile(program, table->rank[k], &sim->input->costs[table->class[k]], sim->op + room,
-                    sim->await + 2 * room, &sim->kind[k]);
+        sim_compile(sim->input, table->rank[k], &sim->input->costs[table->class[k]], sim->op + room,
+                    sim->await + SIM_AWAITS * room, &sim->kind[k]);
         room += sim_room(program, table->rank[k]);
     }
 }
@@ -232,8 +259,9 @@ static void compile_all(struct sim *sim) {
             (struct sim_state){.kind = kind,
                                .slowness = sim_slowness(sim->input, sim->share.rank[r]),
                                .first = -1,
-                               .cause = {-1, -1},
+                               .cause = {-1, -1, false},
                                .place = MEM_ARRAY(union sim_place, kind->place_count + 1)};
+        for (int p = 0; p < kind->place_count; p++) sim->run[r].place[p].number = -1;
     }
     free(kind_of);
     free(table.first);

@@ -70,10 +70,11 @@ struct sim_input {
     struct sim_link link, group_link; /* of messages; of groups. Only without link_of */
     double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
     const void *context;
-    int steps;   /* at least 1; the last one is measured */
-    bool apart;  /* run every pipeline, also those that do the same */
+    int steps;      /* at least 1; the last one is measured */
+    bool unclipped; /* STEP does not await NORM, as without clipping */
+    bool apart;     /* run every pipeline, also those that do the same */
     bool record; /* keep every instruction of the last step, for paths and drawings, where these are
-                    at most SIM_MOST_RECORDS */
+                 at most SIM_MOST_RECORDS */
 };
 
 /* One instruction of the last step: when it was issued, then its own time. Of the communication
@@ -81,6 +82,7 @@ struct sim_input {
 struct sim_record {
     double issued, begin, end;
     int32_t cause_run, cause_at; /* who let it be issued; -1: the one before it */
+    bool cause_before;           /* that was in the step before */
     int32_t peer_run, peer_at;   /* of a receive: the send; of a meeting: the last to come; -1 */
 };
 

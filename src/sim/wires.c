@@ -39,11 +39,12 @@ void sim_send(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *sender = &sim->run[run];
     struct sim_wire *wire = &sim->wire[sender->channels + op->target];
     sender->place[op->place].end = SIM_UNKNOWN;
-    wire->ring[wire->posted++ & wire->mask] = (struct sim_message){.time = sender->clock,
-                                                                   .place = op->place,
-                                                                   .at = sender->at,
-                                                                   .bytes = op->bytes,
-                                                                   .cause = {run, sender->at}};
+    wire->ring[wire->posted++ & wire->mask] =
+        (struct sim_message){.time = sender->clock,
+                             .place = op->place,
+                             .at = sender->at,
+                             .bytes = op->bytes,
+                             .cause = {run, sender->at, false}};
     begin_messages(sim, wire);
 }
 
@@ -58,7 +59,7 @@ void sim_take(struct sim *sim, int32_t run, int32_t wire) {
     struct sim_wire *of = &sim->wire[wire];
     int64_t entry = of->taken++ % sim->input->program->credits;
     of->taken_at[entry] = sim->run[run].clock;
-    of->taken_by[entry] = (struct sim_cause){run, sim->run[run].at};
+    of->taken_by[entry] = (struct sim_cause){run, sim->run[run].at, false};
     begin_messages(sim, of);
 }
 
@@ -101,7 +102,7 @@ int64_t sim_arrive(struct sim *sim, int32_t run, const struct sim_op *op) {
     }
     if (state->clock > meeting->latest) {
         meeting->latest = state->clock;
-        meeting->last = (struct sim_cause){run, state->at};
+        meeting->last = (struct sim_cause){run, state->at, false};
     }
     if (++meeting->arrived == group->members) complete(sim, group, meeting, op);
     return number;
@@ -194,12 +195,13 @@ static void join(struct sim *sim, int g, int first, int run) {
     sim->run[run].group[g] = index < 0 ? -1 : first + index;
     if (index < 0) return;
     struct sim_group *group = &sim->group[first + index];
-    int64_t least = 2 * (int64_t)sim->run[run].kind->operations[g] + 2;
+    int64_t least = 3 * (int64_t)sim->run[run].kind->operations[g] + 2;
     group->members++;
     if (least > group->mask) group->mask = least;
 }
 
-/* Nothing outlives a step, so the fastest member is at most one step ahead of the slowest. */
+/* What a step leaves under way is awaited in the next one, so the fastest member is at most two
+ * steps ahead of the slowest. */
 static void groups_new(struct sim *sim) {
     const struct program *program = sim->input->program;
     int first[PROGRAM_MAX_GROUPS];

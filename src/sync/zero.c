@@ -99,13 +99,14 @@ static void gather_all(const struct zero *zero, struct rank_program *rank, int p
     }
 }
 
-/* Ranks own different elements: the norm is that of all. */
+/* Ranks own different elements: the norm is that of all. It may be under way when the next step has
+ * begun, so its group is its own. */
 static void end_step(const struct zero *zero, struct rank_program *rank) {
     struct instr_list *body = &rank->list[LIST_BODY];
     for (int i = 0; i < body->count; i++) {
         struct instr *instr = &body->items[i];
         bool norm = instr->op == INSTR_NORM;
-        if (norm) instr->group = (int16_t)zero->world;
+        if (norm) instr->group = (int16_t)zero->norm_group;
         if ((norm || instr->op == INSTR_STEP) && zero->config->sliced & SLICED_GRADIENTS)
             instr->grad = GRAD_SLICES;
     }
@@ -159,9 +160,9 @@ static enum status zero_insert(struct program *program, const struct sync_config
                         .tied = reduce_tied_group(program),
                         .grid = &program->grid,
                         .group = reduce_group(program),
-                        .world = program_world(program),
                         .sum = program->sum,
                         .order = order_of(program)};
+    zero.norm_group = program_declare_group(program, GROUP_WORLD);
     program->sliced = config->sliced;
     if (config->sliced & SLICED_GRADIENTS && program->micro_batches > 1)
         program->sum = SUM_REPLICAS_FIRST;

@@ -27,6 +27,17 @@ for word in '6 = 2 stages x 3 replicas' 'rules of the operations' 'samples a sec
 done
 [ "$(wc -l <out)" -lt 25 ] || say "more than a screen"
 
+# What the update waits for with clipping, in words and as a number; without it there is nothing to say.
+sim --model resnet8 --strategy 1f1b --stages 2 --micro-batches 4 --batch 48 --clip 1 >out || say "clip: $(cat err)"
+grep -q "the update waits for the norm of all ranks' gradients, which takes [0-9.]* [mu]s of a step" out || say "no word of clipping: $(cat out)"
+sim --model resnet8 --strategy 1f1b --stages 2 --micro-batches 4 --batch 48 --clip 1 --json | grep -q '"clip_wait": [1-9]' || say "no clip_wait"
+for free in '--strategy 1f1b --stages 2 --clip 0' '--strategy ddp --replicas 2 --clip 1'; do
+    sim --model resnet8 --batch 48 $free >out || say "$free: $(cat err)"
+    ! grep -q '^clipping' out || say "$free: $(cat out)"
+done
+"$STRETTO" explain --device ref --model resnet8 --data synthetic --strategy 1f1b --stages 2 --clip 1 >out 2>err || say "explain: $(cat err)"
+grep -q "^clipping  *the update waits for the norm" out || say "explain: no word of clipping: $(cat out)"
+
 cat >cluster.yml <<'END'
 classes:
   - {name: a, ranks: 4, gflops_per_s: 0.1, memory_gib: 0.000001, memory_gb_per_s: 1000}

@@ -15,17 +15,17 @@ static int place_of(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
 }
 
-/* Sliced gradients have memory for slices in the first buffer, for windows in the second. */
+/* Sliced gradients have memory for slices in the first buffer, for windows in the others. */
 struct bucket *bucket_of(struct world *world, const struct rank *rank, int stage, int grad,
                          int bucket) {
     int chunk = grid_chunk(&world->program->grid, stage), place = bucket;
     const struct chunk_sizes *sizes = &rank->own->chunk[chunk];
     if (world_slices(world, SLICED_GRADIENTS)) {
-        if (rank->own->grads != 2 || sizes->windows < 1) {
+        if (rank->own->grads < 2 || sizes->windows < 1) {
             world_wrong(world, "sliced gradients without windows");
             return NULL;
         }
-        if (grad == 1) place = place_of(sizes, sizes->windows, bucket);
+        if (grad >= 1) place = place_of(sizes, sizes->windows, bucket);
     }
     return &rank->buckets[grad * rank->bucket_count + bucket_index(rank, chunk, place)];
 }
@@ -240,8 +240,9 @@ bool run_free(struct world *world, struct rank *rank, const struct instr *instr)
 /* --- update --- */
 
 bool run_step(struct world *world, struct rank *rank, const struct instr *instr) {
-    bool sliced = world->program->sliced;
+    bool sliced = world->program->sliced, clips = instr->flags & INSTR_CLIP;
     const struct grid *grid = &world->program->grid;
+    value scale = VALUE_NONE;
     if (rank->chunks == 0) return world_wrong(world, "an update without a stage");
     if (!is_memory(world, instr->grad, true)) return false;
     for (int pass = 0; pass < 2; pass++) {
@@ -260,12 +261,12 @@ bool run_step(struct world *world, struct rank *rank, const struct instr *instr)
                     return world_wrong(world, "the update of all from a slice");
                 for (int i = 0; i < world->slices; i++)
                     if (!sliced || i == rank->slice)
-                        params->own[i] =
-                            reference_updated(params->own[i], bucket->use[0], rank->norm);
+                        params->own[i] = reference_updated(params->own[i], bucket->use[0], scale);
             }
         }
-        if (pass == 0 && !await(world, rank, &rank->squares)) return false;
+        if (pass == 0 && clips && !await_norm(world, rank)) return false;
         if (pass == 0 && !was_called(world, rank, instr, INSTR_UPDATE)) return false;
+        if (clips) scale = reference_scale(rank->norm, rank->losses);
     }
     return true;
 }

@@ -12,9 +12,9 @@
 /* --- one rank's lists --- */
 
 /* Evaluation and saving are entered between the steps. */
-static const enum list_name phases[] = {LIST_START, LIST_BODY, LIST_EVAL_START,
-                                        LIST_EVAL,  LIST_EVAL, LIST_EVAL_END,
-                                        LIST_SAVE,  LIST_BODY, LIST_DRAIN};
+static const enum list_name phases[] = {LIST_START, LIST_BODY, LIST_BODY,     LIST_EVAL_START,
+                                        LIST_EVAL,  LIST_EVAL, LIST_EVAL_END, LIST_SAVE,
+                                        LIST_BODY,  LIST_DRAIN};
 enum { PHASES = sizeof phases / sizeof phases[0] };
 
 static void begin_list(struct rank *rank) {
@@ -41,7 +41,8 @@ static void compare_stage(struct world *world, const struct rank *rank, int chun
     }
     for (int b = 0; b < sizes->buckets; b++) {
         const struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
-        value now = sliced ? params->own[rank->slice] : slices_value(params->own, world->slices);
+        bool own = sliced || params->posted.instr; /* gathers may still be under way */
+        value now = own ? params->own[rank->slice] : slices_value(params->own, world->slices);
         if (now != want->params[want->first[stage] + b]) world_wrong(world, "other parameters");
     }
     if (statistics_of(rank, chunk) !=
@@ -77,12 +78,20 @@ static void compare(struct world *world, struct rank *rank) {
     for (int c = 0; c < rank->chunks; c++) compare_stage(world, rank, c, want);
 }
 
-/* Behind the last instruction of a list; false where something is still under way. */
+static void compare_norms(struct world *world, const struct rank *rank) {
+    for (int s = 0; s < STEPS; s++)
+        if (rank->norms[s] != world->at[s + 1].norm) world_wrong(world, "another norm");
+}
+
+/* Behind the last instruction of a list; false where something is still under way. The norm of a
+ * step and its gathers may be, until the next one needs them or another list begins. */
 static bool end_list(struct world *world, struct rank *rank) {
-    if (!await_everything(world, rank)) return false;
+    bool goes_on = rank->list == LIST_BODY && phases[rank->phase + 1] == LIST_BODY;
+    if (!(goes_on ? await_step : await_everything)(world, rank)) return false;
     rank->step += rank->list == LIST_BODY;
     compare(world, rank);
     rank->ended = ++rank->phase == PHASES;
+    if (rank->ended) compare_norms(world, rank);
     if (!rank->ended) begin_list(rank);
     return true;
 }

@@ -142,7 +142,7 @@ static bool run_message(struct world *world, struct rank *rank, const struct ins
 
 static value call_value(const struct instr *instr) {
     return value_of(VALUE_RANK, value_of(VALUE_RANK, (value)instr->stage, (value)instr->micro),
-                    instr->flags);
+                    instr->flags & ~INSTR_CLIP);
 }
 
 /* Both wait where they stand: for a credit, for the call. */
@@ -151,7 +151,8 @@ bool run_call(struct world *world, struct rank *rank, const struct instr *instr)
     int server = grid_owner(&world->program->grid, instr->stage, 0);
     if (call != (rank->cell.role == GRID_DRIVER))
         return world_wrong(world, "a call of somebody else than the driver");
-    if (!rank->in_pass && call && !await(world, rank, &rank->squares)) return false;
+    bool clips = call && instr->flags & INSTR_CLIP;
+    if (!rank->in_pass && clips && !await_norm(world, rank)) return false;
     int wire = wire_find(world, (struct wire){.to = call ? server : rank->number, .cut = CALLS});
     struct wire *of = &world->wires[wire];
     if (!rank->in_pass && call)
@@ -190,7 +191,8 @@ static void post_exchange(struct world *world, struct rank *rank, const struct i
     *out = (struct under_way){.instr = instr,
                               .group = group_here(world, rank, instr->group),
                               .wire = -1,
-                              .number = number};
+                              .number = number,
+                              .step = rank->step};
 }
 
 static bool run_count(struct world *world, struct rank *rank, const struct instr *instr) {
@@ -226,10 +228,9 @@ bool run_norm(struct world *world, struct rank *rank, const struct instr *instr)
                     squares += reference_squares(stage, b, i, bucket->use[0]);
         }
     }
-    if (!await(world, rank, &rank->report) || !await(world, rank, &rank->squares)) return false;
-    rank->normed_losses = rank->losses;
+    if (!await(world, rank, &rank->squares)) return false;
     if (instr->group == INSTR_ALL)
-        rank->norm = value_of(VALUE_NORM, squares, rank->normed_losses);
+        rank->norm = rank->norms[rank->step] = value_of(VALUE_NORM, squares, 0);
     else
         post_exchange(world, rank, instr, MEETING_NORM, squares, &rank->squares);
     return true;

@@ -73,8 +73,13 @@ value reference_squares(int stage, int bucket, int slice, value gradient) {
     return value_of(VALUE_SQUARES, value_of(VALUE_SQUARES, where, (value)slice), gradient);
 }
 
-value reference_updated(value params, value gradient, value norm) {
-    return value_of(VALUE_STEP, value_of(VALUE_STEP, params, gradient), norm);
+/* Nothing is updated before it is known that the losses are finite. */
+value reference_scale(value norm, value losses) {
+    return value_of(VALUE_NORM, norm, losses);
+}
+
+value reference_updated(value params, value gradient, value scale) {
+    return value_of(VALUE_STEP, value_of(VALUE_STEP, params, gradient), scale);
 }
 
 /* --- uses --- */
@@ -119,6 +124,7 @@ struct reference reference_new(const struct program *program, const int64_t *sam
                                   .grid = *grid,
                                   .micros = program->micro_batches,
                                   .sum = program->sum,
+                                  .clips = program_clips(program),
                                   .shares = shares,
                                   .samples = samples,
                                   .stages = stages,
@@ -338,10 +344,11 @@ static void update(struct reference *reference, const struct step *step) {
                 squares += reference_squares(s, b, i, *of);
         }
     }
-    reference->norm = value_of(VALUE_NORM, squares, reference->losses);
+    reference->norm = value_of(VALUE_NORM, squares, 0);
+    value scale =
+        reference->clips ? reference_scale(reference->norm, reference->losses) : VALUE_NONE;
     for (int b = 0; b < reference->buckets; b++)
-        reference->params[b] =
-            reference_updated(reference->params[b], gradient[b], reference->norm);
+        reference->params[b] = reference_updated(reference->params[b], gradient[b], scale);
     free(gradient);
 }
 

@@ -21,6 +21,7 @@ struct reference {
     struct grid grid;
     int micros; /* of a replica */
     enum sum_order sum;
+    bool clips;             /* the update is by gradients that were scaled by their norm */
     bool shares;            /* batch norm's statistics are those of all replicas */
     const int64_t *samples; /* per micro-batch of the step; borrowed */
     struct stage_shape *shape;
@@ -55,7 +56,8 @@ value reference_moved(value statistics, value shared);
 value reference_kept(value forward, value gradient, value shared);
 value reference_input_gradient(value kept, value params);
 value reference_squares(int stage, int bucket, int slice, value gradient);
-value reference_updated(value params, value gradient, value norm);
+value reference_updated(value params, value gradient, value scale);
+value reference_scale(value norm, value losses); /* of clipping */
 
 /* The gradients of a bucket are made use by use. Own uses come first; behind them those of another
  * stage of the rank, one for each of its segments. */

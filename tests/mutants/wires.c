@@ -128,7 +128,7 @@ static void take_exchange(struct rank *rank, const struct under_way *posted) {
     rank->exchange[posted->instr->group]--;
     if (posted->instr->op == INSTR_COUNT) rank->seeds = sum;
     if (posted->instr->op == INSTR_NORM)
-        rank->norm = value_of(VALUE_NORM, sum, rank->normed_losses);
+        rank->norm = rank->norms[posted->step] = value_of(VALUE_NORM, sum, 0);
     if (posted->instr->op != INSTR_REPORT) return;
     rank->losses = sum;
     rank->heard = also;
@@ -144,6 +144,10 @@ bool await(struct world *world, struct rank *rank, struct under_way *posted) {
     take_exchange(rank, posted);
     posted->instr = NULL;
     return true;
+}
+
+bool await_norm(struct world *world, struct rank *rank) {
+    return await(world, rank, &rank->report) && await(world, rank, &rank->squares);
 }
 
 bool await_slot(struct world *world, struct rank *rank, struct slot *slot) {
@@ -170,13 +174,17 @@ bool await_params(struct world *world, struct rank *rank, struct param_bucket *p
 }
 
 /* Behind the last instruction of a list; in the executor's order. */
-bool await_everything(struct world *world, struct rank *rank) {
+bool await_step(struct world *world, struct rank *rank) {
     for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
         if (!await_bucket(world, rank, &rank->buckets[b])) return false;
-    for (int b = 0; b < rank->bucket_count; b++)
-        if (!await_params(world, rank, &rank->params[b])) return false;
     for (int s = 0; s < rank->slot_count; s++)
         if (!await_slot(world, rank, &rank->slots[s])) return false;
-    return await(world, rank, &rank->count) && await(world, rank, &rank->report) &&
-           await(world, rank, &rank->squares);
+    return await(world, rank, &rank->count) && await(world, rank, &rank->report);
+}
+
+bool await_everything(struct world *world, struct rank *rank) {
+    if (!await_step(world, rank)) return false;
+    for (int b = 0; b < rank->bucket_count; b++)
+        if (!await_params(world, rank, &rank->params[b])) return false;
+    return await(world, rank, &rank->squares);
 }

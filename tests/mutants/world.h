@@ -5,7 +5,7 @@
 #include "program/program.h"
 #include "reference.h"
 
-enum { STEPS = 2, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
+enum { STEPS = 3, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
 
 /* One operation of a group. */
 enum meeting_kind {
@@ -52,6 +52,7 @@ struct under_way {
     struct meeting_group *group;
     int wire; /* -1: none */
     int number;
+    int step; /* that posted it */
 };
 
 struct slot {
@@ -91,7 +92,8 @@ struct rank {
     int slot_count, bucket_count, slice; /* which slice is its own */
     value *statistics, *replaced;        /* running, per bucket: of the segment that has it */
     bool is_replaced;                    /* another rank's statistics stand in for the own */
-    value seeds, losses, heard, norm, normed_losses;
+    value seeds, losses, heard, norm;
+    value norms[STEPS]; /* per step, once it is known */
     struct under_way count, report, squares;
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     int exchange[PROGRAM_MAX_GROUPS];
@@ -147,9 +149,13 @@ bool wire_has(const struct world *world, int wire, int number);
 /* Local. False where the rank must wait (or the program turned out wrong): all that is posted on a
  * slot, on buckets, on one of the exchanges is awaited and takes effect. */
 bool await(struct world *world, struct rank *rank, struct under_way *posted);
+bool await_norm(struct world *world, struct rank *rank); /* and the losses, as clipping does */
 bool await_slot(struct world *world, struct rank *rank, struct slot *slot);
 bool await_bucket(struct world *world, struct rank *rank, struct bucket *bucket);
 bool await_params(struct world *world, struct rank *rank, struct param_bucket *params);
+/* ... all that must have come when a step ends; everything: the norm and gathers, which may come
+ * later, too. */
+bool await_step(struct world *world, struct rank *rank);
 bool await_everything(struct world *world, struct rank *rank);
 
 /* Local. Where things are; `bucket` is counted in its stage. */

@@ -269,7 +269,7 @@ static void build_sums(struct builder *builder) {
     }
     add(builder, INSTR_REPORT)->group = EVERYONE;
     add(builder, INSTR_NORM)->grad = (int16_t)grad;
-    add(builder, INSTR_STEP)->grad = (int16_t)grad;
+    program_add_step(builder->out, grad, builder->config->clips);
 }
 
 static void single_build(const struct schedule_config *config, const struct program *program,

@@ -78,7 +78,12 @@ static void team_free(struct team **team) {
 static enum status train(struct member *member) {
     TRY(exec_new(member->plan, member->comm, NULL, &member->exec));
     TRY(exec_start(member->exec));
-    for (int s = 0; s < STEPS; s++) TRY(exec_step(member->exec, &member->step[s]));
+    for (int s = 0; s < STEPS; s++) {
+        TRY(exec_step(member->exec, &member->step[s]));
+        if (s > 0) exec_norm(member->exec, s - 1, &member->step[s - 1].grad_norm);
+    }
+    TRY(exec_settle(member->exec));
+    exec_norm(member->exec, STEPS - 1, &member->step[STEPS - 1].grad_norm);
     TRY(exec_evaluate(member->exec, &member->eval));
     return store_param_hash(exec_store(member->exec), &member->params);
 }

@@ -44,6 +44,7 @@ static enum status train(struct member *member) {
     while (exec_next_step(member->exec) < member->job.plan->config.steps)
         TRY(exec_step(member->exec, &member->result));
     TRY(exec_evaluate(member->exec, &member->eval));
+    exec_norm(member->exec, member->result.step, &member->result.grad_norm);
     TRY(store_param_hash(exec_store(member->exec), &member->params));
     return store_buffer_hash(exec_store(member->exec), &member->buffers);
 }

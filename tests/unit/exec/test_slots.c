@@ -133,7 +133,7 @@ static const char *const pipelined[] = {"COUNT q0",
                                         "TIE s0 g0",
                                         "REPORT q0",
                                         "NORM g0",
-                                        "STEP g0",
+                                        "STEP g0 clip",
                                         NULL};
 
 Test(exec_slots, passes_of_several_slots_in_turn_have_the_same_bits) {
@@ -168,7 +168,7 @@ Test(exec_slots, segments_of_several_slots_in_turn_have_the_same_bits) {
         }
     }
     body[count] = "TIE s0 g0", body[count + 1] = "REPORT q0";
-    body[count + 2] = "NORM g0", body[count + 3] = "STEP g0";
+    body[count + 2] = "NORM g0", body[count + 3] = "STEP g0 clip";
     snprintf(header, sizeof header,
              "micro-batches 2 sum replica\ngroups world\nrank 0 slots 2 grads 1 buckets %d",
              BUCKETS);
@@ -187,7 +187,7 @@ Test(exec_slots, the_only_segment_is_all_of_backward) {
                                        "TIE s0 b0 g0",
                                        "REPORT q0",
                                        "NORM g0",
-                                       "STEP g0",
+                                       "STEP g0 clip",
                                        NULL};
     struct kit_run *run = open_with(
         line, "micro-batches 1 sum replica\ngroups world\nrank 0 slots 1 grads 1 buckets 1", body);

@@ -53,7 +53,8 @@ static enum status train(struct member *member) {
     TRY(exec_start(member->exec));
     while (exec_next_step(member->exec) < member->job.plan->config.steps)
         TRY(exec_step(member->exec, &result));
-    member->norm = result.grad_norm;
+    TRY(exec_settle(member->exec));
+    exec_norm(member->exec, result.step, &member->norm);
     return store_param_hash(exec_store(member->exec), &member->hash);
 }
 

@@ -174,8 +174,8 @@ static char *spread_program(int micro_batches) {
     for (int m = micro_batches - 1; m >= 0; m--) fprintf(out, "#%d r0 I s0 m%d a%d\n", id++, m, m);
     for (int m = 0; m < micro_batches; m++)
         fprintf(out, "#%d r0 W s0 m%d a%d g0%s\n", id++, m, m, m ? "" : " new");
-    fprintf(out, "#%d r0 TIE s0 g0\n#%d r0 REPORT q0\n#%d r0 NORM g0\n#%d r0 STEP g0\n", id, id + 1,
-            id + 2, id + 3);
+    fprintf(out, "#%d r0 TIE s0 g0\n#%d r0 REPORT q0\n#%d r0 NORM g0\n#%d r0 STEP g0 clip\n", id,
+            id + 1, id + 2, id + 3);
     fclose(out);
     return text;
 }

@@ -73,13 +73,13 @@ Test(program_calls, golden_order) {
                 "CALL s0 m0 forward\nCALL s0 m1 forward\nCALL s1 m0 forward\nCALL s1 m1 forward\n"
                 "CALL s1 m0 backward\nCALL s0 m0 backward\nMEET q0\n"
                 "CALL s1 m1 backward\nCALL s0 m1 backward\nMEET q0\n"
-                "REPORT q0\nNORM q0\nCALL s0 update\nCALL s1 update\n");
+                "REPORT q0\nNORM q3\nCALL s0 update\nCALL s1 update\n");
     expect_body(program, 2,
                 "COUNT q1\nSERVE s1 m0 forward\nLOAD s1 m0 a0\nRECV_F s1 m0 a0 p0\nF s1 m0 a0\n"
                 "SERVE s1 m1 forward\nLOAD s1 m1 a1\nRECV_F s1 m1 a1 p0\nF s1 m1 a1\n"
                 "SERVE s1 m0 backward\nB s1 m0 a0 g0 new\nSEND_B s1 m0 a0 p0\nMEET q0\n"
                 "SERVE s1 m1 backward\nB s1 m1 a1 g0\nSEND_B s1 m1 a1 p0\nTIE s1 g0\nMEET q0\n"
-                "REPORT q0\nNORM g0 q0\nSERVE s1 update\nSTEP g0\n");
+                "REPORT q0\nNORM g0 q3\nSERVE s1 update\nSTEP g0\n");
     program_free(&program);
 }
 

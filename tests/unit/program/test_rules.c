@@ -121,6 +121,8 @@ static const struct {
     {"#2 r0 SEND_F s0 m0 a0 p1\n", "#2 r0 SEND_F s0 m0 a0 p0\n", "rule 20 at #2"},
     {"#13 r1 NORM g0 q2\n", "#30 r1 MEET q2\n#13 r1 NORM g0 q2\n", "rule 22 at "},
     {"#15 r0 STEP g0\n", "", "rule 19 at #14 r0 NORM g0 q2: the body of rank 0 ends without STEP"},
+    {"#15 r0 STEP g0\n", "#15 r0 STEP g0 clip\n",
+     "rule 19 at #15 r0 STEP g0 clip: one clips, the other does not\n  against #14 r1 STEP g0"},
 };
 
 Test(program_rules, each_is_named_by_its_number) {
@@ -133,6 +135,30 @@ Test(program_rules, each_is_named_by_its_number) {
         refused(text, NULL, edits[i].says);
         free(text);
     }
+}
+
+static char *with_meetings(const char *text) {
+    char *first = replaced(text, "#0 r0 LOAD", "#30 r0 MEET q2\n#0 r0 LOAD"),
+         *both = replaced(first, "#0 r1 COUNT", "#30 r1 MEET q2\n#0 r1 COUNT");
+    free(first);
+    return both;
+}
+
+/* Without clipping NORM is under way when the next step begins: what the first step may do, the
+ * second may not. */
+Test(program_rules, a_step_begins_with_what_the_one_before_it_left) {
+    char *text = with_meetings(pair);
+    refused(text, NULL, "rule 22 at #30 r0 MEET q2: an exchange of group 2 is under way");
+    refused(text, NULL, "against #14 r0 NORM g0 q2");
+    char *first = replaced(text, "#15 r0 STEP g0\n", "#15 r0 STEP g0 clip\n"),
+         *both = replaced(first, "#14 r1 STEP g0\n", "#14 r1 STEP g0 clip\n");
+    struct program *program = read_text(both);
+    char log[1024];
+    cr_expect_eq(verify(program, NULL, log), STATUS_OK, "%s", log);
+    program_free(&program);
+    free(text);
+    free(first);
+    free(both);
 }
 
 /* The receiver gives back the oldest message of a channel: another one cannot be used first. */

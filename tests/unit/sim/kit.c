@@ -1,6 +1,8 @@
 /* See kit.h. */
 #include "kit.h"
 
+#include "sim/compile.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -74,4 +76,17 @@ struct sim_result sim_of(const struct sim_case *of, struct sim_units units) {
     struct sim_result result = sim_kit_run(&kit);
     sim_kit_free(&kit);
     return result;
+}
+
+void sim_kit_compile(const struct program *program, const struct sim_costs *costs,
+                     struct sim_kind *out) {
+    int64_t room = sim_room(program, 0);
+    struct sim_input input = {.program = program};
+    sim_compile(&input, 0, costs, MEM_ARRAY(struct sim_op, room),
+                MEM_ARRAY(struct sim_await, SIM_AWAITS * room), out);
+}
+
+void sim_kit_kind_free(struct sim_kind *kind) {
+    free((void *)kind->op);
+    free((void *)kind->await);
 }

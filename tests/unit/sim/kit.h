@@ -30,6 +30,11 @@ void sim_kit_new(const struct sim_case *of, struct sim_units units, struct sim_k
 void sim_kit_free(struct sim_kit *kit);
 /* Runs it; fails the test where it does not end. The caller frees the result. */
 struct sim_result sim_kit_run(const struct sim_kit *kit);
+/* Rank 0's body as the simulator runs it; sim_kit_kind_free gives it back. */
+struct sim_kind;
+void sim_kit_compile(const struct program *program, const struct sim_costs *costs,
+                     struct sim_kind *out);
+void sim_kit_kind_free(struct sim_kind *kind);
 /* Of a program made anew. */
 struct sim_result sim_of(const struct sim_case *of, struct sim_units units);
 

@@ -218,7 +218,8 @@ Test(sim_forecast, a_cluster_gives_rates_links_and_slow_ranks) {
 /* What the plan of a rank stores, and what the simulator says it does. */
 static size_t stored_bytes(const struct plan *plan) {
     const struct memory_estimate *memory = &plan->memory;
-    return memory->params + memory->gradients + memory->windows + memory->state + memory->buffers;
+    return memory->params + memory->gradients + memory->in_flight + memory->gathered +
+           memory->state + memory->buffers;
 }
 
 /* Returns the most that any rank keeps of activations. */

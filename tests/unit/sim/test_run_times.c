@@ -27,7 +27,7 @@ Test(sim_run, messages_take_an_instruction_and_a_copy) {
     sim_kit_new(&of, equal, &kit);
     kit.costs.instruction = 0.125;
     kit.stage[0].copy[SIM_FORWARD] = 2;
-    sim_compile(kit.program, 0, &kit.costs, &kind);
+    sim_kit_compile(kit.program, &kit.costs, &kind);
     const struct instr_list *body = program_list(kit.program, 0, LIST_BODY);
     for (int i = 0; i < body->count; i++) {
         if (body->items[i].op != INSTR_SEND_F) continue;
@@ -35,7 +35,7 @@ Test(sim_run, messages_take_an_instruction_and_a_copy) {
         sends++;
     }
     cr_expect_eq(sends, 1);
-    sim_kind_free(&kind);
+    sim_kit_kind_free(&kind);
     sim_kit_free(&kit);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "kit.h"
 #include "program/schedule.h"
 #include "sim/compile.h"
 #include "sync/sync.h"
@@ -36,13 +37,6 @@ static bool awaits(const struct sim_kind *kind, int at, int posted) {
     return false;
 }
 
-static void compile(const struct program *program, const struct sim_costs *costs,
-                    struct sim_kind *out) {
-    int64_t room = sim_room(program, 0);
-    sim_compile(program, 0, costs, MEM_ARRAY(struct sim_op, room),
-                MEM_ARRAY(struct sim_await, 2 * room), out);
-}
-
 /* How many instructions await what is posted at a place of the body. */
 static int awaited_by(const struct sim_kind *kind, int posted) {
     int count = 0;
@@ -58,7 +52,7 @@ Test(sim_zero, scatters_and_gathers_move_their_bucket) {
         struct sim_costs costs = {.stage = &stage};
         struct sim_kind kind;
         int found = 0;
-        compile(program, &costs, &kind);
+        sim_kit_compile(program, &costs, &kind);
         for (int i = 0; i < body->count; i++) {
             const struct instr *instr = &body->items[i];
             if (instr->op != INSTR_SCATTER && instr->op != INSTR_GATHER) continue;
@@ -67,8 +61,7 @@ Test(sim_zero, scatters_and_gathers_move_their_bucket) {
             cr_expect_float_eq(kind.op[i].bytes, (double)bucket_bytes[instr->bucket] / 2, 1e-9);
         }
         cr_expect_geq(found, 2 * BUCKETS);
-        free((void *)kind.op);
-        free((void *)kind.await);
+        sim_kit_kind_free(&kind);
         program_free(&program);
     }
 }
@@ -81,7 +74,7 @@ Test(sim_zero, each_is_awaited_once) {
         struct sim_costs costs = {.stage = &stage};
         struct sim_kind kind;
         int norm = 0, last = -1;
-        compile(program, &costs, &kind);
+        sim_kit_compile(program, &costs, &kind);
         for (int i = 0; i < body->count; i++) {
             const struct instr *instr = &body->items[i];
             if (instr->op == INSTR_NORM) norm = i;
@@ -90,8 +83,30 @@ Test(sim_zero, each_is_awaited_once) {
             cr_expect_eq(awaited_by(&kind, i), 1, "instruction %d", i);
         }
         cr_expect(awaits(&kind, norm, last), "NORM reads what was not scattered");
-        free((void *)kind.op);
-        free((void *)kind.await);
+        sim_kit_kind_free(&kind);
+        program_free(&program);
+    }
+}
+
+/* What is gathered behind STEP, and the norm, go on into the next step: F awaits the parameters it
+ * reads, NORM the one before it, and the end of the step neither. */
+Test(sim_zero, gathers_behind_the_update_are_awaited_in_the_next_step) {
+    for (int s = 0; s < 2; s++) {
+        struct program *program = sliced_program(stages_of_zero[s]);
+        const struct instr_list *body = program_list(program, 0, LIST_BODY);
+        struct sim_costs costs = {.stage = &stage};
+        struct sim_kind kind;
+        int forward = -1;
+        sim_kit_compile(program, &costs, &kind);
+        for (int i = 0; i < body->count; i++) {
+            if (forward < 0 && body->items[i].op == INSTR_F) forward = i;
+            if (body->items[i].op == INSTR_GATHER)
+                cr_expect(awaits(&kind, forward, i) && !awaits(&kind, body->count, i));
+            if (body->items[i].op == INSTR_NORM)
+                cr_expect(awaits(&kind, i, i) && !awaits(&kind, body->count, i));
+        }
+        cr_expect_eq(kind.left_count, BUCKETS + 1);
+        sim_kit_kind_free(&kind);
         program_free(&program);
     }
 }

@@ -95,7 +95,7 @@ Test(sync_zero, state_is_updated_in_slices_and_gathered) {
                 1,
                 "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; B s0 m0 a0 g0 new; LOAD s0 m1 a0; "
                 "F s0 m1 a0; B s0 e0 m1 a0 g0; TIE s0 b0 g0; SCATTER s0 b0 g0 h0 q0; "
-                "B s0 e1 m1 a0 g0; TIE s0 b1 g0; SCATTER s0 b1 g0 h0 q0; REPORT q0; NORM g0 q0; "
+                "B s0 e1 m1 a0 g0; TIE s0 b1 g0; SCATTER s0 b1 g0 h0 q0; REPORT q0; NORM g0 q1; "
                 "STEP g0; GATHER s0 b1 q0; GATHER s0 b0 q0");
 }
 
@@ -114,7 +114,7 @@ Test(sync_zero, gradients_go_through_windows) {
                 "LOAD s0 m1 a0; F s0 m1 a0; "
                 "B s0 e0 m1 a0 g1 new; TIE s0 b0 g1; SCATTER s0 b0 g1 h0 q0; "
                 "B s0 e1 m1 a0 g1 new; TIE s0 b1 g1; SCATTER s0 b1 g1 h0 q0; "
-                "REPORT q0; NORM g0 q0; STEP g0; GATHER s0 b1 q0; GATHER s0 b0 q0");
+                "REPORT q0; NORM g0 q1; STEP g0; GATHER s0 b1 q0; GATHER s0 b0 q0");
 }
 
 /* The next bucket is gathered before a segment runs; at the turn the one in use stays. */
@@ -132,7 +132,7 @@ Test(sync_zero, parameters_are_gathered_ahead_and_freed) {
                 "GATHER s0 b1 q0; B s0 e0 m0 a0 g1 new; FREE s0 b0; TIE s0 b0 g1; "
                 "SCATTER s0 b0 g1 h0 q0 new; GATHER s0 b2 q0; B s0 e1 m0 a0 g1 new; FREE s0 b1; "
                 "TIE s0 b1 g1; SCATTER s0 b1 g1 h0 q0 new; B s0 e2 m0 a0 g1 new; FREE s0 b2; "
-                "TIE s0 b2 g1; SCATTER s0 b2 g1 h0 q0 new; REPORT q0; NORM g0 q0; STEP g0");
+                "TIE s0 b2 g1; SCATTER s0 b2 g1 h0 q0 new; REPORT q0; NORM g0 q1; STEP g0");
 }
 
 Test(sync_zero, a_kept_bucket_is_gathered_once_a_step) {
@@ -147,7 +147,7 @@ Test(sync_zero, a_kept_bucket_is_gathered_once_a_step) {
                 "GATHER s0 b1 q0; COUNT q0; LOAD s0 m0 a0; F s0 e1 m0 a0; GATHER s0 b0 q0; "
                 "F s0 e0 m0 a0; FREE s0 b0; GATHER s0 b0 q0; B s0 e0 m0 a0 g0 new; FREE s0 b0; "
                 "TIE s0 b0 g0; SCATTER s0 b0 g0 h0 q0; B s0 e1 m0 a0 g0 new; TIE s0 b1 g0; "
-                "SCATTER s0 b1 g0 h0 q0; FREE s0 b1; REPORT q0; NORM g0 q0; STEP g0");
+                "SCATTER s0 b1 g0 h0 q0; FREE s0 b1; REPORT q0; NORM g0 q1; STEP g0");
 }
 
 /* W reads no parameters: nothing is gathered for it. */
@@ -161,7 +161,7 @@ Test(sync_zero, weight_gradients_need_no_parameters) {
                 0,
                 "COUNT q1; LOAD s0 m0 a0; GATHER s0 b0 q0; F s0 e0 m0 a0; FREE s0 b0; "
                 "GATHER s0 b0 q0; I s0 e0 m0 a0; FREE s0 b0; W s0 e0 m0 a0 g1 new; TIE s0 b0 g1; "
-                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q0; STEP g0");
+                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q3; STEP g0");
 }
 
 /* A replica that lacks a micro-batch comes to its gathers and scatters, with nothing. */
@@ -176,7 +176,7 @@ Test(sync_zero, who_lacks_a_micro_batch_takes_part_in_its_sums) {
                                .samples = 1},
                 1,
                 "COUNT q0; GATHER s0 b0 q0; FREE s0 b0; ZERO s0 b0 g1; TIE s0 b0 g1; "
-                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q0; STEP g0");
+                "SCATTER s0 b0 g1 h0 q0 new; REPORT q0; NORM g0 q1; STEP g0");
 }
 
 /* --- every schedule --- */
