@@ -375,6 +375,7 @@ enum status program_prove(const struct program *program, const int64_t *samples,
     choose_walks(&verifier);
     enum status status = verify_header_order(&verifier);
     if (status == STATUS_OK) status = verify_ties(&verifier);
+    if (status == STATUS_OK) status = verify_kept(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
         status = verify_other_lists(&verifier.walks[w]);
     if (status == STATUS_OK) status = walk_all(&verifier);

@@ -48,6 +48,7 @@ enum status verify_ties(const struct verifier *verifier);
 enum status verify_replicas(const struct walk *walk, enum rule rule);
 
 /* Parameters: gathered before they are read, freed once; a list ends as it began. */
+enum status verify_kept(const struct verifier *verifier);
 void verify_params_at_begin(struct walk *walk);
 enum status verify_params(struct walk *walk);
 enum status verify_params_at_end(const struct walk *walk);

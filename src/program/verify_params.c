@@ -5,6 +5,7 @@
  * and no two are in one place. A step ends as it began. */
 #include <string.h>
 
+#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};
@@ -81,6 +82,21 @@ enum status verify_params(struct walk *walk) {
     for (int b = 0; b < access.bucket_count; b++)
         TRY(visit(walk, &walk->params[access.first_bucket + b], b));
     if (access.also >= 0) return visit(walk, &walk->params[access.also], access.also);
+    return STATUS_OK;
+}
+
+/* Which bucket all segments of a stage make is a matter of the stage. */
+enum status verify_kept(const struct verifier *verifier) {
+    for (int w = 0; w < verifier->walk_count; w++) {
+        const struct walk *walk = &verifier->walks[w], *first = verifier->walks;
+        while (first->cell.position != walk->cell.position) first++;
+        for (int c = 0; c < walk->own->chunks; c++)
+            if (walk->own->chunk[c].kept != first->own->chunk[c].kept)
+                return fail(STATUS_USAGE,
+                            "program refused by rule %d in the header: ranks %d and %d hold the "
+                            "same stages and do not keep the same buckets",
+                            RULE_GATHERED, first->rank, walk->rank);
+    }
     return STATUS_OK;
 }
 

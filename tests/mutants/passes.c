@@ -99,16 +99,20 @@ static int uses_of(const struct world *world, const struct rank *rank, const str
     return count;
 }
 
+static bool await_one(struct world *world, struct rank *rank, int stage, int grad, int index) {
+    struct bucket *bucket = bucket_of(world, rank, stage, grad, index);
+    return bucket && await_bucket(world, rank, bucket);
+}
+
+/* Also the bucket of a segment that makes nothing. */
 static bool await_gradient(struct world *world, struct rank *rank, const struct instr *instr) {
     struct span span = span_of(world, rank, instr);
     struct use uses[3];
     for (int e = span.first; e < span.end; e++) {
         int count = uses_of(world, rank, instr, e, VALUE_NONE, uses);
-        for (int u = 0; u < count; u++) {
-            struct bucket *bucket =
-                bucket_of(world, rank, uses[u].stage, instr->grad, uses[u].bucket);
-            if (!bucket || !await_bucket(world, rank, bucket)) return false;
-        }
+        if (!await_one(world, rank, instr->stage, instr->grad, e)) return false;
+        for (int u = 0; u < count; u++)
+            if (!await_one(world, rank, uses[u].stage, instr->grad, uses[u].bucket)) return false;
     }
     return true;
 }

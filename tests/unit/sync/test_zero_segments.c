@@ -129,3 +129,19 @@ Test(sync_zero_segments, messages_may_stand_between_segments_of_weights) {
     struct shape shape = {"zb-h1", 2, 1, 2, false, SLICED_STATE};
     cr_expect_eq(verify_moved(&shape, 1, later, 1, log), STATUS_OK, "%s", log);
 }
+
+/* Segments are the stage's, whoever holds it. */
+Test(sync_zero_segments, replicas_keep_the_same_bucket) {
+    char log[512] = "";
+    struct shape shape = with_kept;
+    shape.sliced = SLICED_STATE | SLICED_PARAMS;
+    struct program *program = build(&shape);
+    struct chunk_sizes *sizes = program_edit(program, 1)->chunk;
+    sizes->kept = 0;
+    sizes->gathered = 3;
+    log_capture(log, sizeof log);
+    cr_expect_eq(program_verify(program, NULL), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_expect(strstr(log, "rule 31 in the header: ranks 0 and 1"), "%s", log);
+    program_free(&program);
+}
