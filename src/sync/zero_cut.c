@@ -20,6 +20,7 @@ struct cutter {
         int left;       /* weight passes of the order that are still to come */
         bool started;   /* the gradient buffer has something of this rank's */
         bool scattered; /* the slices have something */
+        bool forwarded; /* its first forward has come */
     } chunk[GRID_MAX_CHUNKS];
     struct zero_list out;
 };
@@ -80,6 +81,14 @@ static bool scatters(const struct cutter *cutter, const struct instr *pass) {
     return slices(cutter, SLICED_GRADIENTS) || cutter->chunk[chunk_of(cutter, pass)].left == 1;
 }
 
+/* Parameters that are whole come in bucket by bucket, from the step before: the first forward needs
+ * them one by one, and the others find them there. */
+static bool meets_gathers(const struct cutter *cutter, const struct instr *pass) {
+    return pass->op == INSTR_F && !(pass->flags & INSTR_LIGHT) &&
+           slices(cutter, SLICED_GRADIENTS) && !slices(cutter, SLICED_PARAMS) &&
+           !cutter->chunk[chunk_of(cutter, pass)].forwarded;
+}
+
 /* One segment; of a pass that is absent, what its replica must still do: `stand` is its part where
  * statistics are shared, or NULL. */
 static void segment(struct cutter *cutter, const struct instr *pass, int bucket, bool absent,
@@ -106,7 +115,8 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
 static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
                  const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
-    bool cut = reads_params(cutter, pass) || scatters(cutter, pass);
+    bool cut = reads_params(cutter, pass) || scatters(cutter, pass) || meets_gathers(cutter, pass);
+    if (pass->op == INSTR_F) cutter->chunk[chunk].forwarded = true;
     if (!cut && (!absent || stand)) push(cutter, stand ? stand : pass);
     for (int i = 0; cut && i < count; i++)
         segment(cutter, pass, pass->op == INSTR_F ? count - 1 - i : i, absent, stand);
