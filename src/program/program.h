@@ -130,8 +130,7 @@ enum resource {
     RESOURCE_GRADIENT,
     RESOURCE_PARAMS
 };
-/* Local. Is it the run's, not the step's? What a body leaves under way on it goes on in the next.
- */
+/* Local. Is it the run's, not the step's? A body may leave something under way on it. */
 static inline bool resource_lasts(enum resource resource) {
     return resource == RESOURCE_NORM || resource == RESOURCE_PARAMS;
 }
