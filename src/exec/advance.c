@@ -268,8 +268,25 @@ static enum status settle_rest(struct exec *exec, bool leave) {
     return STATUS_OK;
 }
 
+/* What a list left under way when it failed is nobody's any more. */
+static enum status failed(struct exec *exec, enum status status) {
+    struct posted *posted;
+    for (int i = 0; (posted = place_at(exec, i)); i++) posted->instr = NULL, posted->by = NULL;
+    exec->under_way = 0;
+    return status;
+}
+
 enum status exec_settle(struct exec *exec) {
-    return settle_rest(exec, false);
+    enum status status = settle_rest(exec, false);
+    return status == STATUS_OK ? status : failed(exec, status);
+}
+
+static enum status run_list(struct exec *exec, bool body) {
+    for (bool ended = false; !ended;) {
+        TRY(exec_advance(exec, &ended));
+        if (exec->awaiting) TRY(exec_wait(exec));
+    }
+    return settle_rest(exec, body);
 }
 
 /* The verifier has looked at a body that follows itself; the short last step of an epoch has
@@ -279,9 +296,6 @@ enum status exec_run_list(struct exec *exec, const struct program *program, enum
     if (!body || exec->list != program_list(program, exec->plan->config.rank, name))
         TRY(exec_settle(exec));
     exec_begin_list(exec, program, name);
-    for (bool ended = false; !ended;) {
-        TRY(exec_advance(exec, &ended));
-        if (exec->awaiting) TRY(exec_wait(exec));
-    }
-    return settle_rest(exec, body);
+    enum status status = run_list(exec, body);
+    return status == STATUS_OK ? status : failed(exec, status);
 }

@@ -145,8 +145,7 @@ enum resource {
     RESOURCE_GRADIENT,
     RESOURCE_PARAMS
 };
-/* Local. Whether it is the run's and not the step's: what the body leaves under way on it goes on
- * into the next step. */
+/* Local. Is it the run's, not the step's? A body may leave something under way on it. */
 static inline bool resource_lasts(enum resource resource) {
     return resource == RESOURCE_NORM || resource == RESOURCE_PARAMS;
 }
@@ -163,10 +162,7 @@ struct resource_access program_access(const struct program *program,
 
 /* Local. Appends to a list; gives the instruction the next id of the rank. */
 struct instr *program_add(struct rank_program *rank, enum list_name list, enum instr_op op);
-/* Local. Appends STEP to the body. */
-void program_add_step(struct rank_program *rank, int grad, bool clips);
-/* Local. Do its STEPs clip? */
-bool program_clips(const struct program *program);
+void program_add_step(struct rank_program *rank, int grad, bool clips); /* to the body */
 /* Local. Gives the instructions ids in the order they stand. */
 void program_renumber(struct rank_program *rank);
 /* Local. The index of a group of this family, declared anew each time. */
@@ -184,8 +180,9 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Do its F and B share statistics? */
+/* Local. Do its F and B share statistics? Do its STEPs clip? */
 bool program_shares(const struct program *program);
+bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */
 int program_micros(const struct program *program, int rank);
 int program_first_micro(const struct program *program, int rank);

@@ -23,6 +23,7 @@ struct cutter {
         bool scattered; /* the slices have something */
         int late;       /* micro-batches of what is shared that are joined, */
         int late_done;  /* and scattered */
+        bool forwarded; /* its first forward has come */
     } chunk[GRID_MAX_CHUNKS];
     struct zero_list out;
 };
@@ -120,6 +121,14 @@ static void scatter_late(struct cutter *cutter, int stage) {
     cutter->chunk[chunk].scattered = scattered;
 }
 
+/* Parameters that are whole come in bucket by bucket, from the step before: the first forward needs
+ * them one by one, and the others find them there. */
+static bool meets_gathers(const struct cutter *cutter, const struct instr *pass) {
+    return pass->op == INSTR_F && !(pass->flags & INSTR_AGAIN) &&
+           slices(cutter, SLICED_GRADIENTS) && !slices(cutter, SLICED_PARAMS) &&
+           !cutter->chunk[chunk_of(cutter, pass)].forwarded;
+}
+
 /* One segment; of a pass that is absent, what its replica must still do: `stand` is its part where
  * statistics are shared, or NULL. */
 static void segment(struct cutter *cutter, const struct instr *pass, int bucket, bool absent,
@@ -149,7 +158,8 @@ static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
                  const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
     bool forward = pass->op == INSTR_F || pass->op == INSTR_R, one = pass->segment != INSTR_ALL;
-    bool cut = reads_params(cutter, pass) || scatters(cutter, pass);
+    bool cut = reads_params(cutter, pass) || scatters(cutter, pass) || meets_gathers(cutter, pass);
+    if (pass->op == INSTR_F) cutter->chunk[chunk].forwarded = true;
     bool full = cutter->buffers == 1 && makes_weights(pass) && pass->segment <= 0;
     if (full) scatter_late(cutter, pass->stage);
     cutter->micro = pass->micro;

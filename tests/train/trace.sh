@@ -32,7 +32,8 @@ check() {
         for (letter in key_of) if (number(key_of[letter]) != value_of[at " " key_of[letter]]) say("another " key_of[letter])
         if (step < first || step > last) say("not a step to keep")
         if ((line == "communication") != (words_in_name == 1 && part[1] ~ /^(COUNT|REDUCE|REPORT)$/)) say("on line " line)
-        if ((part[1] == "await") != (text("cat") == "wait") || (part[1] == "await") != (number("waiter") != "")) say("a wait?")
+        if ((part[1] == "await") != (text("cat") == "wait") || (part[1] != "await" && number("waiter") != "")) say("a wait?")
+        if (part[1] == "await" && number("waiter") == "" && part[2] != "REPORT") say("a wait without who waits, and not at the end of the step?")
         if (part[1] == "await") { waits++; next }
         seen[line " " step " " at]++
         when = rank " " step

@@ -88,6 +88,15 @@ Test(sim_zero, each_is_awaited_once) {
     }
 }
 
+/* The first forward of the step, or the segment of it that reads a bucket. */
+static int reader_of(const struct instr_list *body, int bucket) {
+    int at = 0;
+    while (body->items[at].op != INSTR_F ||
+           (body->items[at].segment != INSTR_ALL && body->items[at].segment != bucket))
+        at++;
+    return at;
+}
+
 /* What is gathered behind STEP, and the norm, go on into the next step: F awaits the parameters it
  * reads, NORM the one before it, and the end of the step neither. */
 Test(sim_zero, gathers_behind_the_update_are_awaited_in_the_next_step) {
@@ -96,13 +105,13 @@ Test(sim_zero, gathers_behind_the_update_are_awaited_in_the_next_step) {
         const struct instr_list *body = program_list(program, 0, LIST_BODY);
         struct sim_costs costs = {.stage = &stage};
         struct sim_kind kind;
-        int forward = -1;
         sim_kit_compile(program, &costs, &kind);
         for (int i = 0; i < body->count; i++) {
-            if (forward < 0 && body->items[i].op == INSTR_F) forward = i;
-            if (body->items[i].op == INSTR_GATHER)
-                cr_expect(awaits(&kind, forward, i) && !awaits(&kind, body->count, i));
-            if (body->items[i].op == INSTR_NORM)
+            const struct instr *instr = &body->items[i];
+            if (instr->op == INSTR_GATHER)
+                cr_expect(awaits(&kind, reader_of(body, instr->bucket), i) &&
+                          !awaits(&kind, body->count, i));
+            if (instr->op == INSTR_NORM)
                 cr_expect(awaits(&kind, i, i) && !awaits(&kind, body->count, i));
         }
         cr_expect_eq(kind.left_count, BUCKETS + 1);

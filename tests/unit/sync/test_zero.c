@@ -108,7 +108,7 @@ Test(sync_zero, gradients_go_through_windows) {
                                .buckets = 2,
                                .sliced = SLICED_STATE | SLICED_GRADIENTS},
                 0,
-                "COUNT q0; LOAD s0 m0 a0; F s0 m0 a0; "
+                "COUNT q0; LOAD s0 m0 a0; F s0 e1 m0 a0; F s0 e0 m0 a0; "
                 "B s0 e0 m0 a0 g1 new; TIE s0 b0 g1; SCATTER s0 b0 g1 h0 q0 new; "
                 "B s0 e1 m0 a0 g1 new; TIE s0 b1 g1; SCATTER s0 b1 g1 h0 q0 new; "
                 "LOAD s0 m1 a0; F s0 m1 a0; "
