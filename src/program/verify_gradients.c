@@ -244,8 +244,7 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
     bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
     if ((instr->grad == GRAD_SLICES) != steps)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "buffer %d holds slices, those behind it whole buckets",
-                             GRAD_SLICES);
+                             "buffer %d holds slices, those behind it whole buckets", GRAD_SLICES);
     if (steps) return STATUS_OK;
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
@@ -374,9 +373,10 @@ static enum status keep_shared(struct walk *walk) {
         return STATUS_OK;
     uint64_t *made = &walk->grads[instr->grad].made[chunk];
     if (instr->segment <= 0 && *made)
-        return verify_broken(walk, RULE_JOINED, nobody,
-                             "buffer %d holds gradients of what stage %d shares, which were not tied",
-                             instr->grad, tie->stage);
+        return verify_broken(
+            walk, RULE_JOINED, nobody,
+            "buffer %d holds gradients of what stage %d shares, which were not tied", instr->grad,
+            tie->stage);
     if (instr->segment == INSTR_ALL || instr->segment == last) *made = order_leaf(instr->micro);
     return STATUS_OK;
 }

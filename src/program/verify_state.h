@@ -81,8 +81,8 @@ struct grad {
     const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
     const struct instr *changed; /* what changed it since */
     struct bucket *bucket;       /* of all chunks; NULL until it is first used */
-    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank holds,
-     * and that one has not tied yet; the micro-batch's key. */
+    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank
+     * holds, and that one has not tied yet; the micro-batch's key. */
     uint64_t made[GRID_MAX_CHUNKS];
 };
 

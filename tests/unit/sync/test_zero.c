@@ -469,38 +469,87 @@ Test(sync_zero, nor_is_freed_what_r_reads) {
     }
 }
 
-/* What two stages share. */
-Test(sync_zero, programs_that_it_cannot_slice) {
-    struct schedule_config config = {
-        .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1},
-        .micro_batches = 2,
-        .sum = SUM_REPLICA,
-        .buckets = (int[]){2, 2},
-        .recompute = RECOMPUTE_ALWAYS};
-    static const struct program_tie tie = {.stage = 0, .bucket = 1, .other = 1, .other_bucket = 1};
-    static const struct {
-        bool tied;
-        unsigned sliced;
-        const char *says;
-    } cases[] = {{false, SLICED_STATE | SLICED_GRADIENTS, NULL},
-                 {true, SLICED_STATE, "stages 0 and 1 share parameters"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct program *program = NULL;
-        struct sync_config sync = {.buckets = (int[]){2, 2}, .sliced = cases[i].sliced};
-        char log[512] = "";
-        config.ties = &tie;
-        config.tie_count = cases[i].tied;
-        cr_assert_eq(schedule_build("gpipe", &config, &program), STATUS_OK);
-        log_capture(log, sizeof log);
-        enum status status = sync_insert("zero", program, &sync);
-        log_capture(NULL, 0);
-        cr_expect_eq(status, cases[i].says ? STATUS_USAGE : STATUS_OK);
-        if (cases[i].says)
-            cr_expect(strstr(log, cases[i].says), "%s", log);
-        else
-            cr_expect_eq(program_verify(program, NULL), STATUS_OK);
-        program_free(&program);
+/* --- parameters that two stages share --- */
+
+static struct program *sharing(const char *schedule, int micros, unsigned sliced) {
+    const struct pipeline_schedule *pipeline = pipeline_find(schedule);
+    static const int buckets[] = {3, 3, 3, 3};
+    static const bool kept[] = {true, true, true, true};
+    int last = 2 * pipeline->chunks - 1;
+    struct program_tie tie = {0, 2, last, pipeline->v_shape ? INSTR_ALL : 2};
+    struct schedule_config config = {.grid = {.stages = 2,
+                                              .chunks = pipeline->chunks,
+                                              .replicas = 2,
+                                              .replicas_each = 1,
+                                              .v_shape = pipeline->v_shape},
+                                     .micro_batches = micros,
+                                     .sum = SUM_REPLICA,
+                                     .buckets = buckets,
+                                     .ties = &tie,
+                                     .tie_count = 1};
+    struct sync_config sync = {.buckets = buckets, .kept = kept, .sliced = sliced};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build(schedule, &config, &program), STATUS_OK);
+    cr_assert_eq(sync_insert("zero", program, &sync), STATUS_OK);
+    return program;
+}
+
+Test(sync_zero, what_stages_share_is_sliced_with_every_schedule) {
+    static const unsigned sets[] = {SLICED_STATE, SLICED_STATE | SLICED_GRADIENTS,
+                                    SLICED_STATE | SLICED_PARAMS, ALL_SLICED};
+    for (int p = 0; p < pipeline_count(); p++) {
+        if (strcmp(pipeline_at(p)->name, "rpc") == 0) continue; /* has one replica */
+        for (int i = 0; i < 4 * 3; i++) {
+            struct program *program = sharing(pipeline_at(p)->name, 1 + i / 4 * 2, sets[i % 4]);
+            cr_expect_eq(program_verify(program, NULL), STATUS_OK,
+                         "%s, %d micro-batches, sliced %s", pipeline_at(p)->name, 1 + i / 4 * 2,
+                         sliced_name(sets[i % 4]));
+            expect_same_text(program);
+            program_free(&program);
+        }
     }
+}
+
+static void expect_unjoined(struct program *program, enum instr_op op, const char *words) {
+    struct instr_list *body = &program_edit(program, 0)->list[LIST_BODY];
+    int at = next_of(body, -1, op, op);
+    memmove(body->items + at, body->items + at + 1,
+            (size_t)(--body->count - at) * sizeof *body->items);
+    char log[512] = "";
+    log_capture(log, sizeof log);
+    enum status status = program_verify(program, NULL);
+    log_capture(NULL, 0);
+    cr_expect_eq(status, STATUS_USAGE);
+    cr_expect(strstr(log, words), "%s", log);
+    program_free(&program);
+}
+
+Test(sync_zero, what_stages_share_is_joined_before_it_is_scattered) {
+    expect_unjoined(sharing("gpipe", 3, ALL_SLICED), INSTR_JOIN, "JOIN comes first");
+    expect_unjoined(sharing("gpipe", 3, SLICED_STATE), INSTR_JOIN, "JOIN comes first");
+}
+
+/* On one rank: the gradients of a micro-batch's later stage are there when both are added. */
+Test(sync_zero, what_a_rank_shares_is_tied_when_both_stages_have_made_it) {
+    struct program *program = sharing("zbv", 3, ALL_SLICED);
+    struct instr_list *body = &program_edit(program, 0)->list[LIST_BODY];
+    int tie = body->count - 1;
+    while (body->items[tie].op != INSTR_TIE) tie--;
+    cr_assert_eq(body->items[tie].stage, 0);
+    int other = 0;
+    while (body->items[other].op != INSTR_TIE || body->items[other].stage != 0 ||
+           body->items[other].bucket != 2)
+        other++;
+    struct instr swapped = body->items[tie];
+    body->items[tie] = body->items[other];
+    body->items[other] = swapped;
+    char log[512] = "";
+    log_capture(log, sizeof log);
+    enum status status = program_verify(program, NULL);
+    log_capture(NULL, 0);
+    cr_expect_eq(status, STATUS_USAGE);
+    cr_expect(strstr(log, "rule 13") || strstr(log, "rule 30"), "%s", log);
+    program_free(&program);
 }
 
 static const struct edit of_state[] = {
