@@ -42,7 +42,7 @@ refused() { # WORDS OPTION...
     refused 'a rank holds slices' $model --strategy zero3 -n 2 --save-ranks
 
     # Parameters that two stages share: both copies are compared at a save, and one is in the checkpoint.
-    tied="--model bert-tiny --device ref --batch 8 --data synthetic:kind=tokens,seq=8,vocab=100,predictions=2 --quiet --steps 2"
+    tied="--model bert-tiny --device ref --batch 8 --data synthetic:kind=tokens,seq=8,vocab=100,predictions=2 --quiet --steps 2 --threads 1"
     "$STRETTO" train $tied --deal 2x2 --out one || say "tied, one device: exit $?"
     for stage in 1 3; do
         "$STRETTO" train $tied --strategy 1f1b --stages 2 -n 4 --micro-batches 2 --zero-stage $stage --save-every 1 --out tied$stage ||
