@@ -19,8 +19,8 @@ static struct comm_group *tied_group(const struct exec *exec, bool *declared) {
     return *declared ? exec->group[group] : NULL;
 }
 
-/* Of a sliced array the part of the bucket that this rank holds: the other rank, of the same replica,
- * holds the same. */
+/* Of a sliced array the part of the bucket that this rank holds: the other rank, of the same
+ * replica, holds the same. */
 static enum status hash_slices(const struct store *store, int array, const struct bucket *bucket,
                                uint64_t *sum) {
     const struct array_layout *of = &store->layout->arrays[array];
@@ -55,8 +55,7 @@ static enum status hash_bucket(const struct store *store, const struct bucket *b
         if (kind != ARRAY_PARAM && kind != ARRAY_STATE) continue;
         uint64_t own = 0;
         if (is_sliced(store, a)) TRY(hash_slices(store, a, bucket, &own));
-        for (int p = bucket->first;
-             !is_sliced(store, a) && p < bucket->first + bucket->count; p++)
+        for (int p = bucket->first; !is_sliced(store, a) && p < bucket->first + bucket->count; p++)
             TRY(store_add_hash(store, a, layout->order[p], &own));
         *sum = *sum * 31 + own; /* arrays do not change places */
     }

@@ -146,7 +146,7 @@ static struct elements in_window(const struct store *store, enum array_kind of,
 
 struct elements store_bucket_gradient(const struct store *store, int grad,
                                       const struct bucket *bucket) {
-    if (is_windows(store, grad)) 
+    if (is_windows(store, grad))
         return in_window(store, ARRAY_GRAD, grad_windows(store, grad), bucket);
     return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), bucket->begin,
                           bucket->elements);
@@ -176,8 +176,7 @@ const struct elements *store_staging(const struct store *store) {
 struct elements store_use_gradient(const struct store *store, int grad, int use) {
     const struct store_use *of = &store->layout->uses[use];
     if (is_windows(store, grad))
-        return elements_part(grad_windows(store, grad),
-                             store_window_use(store->layout, of),
+        return elements_part(grad_windows(store, grad), store_window_use(store->layout, of),
                              store->layout->params[of->param].count);
     return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), of->begin,
                           store->layout->params[of->param].count);

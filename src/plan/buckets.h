@@ -36,8 +36,8 @@ struct bucket_source {
 
 /* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most
  * source->most elements (or a sixteenth of the model's gradients, but 1 to 25 MiB), and one of
- * those it shares (with source->apart the last), ordered by when backward completes them; the caller frees the items. One at
- * least, also where there is no parameter. */
+ * those it shares (with source->apart the last), ordered by when backward completes them; the
+ * caller frees the items. One at least, also where there is no parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
 
 /* Local. Is the last bucket touched beside all others, and its own segment empty? What is kept is,

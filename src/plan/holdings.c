@@ -140,8 +140,7 @@ struct stage_buckets holdings_count_buckets(const struct ranges *ranges, const s
             struct bucket_list list = buckets_of(&source);
             out.count[stage] = list.count;
             out.kept[stage] = buckets_keep_last(&source);
-            out.ahead[stage] =
-                buckets_ahead(&list, out.kept[stage], holdings.rules.prefetch_bytes);
+            out.ahead[stage] = buckets_ahead(&list, out.kept[stage], holdings.rules.prefetch_bytes);
             tie_bucket(ties, stage, buckets_shared(&list));
             free(list.items);
         }

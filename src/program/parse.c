@@ -230,7 +230,8 @@ static enum status parse_sizes(struct parser *parser) {
                  {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
                  {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
                  {"kept", &first->kept,
-                  sliced & SLICED_PARAMS && strcmp(word_at(parser, parser->words - 2), "kept") == 0,
+                  sliced & (SLICED_GRADIENTS | SLICED_PARAMS) &&
+                      strcmp(word_at(parser, parser->words - 2), "kept") == 0,
                   0, 1}};
     int at = 2;
     parser->list = LIST_COUNT;

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "program/grid.h"
 #include "program/instr.h"
+#include "program/recompute_policy.h"
 
 /* What one rank runs, or several that do the same. */
 struct rank_program {
@@ -42,27 +43,6 @@ enum { SUM_ORDER_COUNT = SUM_REPLICAS_FIRST + 1 };
 /* Local. As --sum and the text form spell it; the order of a name, or -1. */
 const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);
-
-/* Of which micro-batches pipelines run forward again before backward, instead of keeping its
- * activations: of none; of all but a replica's last one; of all. By block: each layer block of a
- * stage right before its own backward. */
-enum recompute_policy {
-    RECOMPUTE_NEVER,
-    RECOMPUTE_EXCEPT_LAST,
-    RECOMPUTE_ALWAYS,
-    RECOMPUTE_EXCEPT_LAST_BLOCK,
-    RECOMPUTE_ALWAYS_BLOCK
-};
-enum { RECOMPUTE_POLICY_COUNT = RECOMPUTE_ALWAYS_BLOCK + 1 };
-static inline bool recompute_by_block(enum recompute_policy policy) {
-    return policy >= RECOMPUTE_EXCEPT_LAST_BLOCK;
-}
-static inline bool recompute_keeps_last(enum recompute_policy policy) {
-    return policy == RECOMPUTE_EXCEPT_LAST || policy == RECOMPUTE_EXCEPT_LAST_BLOCK;
-}
-/* Local. As --recompute spells it; the policy of a name, or -1. */
-const char *recompute_policy_name(enum recompute_policy policy);
-int recompute_policy_find(const char *name);
 
 enum { PROGRAM_MAX_GROUPS = 8, PROGRAM_MAX_TIES = 8 };
 

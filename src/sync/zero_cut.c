@@ -14,8 +14,8 @@ struct cutter {
     const struct zero *zero;
     const struct rank_program *rank;
     const struct instr_list *order;
-    int next; /* in the order: what comes next on all replicas */
-    int grad; /* that STEP reads, before anything is sliced */
+    int next;           /* in the order: what comes next on all replicas */
+    int grad;           /* that STEP reads, before anything is sliced */
     int buffers, micro; /* of windows; of the pass under way */
     struct {
         int left;       /* weight passes of the order that are still to come */
@@ -104,8 +104,8 @@ static bool share_bucket(struct cutter *cutter, int stage, int bucket) {
     return true;
 }
 
-/* Before more is written there, and at the end: micro-batches in order, which replica 0 has from the
- * first on. */
+/* Before more is written there, and at the end: micro-batches in order, which replica 0 has from
+ * the first on. */
 static void scatter_late(struct cutter *cutter, int stage) {
     const struct program_tie *tie = program_tie_of(cutter->zero->program, stage);
     int chunk = grid_chunk(cutter->zero->grid, stage), micro = cutter->micro;

@@ -30,3 +30,19 @@ for replicas in 2 4; do
         done
     done
 done
+
+# Parameters that two stages share, on two ranks and on one.
+tokens=synthetic:kind=tokens,seq=16,vocab=200,predictions=3
+for schedule in $schedules; do
+    for micros in 1 3; do
+        for zero in 1 2 3; do
+            for way in local scatter; do
+                sum=replica
+                [ $way = local ] || [ $zero = 1 ] || sum=replicas-first
+                base="--model bert-tiny --device ref --data $tokens --batch $((micros * 4)) --steps 3 --warmup 0"
+                echo "4 $base --micro-batches $micros --strategy $schedule --stages 2 --replicas 2 --zero-stage $zero" \
+                    "--zero-accumulate $way | $base --strategy single --deal 2x$micros --sum $sum"
+            done
+        done
+    done
+done

@@ -470,3 +470,30 @@ void kit_result_free(struct kit_result *result) {
     free(result->data);
     *result = (struct kit_result){0};
 }
+
+/* --- blocks --- */
+
+/* The first node of a phase whose block is beyond `block`, as the phase goes. */
+static int block_edge(const struct ranges *ranges, int stage, enum phase phase, const int *block_of,
+                      int block) {
+    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
+    int n = nodes.begin;
+    while (n < nodes.end &&
+           (block_of[ranges->graph->nodes[n].unit] >= block) != (phase == PHASE_FORWARD))
+        n++;
+    return n;
+}
+
+int kit_cut_blocks(struct ranges *ranges, int stage) {
+    int *block_of = ranges_unit_blocks(ranges->graph), ends[64];
+    const struct stage_range *of = &ranges->stages[stage];
+    int first = block_of[of->first_unit], count = block_of[of->end_unit - 1] - first + 1;
+    for (int i = 0; i < count; i++)
+        ends[i] = block_edge(ranges, stage, PHASE_FORWARD, block_of, first + i + 1);
+    ranges_cut_segments(ranges, stage, PHASE_FORWARD, ends, count);
+    for (int i = 0; i < count; i++)
+        ends[i] = block_edge(ranges, stage, PHASE_BACKWARD, block_of, first + count - 1 - i);
+    ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, count);
+    free(block_of);
+    return count;
+}

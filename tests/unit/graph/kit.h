@@ -60,4 +60,7 @@ struct kit_result kit_run_stages(const struct ranges *ranges, const struct place
                                  enum kit_order order);
 void kit_result_free(struct kit_result *result);
 
+/* Segments of both phases are the layer blocks of the stage; returns how many. */
+int kit_cut_blocks(struct ranges *ranges, int stage);
+
 #endif

@@ -2,6 +2,7 @@
  * test_slots.c show. */
 #include <criterion/criterion.h>
 
+#include "graph/memory.h"
 #include "kit.h"
 
 TestSuite(graph_recompute, .init = kit_open_devices, .fini = kit_close_devices);
@@ -76,4 +77,27 @@ Test(graph_recompute, uses_the_statistics_of_all_ranks_again) {
     cr_expect_eq(count_again(graph, &recompute, OP_BATCH_NORM_MERGE), exchanges);
     recompute_free(&recompute);
     graph_free(&graph);
+}
+
+/* A slot keeps what comes into its blocks, and all slots share what one block makes. */
+Test(graph_recompute, blocks_take_the_memory_of_their_inputs_and_of_one_of_them) {
+    static const char *const models[] = {"resnet8", "vit-micro"};
+    for (int m = 0; m < 2; m++) {
+        struct graph *graph = kit_model(models[m], 4, true);
+        struct ranges ranges;
+        kit_compile(graph, ref, NULL);
+        cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
+        struct placement_config config = {.shared = true, .life = {.recompute = true}};
+        struct placement stage = graph_place(&ranges, 0, &config);
+        kit_cut_blocks(&ranges, 0);
+        config.life.blocks = true;
+        struct placement block = graph_place(&ranges, 0, &config);
+        cr_expect_gt(block.slot_bytes, stage.slot_bytes, "%s", models[m]);
+        cr_expect_lt(block.shared_bytes, stage.shared_bytes, "%s", models[m]);
+        cr_expect_lt(placement_bytes(&block, 1), placement_bytes(&stage, 1), "%s", models[m]);
+        placement_free(&block);
+        placement_free(&stage);
+        ranges_free(&ranges);
+        graph_free(&graph);
+    }
 }

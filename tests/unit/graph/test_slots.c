@@ -359,32 +359,6 @@ Test(graph_slots, nor_is_anything_lost_between_segments) {
 
 /* --- blocks --- */
 
-/* The first node of a phase whose block is beyond `block`, as the phase goes. */
-static int block_edge(const struct ranges *ranges, int stage, enum phase phase, const int *block_of,
-                      int block) {
-    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
-    int n = nodes.begin;
-    while (n < nodes.end &&
-           (block_of[ranges->graph->nodes[n].unit] >= block) != (phase == PHASE_FORWARD))
-        n++;
-    return n;
-}
-
-/* Segments are the blocks of the stage; returns how many. */
-static int cut_blocks(struct ranges *ranges, int stage) {
-    int *block_of = ranges_unit_blocks(ranges->graph), ends[64];
-    const struct stage_range *of = &ranges->stages[stage];
-    int first = block_of[of->first_unit], count = block_of[of->end_unit - 1] - first + 1;
-    for (int i = 0; i < count; i++)
-        ends[i] = block_edge(ranges, stage, PHASE_FORWARD, block_of, first + i + 1);
-    ranges_cut_segments(ranges, stage, PHASE_FORWARD, ends, count);
-    for (int i = 0; i < count; i++)
-        ends[i] = block_edge(ranges, stage, PHASE_BACKWARD, block_of, first + count - 1 - i);
-    ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, count);
-    free(block_of);
-    return count;
-}
-
 static const struct way block_ways[] = {
     {{.shared = true, .life = {.recompute = true, .blocks = true}}, {"Fk", "Fk"}},
     {{.shared = false, .life = {.recompute = true, .blocks = true}}, {"Fk", "Fk"}},
@@ -404,7 +378,7 @@ Test(graph_slots, blocks_that_are_made_again_one_by_one_find_their_values) {
     for (int i = 0; i < MODELS * 2; i++) {
         const char *model = models[i / 2];
         struct setting setting = setting_new(model, devices[i % 2], NULL, 0);
-        for (int k = 0; k < SIZES; k++) cr_expect_gt(cut_blocks(&setting.ranges[k], 0), 2);
+        for (int k = 0; k < SIZES; k++) cr_expect_gt(kit_cut_blocks(&setting.ranges[k], 0), 2);
         for (int w = 0; w < BLOCK_WAYS; w++) {
             setting_place(&setting, 0, &block_ways[w].config);
             struct micro micros[] = {micro_of(&setting, 0, block_ways[w].steps[0]),
@@ -413,29 +387,6 @@ Test(graph_slots, blocks_that_are_made_again_one_by_one_find_their_values) {
             for (uint64_t seed = 0; seed < 3; seed++) check_stream(model, 2, micros, 6, seed);
             setting_unplace(&setting);
         }
-        setting_free(&setting);
-    }
-}
-
-/* A slot keeps what comes into its blocks, and all slots share what one block makes. */
-Test(graph_slots, blocks_take_the_memory_of_their_inputs_and_of_one_of_them) {
-    for (int m = 0; m < MODELS - 2; m++) {
-        struct setting setting = setting_new(models[m], ref, NULL, 0);
-        struct placement_config by_stage = {.shared = true, .life = {.recompute = true}},
-                                by_block = by_stage;
-        by_block.life.blocks = true;
-        setting_place(&setting, 0, &by_stage);
-        struct placement stage = setting.plan[0];
-        setting.plan[0] = (struct placement){0};
-        setting_unplace(&setting);
-        for (int k = 0; k < SIZES; k++) cut_blocks(&setting.ranges[k], 0);
-        setting_place(&setting, 0, &by_block);
-        cr_expect_gt(setting.plan[0].slot_bytes, stage.slot_bytes, "%s", models[m]);
-        cr_expect_lt(setting.plan[0].shared_bytes, stage.shared_bytes, "%s", models[m]);
-        cr_expect_lt(placement_bytes(&setting.plan[0], 1), placement_bytes(&stage, 1), "%s",
-                     models[m]);
-        setting_unplace(&setting);
-        placement_free(&stage);
         setting_free(&setting);
     }
 }
@@ -463,7 +414,7 @@ Test(graph_slots, stages_keep_what_crosses_their_cuts) {
             micros[0].steps = micros[1].steps = "rFsRbS";
             cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
             setting_unplace(&setting);
-            for (int k = 0; k < SIZES; k++) cut_blocks(&setting.ranges[k], stage);
+            for (int k = 0; k < SIZES; k++) kit_cut_blocks(&setting.ranges[k], stage);
             setting_place(&setting, stage, &blocks);
             micros[0].steps = micros[1].steps = "rFsRkS";
             cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
