@@ -53,6 +53,7 @@ struct winograd {
     int64_t pad[2];
     int64_t tiles, strip, strips, abreast;
     int64_t pitch; /* odd, so that a tile's points fall into different cache sets */
+    int threads;   /* of the device: scratch is for so many, whatever thread runs the kernel */
     cpu_product_loop *product;
 };
 
@@ -325,8 +326,9 @@ static struct winograd winograd_of(const struct cpu_kernel *kernel) {
     w.strips = (w.tiles + STRIP_TILES - 1) / STRIP_TILES;
     w.strip = (w.tiles + w.strips - 1) / w.strips;
     w.pitch = w.strip | 1;
-    int64_t threads = kernel->base.device->threads, blocks = blocks_of(&w.to);
-    if (call->op != OP_CONV2D_BWD_WEIGHT) w.abreast = (threads + blocks - 1) / blocks;
+    int64_t blocks = blocks_of(&w.to);
+    w.threads = kernel->base.device->threads;
+    if (call->op != OP_CONV2D_BWD_WEIGHT) w.abreast = (w.threads + blocks - 1) / blocks;
     if (w.abreast > w.strips) w.abreast = w.strips;
     w.product = cpu_product_of();
     return w;
@@ -418,7 +420,7 @@ static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void
         pass.finish = (struct finish){kernel->call.in_count == 3 ? in[2] : NULL,
                                       kernel->call.attrs.activation == ACTIVATION_RELU};
     pass.own = pass.v + w->abreast * from * strip_floats(w);
-#pragma omp parallel
+#pragma omp parallel num_threads(w->threads)
     for (int64_t strip = 0; strip < w->strips; strip += w->abreast) {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < w->abreast * from; i++)
@@ -437,7 +439,7 @@ static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[
     const struct winograd w = winograd_of(kernel);
     int64_t C = blocks_of(&w.from), O = blocks_of(&w.to), step = strip_floats(&w);
     float *v = scratch, *y = v + C * step, *u = y + O * step;
-#pragma omp parallel
+#pragma omp parallel num_threads(w.threads)
     for (int64_t strip = 0; strip < w.strips; strip++) {
         int64_t first = strip * w.strip, count = strip_count(&w, strip);
 #pragma omp for schedule(static)
@@ -466,10 +468,10 @@ static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[
 
 static int64_t scratch_floats(const struct cpu_kernel *kernel) {
     struct winograd w = winograd_of(kernel);
-    int64_t C = blocks_of(&w.from), O = blocks_of(&w.to), threads = kernel->base.device->threads;
+    int64_t C = blocks_of(&w.from), O = blocks_of(&w.to);
     if (kernel->call.op == OP_CONV2D_BWD_WEIGHT)
-        return (C + O) * strip_floats(&w) + (w.strips == 1 ? threads : C * O) * BLOCK_FLOATS;
-    return w.abreast * C * strip_floats(&w) + threads * own_floats(&w);
+        return (C + O) * strip_floats(&w) + (w.strips == 1 ? w.threads : C * O) * BLOCK_FLOATS;
+    return w.abreast * C * strip_floats(&w) + w.threads * own_floats(&w);
 }
 
 /* Images in blocks of as many channels as a vector has, weights in blocks of 16 by 16. */

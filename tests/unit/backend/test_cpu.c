@@ -261,6 +261,25 @@ Test(backend_cpu, winograd_is_the_same_for_any_team_and_batch) {
     }
 }
 
+/* Scratch memory is for the device's team; a thread that did not open the device has another. */
+Test(backend_cpu, winograd_runs_on_the_team_of_its_device) {
+    struct device *device = open_cpu(1);
+    for (int i = 0; i < 3; i++) {
+        struct op_call call = direction(convolution(20, 64, 4, 1), i);
+        omp_set_num_threads(1);
+        struct result a = run(device, call);
+        omp_set_num_threads(4);
+        for (int j = 0; j < 20; j++) {
+            struct result b = run(device, call);
+            cr_expect(memcmp(a.out[0], b.out[0], (size_t)result_count(&call) * sizeof(float)) == 0,
+                      "%s, run %d", op_def(call.op)->name, j);
+            result_free(&b);
+        }
+        result_free(&a);
+    }
+    device_close(&device);
+}
+
 /* Transformed weights, four times as large as the weights, are never all in memory: making and
  * reading them would take longer than a small micro-batch. */
 Test(backend_cpu, winograd_has_little_scratch) {
