@@ -206,13 +206,14 @@ test-slurm test-hosts: all $(B)/rank-probe
 	@B=$(B) SAN=$(SAN) scripts/$@
 
 # The drawings in a real browser; the pictures stay in $(B)/page.
-test-page: $(B)/pages
+test-page: all $(B)/pages
 	@B=$(B) scripts/test-page
 
-# MUTANTS programs damaged in one place: none that would train otherwise may pass the verifier.
-MUTANTS ?= 100000
+# MUTANTS programs damaged in one place or two: none that would train otherwise may pass the verifier.
+MUTANTS ?= 500000
+SEED ?= 1
 test-mutants: $(B)/mutants
-	@$(B)/mutants $(MUTANTS)
+	@$(B)/mutants $(MUTANTS) $(SEED)
 
 # The MPI that Debian does not choose by default: sums, training, deaths with MPICH's mpiexec.
 test-mpich:
@@ -248,10 +249,10 @@ bench-ranks: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
-# Pipelines against one device and against torch.distributed.pipelining.
+# Pipelines and ZeRO against one device and against PyTorch's; PYTHON=python3 takes a PyTorch that is there already.
 bench-pipes: all
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python bench/torch/bench_pipes.py --stretto $(B)/stretto $(BENCH)
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/torch/bench_pipes.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
 
 # Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
 bench-hosts: all
@@ -265,6 +266,14 @@ $(B)/bench-ops: $(B)/bench/ops.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# What the executor itself takes for a step of empty instructions; EXEC='1000 2000' names instructions and steps.
+bench-exec: $(B)/bench-exec
+	@$(B)/bench-exec $(EXEC)
+
+$(B)/bench-exec: $(B)/bench/exec.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # All-reduce between local ranks, in turns with a plain C loop, Open MPI and gloo; COMM='--rounds 9 --ranks 2'.
 bench-comm: $(B)/bench-comm
 	@scripts/venv $(VENV)
@@ -275,9 +284,17 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
-# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro'.
+# Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro', SIM='--ranks 4,8' on 8 cores or more.
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
+
+# Instructions a second of the simulator; SPEED='1024 1 256 1 5' names stages, replicas, micro-batches, steps, rounds.
+bench-simulator: $(B)/bench-simulator
+	@$(B)/bench-simulator $(SPEED)
+
+$(B)/bench-simulator: $(B)/bench/sim/speed.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Predicted against measured peak memory of every rank, 36 combinations; MEMORY='--only zero'.
 bench-memory: all
@@ -335,7 +352,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-comm bench-delay bench-memory bench-sim unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -17,6 +17,10 @@ class Engine:
             raise SystemExit(f"{command} {' '.join(options)}: exit {done.returncode}\n{done.stderr}")
         return done.stdout
 
+    def can(self, options):
+        """Whether there is such a plan."""
+        return subprocess.run([self.binary, "check", *options], capture_output=True).returncode == 0
+
     def train(self, options, steps):
         """The summary of a run of so many timed steps, without evaluation and checkpoints."""
         with tempfile.TemporaryDirectory() as folder:

@@ -6,14 +6,57 @@ import torch.nn.functional as F
 from torch import nn
 
 
-def resnet18_cifar(classes):
-    """torchvision's resnet18 for small images: a 3x3 stem with stride 1 and no max pool."""
-    from torchvision.models import resnet18
+class BasicBlock(nn.Module):
+    """torchvision's layout and names."""
 
-    model = resnet18(num_classes=classes)
-    model.conv1 = nn.Conv2d(3, 64, 3, stride=1, padding=1, bias=False)
-    model.maxpool = nn.Identity()
-    return model
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    """For small images: a 3x3 stem with stride 1 and no max pool."""
+
+    def __init__(self, widths, blocks, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, widths[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        self.relu = nn.ReLU(inplace=True)
+        inputs, self.stages = widths[0], len(widths)
+        for i, width in enumerate(widths):
+            first = BasicBlock(inputs, width, 2 if i else 1)
+            self.add_module(f"layer{i + 1}", nn.Sequential(first, *[BasicBlock(width, width, 1) for _ in range(blocks - 1)]))
+            inputs = width
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(widths[-1], classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def layers(self):
+        return [getattr(self, f"layer{i + 1}") for i in range(self.stages)]
+
+    def forward(self, x):
+        x = self.relu(self.bn1(self.conv1(x)))
+        for layer in self.layers():
+            x = layer(x)
+        return self.fc(self.avgpool(x).flatten(1))
+
+
+def resnet18_cifar(classes):
+    return ResNet([64, 128, 256, 512], 2, classes)
 
 
 class Attention(nn.Module):
@@ -85,9 +128,18 @@ class Head(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def vit_layers(model):
-    """A VisionTransformer as modules one behind the other, for pipelines."""
-    return [Embedding(model), *model.blocks, Head(model)]
+def blocks_of(model, name):
+    """What is repeated in a network: the units that FSDP shards."""
+    return list(model.blocks) if name == "vit-tiny" else [block for layer in model.layers() for block in layer]
+
+
+def layers_of(model, name):
+    """The network as modules one behind the other, for pipelines."""
+    blocks = blocks_of(model, name)
+    if name == "vit-tiny":
+        return [Embedding(model), *blocks, Head(model)]
+    stem = nn.Sequential(model.conv1, model.bn1, model.relu)
+    return [stem, *blocks, nn.Sequential(model.avgpool, nn.Flatten(), model.fc)]
 
 
 def vit_tiny(classes):

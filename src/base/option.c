@@ -43,12 +43,7 @@ const struct option_group_row option_groups[OPTION_GROUP_COUNT] = {
 void options_init(enum option_command command, struct options *out) {
     memset(out, 0, sizeof *out);
     out->command = command;
-    for (int id = 0; id < OPTION_COUNT; id++) {
-        const char *initial = option_rows[id].initial;
-        if (!*initial || *initial == '(') continue;
-        enum status status = option_set(out, id, initial, option_rows[id].name, OPTION_DEFAULT);
-        CHECK(status == STATUS_OK, "default of option %s", option_rows[id].name);
-    }
+    for (int id = 0; id < OPTION_COUNT; id++) option_reset(out, id);
 }
 
 void options_free(struct options *options) {
@@ -85,6 +80,15 @@ enum status option_set(struct options *options, enum option_id id, const char *t
         return refuse(row, text, where);
     options->source[id] = source;
     return STATUS_OK;
+}
+
+void option_reset(struct options *options, enum option_id id) {
+    const struct option_row *row = &option_rows[id];
+    memset((char *)options + row->field, 0, row->bytes);
+    options->source[id] = OPTION_UNSET;
+    if (!*row->initial || *row->initial == '(') return;
+    enum status status = option_set(options, id, row->initial, row->name, OPTION_DEFAULT);
+    CHECK(status == STATUS_OK, "default of option %s", row->name);
 }
 
 bool option_is_set(const struct options *options, enum option_id id) {

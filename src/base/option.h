@@ -74,6 +74,7 @@ enum option_command {
 #define COMMAND(ID, ...) COMMAND_##ID = 1 << COMMAND_INDEX_##ID,
 #include "base/options.def"
     COMMAND_ALL = (1 << COMMAND_COUNT) - 1,
+    OPTION_OF_LAYOUT = 1 << 27,  /* how ranks are laid out: goes with the strategy */
     OPTION_ASKS_RANKS = 1 << 28, /* of other processes */
     OPTION_NOT_KEPT = 1 << 29,   /* of a start, not of a run: config.yml only mentions it */
     OPTION_NOT_IN_FILE = 1 << 30 /* for the command line only */
@@ -164,8 +165,9 @@ const char *options_asking_ranks(const struct options *options);
 enum status option_set(struct options *options, enum option_id id, const char *text,
                        const char *where, enum option_source source);
 
-/* Has a value, from anywhere; was named by the user; note a value the caller just stored in the
- * field, as OPTION_RESOLVED or OPTION_DERIVED. */
+/* Puts back the default, or none; has a value, from anywhere; was named by the user; note a value
+ * the caller just stored in the field, as OPTION_RESOLVED or OPTION_DERIVED. */
+void option_reset(struct options *options, enum option_id id);
 bool option_is_set(const struct options *options, enum option_id id);
 bool option_is_given(const struct options *options, enum option_id id);
 void option_resolve(struct options *options, enum option_id id);
@@ -181,8 +183,7 @@ char *option_text(const struct options *options, enum option_id id);
 /* "a whole number from 1 to 64", "one of sgd, adam, adamw"; the caller frees it. */
 char *option_allowed(enum option_id id);
 
-/* All set options as a YAML text that --config reads back to the same options; the caller frees it.
- */
+/* All set options as a YAML text that --config reads back to them; the caller frees it. */
 char *options_write_yaml(const struct options *options);
 
 /* The batch equation: batch = replicas x micro_batches x micro_batch_size. */

@@ -184,13 +184,11 @@ static enum status check_node(const struct options *options) {
                               "  give --nodes, --hostfile or --nodes-file");
 }
 
-/* Ranks = stages x replicas: on one machine -n need not be said. */
+/* Ranks follow from stages and replicas: on one machine -n need not be said. */
 static void derive_ranks(struct options *options) {
     bool elsewhere = options_asking_ranks(options) != NULL;
-    int64_t stages = option_is_given(options, OPTION_stages) ? options->stages : 1,
-            replicas = option_is_given(options, OPTION_replicas) ? options->replicas : 1;
-    if (!elsewhere && stages * replicas > 1)
-        derive(options, OPTION_local_ranks, &options->local_ranks, stages * replicas);
+    int64_t ranks = options_ranks(options);
+    if (!elsewhere && ranks > 1) derive(options, OPTION_local_ranks, &options->local_ranks, ranks);
 }
 
 /* Costs come from one place. */

@@ -67,11 +67,94 @@ char *option_help_text(const struct option_row *row) {
     return put_names(row->help, at, acting, names_of(option_rows[row->choice].registry, row->name));
 }
 
+/* --- defaults --- */
+
+/* Words of a registry that give an option the same value: "sgd", "adam and adamw". */
+struct same_default {
+    char value[TEXT_BYTES], *names;
+    int count;
+};
+
+static void join(struct same_default *same, const char *name) {
+    char *names = same->count ? mem_format("%s %s", same->names, name) : mem_text(name);
+    free(same->names);
+    same->names = names;
+    same->count++;
+}
+
+/* The values in the order of the registry, each with its words; how many there are. */
+static int collect_defaults(enum option_registry registry, const char *option,
+                            struct same_default *same, int most) {
+    struct option_word word;
+    char text[TEXT_BYTES];
+    int count = 0;
+    for (int i = 0; option_registry_word(registry, i, &word); i++) {
+        const char *value = option_registry_default(registry, i, option, text);
+        int at = 0;
+        while (at < count && strcmp(same[at].value, value) != 0) at++;
+        if (!*value || at == most) continue;
+        if (at == count) snprintf(same[count++].value, TEXT_BYTES, "%s", value);
+        join(&same[at], word.name);
+    }
+    return count;
+}
+
+/* " for adam and adamw", from "adam adamw". */
+static char *for_names(const struct same_default *same) {
+    char *words = mem_text(" for "), *state = NULL, *names = mem_text(same->names);
+    int i = 0;
+    for (char *name = strtok_r(names, " ", &state); name; name = strtok_r(NULL, " ", &state), i++) {
+        extend(&words, i == 0 ? "" : i == same->count - 1 ? " and " : ", ");
+        extend(&words, name);
+    }
+    free(names);
+    return words;
+}
+
+/* "2 for zbv and v-half, else 1": a value that most have is said last, without them. */
+static char *defaults_of(enum option_registry registry, const char *option) {
+    enum { MOST = 8, NAMED = 3 };
+    struct same_default same[MOST] = {0};
+    int count = collect_defaults(registry, option, same, MOST), common = 0;
+    char *words = mem_text("");
+    for (int i = 1; i < count; i++)
+        if (same[i].count > same[common].count) common = i;
+    if (same[common].count <= NAMED) common = -1;
+    for (int i = 0; i < count; i++) {
+        char *names = i == common ? mem_text("") : for_names(&same[i]);
+        char *one = mem_format("%s%s%s", *words ? ", " : "", same[i].value, names);
+        if (i != common) extend(&words, one);
+        free(one);
+        free(names);
+    }
+    if (common >= 0) extend(&words, *words ? ", else " : "");
+    if (common >= 0) extend(&words, same[common].value);
+    for (int i = 0; i < count; i++) free(same[i].names);
+    return words;
+}
+
+/* The default as it is shown; "{optimizers}" in it stands for what that registry gives. */
+static char *initial_of(const struct option_row *row) {
+    char *text = mem_text(row->initial);
+    for (int r = OPTION_REGISTRY_none + 1; r < OPTION_REGISTRY_COUNT; r++) {
+        char *mark = mem_format("{%s}", option_registry_name((enum option_registry)r));
+        const char *at = strstr(text, mark);
+        if (at) {
+            char *whole =
+                put_names(text, at, mark, defaults_of((enum option_registry)r, row->name));
+            free(text);
+            text = whole;
+        }
+        free(mark);
+    }
+    return text;
+}
+
 /* "(64)", or what is said of a default that depends; "" when there is none to speak of. */
 static char *default_of(const struct option_row *row) {
     if (!*row->initial || (row->type == OPTION_TYPE_FLAG && strcmp(row->initial, "off") == 0))
         return mem_text("");
-    return *row->initial == '(' ? mem_text(row->initial) : mem_format("(%s)", row->initial);
+    return *row->initial == '(' ? initial_of(row) : mem_format("(%s)", row->initial);
 }
 
 static void print_option(const struct option_row *row, FILE *out) {
@@ -139,7 +222,7 @@ void options_print_markdown(FILE *out) {
     int group = -1;
     for (int id = 0; id < OPTION_COUNT; id++) {
         const struct option_row *row = &option_rows[id];
-        char *usage = usage_of(row), *help = option_help_text(row);
+        char *usage = usage_of(row), *help = option_help_text(row), *initial = initial_of(row);
         if (group != (int)row->group)
             fprintf(out, "| **%s** | | | |\n", option_groups[row->group].title);
         group = (int)row->group;
@@ -147,8 +230,7 @@ void options_print_markdown(FILE *out) {
         if (row->letter) fprintf(out, "-%c, ", row->letter);
         print_cell(usage, out);
         fputs("` | ", out);
-        print_cell(
-            row->type == OPTION_TYPE_FLAG && !strcmp(row->initial, "off") ? "" : row->initial, out);
+        print_cell(row->type == OPTION_TYPE_FLAG && !strcmp(initial, "off") ? "" : initial, out);
         fputs(" | ", out);
         print_commands_of(row, out);
         fputs(" | ", out);
@@ -156,6 +238,7 @@ void options_print_markdown(FILE *out) {
         fputs(" |\n", out);
         free(usage);
         free(help);
+        free(initial);
     }
 }
 

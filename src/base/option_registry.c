@@ -14,6 +14,15 @@ const char *option_registry_title(enum option_registry registry) {
     return titles[registry];
 }
 
+const char *option_registry_name(enum option_registry registry) {
+    static const char *const names[OPTION_REGISTRY_COUNT] = {
+        "none",
+#define REGISTRY(name, title) [OPTION_REGISTRY_##name] = #name,
+#include "base/options.def"
+    };
+    return names[registry];
+}
+
 char *option_word_usage(const struct option_word *word) {
     const char *argument = word->argument ? word->argument : "";
     bool may_miss = *argument == '[';

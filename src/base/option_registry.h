@@ -11,6 +11,9 @@
 #define BASE_OPTION_REGISTRY_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
 
 enum option_registry {
     OPTION_REGISTRY_none,
@@ -30,7 +33,18 @@ struct option_word {
 /* Row `index` of a registry; false behind the last. Texts are static. Defined above base. */
 bool option_registry_word(enum option_registry registry, int index, struct option_word *out);
 
-/* "models", for people. */
+/* What row `index` gives an option of which the user says nothing, as text; "" where it gives none,
+ * or there is no such row. Defined above base. */
+const char *option_registry_default(enum option_registry registry, int index, const char *option,
+                                    char text[TEXT_BYTES]);
+
+/* Ranks that the options ask for by stages, replicas and strategy; 1 where they name none. Defined
+ * above base. */
+struct options;
+int64_t options_ranks(const struct options *options);
+
+/* "lr_policies", as the tables write it; "learning-rate policies", for people. */
+const char *option_registry_name(enum option_registry registry);
 const char *option_registry_title(enum option_registry registry);
 /* The word as it is typed: "mnist:DIR", "synthetic[:KEY=VALUE,...]"; the caller frees it. */
 char *option_word_usage(const struct option_word *word);

@@ -115,6 +115,17 @@ const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]) {
     return text;
 }
 
+const char *text_thousands(int64_t value, char text[TEXT_BYTES]) {
+    char digits[TEXT_BYTES];
+    int count = snprintf(digits, sizeof digits, "%lld", (long long)value), used = 0;
+    for (int i = 0; i < count; i++) {
+        text[used++] = digits[i];
+        if (digits[i] != '-' && i < count - 1 && (count - 1 - i) % 3 == 0) text[used++] = ',';
+    }
+    text[used] = 0;
+    return text;
+}
+
 const char *text_real(double value, char text[TEXT_BYTES]) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, TEXT_BYTES, "%.*g", digits, value);
@@ -191,11 +202,20 @@ int text_columns(FILE *stream, int otherwise) {
     return known ? size.ws_col : otherwise;
 }
 
+/* Bytes up to the next place where a line may end: a number stays with its unit. */
+static int unbroken(const char *words) {
+    enum { UNIT = 4 }; /* "MiB," */
+    int length = (int)strcspn(words, " ");
+    bool number = length > 0 && words[length - 1] >= '0' && words[length - 1] <= '9';
+    bool letter = number && words[length] && !strchr("0123456789", words[length + 1]);
+    int unit = letter ? (int)strcspn(words + length + 1, " ") : 0;
+    return unit > 0 && unit <= UNIT ? length + 1 + unit : length;
+}
+
 void text_wrap(FILE *out, const char *words, int indent, int width) {
     int column = indent;
     while (*words) {
-        int length = (int)strcspn(words, " ");
-        int columns = 0;
+        int length = unbroken(words), columns = 0;
         for (int i = 0; i < length; i++) columns += ((unsigned char)words[i] & 0xC0) != 0x80;
         if (column > indent && column + 1 + columns > width) {
             fprintf(out, "\n%*s", indent, "");

@@ -1,6 +1,6 @@
 /* `stretto check`: proves that a program is right, without running it: that of the options, for as
- * many ranks as they ask for, or the one in a file. Exit 0: proved; 1: refused; 2: options; 3: no
- * program could be read. */
+ * many ranks as they ask for, or the one in a file. With --numeric it also runs. Exit 0: proved,
+ * and equal; 1: refused, or not equal; 2: options; 3: no program could be read. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/job.h"
+#include "cli/numeric.h"
 #include "plan/resolve.h"
 
 /* One program of a run, and what was proven of it. */
@@ -22,18 +23,18 @@ static void print_text(const struct checked *checked, FILE *out) {
     const struct program_proof *proof = &checked->proof;
     const struct grid *grid = &checked->program->grid;
     char ranks[TEXT_BYTES], stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES],
-        slots[TEXT_BYTES];
+        slots[TEXT_BYTES], instructions[TEXT_BYTES];
     fprintf(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
             text_count(proof->ranks, "rank", ranks),
             text_count((int64_t)grid->stages * grid->chunks, "stage", stages),
             text_count(grid->replicas, "replica", replicas),
             text_count(checked->program->micro_batches, "micro-batch", micros),
             sum_order_name(checked->program->sum));
-    fprintf(out, "           %lld instructions a step by %d rules (docs/verify.md)",
-            (long long)proof->instructions, proof->rules);
+    fprintf(out, "           %s a step, by %d rules (docs/verify.md)",
+            text_count(proof->instructions, "instruction", instructions), proof->rules);
     if (proof->walked < proof->ranks)
-        fprintf(out, "; %d of the ranks walked, the others do the same", proof->walked);
-    fprintf(out, "\n           at most %s of a rank in use at once (rank %d)\n",
+        fprintf(out, ", on %s; the others do the same", text_count(proof->walked, "rank", ranks));
+    fprintf(out, "\n           at most %s of activations in use at once (rank %d)\n",
             text_count(proof->peak_slots, "slot", slots), proof->peak_rank);
 }
 
@@ -72,10 +73,14 @@ static enum status check_file(const struct options *options, const char *path) {
     return status;
 }
 
+static int ranks_of(const struct options *options) {
+    bool given = option_is_given(options, OPTION_local_ranks);
+    return given ? (int)options->local_ranks : resolve_ranks_asked(options);
+}
+
 /* Planning proves it already; here it is said. */
 static enum status check_options(const struct options *options) {
-    bool given = option_is_given(options, OPTION_local_ranks);
-    int ranks = given ? (int)options->local_ranks : resolve_ranks_asked(options);
+    int ranks = ranks_of(options);
     struct rank_info info = {.ranks = ranks, .local_ranks = ranks, .to_start = ranks > 1};
     struct job job;
     TRY(job_open(options, &info, &job));
@@ -89,6 +94,12 @@ static enum status check_options(const struct options *options) {
 
 enum status check_run(const struct options *options) {
     log_quiet(options->quiet);
-    if (option_is_set(options, OPTION_program)) return check_file(options, options->program);
-    return check_options(options);
+    bool in_file = option_is_set(options, OPTION_program);
+    TRY(in_file ? check_file(options, options->program) : check_options(options));
+    if (!options->json && !options->quiet)
+        text_row(
+            stdout, "so", 11,
+            "it cannot hang, every message is received, nothing is read before it is written, "
+            "and each update takes the gradient of every replica and micro-batch exactly once");
+    return options->numeric ? numeric_check(options, ranks_of(options)) : STATUS_OK;
 }

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "plan/balance.h"
+#include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
 #include "program/schedule.h"
@@ -120,4 +121,54 @@ bool option_registry_word(enum option_registry registry, int index, struct optio
 #include "base/options.def"
     };
     return index >= 0 && words[registry] && words[registry](index, out);
+}
+
+int64_t options_ranks(const struct options *options) {
+    return resolve_ranks_asked(options);
+}
+
+/* --- defaults that depend on a word --- */
+
+/* An optimizer has its own; a model has those of its family, with its own optimizer. */
+static const char *training_default(const char *optimizer, double lr, double weight_decay,
+                                    double clip, const char *option, char text[TEXT_BYTES]) {
+    if (strcmp(option, "lr") == 0) return text_real(lr, text);
+    if (strcmp(option, "weight-decay") == 0) return text_real(weight_decay, text);
+    if (strcmp(option, "clip") == 0) return text_real(clip, text);
+    return strcmp(option, "optimizer") == 0 ? optimizer : "";
+}
+
+static const char *models_default(int index, const char *option, char text[TEXT_BYTES]) {
+    int count;
+    const struct model *all = model_all(&count);
+    if (index >= count) return "";
+    return training_default(all[index].optimizer, all[index].lr, all[index].weight_decay,
+                            all[index].clip, option, text);
+}
+
+static const char *optimizers_default(int index, const char *option, char text[TEXT_BYTES]) {
+    int count;
+    const struct optim_rule *const *all = optim_all(&count);
+    if (index >= count) return "";
+    return training_default("", all[index]->lr, all[index]->weight_decay, all[index]->clip, option,
+                            text);
+}
+
+static const char *schedules_default(int index, const char *option, char text[TEXT_BYTES]) {
+    struct option_word word;
+    const struct pipeline_schedule *schedule =
+        schedules_word(index, &word) ? pipeline_find(word.name) : NULL;
+    if (!schedule || strcmp(option, "virtual") != 0) return "";
+    snprintf(text, TEXT_BYTES, "%d", schedule->chunks);
+    return text;
+}
+
+const char *option_registry_default(enum option_registry registry, int index, const char *option,
+                                    char text[TEXT_BYTES]) {
+    switch (registry) {
+    case OPTION_REGISTRY_models: return models_default(index, option, text);
+    case OPTION_REGISTRY_optimizers: return optimizers_default(index, option, text);
+    case OPTION_REGISTRY_schedules: return schedules_default(index, option, text);
+    default: return "";
+    }
 }

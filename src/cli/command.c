@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/option_files.h"
+#include "cli/watch.h"
 #include "stretto.h"
 
 const struct command cli_commands[] = {
@@ -134,6 +135,7 @@ static int run_named(int argc, char **argv) {
 
 int cli_main(int argc, char **argv) {
     limit_watch();
+    control_describe_records(watch_describe_position);
     int code = run_named(argc, argv);
     limit_watch_end();
     return code;

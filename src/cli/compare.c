@@ -287,12 +287,14 @@ static void print_differ(FILE *out, const struct findings *found) {
 }
 
 static void print_text(FILE *out, const struct findings *found) {
+    char count[TEXT_BYTES];
     print_list(out, found->path_a, found->only_a, found->only_a_count);
     print_list(out, found->path_b, found->only_b, found->only_b_count);
     print_unlike(out, found);
     print_differ(out, found);
     if (all_equal(found)) {
-        fprintf(out, "%zu tensors, equal to the last bit\n", found->equal_count);
+        fprintf(out, "%s, equal to the last bit\n",
+                text_count((int64_t)found->equal_count, "tensor", count));
         return;
     }
     fprintf(out, "%zu equal, %zu of other values", found->equal_count, found->differ_count);

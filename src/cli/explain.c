@@ -20,6 +20,7 @@
 #include "cli/resume.h"
 #include "cli/session.h"
 #include "cli/start.h"
+#include "plan/strategy.h"
 #include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
@@ -62,12 +63,15 @@ static int64_t sent_bytes(const struct plan *plan) {
 static void print_model(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct graph *graph = plan->micro[0].graph;
-    row(out, "model", "%s, %lld parameters in %d tensors", plan->config.model->name,
-        (long long)graph_param_elements(graph), graph->param_count);
-    row(out, "data", "%s, %lld to train on, %lld to test on, %lld steps an epoch",
-        plan->config.dataset->spec, (long long)plan->config.dataset->count[SPLIT_TRAIN],
-        (long long)plan->config.dataset->count[SPLIT_TEST],
-        (long long)plan->config.steps_per_epoch);
+    const int64_t *count = plan->config.dataset->count, params = graph_param_elements(graph);
+    char all[TEXT_BYTES], tensors[TEXT_BYTES], size[TEXT_BYTES], test[TEXT_BYTES],
+        steps[TEXT_BYTES];
+    row(out, "model", "%s, %s parameters (%s) in %s", plan->config.model->name,
+        text_thousands(params, all), text_size(params * (int64_t)sizeof(float), size),
+        text_count(graph->param_count, "tensor", tensors));
+    row(out, "data", "%s, %s to train on, %s to test on, %s an epoch", plan->config.dataset->spec,
+        text_thousands(count[SPLIT_TRAIN], all), text_thousands(count[SPLIT_TEST], test),
+        text_count(plan->config.steps_per_epoch, "step", steps));
 }
 
 static void print_device(const struct plan *plan, FILE *out) {
@@ -90,18 +94,14 @@ static void print_pipelines(const struct job *job, FILE *out) {
     text_count(grid->replicas, "replica", replicas);
     if (grid->drivers > 0)
         row(out, "ranks",
-            "%d = a driver + %s, strategy %s: each rank behind the driver has one "
-            "stage of the model",
-            job->plan->config.ranks, text_count(grid->stages, "stage", stages),
-            job->options.strategy);
+            "%d = a driver + %s: rank 0 drives, each other rank has one stage of the model",
+            job->plan->config.ranks, text_count(grid->stages, "stage", stages));
     else if (grid->chunks == 1)
-        row(out, "ranks", "%d = %d stages x %s, strategy %s: each rank has one stage of the model",
-            job->plan->config.ranks, grid->stages, replicas, job->options.strategy);
+        row(out, "ranks", "%d = %s x %s: each rank has one stage of the model",
+            job->plan->config.ranks, text_count(grid->stages, "stage", stages), replicas);
     else
-        row(out, "ranks",
-            "%d = %d in a pipeline x %s, strategy %s: each rank has %d of the "
-            "model's %d stages%s",
-            job->plan->config.ranks, grid->stages, replicas, job->options.strategy, grid->chunks,
+        row(out, "ranks", "%d = %d in a pipeline x %s: each rank has %d of the model's %d stages%s",
+            job->plan->config.ranks, grid->stages, replicas, grid->chunks,
             grid->stages * grid->chunks, grid->v_shape ? ", there and back in a V" : "");
 }
 
@@ -147,31 +147,33 @@ static void print_stages(const struct job *job, FILE *out) {
 }
 
 /* "3.0 MiB instead of 9.1 MiB", of the ranks along the pipeline. */
-static void saved_text(const struct recompute_cost *cost, char *text, size_t bytes) {
-    enum { SHOWN = 8 };
+static void saved_text(const struct recompute_cost *cost, const struct run_config *config,
+                       char *text, size_t bytes) {
     char now[TEXT_BYTES], kept[TEXT_BYTES];
     text[0] = 0;
-    for (int p = 0; p < cost->positions && p < SHOWN; p++) {
+    for (int p = 0; p < cost->positions; p++) {
         size_t used = strlen(text);
         snprintf(text + used, bytes - used, "%s%s instead of %s", p ? ", " : "",
-                 text_size((int64_t)cost->bytes[p], now),
-                 text_size((int64_t)cost->kept_bytes[p], kept));
+                 text_size((int64_t)cost->mode[config->recompute].bytes[p], now),
+                 text_size((int64_t)cost->mode[RECOMPUTE_NEVER].bytes[p], kept));
     }
-    if (cost->positions > SHOWN) snprintf(text + strlen(text), bytes - strlen(text), ", ...");
+    if (cost->positions < config->grid.stages)
+        snprintf(text + strlen(text), bytes - strlen(text), ", ...");
 }
 
-static void print_recompute(const struct job *job, FILE *out) {
+static void print_recompute(const struct job *job, const struct outlook *outlook, FILE *out) {
     const struct plan *plan = job->plan;
     struct recompute_cost cost = {0};
     char saved[1024];
     if (plan->config.recompute == RECOMPUTE_NEVER) return;
-    if (recompute_cost_of(job, &cost) == STATUS_OK) {
-        saved_text(&cost, saved, sizeof saved);
+    if (recompute_cost_of(job, outlook, &cost) == STATUS_OK) {
+        saved_text(&cost, &plan->config, saved, sizeof saved);
         row(out, "recompute",
             "%s: %d of %d forwards of a rank run again before their backward, %.3f GFLOP (%.0f%%) "
             "more a step; activations %s",
             recompute_policy_name(plan->config.recompute), cost.again, cost.micros,
             cost.flops * 1e-9, 100 * cost.flops / (plan_step_flops(plan) - cost.flops), saved);
+        if (outlook) recompute_cost_print(&cost, outlook, out);
     }
     recompute_cost_free(&cost);
 }
@@ -183,26 +185,32 @@ static void print_positions(const struct job *job, FILE *out) {
     char text[SHOWN * (TEXT_BYTES + 24)] = "", size[TEXT_BYTES];
     if (!job->position_bytes) return;
     for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "", p,
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "",
+                         group_rank(&job->plan->config.grid, GROUP_PIPELINE, 0, p),
                          text_size((int64_t)job->position_bytes[p], size));
     char driver[TEXT_BYTES + 16] = "";
     if (job->plan->config.grid.drivers > 0)
         snprintf(driver, sizeof driver, "; of the driver %s",
                  text_size((int64_t)job->position_bytes[positions], size));
-    row(out, "peaks", "predicted, along a pipeline:%s%s%s", text, positions > SHOWN ? " ..." : "",
-        driver);
+    row(out, "peaks", "predicted, of the ranks of a pipeline:%s%s%s", text,
+        positions > SHOWN ? " ..." : "", driver);
 }
 
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
+    const struct options *options = &job->options;
+    const struct strategy *strategy = strategy_find(options->strategy);
+    char own[96] = "";
+    if (strcmp(plan->config.schedule, strategy->schedule) != 0)
+        snprintf(own, sizeof own, "; --schedule %.64s", plan->config.schedule);
+    row(out, "strategy", "%s - %s%s", strategy->name, strategy->help, own);
     if (plan->config.ranks == 1)
-        row(out, "ranks", "1, strategy %s", job->options.strategy);
+        row(out, "ranks", "1");
     else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
         print_pipelines(job, out);
     else
-        row(out, "ranks",
-            "%d, strategy %s: each has the whole model and trains it on its part of the batch",
-            plan->config.ranks, job->options.strategy);
+        row(out, "ranks", "%d: each runs the whole model on its part of the batch",
+            plan->config.ranks);
 }
 
 /* What ranks send one another in a step. */
@@ -215,15 +223,16 @@ static void print_traffic(const struct job *job, FILE *out) {
     text_size(reduced_bytes(plan), reduced);
     if (plan->config.ranks == 1) return;
     if (grid->stages == 1)
-        row(out, "traffic", "sync %s of %s of gradients a step in %s%s; each rank sends %s",
-            plan->config.sync, reduced, text_count(bucket_count(plan), "bucket", buckets), order,
+        row(out, "traffic",
+            "replicas sum %s of gradients a step (--sync %s) in %s%s; each rank sends %s", reduced,
+            plan->config.sync, text_count(bucket_count(plan), "bucket", buckets), order,
             text_size(sent_bytes(plan), sent));
     else if (grid->replicas == 1)
         row(out, "traffic", "%s a step from stage to stage", crossing);
     else
         row(out, "traffic",
-            "each pipeline sends %s a step from stage to stage; replicas: sync %s of the gradients "
-            "of each stage%s",
+            "each pipeline sends %s a step from stage to stage; replicas sum the gradients of each "
+            "stage (--sync %s)%s",
             crossing, plan->config.sync, order);
 }
 
@@ -232,12 +241,14 @@ static void print_zero(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
     bool gradients = config->sliced & SLICED_GRADIENTS, several = config->micro_batches > 1;
     if (!config->sliced) return;
-    row(out, "zero", "stage %d: each of %d replicas holds a slice of the optimizer state%s%s%s",
-        config->zero_stage, config->replicas, gradients ? ", the gradients" : "",
-        config->sliced & SLICED_PARAMS ? ", the parameters" : "",
+    row(out, "slices",
+        "ZeRO-%d: each of %d replicas holds 1/%d of the optimizer state%s%s, and updates it%s",
+        config->zero_stage, config->replicas, config->replicas, gradients ? ", gradients" : "",
+        config->sliced & SLICED_PARAMS ? ", parameters" : "",
         config->zero_stage < 2 || !several ? ""
         : gradients ? "; gradients are scattered for each micro-batch, sum replicas-first"
-                    : "; gradients stay whole and are scattered once a step");
+                    : "; gradients stay whole and are scattered once a step "
+                      "(--zero-accumulate scatter slices them too)");
 }
 
 static void print_batch(const struct plan *plan, FILE *out) {
@@ -246,7 +257,7 @@ static void print_batch(const struct plan *plan, FILE *out) {
     char replicas[TEXT_BYTES], micro[TEXT_BYTES], samples[TEXT_BYTES], last[64] = "";
     for (int64_t g = 0; plan->last_samples && g < groups; g++) total += plan->last_samples[g];
     if (plan->last_samples)
-        snprintf(last, sizeof last, "; the last of an epoch has %lld", (long long)total);
+        snprintf(last, sizeof last, "; the last step of an epoch has %lld", (long long)total);
     row(out, "batch", "%lld = %s x %s x %s%s", (long long)config->batch,
         text_count(config->replicas, "replica", replicas),
         text_count(config->micro_batches, "micro-batch", micro),
@@ -265,20 +276,25 @@ static void print_sync_bn(const struct job *job, FILE *out) {
         row(out, "sync-bn", "%s has no batch norm", job->plan->config.model->name);
     else
         row(out, "sync-bn",
-            "statistics of %d replicas: %d forward and %d backward exchanges a micro-batch, %s "
-            "each",
+            "batch norm over %d replicas: %d exchanges forward and %d backward for a micro-batch, "
+            "%s in all",
             job->plan->config.replicas, forward.count, backward.count,
             text_size((int64_t)(forward.bytes + backward.bytes), size));
 }
 
 static void print_training(const struct job *job, FILE *out) {
     const struct run_config *config = &job->plan->config;
-    char clip[TEXT_BYTES] = "none";
-    if (config->clip > 0) snprintf(clip, sizeof clip, "%g", config->clip);
-    row(out, "training", "%s, lr %g %s, warm-up %lld of %lld steps, weight decay %g, clip %s",
-        config->optimizer->name, config->optim.lr, job->options.lr_policy,
-        (long long)config->lr.warmup_steps, (long long)config->steps, config->optim.weight_decay,
-        clip);
+    char clip[TEXT_BYTES] = "", decay[TEXT_BYTES + 32] = "", rise[TEXT_BYTES + 32] = "",
+         all[TEXT_BYTES], warm[TEXT_BYTES];
+    if (config->clip > 0) snprintf(clip, sizeof clip, ", clip %g", config->clip);
+    if (config->optim.weight_decay > 0)
+        snprintf(decay, sizeof decay, ", weight decay %g", config->optim.weight_decay);
+    if (config->lr.warmup_steps > 0)
+        snprintf(rise, sizeof rise, " after a warm-up of %s",
+                 text_count(config->lr.warmup_steps, "step", warm));
+    row(out, "training", "%s %s with %s: lr %g, %s%s%s%s", text_thousands(config->steps, all),
+        config->steps == 1 ? "step" : "steps", config->optimizer->name, config->optim.lr,
+        job->options.lr_policy, rise, decay, clip);
 }
 
 static void print_program(const struct job *job, FILE *out) {
@@ -287,15 +303,22 @@ static void print_program(const struct job *job, FILE *out) {
     const struct options *options = &job->options;
     bool own = option_is_set(options, OPTION_program);
     const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
-    char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES];
+    char names[SHOWN * 16] = "", slots[TEXT_BYTES], grads[TEXT_BYTES], count[TEXT_BYTES],
+                       of[TEXT_BYTES] = "";
+    if (plan->config.ranks > 1) snprintf(of, sizeof of, " of rank %d", plan->config.rank);
     for (int i = 0, used = 0; i < body->count && i < SHOWN; i++)
         used += snprintf(names + used, sizeof names - (size_t)used, " %.14s",
                          instr_row(&body->items[i])->name);
-    row(out, "program", "%s: %d instructions a step%s:%s%s; %s, %s",
-        own ? options->program : options->strategy, body->count,
-        plan->config.ranks > 1 ? " of rank 0" : "", names, body->count > SHOWN ? " ..." : "",
-        text_count(slot_count(plan), "slot", slots),
+    row(out, "program", "%s%s%s a step%s:%s%s; %s, %s; more: --show program, docs/program.md",
+        own ? options->program : "", own ? ": " : "", text_count(body->count, "instruction", count),
+        of, names, body->count > SHOWN ? " ..." : "", text_count(slot_count(plan), "slot", slots),
         text_count(plan->grads, "gradient buffer", grads));
+}
+
+static int by_bytes(const void *a, const void *b) {
+    size_t one = ((const struct memory_part *)a)->bytes,
+           other = ((const struct memory_part *)b)->bytes;
+    return (one < other) - (one > other);
 }
 
 /* Keys of JSON have no spaces. */
@@ -306,20 +329,32 @@ static const char *part_name(const struct memory_part *part, char *text, size_t 
     return text;
 }
 
+/* The largest first; what is less than a hundredth together. */
 static void print_memory(const struct job *job, FILE *out) {
+    enum { MOST_PARTS = 32 };
     const struct plan *plan = job->plan;
-    struct memory_part part;
-    char size[TEXT_BYTES], name[64], parts[1024] = "";
-    for (int i = 0, used = 0; memory_part(&plan->memory, i, &part); i++)
-        if (part.bytes > 0)
-            used +=
-                snprintf(parts + used, sizeof parts - (size_t)used, "%s %s %s", used ? "," : "",
-                         part_name(&part, name, sizeof name), text_size((int64_t)part.bytes, size));
-    char whose[TEXT_BYTES] = "";
-    if (plan->config.ranks > 1) snprintf(whose, sizeof whose, " of a rank");
-    if (job->position_bytes) snprintf(whose, sizeof whose, " of rank %d", plan->config.rank);
-    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)plan_bytes(plan), size), whose,
-        parts);
+    struct memory_part part[MOST_PARTS];
+    char size[TEXT_BYTES], name[TEXT_BYTES], parts[1024] = "", of[TEXT_BYTES] = "";
+    int count = 0, used = 0;
+    while (count < MOST_PARTS && memory_part(&plan->memory, count, &part[count])) count++;
+    qsort(part, (size_t)count, sizeof part[0], by_bytes);
+    size_t all = plan_bytes(plan), rest = all;
+    for (int i = 0; i < count && part[i].bytes >= all / 100; rest -= part[i++].bytes)
+        used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %s %s", i ? "," : "",
+                         part_name(&part[i], name, sizeof name),
+                         text_size((int64_t)part[i].bytes, size));
+    if (rest > 0)
+        snprintf(parts + used, sizeof parts - (size_t)used, ", other %s",
+                 text_size((int64_t)rest, size));
+    if (job->position_bytes)
+        snprintf(of, sizeof of, " of rank %d", plan->config.rank);
+    else if (plan->config.ranks > 1)
+        snprintf(of, sizeof of, " of a rank");
+    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)all, size), of, parts);
+}
+
+static void print_machine(const struct job *job, FILE *out) {
+    char size[TEXT_BYTES];
     if (job->local_ranks > 1)
         row(out, "machine", "%s for the %d ranks of this machine",
             text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
@@ -329,7 +364,8 @@ static void print_work(const struct job *job, FILE *out) {
     const struct graph *graph = job->plan->micro[0].graph;
     int reorders = 0;
     for (int i = 0; i < graph->node_count; i++) reorders += graph->nodes[i].op == OP_REORDER;
-    row(out, "work", "%d forward and %d backward nodes a micro-batch, %d of them reorders",
+    row(out, "kernels",
+        "%d forward and %d backward for a micro-batch, %d of them only change layouts",
         graph->forward_count, graph->node_count - graph->forward_count, reorders);
 }
 
@@ -360,7 +396,8 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_time(job, outlook, out);
     print_memory(job, out);
     print_positions(job, out);
-    print_recompute(job, out);
+    print_machine(job, out);
+    print_recompute(job, outlook, out);
     explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);

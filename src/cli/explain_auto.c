@@ -23,17 +23,23 @@ static void print_row(const struct choice *choice, const struct choice_row *row,
 void explain_auto_print(const struct choice *choice, FILE *out) {
     static const char *const titles[] = {"schedule", "stages a rank", "step",
                                          "bubble",   "activations",   "result"};
+    enum { SHOWN = 8 };
     struct text_table table = {.align = "lrrrrl"};
+    char others[TEXT_BYTES];
     if (!choice->row_count) return;
-    fprintf(out, "auto: time of passes and messages by the costs of the stages, and what a rank "
-                 "keeps\n");
+    text_row(out, "auto", 11,
+             "the fastest of %d orders that fits, by the costs of stages and messages",
+             choice->row_count);
     for (int i = 0; i < 6; i++) text_table_cell(&table, "%s", titles[i]);
-    for (int i = 0; i < choice->row_count; i++) {
+    for (int i = 0; i < choice->row_count && i < SHOWN; i++) {
         const struct choice_row *row = &choice->row[i];
         print_row(choice, row, i == 0 ? "taken" : row->fits ? "fits" : "does not fit", &table);
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
+    if (choice->row_count > SHOWN)
+        fprintf(out, "  and %s, slower: --json lists all\n",
+                text_count(choice->row_count - SHOWN, "other", others));
 }
 
 json_t *explain_auto_json(const struct choice *choice) {

@@ -1,20 +1,37 @@
-/* What recomputation costs and saves: a row of `stretto explain`. */
+/* What recomputation costs and saves: a row and a table of `stretto explain`. */
 #ifndef CLI_EXPLAIN_RECOMPUTE_H
 #define CLI_EXPLAIN_RECOMPUTE_H
 
-#include "cli/job.h"
+#include <stdio.h>
 
-struct recompute_cost {
-    int again, micros;  /* forwards of a step that run again, of how many, on this rank */
-    double flops;       /* a step, of this rank */
-    int positions;      /* ranks along the pipeline, and of each: */
-    size_t *bytes;      /* its activations */
-    size_t *kept_bytes; /* what they would be with --recompute never */
+#include "cli/job.h"
+#include "cli/outlook.h"
+
+/* One value of --recompute. */
+struct recompute_mode {
+    double flops;  /* that run again in a step, of the pipeline's first rank */
+    double step;   /* forecast of it, as the outlook's; 0: there is none */
+    size_t *bytes; /* per position: activations of its rank */
 };
 
-/* Local. Plans the ranks of a pipeline with recomputation and without. The caller frees the result
- * with recompute_cost_free, also after a failure. */
-enum status recompute_cost_of(const struct job *job, struct recompute_cost *out);
+enum { RECOMPUTE_POSITIONS = 8 }; /* along a pipeline, that are looked at */
+
+struct recompute_cost {
+    int again, micros; /* forwards of a step that run again, of how many, on this rank */
+    double flops;      /* a step, of this rank */
+    int positions;     /* RECOMPUTE_POSITIONS at most */
+    struct recompute_mode mode[RECOMPUTE_POLICY_COUNT];
+};
+
+/* Local. Plans the ranks of a pipeline with the job's recomputation and without; with an outlook,
+ * with every other, too, and forecasts their steps. The caller frees the result with
+ * recompute_cost_free, also after a failure. */
+enum status recompute_cost_of(const struct job *job, const struct outlook *outlook,
+                              struct recompute_cost *out);
 void recompute_cost_free(struct recompute_cost *cost);
+
+/* Local. All modes beside one another. */
+void recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
+                          FILE *out);
 
 #endif

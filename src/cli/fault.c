@@ -1,6 +1,7 @@
 /* See fault.h. */
 #include "cli/fault.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,9 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const actions[] = {[FAULT_KILL] = "kill",
-                                      [FAULT_STOP] = "stop",
-                                      [FAULT_PAUSE] = "pause",
-                                      [FAULT_EXIT] = "exit",
-                                      [FAULT_NAN] = "nan"};
+static const char *const actions[] = {
+    [FAULT_KILL] = "kill", [FAULT_STOP] = "stop", [FAULT_PAUSE] = "pause",
+    [FAULT_EXIT] = "exit", [FAULT_NAN] = "nan",   [FAULT_FLIP] = "flip"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -31,7 +30,7 @@ static bool read_number(const char *text, int64_t *out) {
 }
 
 static bool read_action(const char *text, enum fault_action *out) {
-    for (int action = FAULT_KILL; action <= FAULT_NAN; action++) {
+    for (int action = FAULT_KILL; action <= FAULT_FLIP; action++) {
         if (strcmp(text, actions[action]) == 0) *out = (enum fault_action)action;
     }
     return *out != FAULT_NONE;
@@ -68,14 +67,31 @@ enum status fault_read(int rank, struct fault *out) {
     return fault_parse(getenv("STRETTO_FAULT"), rank, attempt ? atoi(attempt) : 0, out);
 }
 
-bool fault_trigger(struct fault *fault, const char *at, int64_t step) {
-    if (fault->action == FAULT_NONE || strcmp(fault->at, at) != 0) return false;
-    if (fault->step >= 0 && fault->step != step) return false;
+enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t step) {
+    if (fault->action == FAULT_NONE || strcmp(fault->at, at) != 0) return FAULT_NONE;
+    if (fault->step >= 0 && fault->step != step) return FAULT_NONE;
     enum fault_action action = fault->action;
     fault->action = FAULT_NONE;
     if (action == FAULT_KILL) raise(SIGKILL);
     if (action == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
     if (action == FAULT_PAUSE) sleep(4);
     if (action == FAULT_EXIT) _exit(7);
-    return action == FAULT_NAN;
+    return action == FAULT_NAN || action == FAULT_FLIP ? action : FAULT_NONE;
+}
+
+/* The last parameter: behind it there is no ReLU that would hide it. */
+void fault_corrupt(struct store *store, enum fault_action action) {
+    if (action != FAULT_NAN && action != FAULT_FLIP) return;
+    int params = store_array(store->layout, ARRAY_PARAM, 0),
+        last = store->layout->order[store->layout->held_count - 1];
+    float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
+    if (store_get(store, params, last, plain) == STATUS_OK) {
+        uint32_t bits;
+        memcpy(&bits, plain, sizeof bits);
+        bits ^= 1;
+        memcpy(plain, &bits, sizeof bits);
+        if (action == FAULT_NAN) plain[0] = NAN;
+        store_put(store, params, last, plain);
+    }
+    free(plain);
 }

@@ -5,9 +5,9 @@
  *
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
  * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
- * seconds, for ranks that are threads), exit (code 7, unannounced) or nan (a parameter of this rank
- * becomes one). It is triggered before the instruction, on the first start of the ranks only, so
- * that
+ * seconds, for ranks that are threads), exit (code 7, unannounced), nan (a parameter of this rank
+ * becomes one) or flip (its lowest bit is turned over). It is triggered before the instruction, on
+ * the first start of the ranks only, so that
  * --restarts can be tested. */
 #ifndef CLI_FAULT_H
 #define CLI_FAULT_H
@@ -15,9 +15,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "exec/store.h"
 
-enum fault_action { FAULT_NONE, FAULT_KILL, FAULT_STOP, FAULT_PAUSE, FAULT_EXIT, FAULT_NAN };
+enum fault_action {
+    FAULT_NONE,
+    FAULT_KILL,
+    FAULT_STOP,
+    FAULT_PAUSE,
+    FAULT_EXIT,
+    FAULT_NAN,
+    FAULT_FLIP
+};
 
 struct fault {
     enum fault_action action; /* FAULT_NONE: nothing will happen on this rank */
@@ -31,8 +39,10 @@ enum status fault_read(int rank, struct fault *out);
 /* Local, pure. The same from a text (NULL: none), at start `attempt` of the ranks. */
 enum status fault_parse(const char *text, int rank, int attempt, struct fault *out);
 
-/* Local. Triggers the fault where it is due. True when the caller has to corrupt a parameter; not
- * due again then. */
-bool fault_trigger(struct fault *fault, const char *at, int64_t step);
+/* Local. Triggers the fault where it is due, once; returns what is left to the caller: to corrupt a
+ * parameter, FAULT_NAN or FAULT_FLIP. */
+enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t step);
+/* Local. Does that; nothing for any other action. */
+void fault_corrupt(struct store *store, enum fault_action action);
 
 #endif

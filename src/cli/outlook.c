@@ -23,12 +23,13 @@ static enum status pick_section(struct outlook *outlook) {
 
 static enum status check_cluster(struct outlook *outlook, const char *path) {
     int ranks = outlook->job->plan->config.ranks;
+    char has[TEXT_BYTES];
     outlook->source.cluster = &outlook->cluster;
     if (outlook->cluster.ranks >= ranks) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "%s: the cluster has %lld rank(s), this run has %d\n"
+                "%s: the cluster has %s, this run has %d\n"
                 "  more ranks in its classes, or fewer --stages and --replicas",
-                path, (long long)outlook->cluster.ranks, ranks);
+                path, text_count(outlook->cluster.ranks, "rank", has), ranks);
 }
 
 static enum status read_source(struct outlook *outlook) {
@@ -163,9 +164,16 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     }
 }
 
+/* "46.7", "23,390": what is worth saying of it. */
+static const char *rate_text(double rate, char text[TEXT_BYTES]) {
+    if (rate >= 1000) return text_thousands((int64_t)rate, text);
+    snprintf(text, TEXT_BYTES, "%.3g", rate);
+    return text;
+}
+
 static void print_step(const struct outlook *outlook, FILE *out) {
     const struct forecast *forecast = &outlook->forecast;
-    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES];
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
     double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
     time_text(outlook, forecast->result.step, step);
     time_text(outlook, forecast->result.first_step, first);
@@ -176,8 +184,9 @@ static void print_step(const struct outlook *outlook, FILE *out) {
         row(out, "step", "%s", step);
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
-        row(out, "throughput", "%.4g samples a second",
-            (double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9));
+        row(out, "throughput", "%s samples a second",
+            rate_text((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
+                      rate));
 }
 
 void outlook_print_row(const struct outlook *outlook, FILE *out) {
@@ -186,13 +195,13 @@ void outlook_print_row(const struct outlook *outlook, FILE *out) {
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
     char *range = NULL, *idle = NULL;
     if (forecast->low < forecast->high)
-        range = mem_format(" (90%%: %s to %s)", time_text(outlook, forecast->low, low),
+        range = mem_format(" (90%% sure: %s to %s)", time_text(outlook, forecast->low, low),
                            time_text(outlook, forecast->high, high));
     if (outlook->job->plan->config.ranks > 1)
         idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
-                          "backward",
+                          "backward pass",
                           100 * forecast->result.bubble);
-    char *words = mem_format("forecast of a step %s%s%s; more: stretto simulate",
+    char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
                              time_text(outlook, forecast->result.step, step), range ? range : "",
                              idle ? idle : "");
     text_entry(out, "time", NAME_COLUMNS, words);
@@ -229,15 +238,17 @@ static void print_path(const struct outlook *outlook, FILE *out) {
 
 static void print_table(const struct outlook *outlook, FILE *out) {
     const struct sim_result *result = &outlook->forecast.result;
-    struct text_table table = {.align = "rrrrrrr"};
+    bool alike = result->run_count < outlook->job->plan->config.ranks;
+    struct text_table table = {.align = alike ? "rrrrrrr" : "rrrrrr"};
     char text[TEXT_BYTES];
-    static const char *const titles[] = {"rank",  "like it", "computes", "bubble",
-                                         "waits", "exposed", "memory"};
-    for (int i = 0; i < 7; i++) text_table_cell(&table, "%s", titles[i]);
+    static const char *const titles[] = {"computes", "bubble", "waits", "exposed", "memory"};
+    text_table_cell(&table, "rank");
+    if (alike) text_table_cell(&table, "others alike");
+    for (int i = 0; i < 5; i++) text_table_cell(&table, "%s", titles[i]);
     for (int r = 0; r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
         text_table_cell(&table, "%d", rank->rank);
-        text_table_cell(&table, "%d", rank->like - 1);
+        if (alike) text_table_cell(&table, "%d", rank->like - 1);
         text_table_cell(&table, "%s", time_text(outlook, rank->busy, text));
         text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
         text_table_cell(&table, "%s", time_text(outlook, rank->waits, text));
@@ -246,18 +257,21 @@ static void print_table(const struct outlook *outlook, FILE *out) {
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
+    fputs(
+        "  computes: in passes; waits: for other ranks; exposed: in messages that no work hides\n",
+        out);
 }
 
 static void print_memory(const struct outlook *outlook, FILE *out) {
     const struct sim_result *result = &outlook->forecast.result;
-    char size[TEXT_BYTES], has[TEXT_BYTES];
+    char size[TEXT_BYTES], has[TEXT_BYTES], on[TEXT_BYTES + 32] = "";
     int most = 0;
     for (int r = 1; r < result->run_count; r++)
         if (result->rank[r].peak_bytes > result->rank[most].peak_bytes) most = r;
-    row(out, "memory",
-        "%s of parameters, gradients, optimizer and activations on rank %d, which "
-        "has most",
-        text_size(result->peak_bytes, size), result->rank[most].rank);
+    if (result->run_count > 1)
+        snprintf(on, sizeof on, " on rank %d, which has most", result->rank[most].rank);
+    row(out, "memory", "%s of parameters, gradients, optimizer state and activations%s",
+        text_size(result->peak_bytes, size), on);
     for (int r = 0; outlook->source.cluster && r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
         int64_t bytes = cluster_memory_bytes(&outlook->cluster, rank->rank);
@@ -271,11 +285,15 @@ static void print_memory(const struct outlook *outlook, FILE *out) {
 char *outlook_shape_text(const struct outlook *outlook) {
     const struct program *program = outlook->job->plan->program;
     const struct grid *grid = &program->grid;
-    char stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], chunks[TEXT_BYTES + 16] = "";
-    if (grid->chunks > 1) snprintf(chunks, sizeof chunks, ", %d chunks a rank", grid->chunks);
-    return mem_format("%d = %s x %s%s, schedule %s, %s", program->ranks,
-                      text_count(grid->stages, "stage", stages),
-                      text_count(grid->replicas, "replica", replicas), chunks,
+    char line[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], each[TEXT_BYTES + 32] = "";
+    text_count(grid->stages, "stage", line);
+    if (grid->chunks > 1) {
+        snprintf(line, sizeof line, "%d in a pipeline", grid->stages);
+        snprintf(each, sizeof each, ", %d stages on each rank", grid->chunks);
+    }
+    return mem_format("%d = %s%s x %s%s, schedule %s, %s", program->ranks,
+                      grid->drivers > 0 ? "a driver + " : "", line,
+                      text_count(grid->replicas, "replica", replicas), each,
                       outlook->job->plan->config.schedule,
                       text_count(program->micro_batches, "micro-batch", micros));
 }
@@ -289,9 +307,10 @@ void outlook_print(const struct outlook *outlook, FILE *out) {
     print_costs(outlook, out);
     print_step(outlook, out);
     row(out, "bubble",
-        "%.1f%% of all ranks' time is no pass; %.1f%% from first to last pass (span)",
+        "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "
+        "and last pass (span)",
         100 * result->bubble, 100 * result->span_bubble + 1e-9);
-    row(out, "exposed", "%s of communication a step that no work hides, mean of ranks (%.1f%%)",
+    row(out, "exposed", "%s a step of communication that no work hides, mean of the ranks (%.1f%%)",
         time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
     print_memory(outlook, out);
     print_path(outlook, out);
@@ -329,13 +348,15 @@ json_t *outlook_json(const struct outlook *outlook) {
     const struct forecast *forecast = &outlook->forecast;
     const struct sim_result *result = &forecast->result;
     const struct program *program = outlook->job->plan->program;
-    return json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:o, s:o}",
-        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
-        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
-        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
-        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
-        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
-        "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
-        (json_int_t)result->instructions, "rank", ranks_json(result), "path", path_json(outlook));
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
+                     "s:f, s:o, s:o}",
+                     "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks,
+                     "stages", program->grid.stages, "replicas", program->grid.replicas,
+                     "micro_batches", program->micro_batches, "unit",
+                     forecast->units ? "units" : "ns", "step", result->step, "step_low",
+                     forecast->low, "step_high", forecast->high, "first_step", result->first_step,
+                     "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed",
+                     result->exposed, "peak_bytes", (json_int_t)result->peak_bytes, "instructions",
+                     (json_int_t)result->instructions, "seconds", forecast->seconds, "rank",
+                     ranks_json(result), "path", path_json(outlook));
 }

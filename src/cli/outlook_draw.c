@@ -197,10 +197,12 @@ static struct timeline_figures figures_of(const struct drawing *drawing) {
 static void set_texts(struct drawing *drawing) {
     const struct run_config *config = &drawing->outlook->job->plan->config;
     const struct outlook *outlook = drawing->outlook;
-    char *title = mem_format("%s, %s: forecast of a step", config->model->name, config->schedule),
+    char *title = mem_format("%s, %s: forecast of a step", config->model->name,
+                             outlook->job->options.strategy),
          *ranks = outlook_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
          *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
-         *words = outlook_path_text(outlook);
+         *path = outlook_path_text(outlook),
+         *words = mem_format("Critical path of the prediction: %s", path);
     drawing->title = arena_text(&drawing->arena, title);
     drawing->subtitle[0] = arena_text(&drawing->arena, shape);
     drawing->subtitle[1] = arena_text(&drawing->arena, unit);
@@ -209,6 +211,7 @@ static void set_texts(struct drawing *drawing) {
     free(ranks);
     free(shape);
     free(unit);
+    free(path);
     free(words);
 }
 

@@ -12,13 +12,16 @@
 #include "base/log.h"
 #include "sim/key.h"
 
-/* The newest times of a node; gaps between instructions; repetitions at the end; bytes copied. */
+/* The newest times of a node; gaps between instructions, passes and steps; repetitions at the end;
+ * bytes copied; how long a rank that waits is left to fall asleep. */
 enum {
     NODE_SAMPLES = 64,
     GAP_SAMPLES = 1024,
+    SLEEP_NS = 2 * 1000 * 1000,
     REPEATS = 20,
     COPY_BYTES = 32 << 20,
-    MESSAGE_BYTES = 1 << 20
+    MESSAGE_BYTES = 1 << 20,
+    MESSAGE_PARTS = 16 /* the smallest that is measured, of the above */
 };
 
 struct samples {
@@ -28,9 +31,10 @@ struct samples {
 
 struct profiling {
     const struct job *job;
-    struct samples *node; /* per node of the plan's main graph */
-    struct samples gap;
-    int64_t last_ns; /* end of the instruction before; 0: none */
+    struct samples *node;                 /* per node of the plan's main graph */
+    struct samples gap, beside, step;     /* beside: per operation of a forward pass */
+    int64_t pass_ns, pass_count, step_ns; /* operations of those under way */
+    int64_t last_ns;                      /* end of the instruction before; 0: none */
     bool counts;
 };
 
@@ -59,6 +63,8 @@ struct profiling *profiling_new(const struct job *job) {
     for (int i = 0; i < graph_of(job)->node_count; i++)
         profiling->node[i] = samples_new(NODE_SAMPLES);
     profiling->gap = samples_new(GAP_SAMPLES);
+    profiling->beside = samples_new(GAP_SAMPLES);
+    profiling->step = samples_new(GAP_SAMPLES);
     return profiling;
 }
 
@@ -68,6 +74,8 @@ void profiling_free(struct profiling **pointer) {
     for (int i = 0; i < graph_of(profiling->job)->node_count; i++) free(profiling->node[i].value);
     free(profiling->node);
     free(profiling->gap.value);
+    free(profiling->beside.value);
+    free(profiling->step.value);
     free(profiling);
     *pointer = NULL;
 }
@@ -80,13 +88,33 @@ void profiling_node(struct profiling *profiling, const struct graph *graph, cons
                     int64_t ns) {
     if (!profiling->counts || graph != graph_of(profiling->job)) return;
     keep(&profiling->node[node - graph->nodes], (double)ns);
+    profiling->pass_ns += ns;
+    profiling->pass_count++;
+    profiling->step_ns += ns;
+}
+
+static void end_step(struct profiling *profiling) {
+    if (profiling->step_ns > 0) keep(&profiling->step, (double)profiling->step_ns);
+    profiling->step_ns = 0;
+}
+
+/* Backward may add gradients too, which is no time beside the work. */
+static void end_pass(struct profiling *profiling, const struct instr *instr, int64_t ns) {
+    int64_t count = profiling->pass_count, beside = ns - profiling->pass_ns;
+    if (count > 0 && instr->op == INSTR_F) keep(&profiling->beside, (double)beside / (double)count);
+    profiling->pass_ns = profiling->pass_count = 0;
 }
 
 /* Waits are among the gaps; the median is without. */
-void profiling_instr(struct profiling *profiling, int64_t begin_ns, int64_t end_ns) {
+void profiling_instr(struct profiling *profiling, const struct instr *instr, int64_t begin_ns,
+                     int64_t end_ns) {
     if (profiling->counts && profiling->last_ns && begin_ns)
         keep(&profiling->gap, (double)(begin_ns - profiling->last_ns));
     profiling->last_ns = end_ns;
+    if (instr)
+        end_pass(profiling, instr, end_ns - begin_ns);
+    else
+        end_step(profiling);
 }
 
 struct profile_place profiling_place(const struct run_config *config, struct device *device,
@@ -146,6 +174,27 @@ static enum status measure_latency(struct exec *exec, struct profile_link *link)
     return STATUS_OK;
 }
 
+/* The first rank lets the others wait until they sleep; all of one host read the same clock. */
+static enum status measure_wake(struct exec *exec, struct measure *out) {
+    struct comm *comm = exec_comm(exec);
+    int64_t *all = MEM_ARRAY(int64_t, comm_size(comm));
+    double ns[REPEATS];
+    enum status status = STATUS_OK;
+    for (int i = -1; i < REPEATS && status == STATUS_OK; i++) {
+        status = comm_barrier(comm_world(comm));
+        int64_t mine = clock_ns(), until = mine + SLEEP_NS;
+        while (comm_rank(comm) == 0 && (mine = clock_ns()) < until) continue;
+        if (status == STATUS_OK) status = comm_exchange(comm_world(comm), &mine, sizeof mine, all);
+        mine = clock_ns() - all[0];
+        if (status == STATUS_OK) status = comm_exchange(comm_world(comm), &mine, sizeof mine, all);
+        if (i >= 0) ns[i] = (double)all[1];
+    }
+    free(all);
+    TRY(status);
+    *out = measure_of(ns, REPEATS);
+    return STATUS_OK;
+}
+
 /* As many elements as every rank has. */
 static enum status least(struct comm *comm, int64_t *count) {
     int64_t *all = MEM_ARRAY(int64_t, comm_size(comm)), mine = *count;
@@ -153,6 +202,47 @@ static enum status least(struct comm *comm, int64_t *count) {
     for (int r = 0; r < comm_size(comm) && status == STATUS_OK; r++)
         if (all[r] < *count) *count = all[r];
     free(all);
+    return status;
+}
+
+/* A message is in the caches of its sender, and its place in those of the receiver, who used it
+ * last: such a copy is several times slower than one inside a cache. Each rank gives its part of
+ * the first gradient buffer to all, after it has written all of its own. */
+static enum status time_messages(struct exec *exec, const char *memory, struct elements data,
+                                 double latency_ns, struct measure *out) {
+    struct comm *comm = exec_comm(exec);
+    struct device *device = exec_plan(exec)->device;
+    double rate[REPEATS], others = comm_size(comm) - 1,
+                          bytes = (double)data.count * sizeof(float) / comm_size(comm);
+    for (int i = -1; i < REPEATS; i++) {
+        struct comm_request *request;
+        TRY(device->backend->array_copy(device, data.data, memory,
+                                        (size_t)data.count * sizeof(float), NULL));
+        TRY(comm_barrier(comm_world(comm)));
+        int64_t begin = clock_ns();
+        TRY(comm_all_gather(comm_world(comm), data.data, data.count, &request));
+        TRY(comm_wait(&request));
+        double all = (double)(clock_ns() - begin), ns = all - latency_ns;
+        if (i >= 0) rate[i] = bytes * others / (ns > all / 2 ? ns : all / 2);
+    }
+    *out = measure_of(rate, REPEATS);
+    return STATUS_OK;
+}
+
+static enum status measure_messages(struct exec *exec, double latency_ns, struct measure *out) {
+    const struct store *store = exec_store(exec);
+    struct device *device = exec_plan(exec)->device;
+    struct elements data = store->held[store_array(store->layout, ARRAY_GRAD, 0)];
+    int64_t ranks = comm_size(exec_comm(exec)),
+            most = ranks * (MESSAGE_BYTES / (int64_t)sizeof(float));
+    TRY(least(exec_comm(exec), &data.count));
+    if (data.count > most) data.count = most;
+    if (data.count < most / MESSAGE_PARTS) return STATUS_OK; /* its latency is all of it */
+    size_t bytes = (size_t)data.count * sizeof(float);
+    char *memory;
+    TRY(device->backend->memory_new(device, bytes, "messages", (void **)&memory));
+    enum status status = time_messages(exec, memory, data, latency_ns, out);
+    device->backend->memory_free(device, memory, bytes);
     return status;
 }
 
@@ -184,6 +274,9 @@ static enum status measure_links(struct exec *exec, struct profile_section *sect
         &section->link[config->spread ? PROFILE_BETWEEN_HOSTS : PROFILE_IN_HOST];
     if (config->ranks == 1) return STATUS_OK;
     TRY(measure_latency(exec, link));
+    if (!config->spread) TRY(measure_wake(exec, &section->rate[PROFILE_WAKE]));
+    if (!config->spread)
+        TRY(measure_messages(exec, link->latency_ns.median, &section->rate[PROFILE_COPY]));
     return measure_sums(exec, link);
 }
 
@@ -206,6 +299,24 @@ static enum status gather(struct profiling *profiling, struct comm *comm, struct
     }
     free(all);
     return status;
+}
+
+/* What an ordinary step would take, were every operation of it an ordinary one. */
+static double ordinary_step_ns(struct profiling *profiling) {
+    double sum = 0;
+    for (int i = 0; i < graph_of(profiling->job)->node_count; i++)
+        sum += measured(&profiling->node[i]).median * (double)profiling->node[i].count;
+    return sum / (double)profiling->step.count;
+}
+
+static void record_executor(struct profiling *profiling, struct profile_section *section) {
+    struct measure step = measured(&profiling->step);
+    double ordinary = step.samples ? ordinary_step_ns(profiling) : 0;
+    section->rate[PROFILE_INSTRUCTION] = measured(&profiling->gap);
+    section->rate[PROFILE_OPERATION] = measured(&profiling->beside);
+    if (ordinary > 0)
+        section->rate[PROFILE_TOGETHER] =
+            (struct measure){step.median / ordinary, step.iqr / ordinary, step.samples};
 }
 
 /* Rows, and the most arithmetic that any of them did in its time. */
@@ -239,7 +350,7 @@ static enum status write(struct profiling *profiling, struct exec *exec,
     enum status status = measure_copies(exec, section);
     if (status == STATUS_OK) status = measure_links(exec, section);
     if (status == STATUS_OK) {
-        section->rate[PROFILE_INSTRUCTION] = measured(&profiling->gap);
+        record_executor(profiling, section);
         record(profiling, nodes, &profile, section);
     }
     if (status == STATUS_OK && comm_rank(exec_comm(exec)) == 0)

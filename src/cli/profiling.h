@@ -14,10 +14,12 @@ struct profiling;
 struct profiling *profiling_new(const struct job *job);
 void profiling_free(struct profiling **profiling);
 
-/* Local. A node of a training graph took so long; an instruction ran, or (0) a step begins. */
+/* Local. A node of a training graph took so long; an instruction ran, or (NULL) a step
+ * has ended. */
 void profiling_node(struct profiling *profiling, const struct graph *graph, const struct node *node,
                     int64_t ns);
-void profiling_instr(struct profiling *profiling, int64_t begin_ns, int64_t end_ns);
+void profiling_instr(struct profiling *profiling, const struct instr *instr, int64_t begin_ns,
+                     int64_t end_ns);
 /* Local. From now on measurements count: those before were of cold caches. */
 void profiling_begin(struct profiling *profiling);
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/mem.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
@@ -240,7 +241,7 @@ static void warn_crowded(const struct rank *rank) {
     const struct job *job = &rank->session.job;
     struct cores_share share = job->cores;
     int threads = job->plan->config.threads;
-    char text[CORES_CROWDED_BYTES];
+    char text[CORES_CROWDED_BYTES], each[TEXT_BYTES], cores[TEXT_BYTES];
     bool unseen = rank->here > share.ranks && !option_is_set(rank->options, OPTION_threads);
     share.ranks = rank->here;
     if (!rank->first_here || rank->identity->source == LAUNCH_LAUNCHER ||
@@ -249,10 +250,11 @@ static void warn_crowded(const struct rank *rank) {
     if (!unseen)
         log_warning("host %s: %s", rank->identity->host, text);
     else
-        log_warning("%d ranks of host %s have %d threads each, for %d cores\n"
+        log_warning("%d ranks of host %s have %s each, for %s\n"
                     "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
-                    share.ranks, rank->identity->host, threads,
-                    share.pool > 0 ? share.pool : share.usable, cores_threads(&share), share.ranks);
+                    share.ranks, rank->identity->host, text_count(threads, "thread", each),
+                    text_count(share.pool > 0 ? share.pool : share.usable, "core", cores),
+                    cores_threads(&share), share.ranks);
 }
 
 static int count_machine(const struct rank *rank, const struct neighbour *all,

@@ -1,14 +1,18 @@
 /* See resume.h. A run is resumed by naming its folder alone: repeating every option by hand is how
- * runs diverge. */
+ * runs diverge. But the stages, slices and cuts of one strategy mean something else to another, or
+ * nothing: they go with it. Rejected: to do so whenever a strategy is named, for then a command
+ * that names the run's own once more would lay it out in another way. */
 #include "cli/resume.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/folder.h"
 #include "cli/option_files.h"
 #include "launch/identity.h"
+#include "plan/resolve.h"
 
 static enum status apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -33,10 +37,32 @@ static enum status read_config(const char *path, struct options *out) {
     return status;
 }
 
+/* Whether the strategy named now is none that the run was told. */
+static bool is_another_strategy(const struct options *given, const struct options *kept) {
+    if (!option_is_given(given, OPTION_strategy)) return false;
+    return !option_is_given(kept, OPTION_strategy) || strcmp(given->strategy, kept->strategy) != 0;
+}
+
+/* The run's layout is forgotten, but for its number of ranks where nothing says another. */
+static void forget_layout(const struct options *given, struct options *kept) {
+    bool counted = option_is_given(given, OPTION_local_ranks) ||
+                   option_is_given(given, OPTION_stages) ||
+                   option_is_given(given, OPTION_replicas) ||
+                   option_is_given(given, OPTION_placement) || options_asking_ranks(given);
+    int64_t ranks =
+        option_is_given(kept, OPTION_local_ranks) ? kept->local_ranks : resolve_ranks_asked(kept);
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if (option_rows[id].commands & OPTION_OF_LAYOUT) option_reset(kept, (enum option_id)id);
+    if (counted || ranks == 1) return;
+    kept->local_ranks = ranks;
+    kept->source[OPTION_local_ranks] = OPTION_FROM_FILE;
+}
+
 static enum status merge(const struct options *given, const char *path, struct options *out) {
     struct options merged;
     options_init(given->command, &merged);
     enum status status = path ? read_config(path, &merged) : STATUS_OK;
+    if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
     if (status == STATUS_OK) status = apply_given(given, &merged);
     if (status == STATUS_OK) status = option_files_apply(&merged);
     if (status == STATUS_OK)

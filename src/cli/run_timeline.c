@@ -40,15 +40,12 @@ static void set_words(struct drawing *drawing, int64_t step, uint64_t dropped) {
     char *title =
              mem_format("Timeline of step %lld: predicted above, measured below", (long long)step),
          *lost = mem_format("%llu events of the trace did not fit; some blocks may be missing",
-                            (unsigned long long)dropped),
-         *path = mem_format("Critical path of the prediction: %s", drawing->sentence[0]);
+                            (unsigned long long)dropped);
     drawing->timeline.title = arena_text(&drawing->arena, title);
-    drawing->sentence[0] = arena_text(&drawing->arena, path);
     drawing->subtitle[1] = arena_text(&drawing->arena, lost);
     drawing->timeline.subtitle_count = dropped ? 2 : 1;
     free(title);
     free(lost);
-    free(path);
 }
 
 static uint64_t dropped_of(struct trace *const *traces, int count) {

@@ -174,11 +174,12 @@ static bool look_done(struct session *session, int64_t step) {
 
 enum status session_check_step(struct session *session, int64_t step) {
     int64_t total = session->job.plan->config.steps;
+    char done[TEXT_BYTES];
     if (step <= total || has_results(session, step, total)) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "--out %s has done %lld steps, --steps or --epochs ends the run at %lld\n"
+                "--out %s has done %s, --steps or --epochs ends the run at %lld\n"
                 "  name at least as many, or start anew in another folder",
-                session->folder, (long long)step, (long long)total);
+                session->folder, text_count(step, "step", done), (long long)total);
 }
 
 static enum status find_done(struct session *session, int64_t step) {

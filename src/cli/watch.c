@@ -26,34 +26,40 @@ static void report_position(const struct watch *watch, int64_t step, const char 
         log_answer("rank %d is at step %lld %s", watch->rank, (long long)step, text);
 }
 
-/* The last parameter: behind it there is no ReLU that would hide it. */
-static void corrupt_parameter(struct store *store) {
-    int params = store_array(store->layout, ARRAY_PARAM, 0),
-        last = store->layout->order[store->layout->held_count - 1];
-    float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
-    if (store_get(store, params, last, plain) == STATUS_OK) {
-        plain[0] = NAN;
-        store_put(store, params, last, plain);
-    }
-    free(plain);
+/* What this rank does is a record in its row: a text would take ten times as long as all else that
+ * the executor does for an instruction. */
+struct position {
+    struct instr instr;
+    int32_t rank;
+};
+_Static_assert(sizeof(struct position) <= CONTROL_DOING_BYTES, "a position has no room in a row");
+_Static_assert((int)INSTR_TEXT_BYTES <= (int)CONTROL_DOING_BYTES, "its text neither");
+
+void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]) {
+    struct position position;
+    memcpy(&position, record, sizeof position);
+    text[0] = 0;
+    if (position.instr.op < INSTR_COUNT_) instr_text(&position.instr, position.rank, text);
 }
 
-/* What this rank does from now on, for whoever asks. */
-static void begin(struct watch *watch, const char *what, int64_t step, const char *text) {
-    if (watch->row) control_row_set(watch->row, step, text);
-    if (stop_take_report()) report_position(watch, step, text);
-    if (watch->fault.action != FAULT_NONE && fault_trigger(&watch->fault, what, step))
-        corrupt_parameter(exec_store(watch->exec));
-}
-
-static void on_starting(void *context, const struct instr *instr, int64_t step) {
+static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
     struct watch *watch = context;
+    struct position position = {*instr, watch->rank};
     char text[INSTR_TEXT_BYTES];
-    begin(watch, instr_row(instr)->name, step + 1, instr_text(instr, watch->rank, text));
+    if (watch->row)
+        control_row_set_record(watch->row, step + 1, now_ns, &position, sizeof position);
+    if (stop_take_report()) report_position(watch, step + 1, instr_text(instr, watch->rank, text));
+    if (watch->fault.action != FAULT_NONE)
+        fault_corrupt(exec_store(watch->exec),
+                      fault_trigger(&watch->fault, instr_row(instr)->name, step + 1));
 }
 
 static void on_starting_other(void *context, const char *what, int64_t steps) {
-    begin(context, what, steps, what);
+    struct watch *watch = context;
+    if (watch->row) control_row_set(watch->row, steps, what);
+    if (stop_take_report()) report_position(watch, steps, what);
+    if (watch->fault.action != FAULT_NONE)
+        fault_corrupt(exec_store(watch->exec), fault_trigger(&watch->fault, what, steps));
 }
 
 /* The passes, which bubbles count. */
@@ -69,7 +75,7 @@ static void on_instr(void *context, const struct instr *instr, int64_t step, int
     struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
     struct watch *watch = context;
     if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
-    if (watch->profiling) profiling_instr(watch->profiling, begin_ns, end_ns);
+    if (watch->profiling) profiling_instr(watch->profiling, instr, begin_ns, end_ns);
     trace_record(watch->trace, &event);
 }
 
@@ -142,7 +148,7 @@ static void on_step(void *context, const struct step_result *result) {
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
     watch->busy_ns = watch->first_ns = watch->last_ns = 0;
-    if (watch->profiling) profiling_instr(watch->profiling, 0, 0);
+    if (watch->profiling) profiling_instr(watch->profiling, NULL, 0, 0);
     if (watch->profiling && watch->steps_seen >= WATCH_WARMUP_STEPS)
         profiling_begin(watch->profiling);
     struct metrics_row row = metrics_row_new(METRICS_TRAIN, result->step + 1, result->epoch + 1);

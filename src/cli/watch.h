@@ -65,6 +65,9 @@ struct trace_config watch_trace_config(const struct job *job, int rank);
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);
+/* Local. How the records of rows that this writes become texts: for control_describe_records, in
+ * every process that reads such rows. */
+void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);
 struct train_observer watch_train_observer(struct watch *watch);
 
 /* Local, blocking. What this start took so far into the history; of rank 0. */

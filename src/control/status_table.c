@@ -67,17 +67,46 @@ void control_status_table_close(struct control_status_table *status_table) {
     *status_table = (struct control_status_table){.fd = -1};
 }
 
-void control_row_set(struct control_row *row, int64_t step, const char *text) {
-    struct control_doing doing = {.step = step, .since_ns = clock_ns()};
+/* So many bytes of the content, from its begin. */
+static void write_row(struct control_row *row, const struct control_content *content,
+                      size_t bytes) {
     uint64_t word[CONTROL_ROW_WORDS];
-    memcpy(doing.text, text, strnlen(text, sizeof doing.text - 1));
-    memcpy(word, &doing, sizeof word);
+    size_t words = (bytes + sizeof *word - 1) / sizeof *word;
+    memcpy(word, content, words * sizeof *word);
     uint64_t version = atomic_load_explicit(&row->version, memory_order_relaxed);
     atomic_store_explicit(&row->version, version | 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    for (int i = 0; i < CONTROL_ROW_WORDS; i++)
+    for (size_t i = 0; i < words; i++)
         atomic_store_explicit(&row->word[i], word[i], memory_order_relaxed);
     atomic_store_explicit(&row->version, (version | 1) + 1, memory_order_release);
+}
+
+void control_row_set(struct control_row *row, int64_t step, const char *text) {
+    struct control_content content = {.step = step, .since_ns = clock_ns()};
+    memcpy(content.bytes, text, strnlen(text, sizeof content.bytes - 1));
+    write_row(row, &content, sizeof content);
+}
+
+void control_row_set_record(struct control_row *row, int64_t step, int64_t since_ns,
+                            const void *record, size_t bytes) {
+    struct control_content content;
+    if (bytes > sizeof content.bytes) bytes = sizeof content.bytes;
+    content.step = step;
+    content.since_ns = since_ns;
+    content.is_record = true;
+    memcpy(content.bytes, record, bytes);
+    write_row(row, &content, offsetof(struct control_content, bytes) + bytes);
+}
+
+static void describe_unknown(const void *record, char text[CONTROL_DOING_BYTES]) {
+    (void)record;
+    snprintf(text, CONTROL_DOING_BYTES, "?");
+}
+
+static control_describe_fn *describe_record = describe_unknown;
+
+void control_describe_records(control_describe_fn *describe) {
+    describe_record = describe;
 }
 
 bool control_row_get(struct control_row *row, struct control_doing *out) {
@@ -91,11 +120,16 @@ bool control_row_get(struct control_row *row, struct control_doing *out) {
         atomic_thread_fence(memory_order_acquire);
         after = atomic_load_explicit(&row->version, memory_order_relaxed);
     } while ((before != after || before & 1) && ++tries < TRIES);
-    struct control_doing doing;
-    memcpy(&doing, word, sizeof doing);
-    doing.text[sizeof doing.text - 1] = 0;
-    *out = doing;
-    control_clean_copy(out->text, sizeof out->text, doing.text);
+    struct control_content content;
+    char text[CONTROL_DOING_BYTES];
+    memcpy(&content, word, sizeof content);
+    if (content.is_record)
+        describe_record(content.bytes, text);
+    else
+        memcpy(text, content.bytes, sizeof text);
+    text[sizeof text - 1] = 0;
+    *out = (struct control_doing){.step = content.step, .since_ns = content.since_ns};
+    control_clean_copy(out->text, sizeof out->text, text);
     return tries < TRIES;
 }
 

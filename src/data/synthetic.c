@@ -4,7 +4,8 @@
  * Images: each class has a coarse pattern of 4x4 cells a channel; a sample is its class's pattern
  * plus noise, so the label can be learnt. Tokens: rows in wiki's layout, [CLS] A [SEP] B [SEP] and
  * padding, whose words come from one of 16 topics; the topic tells the masked words, and B is of
- * A's topic exactly when it "follows". */
+ * A's topic exactly when it "follows". Text: rows of words in which mostly the word before tells
+ * the next. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 #include "data/token.h"
 
 struct synthetic {
-    bool tokens;
+    enum kind { IMAGES, TOKENS, TEXT } kind;
     int64_t count, test_count, seed;
     int64_t channels, size, classes;
     int64_t seq, predictions, vocab;
@@ -47,9 +48,12 @@ static const struct {
 enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
 
 static enum status set_kind(const char *value, struct synthetic *state) {
-    state->tokens = strcmp(value, "tokens") == 0;
-    if (state->tokens || strcmp(value, "images") == 0) return STATUS_OK;
-    return fail(STATUS_USAGE, "synthetic: kind '%s', expected images or tokens", value);
+    static const char *const names[] = {[IMAGES] = "images", [TOKENS] = "tokens", [TEXT] = "text"};
+    for (int kind = IMAGES; kind <= TEXT; kind++) {
+        state->kind = (enum kind)kind;
+        if (strcmp(value, names[kind]) == 0) return STATUS_OK;
+    }
+    return fail(STATUS_USAGE, "synthetic: kind '%s', expected images, tokens or text", value);
 }
 
 static enum status set_key(const char *name, const char *value, struct synthetic *state) {
@@ -69,7 +73,7 @@ static enum status set_key(const char *name, const char *value, struct synthetic
     return fail(
         STATUS_USAGE,
         "synthetic: unknown key '%s'\n  known: kind count test_count seed, for images channels "
-        "size classes, for tokens seq predictions vocab",
+        "size classes, for tokens seq predictions vocab, for text seq vocab",
         name);
 }
 
@@ -89,7 +93,7 @@ static enum status parse(const char *argument, struct synthetic *state) {
 }
 
 static enum status check(const struct synthetic *state) {
-    if (!state->tokens || state->predictions <= state->seq - 3) return STATUS_OK;
+    if (state->kind != TOKENS || state->predictions <= state->seq - 3) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "synthetic: %lld predictions in rows of %lld tokens, 3 of them special\n"
                 "  set predictions to at most %lld",
@@ -97,14 +101,15 @@ static enum status check(const struct synthetic *state) {
 }
 
 static void describe(const struct synthetic *state, struct dataset *out) {
-    if (state->tokens) {
+    if (state->kind == TOKENS)
         token_fields(state->seq, state->predictions, state->vocab, out);
-    } else {
+    else if (state->kind == TEXT)
+        text_fields(state->seq, state->vocab, out);
+    else
         image_fields(state->channels, state->size, state->size, state->classes, out);
-    }
     out->count[SPLIT_TRAIN] = state->count;
     out->count[SPLIT_TEST] = state->test_count;
-    out->content_hash = rng_key_text(state->tokens, "synthetic");
+    out->content_hash = rng_key_text(state->kind, "synthetic");
     for (int k = 0; k < KEY_COUNT; k++)
         out->content_hash =
             hash64(out->content_hash, (const char *)state + keys[k].offset, sizeof(int64_t));
@@ -211,13 +216,32 @@ static void read_tokens(const struct synthetic *state, uint64_t sample, struct t
     mask_words(state, sample, length - 3, row);
 }
 
+/* A word is followed by its own successor three times of four, else by any: the loss falls towards
+ * what the rest leaves open. */
+static void read_text(const struct synthetic *state, uint64_t sample, int32_t *ids, int32_t *next) {
+    uint64_t words = rng_key_text(sample, "words"),
+             grammar = rng_key_text((uint64_t)state->seed, "grammar");
+    uint32_t count = (uint32_t)(state->vocab < 256 ? state->vocab : 256), draw[4];
+    uint32_t word = rng_word(words, 0) % count;
+    for (int64_t t = 0; t < state->seq; t++) {
+        ids[t] = (int32_t)word;
+        rng_block(words, (uint64_t)t + 1, draw);
+        word = (draw[0] % 4 ? rng_word(grammar, word) : draw[1]) % count;
+        next[t] = (int32_t)word;
+    }
+}
+
 static enum status synthetic_read(const struct dataset *dataset, enum split split, int64_t index,
                                   uint64_t key, void *const out[]) {
     (void)key; /* nothing to augment */
     const struct synthetic *state = dataset->state;
     uint64_t sample =
         rng_key(rng_key(rng_key_text((uint64_t)state->seed, "sample"), split), (uint64_t)index);
-    if (state->tokens) {
+    if (state->kind == TEXT) {
+        read_text(state, sample, out[0], out[1]);
+        return STATUS_OK;
+    }
+    if (state->kind == TOKENS) {
         struct token_row row = token_row(out);
         read_tokens(state, sample, &row);
         return STATUS_OK;
@@ -237,7 +261,7 @@ const struct dataset_ops dataset_synthetic = {
     .name = "synthetic",
     .argument = "[key=value,...]",
     .help = "keyed random images (count test_count channels size classes) or kind=tokens (seq "
-            "predictions vocab)",
+            "predictions vocab) or kind=text (seq vocab)",
     .open = synthetic_open,
     .read = synthetic_read,
     .close = synthetic_close,

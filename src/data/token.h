@@ -1,4 +1,5 @@
-/* The fields of a row for BERT's pre-training, shared by every data set that makes such rows. */
+/* The fields of rows of tokens, for BERT's pre-training and for plain text, shared by every data
+ * set that makes such rows. */
 #ifndef DATA_TOKEN_H
 #define DATA_TOKEN_H
 
@@ -15,6 +16,9 @@ struct token_row {
 
 /* Local. Declares the six fields, classes and vocab in `out`. */
 void token_fields(int64_t seq, int64_t predictions, int64_t vocab, struct dataset *out);
+/* Local. The same for a row of text: "input_ids" [T] and the label "next_ids" [T], each token's
+ * successor. */
+void text_fields(int64_t seq, int64_t vocab, struct dataset *out);
 /* Local. The outputs of a read, by name. */
 struct token_row token_row(void *const out[]);
 

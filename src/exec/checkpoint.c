@@ -350,6 +350,7 @@ static enum status resume_from(struct resumption *resumption, int64_t step, bool
 static enum status find_newest(struct resumption *resumption) {
     const char *folder = resumption->config->folder;
     struct steps list;
+    char count[TEXT_BYTES];
     bool whole = false;
     if (resumption->exec) /* leftovers of a save that was killed */
         TRY(folder_remove_named(folder, is_temporary));
@@ -360,9 +361,8 @@ static enum status find_newest(struct resumption *resumption) {
         status = resume_from(resumption, list.step[i], &whole);
     free(list.step);
     if (status != STATUS_OK || whole || list.count == 0) return status;
-    return fail(STATUS_DATA,
-                "%s: none of the %zu checkpoint(s) is whole\n  --overwrite starts anew", folder,
-                list.count);
+    return fail(STATUS_DATA, "%s: none of %s is whole\n  --overwrite starts anew", folder,
+                text_count((int64_t)list.count, "checkpoint", count));
 }
 
 /* Whether a rank other than the first reads files: where nobody would give it what it holds. */

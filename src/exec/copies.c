@@ -4,7 +4,11 @@
  * That is looked at before every checkpoint, which has the tensors of one of them: a file that fits
  * only half of the ranks would show much later, if ever. Comparing at each step would cost a pass
  * over the largest tensors that models have. */
+#include <stdlib.h>
+
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/state.h"
 
 static struct comm_group *tied_group(const struct exec *exec, bool *declared) {
@@ -15,6 +19,34 @@ static struct comm_group *tied_group(const struct exec *exec, bool *declared) {
     return *declared ? exec->group[group] : NULL;
 }
 
+/* Of a sliced array the part of the bucket that this rank holds: the other rank, of the same replica,
+ * holds the same. */
+static enum status hash_slices(const struct store *store, int array, const struct bucket *bucket,
+                               uint64_t *sum) {
+    const struct array_layout *of = &store->layout->arrays[array];
+    for (int i = 0; i < of->slice_count; i++) {
+        const struct slice *slice = &of->slices[i];
+        int64_t begin = slice->begin > bucket->begin ? slice->begin : bucket->begin,
+                end = slice->begin + slice->count, last = bucket->begin + bucket->elements;
+        if (end > last) end = last;
+        if (begin >= end) continue;
+        struct elements part = store_elements(store, array, begin, end - begin);
+        size_t bytes = (size_t)part.count * dtype_bytes(part.dtype);
+        void *copy = mem_new(bytes);
+        enum status status =
+            store->device->backend->array_copy(store->device, copy, part.data, bytes, NULL);
+        *sum += hash64(HASH64_START, copy, bytes);
+        free(copy);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+static bool is_sliced(const struct store *store, int array) {
+    const struct array_layout *of = &store->layout->arrays[array];
+    return of->held < of->whole.count;
+}
+
 static enum status hash_bucket(const struct store *store, const struct bucket *bucket,
                                uint64_t *sum) {
     const struct store_layout *layout = store->layout;
@@ -22,7 +54,9 @@ static enum status hash_bucket(const struct store *store, const struct bucket *b
         enum array_kind kind = layout->arrays[a].kind;
         if (kind != ARRAY_PARAM && kind != ARRAY_STATE) continue;
         uint64_t own = 0;
-        for (int p = bucket->first; p < bucket->first + bucket->count; p++)
+        if (is_sliced(store, a)) TRY(hash_slices(store, a, bucket, &own));
+        for (int p = bucket->first;
+             !is_sliced(store, a) && p < bucket->first + bucket->count; p++)
             TRY(store_add_hash(store, a, layout->order[p], &own));
         *sum = *sum * 31 + own; /* arrays do not change places */
     }

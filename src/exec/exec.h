@@ -15,7 +15,7 @@
  * long. Steps are counted from 0, times are clock_ns(). */
 struct exec_observer {
     void *context;
-    void (*starting)(void *context, const struct instr *instr, int64_t step);
+    void (*starting)(void *context, const struct instr *instr, int64_t step, int64_t now_ns);
     /* It has run, or (queue COMM) has been posted. */
     void (*instr)(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                   int64_t end_ns);
@@ -108,6 +108,10 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out);
  * of them saves it for both. STATUS_BUG where they differ. */
 enum status exec_compare_copies(struct exec *exec);
 
+/* Collective over the replicas of a stage, blocking, between steps. The parameters that this rank
+ * answers for, by number in the graph, whole and plain, sliced or not: valid inside the call. */
+typedef enum status exec_param_fn(void *context, int param, const void *plain);
+enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *context);
 /* Collective over the replicas of a stage, blocking, between steps. The content hash of the
  * parameters that this rank answers for, sliced or not; of the stages of a pipeline they are added.
  */

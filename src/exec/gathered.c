@@ -1,6 +1,9 @@
 /* Sliced parameters between steps: gathered bucket by bucket for whoever wants to see them whole.
  */
+#include <stdlib.h>
+
 #include "base/log.h"
+#include "base/mem.h"
 #include "exec/handlers.h"
 #include "exec/state.h"
 
@@ -24,16 +27,49 @@ enum status exec_gather(struct exec *exec, int chunk, int bucket) {
     return comm_wait(&request);
 }
 
-enum status exec_param_hash(struct exec *exec, uint64_t *out) {
+static enum status visit_bucket(struct exec *exec, const struct bucket *bucket,
+                                exec_param_fn *visit, void *context) {
+    const struct store_layout *layout = exec->store->layout;
+    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
+        const struct store_item *item = &layout->params[layout->order[i]];
+        if (!store_answers(item)) continue;
+        void *plain = mem_new(tensor_type_bytes(&item->type));
+        enum status status =
+            layout_to_plain(exec->plan->device, item->layout,
+                            store_read_param(exec->store, layout->order[i]).data, plain);
+        if (status == STATUS_OK) status = visit(context, layout->order[i], plain);
+        free(plain);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *context) {
     const struct plan *plan = exec->plan;
-    if (!(plan->program->sliced & SLICED_PARAMS)) return store_param_hash(exec->store, out);
-    uint64_t sum = 0;
+    bool sliced = plan->program->sliced & SLICED_PARAMS;
     for (int c = 0; c < plan->chunk_count; c++) {
         for (int b = 0; b < plan->chunk[c].buckets.count; b++) {
-            TRY(exec_gather(exec, c, b));
-            TRY(store_bucket_hash(exec->store, &plan->chunk[c].buckets.items[b], &sum));
+            if (sliced) TRY(exec_gather(exec, c, b));
+            TRY(visit_bucket(exec, &plan->chunk[c].buckets.items[b], visit, context));
         }
     }
-    *out = sum;
+    return STATUS_OK;
+}
+
+struct hashed {
+    const struct store_layout *layout;
+    uint64_t sum;
+};
+
+static enum status add_hash(void *context, int param, const void *plain) {
+    struct hashed *hashed = context;
+    hashed->sum += store_item_hash(&hashed->layout->params[param], plain);
+    return STATUS_OK;
+}
+
+enum status exec_param_hash(struct exec *exec, uint64_t *out) {
+    struct hashed hashed = {.layout = exec->store->layout};
+    TRY(exec_each_param(exec, add_hash, &hashed));
+    *out = hashed.sum;
     return STATUS_OK;
 }

@@ -184,7 +184,7 @@ enum status run_R(struct exec *exec, const struct instr *instr) {
         plan_placement(exec->plan, runnable->plan, chunk_of(exec, instr), instr->slot);
     struct pass_config pass = {.pass = PASS_AGAIN,
                                .stage = instr->stage,
-                               .segment = INSTR_ALL,
+                               .segment = instr->segment,
                                .grad = -1,
                                .again = placement->life.recompute.again};
     bool done;
@@ -342,8 +342,7 @@ static enum status sum_bucket(struct exec *exec, const struct instr *instr,
                               struct comm_request **out) {
     const struct bucket *bucket =
         &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
-    int array = store_array(exec->store->layout, ARRAY_GRAD, instr->grad);
-    struct elements data = store_elements(exec->store, array, bucket->begin, bucket->elements);
+    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
     return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
 }
 
@@ -379,7 +378,8 @@ enum status post_SCATTER(struct exec *exec, const struct instr *instr, struct co
 enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
     struct slice slice = own_slice(exec, instr);
     if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
-    return store_take_slice(exec->store, bucket_of(exec, instr), &slice, instr->flags & INSTR_NEW);
+    return store_take_slice(exec->store, instr->grad, bucket_of(exec, instr), &slice,
+                            instr->flags & INSTR_NEW);
 }
 
 enum status post_GATHER(struct exec *exec, const struct instr *instr, struct comm_request **out) {

@@ -131,13 +131,19 @@ static int search_micro(struct exec *exec, int micro, struct search *search) {
     run_alone(exec, runnable, &pass);
     if (search->node >= 0) return search->node;
     pass.again = plan_placement(exec->plan, plan, 0, 0)->life.recompute.again;
-    pass.pass = PASS_AGAIN;
-    if (pass.again) run_alone(exec, runnable, &pass);
-    pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
-    pass.grad = grad_of(exec->store);
     pass.fresh = true;
-    run_alone(exec, runnable, &pass);
+    int segments = pass.again && exec->plan->forms.blocks ? exec->plan->sizes[0].buckets : 1;
+    for (int e = 0; e < segments && search->node < 0; e++) {
+        pass.segment = segments > 1 ? e : INSTR_ALL;
+        pass.pass = PASS_AGAIN;
+        pass.grad = -1;
+        if (pass.again) run_alone(exec, runnable, &pass);
+        pass.pass = exec->plan->split ? PASS_INPUT_HALF : PASS_BACKWARD;
+        pass.grad = grad_of(exec->store);
+        run_alone(exec, runnable, &pass);
+    }
     if (search->node >= 0 || !exec->plan->split) return search->node;
+    pass.segment = INSTR_ALL;
     pass.pass = PASS_WEIGHT_HALF;
     run_alone(exec, runnable, &pass);
     return search->node;

@@ -85,10 +85,7 @@ static struct node_range range_of(const struct micro_plan *plan, const struct pa
     bool forward = runs_forward(config->pass);
     enum phase phase = forward ? PHASE_FORWARD : PHASE_BACKWARD;
     int segment = config->segment == INSTR_ALL ? SEGMENT_ALL : config->segment;
-    /* A segment is that of its bucket: forward has the last one first. */
-    if (forward && segment != SEGMENT_ALL)
-        segment = plan->ranges.stages[config->stage].phase[phase].segment_count - 1 - segment;
-    return ranges_find(&plan->ranges, config->stage, segment, phase);
+    return ranges_of_bucket(&plan->ranges, config->stage, segment, phase);
 }
 
 void pass_begin(struct pass_run *run) {

@@ -75,6 +75,7 @@ struct exec {
     enum list_name list_name;
     int at;                            /* its next instruction */
     int64_t begin_ns;                  /* when that one began to run; 0: not yet */
+    int64_t now_ns;                    /* when the one before it ended, or what it awaited */
     bool begun;                        /* whoever watches was told of that one */
     struct comm_request **awaiting;    /* what it waits for; NULL: it can go on */
     const struct instr *awaited;       /* who posted that */

@@ -128,14 +128,17 @@ static const struct elements *windows_of(const struct store *store, enum array_k
     return &store->held[store_array(store->layout, kind, 0)];
 }
 
-/* Buffer 1 of sliced gradients. */
+/* Buffers 1 and on of sliced gradients. */
 static bool is_windows(const struct store *store, int grad) {
-    return store->layout->grad_shift && grad == GRAD_WINDOWS;
+    return store->layout->grad_shift && grad >= GRAD_WINDOWS;
+}
+
+static const struct elements *grad_windows(const struct store *store, int grad) {
+    return &store->held[store_array(store->layout, ARRAY_GRAD_WINDOW, grad - GRAD_WINDOWS)];
 }
 
 static struct elements in_window(const struct store *store, enum array_kind of,
-                                 enum array_kind windows, const struct bucket *bucket) {
-    const struct elements *all = windows_of(store, windows);
+                                 const struct elements *all, const struct bucket *bucket) {
     if (bucket->count == 0) return elements_part(all, 0, 0);
     return elements_part(all, store_window_place(store->layout, of, bucket->first, bucket->begin),
                          bucket->elements);
@@ -143,14 +146,15 @@ static struct elements in_window(const struct store *store, enum array_kind of,
 
 struct elements store_bucket_gradient(const struct store *store, int grad,
                                       const struct bucket *bucket) {
-    if (is_windows(store, grad)) return in_window(store, ARRAY_GRAD, ARRAY_GRAD_WINDOW, bucket);
+    if (is_windows(store, grad)) 
+        return in_window(store, ARRAY_GRAD, grad_windows(store, grad), bucket);
     return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), bucket->begin,
                           bucket->elements);
 }
 
 struct elements store_bucket_params(const struct store *store, const struct bucket *bucket) {
     if (store->layout->param_shift)
-        return in_window(store, ARRAY_PARAM, ARRAY_PARAM_WINDOW, bucket);
+        return in_window(store, ARRAY_PARAM, windows_of(store, ARRAY_PARAM_WINDOW), bucket);
     return store_elements(store, store_array(store->layout, ARRAY_PARAM, 0), bucket->begin,
                           bucket->elements);
 }
@@ -172,7 +176,7 @@ const struct elements *store_staging(const struct store *store) {
 struct elements store_use_gradient(const struct store *store, int grad, int use) {
     const struct store_use *of = &store->layout->uses[use];
     if (is_windows(store, grad))
-        return elements_part(windows_of(store, ARRAY_GRAD_WINDOW),
+        return elements_part(grad_windows(store, grad),
                              store_window_use(store->layout, of),
                              store->layout->params[of->param].count);
     return store_elements(store, store_array(store->layout, ARRAY_GRAD, grad), of->begin,
@@ -255,12 +259,17 @@ enum status store_init(struct store *store, const struct graph *graph, uint64_t 
 
 /* --- hashes --- */
 
+uint64_t store_item_hash(const struct store_item *item, const void *plain) {
+    return hash64(hash64(HASH64_START, item->name, strlen(item->name)), plain,
+                  tensor_type_bytes(&item->type));
+}
+
 static enum status hash_tensor(const struct store *store, const struct store_item *of,
                                const struct elements *elements, uint64_t *sum) {
     size_t bytes = tensor_type_bytes(&of->type);
     void *plain = mem_new(bytes);
     enum status status = layout_to_plain(store->device, of->layout, elements->data, plain);
-    *sum += hash64(hash64(HASH64_START, of->name, strlen(of->name)), plain, bytes);
+    *sum += store_item_hash(of, plain);
     free(plain);
     return status;
 }
@@ -268,16 +277,6 @@ static enum status hash_tensor(const struct store *store, const struct store_ite
 enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum) {
     struct elements elements = store_tensor(store, array, item);
     return hash_tensor(store, item_of(store, array, item), &elements, sum);
-}
-
-enum status store_bucket_hash(const struct store *store, const struct bucket *bucket,
-                              uint64_t *sum) {
-    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
-        int param = store->layout->order[i];
-        struct elements elements = store_read_param(store, param);
-        TRY(hash_tensor(store, &store->layout->params[param], &elements, sum));
-    }
-    return STATUS_OK;
 }
 
 static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
@@ -341,7 +340,7 @@ static struct elements first_gradient(const struct store *store, int grad, int p
     const struct store_item *item = &store->layout->params[param];
     if (!is_windows(store, grad))
         return store_tensor(store, store_array(store->layout, ARRAY_GRAD, grad), param);
-    return elements_part(windows_of(store, ARRAY_GRAD_WINDOW),
+    return elements_part(grad_windows(store, grad),
                          store_window_place(store->layout, ARRAY_GRAD, item->position, item->begin),
                          item->count);
 }
@@ -394,9 +393,9 @@ enum status store_clear_padding(struct store *store, int grad, const struct buck
     return STATUS_OK;
 }
 
-enum status store_take_slice(struct store *store, const struct bucket *bucket,
+enum status store_take_slice(struct store *store, int grad, const struct bucket *bucket,
                              const struct slice *slice, bool first) {
-    struct elements all = store_bucket_gradient(store, GRAD_WINDOWS, bucket),
+    struct elements all = store_bucket_gradient(store, grad, bucket),
                     from = elements_part(&all, slice->begin, slice->count),
                     to = store_elements(store, store_array(store->layout, ARRAY_GRAD, GRAD_SLICES),
                                         bucket->begin + slice->begin, slice->count);

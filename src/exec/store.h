@@ -58,9 +58,8 @@ enum status store_put(struct store *store, int array, int item, const void *plai
  * several ranks that hold different tensors they are added. One tensor's, added to *sum. */
 enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
 enum status store_param_hash(const struct store *store, uint64_t *out);
-/* ... of parameters that are gathered in their window, added to *sum. */
-enum status store_bucket_hash(const struct store *store, const struct bucket *bucket,
-                              uint64_t *sum);
+/* Local, pure. Of one tensor, whose plain elements these are. */
+uint64_t store_item_hash(const struct store_item *item, const void *plain);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
 /* Local, asynchronous on the device. Gradient arithmetic, by bucket of a gradient buffer: a += b;
@@ -76,7 +75,7 @@ enum status store_collect(struct store *store, int grad, int use, const void *ma
  * parameter of the bucket is; the slice of this rank (of the bucket) out of the window of
  * gradients, added or (first) copied; the own parameters into their window. */
 enum status store_clear_padding(struct store *store, int grad, const struct bucket *bucket);
-enum status store_take_slice(struct store *store, const struct bucket *bucket,
+enum status store_take_slice(struct store *store, int grad, const struct bucket *bucket,
                              const struct slice *slice, bool first);
 enum status store_give_slice(struct store *store, const struct bucket *bucket,
                              const struct slice *slice);

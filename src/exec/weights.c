@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/mem.h"
 #include "tensor/shards.h"
 
@@ -31,9 +32,10 @@ static void name_add(struct name_list *names, const char *name) {
 }
 
 static void name_note(const struct name_list *names, const char *path, const char *what) {
+    char count[TEXT_BYTES];
     if (names->count)
-        log_warning("%s: %d tensor(s) %s: %s%s", path, names->count, what, names->text,
-                    names->count > 3 ? ", ..." : "");
+        log_warning("%s: %s %s: %s%s", path, text_count(names->count, "tensor", count), what,
+                    names->text, names->count > 3 ? ", ..." : "");
 }
 
 /* Tensors of another shape or type, a line each: the first two, with both sides. */
@@ -210,16 +212,16 @@ static enum status nothing_fits(const struct loading *loading) {
 
 static void report(const struct loading *loading) {
     const char *path = loading->path;
-    char converted[128];
+    char converted[128], count[TEXT_BYTES];
     converted_text(loading, converted, sizeof converted);
     log_note("%s: %d of the model's %d tensors loaded%s", path, loading->taken,
              tensor_count(loading->layout), converted);
-    name_note(&loading->missing, path, "missing from the file keep their initial values");
+    name_note(&loading->missing, path, "missing from the file, left at the initial value");
     if (loading->misfits.count)
-        log_warning("%s: %d tensor(s) of another shape or type keep their initial values%s%s", path,
-                    loading->misfits.count, loading->misfits.text,
+        log_warning("%s: %s of another shape or type, left at the initial value%s%s", path,
+                    text_count(loading->misfits.count, "tensor", count), loading->misfits.text,
                     loading->misfits.count > 2 ? ", ..." : "");
-    name_note(&loading->extra, path, "the model does not have were passed over");
+    name_note(&loading->extra, path, "that the model does not have, passed over");
 }
 
 static enum status load(struct loading *loading) {

@@ -110,6 +110,11 @@ int graph_linear(struct graph *graph, const char *name, int x, int weight, int b
     return graph_op(graph, name, OP_LINEAR, NULL, 3, (int[]){x, weight, bias});
 }
 
+int graph_linear_across(struct graph *graph, const char *name, int x, int weight, int bias) {
+    struct op_attrs attrs = {.across = true};
+    return graph_op(graph, name, OP_LINEAR, &attrs, 3, (int[]){x, weight, bias});
+}
+
 int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
                  bool transpose_b, float scale) {
     struct op_attrs attrs = {.matmul = {transpose_a, transpose_b, scale}};
@@ -230,6 +235,13 @@ int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t 
                 int64_t end) {
     struct op_attrs attrs = {.slice = {axis, begin, end}};
     return graph_op(graph, name, OP_SLICE, &attrs, 1, &x);
+}
+
+int graph_pad(struct graph *graph, const char *name, int x, int axis, int64_t size) {
+    struct op_attrs attrs = {.like = graph_shape(graph, x)};
+    attrs.slice = (struct op_slice_attrs){axis, 0, attrs.like.dim[axis]};
+    attrs.like.dim[axis] = size;
+    return graph_op(graph, name, OP_SLICE_BWD, &attrs, 1, &x);
 }
 
 int graph_expand(struct graph *graph, const char *name, int x) {

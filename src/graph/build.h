@@ -44,6 +44,8 @@ void graph_misfit(struct graph *graph, const char *name, const char *format, ...
 int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride,
                  int pad, int groups);
 int graph_linear(struct graph *graph, const char *name, int x, int weight, int bias);
+/* The same with a weight that is stored [I,O]. */
+int graph_linear_across(struct graph *graph, const char *name, int x, int weight, int bias);
 int graph_matmul(struct graph *graph, const char *name, int a, int b, bool transpose_a,
                  bool transpose_b, float scale);
 /* Training graphs use batch statistics (of all ranks where graph->stats_ranks is above 1) and track
@@ -69,6 +71,7 @@ int graph_avg_pool_to(struct graph *graph, const char *name, int x, int height, 
 int graph_add(struct graph *graph, const char *name, int a, int b);
 int graph_concat(struct graph *graph, const char *name, int axis, int a, int b);
 int graph_slice(struct graph *graph, const char *name, int x, int axis, int64_t begin, int64_t end);
+int graph_pad(struct graph *graph, const char *name, int x, int axis, int64_t size); /* 0 behind */
 int graph_expand(struct graph *graph, const char *name, int x); /* [1,...] to the batch */
 int graph_reshape(struct graph *graph, const char *name, int x, struct shape shape);
 int graph_transpose(struct graph *graph, const char *name, int x, const int *order);

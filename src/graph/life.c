@@ -75,12 +75,22 @@ static void find_passes(struct survey *survey) {
     }
 }
 
+/* The segment whose backward stands behind what runs again of node n. */
+static int segment_behind(const struct survey *survey, int n) {
+    int segment = 0;
+    if (!survey->config->blocks) return SEGMENT_ALL;
+    while (ranges_of_bucket(survey->ranges, survey->stage, segment, PHASE_FORWARD).begin > n)
+        segment++;
+    return segment;
+}
+
 /* What runs again is one pass with the backward behind it. */
 static int pass_of(const struct survey *survey, int n) {
     const struct node *node = &survey->graph->nodes[n];
-    struct node_range backward =
-        ranges_find(survey->ranges, survey->stage, SEGMENT_ALL, PHASE_BACKWARD);
     bool again = survey->run == RUN_AGAIN && node->phase == PHASE_FORWARD;
+    struct node_range backward = again ? ranges_find(survey->ranges, survey->stage,
+                                                     segment_behind(survey, n), PHASE_BACKWARD)
+                                       : (struct node_range){0, 0};
     return again && backward.begin < backward.end ? survey->pass[backward.begin] / 2 * 2
                                                   : survey->pass[n];
 }
@@ -117,18 +127,33 @@ static void touch_all(struct survey *survey, enum run run) {
 
 /* --- times --- */
 
-static void find_times(struct survey *survey, struct life_order *order, bool split) {
-    const struct graph *graph = survey->graph;
-    survey->end = survey->forward_end = 0;
-    for (int second = 0; second < 2; second++) {
-        for (int n = 0; n < graph->node_count; n++) {
-            const struct node *node = &graph->nodes[n];
-            if (!in_run(survey, n)) continue;
-            if ((split && is_weight_half(node)) != (second == 1)) continue;
-            order->time[n] = survey->end++;
-            survey->forward_end += node->phase == PHASE_FORWARD;
-        }
+/* Those of some nodes that run in this half; the times go on. */
+static void add_times(struct survey *survey, struct life_order *order, struct node_range nodes,
+                      bool split, bool second) {
+    for (int n = nodes.begin; n < nodes.end; n++) {
+        const struct node *node = &survey->graph->nodes[n];
+        if (!in_run(survey, n) || (split && is_weight_half(node)) != second) continue;
+        if (node->phase == PHASE_BACKWARD && survey->forward_end < 0)
+            survey->forward_end = survey->end;
+        order->time[n] = survey->end++;
     }
+}
+
+static void find_times(struct survey *survey, struct life_order *order, bool split) {
+    bool blocks = survey->run == RUN_AGAIN && survey->config->blocks;
+    const struct phase_range *backward =
+        survey->ranges->stages[survey->stage].phase + PHASE_BACKWARD;
+    struct node_range all = {0, survey->graph->node_count};
+    survey->end = 0;
+    survey->forward_end = -1;
+    for (int e = 0; blocks && e < backward->segment_count; e++)
+        for (int phase = 0; phase < PHASE_COUNT; phase++)
+            add_times(survey, order,
+                      ranges_of_bucket(survey->ranges, survey->stage, e, (enum phase)phase), split,
+                      false);
+    if (!blocks) add_times(survey, order, all, split, false);
+    add_times(survey, order, all, split, true);
+    if (survey->forward_end < 0) survey->forward_end = survey->end;
 }
 
 static void reach(int *last, int time) {
@@ -249,7 +274,7 @@ struct life life_of(const struct ranges *ranges, int stage, const struct life_co
                             .life = &life,
                             .pass = never(graph->node_count),
                             .stage = stage};
-    if (config->recompute) life.recompute = recompute_of(ranges, stage);
+    if (config->recompute) life.recompute = recompute_of(ranges, stage, config->blocks);
     find_passes(&survey);
     if (!config->recompute || config->some_kept) add_orders(&survey, RUN_ALL);
     if (config->recompute) {

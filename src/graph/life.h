@@ -13,6 +13,7 @@ struct life_config {
     bool segments_apart; /* passes of other slots may run between the segments of a pass */
     bool lockstep;       /* passes of several slots run together, each up to the next exchange */
     bool recompute;      /* forward keeps nothing for backward: it is run again right before it */
+    bool blocks;         /* with recompute: one segment of it at a time, before that of backward */
     bool some_kept;      /* with recompute: of some micro-batches it keeps all; good for both */
 };
 
@@ -28,7 +29,8 @@ struct life_order {
 /* Views count for their root. */
 struct life {
     /* Of what is kept: I before W where split, else op by op; where mixed, then op by op. Of what
-     * is recomputed: the same with the nodes that run again in front; then the first forward. */
+     * is recomputed: the same with the nodes that run again in front, of all segments or of each;
+     * then the first forward. */
     struct life_order order[LIFE_ORDERS];
     int order_count;
     int *pass; /* per value: the one pass that it lives in; LIFE_KEPT: it outlives a pass */

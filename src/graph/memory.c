@@ -66,8 +66,10 @@ static bool dies_at(const struct placer *placer, const struct block *block, int 
 static int dying_input(const struct placer *placer, int n) {
     const struct graph *graph = placer->graph;
     const struct node *node = &graph->nodes[n];
+    const bool *held = placer->plan->life.recompute.held;
     if (!(op_def(node->op)->flags & OP_IN_PLACE) || graph->values[node->out[0]].use >= 0)
         return NO_VALUE;
+    if (held && held[node->out[0]]) return NO_VALUE; /* the input may be made again beside it */
     int input = graph->values[node->in[0]].root, block = placer->block_of[input];
     if (block < 0 || graph->values[input].kind != VALUE_LOCAL ||
         !dies_at(placer, &placer->blocks[block], n))

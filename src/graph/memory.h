@@ -12,8 +12,8 @@
  * the second is mostly smaller; plans compare.
  *
  * Where forward is recomputed (struct life_config), R and the B or I behind it are one pass. What F
- * makes is then transient in both, and a slot keeps what came into the stage, what goes out, and
- * what W needs of I. */
+ * makes is then transient in both, and a slot keeps what came into the stage, or into each of its
+ * segments, what goes out, and what W needs of I. */
 #ifndef GRAPH_MEMORY_H
 #define GRAPH_MEMORY_H
 

@@ -144,6 +144,26 @@ struct node_range ranges_find(const struct ranges *ranges, int stage, int segmen
     return (struct node_range){begin, range->segment_end[segment]};
 }
 
+struct node_range ranges_of_bucket(const struct ranges *ranges, int stage, int bucket,
+                                   enum phase phase) {
+    int count = ranges->stages[stage].phase[phase].segment_count;
+    bool turned = phase == PHASE_FORWARD && bucket != SEGMENT_ALL;
+    return ranges_find(ranges, stage, turned ? count - 1 - bucket : bucket, phase);
+}
+
+/* A reorder is of the block that wanted it, and of the unit that shares it. */
+int *ranges_unit_blocks(const struct graph *graph) {
+    int *blocks = MEM_ARRAY(int, graph_unit_count(graph) + 1), block = 0, unit = -1;
+    for (int n = 0; n < graph->forward_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (node->unit == unit || node->op == OP_REORDER) continue;
+        for (unit++; unit < node->unit; unit++) blocks[unit] = block;
+        if (node->block > block) block = node->block;
+        blocks[unit] = block;
+    }
+    return blocks;
+}
+
 /* --- crossing a cut --- */
 
 /* Forward: made up to the cut and read behind it, by forward or backward. Backward: the reverse,

@@ -59,6 +59,15 @@ void ranges_cut_segments(struct ranges *ranges, int stage, enum phase phase, con
 struct node_range ranges_find(const struct ranges *ranges, int stage, int segment,
                               enum phase phase);
 
+/* Local. The same of the segment that belongs to a bucket: backward has the first bucket first,
+ * forward the last one. */
+struct node_range ranges_of_bucket(const struct ranges *ranges, int stage, int bucket,
+                                   enum phase phase);
+
+/* Local. Per unit of the graph: the layer block that it is in, never decreasing. The caller frees
+ * it. */
+int *ranges_unit_blocks(const struct graph *graph);
+
 /* Local. The stage of a node. */
 int ranges_stage(const struct ranges *ranges, const struct node *node);
 

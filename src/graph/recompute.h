@@ -1,5 +1,5 @@
 /* Recomputation: which forward nodes of a stage run again before its backward, where a slot keeps
- * only what came into the stage. */
+ * only what came into the stage, or into each of its segments. */
 #ifndef GRAPH_RECOMPUTE_H
 #define GRAPH_RECOMPUTE_H
 
@@ -7,13 +7,16 @@
 
 struct recompute {
     bool *again; /* per node: a forward node of the stage that runs again */
-    bool *held;  /* per value: what forward made is kept, since its node must not run again */
+    bool *held;  /* per value: what forward made is kept: its node must not run again, or another
+                    segment reads it */
 };
 
 /* Local. Forward nodes that backward depends on, by way of what they make, run again. Those with
- * side effects and those that ask other ranks do not: what they made is held. The caller frees the
- * result with recompute_free. */
-struct recompute recompute_of(const struct ranges *ranges, int stage);
+ * side effects and those that ask other ranks do not: what they made is held. With `blocks` segment
+ * after segment is run again and then backward, so what one segment reads of another is held, too;
+ * both phases are cut into the same number of segments. The caller frees the result with
+ * recompute_free. */
+struct recompute recompute_of(const struct ranges *ranges, int stage, bool blocks);
 void recompute_free(struct recompute *recompute);
 
 #endif

@@ -17,22 +17,14 @@ static int norm(struct graph *graph, const char *name, int x) {
     return layer_layer_norm(graph, name, x, bert_epsilon);
 }
 
-/* The first T rows of the learned positions, [1,T,C]. */
-static int positions(struct graph *graph, int64_t sequence, int64_t width) {
-    const char *name = "bert.embeddings.position_embeddings";
-    int rows = graph_param(graph, NAME("%s.weight", name), SHAPE(BERT_POSITIONS, width),
-                           PARAM_WEIGHT, INIT_NORMAL, 0.02f);
-    rows = graph_slice(graph, name, rows, 0, 0, sequence);
-    return graph_reshape(graph, NAME("%s.reshape", name), rows, SHAPE(1, sequence, width));
-}
-
 static int embeddings(struct graph *graph, const struct model_config *config, int64_t width,
                       float dropout) {
     struct shape tokens = SHAPE(config->batch, config->sequence);
     int ids = graph_input(graph, "input_ids", DTYPE_I32, tokens);
     int segments = graph_input(graph, "segment_ids", DTYPE_I32, tokens);
     int x = layer_embedding(graph, bert_words, ids, config->vocabulary, width, true);
-    int place = positions(graph, config->sequence, width);
+    int place = layer_positions(graph, "bert.embeddings.position_embeddings", BERT_POSITIONS,
+                                config->sequence, width);
     int segment = layer_embedding(graph, "bert.embeddings.token_type_embeddings", segments,
                                   BERT_SEGMENTS, width, false);
     x = graph_add(graph, "bert.embeddings.add1", x, segment);

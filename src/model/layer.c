@@ -92,6 +92,14 @@ int layer_embedding(struct graph *graph, const char *name, int ids, int64_t rows
     return graph_embedding(graph, name, weight, ids);
 }
 
+int layer_positions(struct graph *graph, const char *name, int64_t rows, int64_t sequence,
+                    int64_t width) {
+    int all = graph_param(graph, NAME("%s.weight", name), SHAPE(rows, width), PARAM_WEIGHT,
+                          INIT_NORMAL, transformer_deviation);
+    int used = graph_slice(graph, name, all, 0, 0, sequence);
+    return graph_reshape(graph, NAME("%s.reshape", name), used, SHAPE(1, sequence, width));
+}
+
 int layer_image(struct graph *graph, const struct model_config *config) {
     return graph_input(graph, "image", DTYPE_F32,
                        SHAPE(config->batch, config->channels, config->height, config->width));

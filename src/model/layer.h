@@ -44,6 +44,11 @@ int layer_layer_norm(struct graph *graph, const char *name, int x, float epsilon
 int layer_embedding(struct graph *graph, const char *name, int ids, int64_t rows, int64_t width,
                     bool padded);
 
+/* The first `sequence` of `rows` learned positions, [1,sequence,width]: NAME.weight [rows,width],
+ * normal of deviation 0.02. */
+int layer_positions(struct graph *graph, const char *name, int64_t rows, int64_t sequence,
+                    int64_t width);
+
 /* Both ends of a classifier of images: the input "image" [B,C,H,W]; the input "label" [B] and the
  * loss. */
 int layer_image(struct graph *graph, const struct model_config *config);

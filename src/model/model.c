@@ -30,6 +30,16 @@ static const struct model models[] = {
 };
 enum { MODEL_COUNT = sizeof(models) / sizeof(models[0]) };
 
+const struct model_reads *model_reads(enum model_input input) {
+    static const struct model_reads reads[] = {
+        [MODEL_IMAGES] = {"images", "image", "images", "digits"},
+        [MODEL_MASKED_TOKENS] = {"tokens with masks", "masked_positions", "tokens",
+                                 "wiki:DIR or synthetic"},
+        [MODEL_TEXT] = {"text", "next_ids", "text", "tokens:DIR or synthetic"},
+    };
+    return &reads[input];
+}
+
 const struct model *model_find(const char *name) {
     for (int i = 0; i < MODEL_COUNT; i++)
         if (strcmp(models[i].name, name) == 0) return &models[i];
@@ -42,7 +52,7 @@ const struct model *model_all(int *count) {
 }
 
 const char *model_acts(const struct model *model) {
-    if (model->input == MODEL_MASKED_TOKENS) return "seq";
+    if (model->input != MODEL_IMAGES) return "seq";
     return model->heads > 0 ? "image-size classes patch" : "image-size classes";
 }
 
@@ -50,8 +60,9 @@ static void fill(int64_t *field, int64_t usual) {
     if (*field == 0) *field = usual;
 }
 
-/* What was left at 0 takes the usual: images as CIFAR-10's, tokens as BERT's first phase. */
-static struct model_config filled(const struct model_config *config) {
+/* What was left at 0 takes the usual: images as CIFAR-10's, tokens as BERT's first phase or
+ * GPT-2's. */
+static struct model_config filled(const struct model *model, const struct model_config *config) {
     struct model_config full = *config;
     fill(&full.channels, 3);
     fill(&full.height, 32);
@@ -59,14 +70,14 @@ static struct model_config filled(const struct model_config *config) {
     fill(&full.classes, 10);
     fill(&full.sequence, 128);
     fill(&full.predictions, 20);
-    fill(&full.vocabulary, 30522);
+    fill(&full.vocabulary, model->input == MODEL_TEXT ? 50257 : 30522);
     return full;
 }
 
 enum status model_build(const struct model *model, const struct model_config *config,
                         struct graph **out) {
     CHECK(config->batch > 0, "a micro-batch of %ld samples", (long)config->batch);
-    struct model_config full = filled(config);
+    struct model_config full = filled(model, config);
     struct graph *graph = graph_new(config->batch, config->training);
     graph->stats_ranks = config->stats_ranks;
     model->build(graph, &full, model);

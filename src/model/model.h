@@ -17,7 +17,14 @@ struct model_config {
     float smoothing; /* of labels in the loss */
 };
 
-enum model_input { MODEL_IMAGES, MODEL_MASKED_TOKENS };
+enum model_input { MODEL_IMAGES, MODEL_MASKED_TOKENS, MODEL_TEXT, MODEL_INPUT_COUNT };
+
+/* A kind of input: in words; the field that data sets of this kind alone have; the kind of
+ * synthetic data; what to try. */
+struct model_reads {
+    const char *what, *field, *synthetic, *example;
+};
+const struct model_reads *model_reads(enum model_input input);
 
 struct model {
     const char *name, *help;

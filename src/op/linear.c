@@ -1,5 +1,5 @@
-/* Matrix products: linear layers (weights [O,I] as torch stores them) and the batched product of
- * two tensors.
+/* Matrix products: linear layers (weights [O,I] as torch stores them, or across, [I,O], as GPT-2's
+ * do) and the batched product of two tensors.
  *
  * A linear layer sees x[...,I] as rows; the batched product treats all but the last two dimensions
  * as the batch. A product's gradient is two more products, so matmul needs no backward operation of
@@ -8,17 +8,37 @@
 
 /* --- linear --- */
 
+/* Which dimension of the weight is the outputs', and which the inputs'. */
+static int w_out(const struct op_call *call) {
+    return call->attrs.across ? 1 : 0;
+}
+
+static int w_in(const struct op_call *call) {
+    return 1 - w_out(call);
+}
+
+/* Steps in a stored weight from one output, and from one input, to the next. */
+struct w_steps {
+    int64_t output, input;
+};
+
+static struct w_steps w_steps(const struct op_call *call, int64_t inputs, int64_t outputs) {
+    return call->attrs.across ? (struct w_steps){1, outputs} : (struct w_steps){inputs, 1};
+}
+
 static enum status linear_infer(struct op_call *call, char *why, size_t why_bytes) {
     static const struct op_operand operands[] = {
         {"x", DTYPE_F32, 1, SHAPE_MAX_RANK}, {"w", DTYPE_F32, 2, 2}, {"b", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 2, 3, why, why_bytes));
     TRY(op_activation_known(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape, *w = &call->in[1].shape;
-    if (op_columns(x) != w->dim[1])
-        MISFIT("x is %s, w is %s: the last dimensions must be equal", TEXT(*x), TEXT(*w));
+    if (op_columns(x) != w->dim[w_in(call)])
+        MISFIT("x is %s, w is %s: x's last dimension must be w's %s", TEXT(*x), TEXT(*w),
+               call->attrs.across ? "first" : "last");
+    int64_t outputs = w->dim[w_out(call)];
     if (call->in_count == 3)
-        TRY(op_wants(call, 2, "b", &SHAPE(w->dim[0]), "w's output features", why, why_bytes));
-    struct shape y = op_shape_last(x, w->dim[0]);
+        TRY(op_wants(call, 2, "b", &SHAPE(outputs), "w's output features", why, why_bytes));
+    struct shape y = op_shape_last(x, outputs);
     op_out(call, DTYPE_F32, &y);
     return STATUS_OK;
 }
@@ -28,9 +48,10 @@ static enum status linear_bwd_data_infer(struct op_call *call, char *why, size_t
                                                  {"w", DTYPE_F32, 2, 2}};
     TRY(op_operands(call, operands, 2, 2, why, why_bytes));
     const struct shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
-    if (op_columns(dy) != w->dim[0])
-        MISFIT("dy is %s, w is %s: dy's last dimension must be w's first", TEXT(*dy), TEXT(*w));
-    struct shape dx = op_shape_last(dy, w->dim[1]);
+    if (op_columns(dy) != w->dim[w_out(call)])
+        MISFIT("dy is %s, w is %s: dy's last dimension must be w's %s", TEXT(*dy), TEXT(*w),
+               call->attrs.across ? "last" : "first");
+    struct shape dx = op_shape_last(dy, w->dim[w_in(call)]);
     op_out(call, DTYPE_F32, &dx);
     return STATUS_OK;
 }
@@ -42,7 +63,9 @@ static enum status linear_bwd_weight_infer(struct op_call *call, char *why, size
     const struct shape *x = &call->in[0].shape, *dy = &call->in[1].shape;
     struct shape want = op_shape_last(x, op_columns(dy));
     TRY(op_wants(call, 1, "dy", &want, "x", why, why_bytes));
-    op_out(call, DTYPE_F32, &SHAPE(op_columns(dy), op_columns(x)));
+    struct shape w = SHAPE(op_columns(dy), op_columns(x));
+    if (call->attrs.across) w = SHAPE(op_columns(x), op_columns(dy));
+    op_out(call, DTYPE_F32, &w);
     if (call->attrs.has_bias) op_out(call, DTYPE_F32, &SHAPE(op_columns(dy)));
     return STATUS_OK;
 }
@@ -61,11 +84,12 @@ static void linear_grad(struct op_grad *grad) {
     if (!op_grad_begin(grad)) return;
     bool bias = grad->call->in_count == 3 && grad->need[2];
     int dy = op_grad_activation(grad);
+    struct op_attrs attrs = {.across = grad->call->attrs.across};
     if (grad->need[0])
         grad->d_in[0] =
-            op_emit(grad, OP_LINEAR_BWD_DATA, NULL, OP_HALF_I, 2, (int[]){dy, grad->in[1]});
+            op_emit(grad, OP_LINEAR_BWD_DATA, &attrs, OP_HALF_I, 2, (int[]){dy, grad->in[1]});
     if (grad->need[1] || bias) {
-        struct op_attrs attrs = {.has_bias = bias};
+        attrs.has_bias = bias;
         int out[OP_MAX_OUT];
         grad->emit(grad, OP_LINEAR_BWD_WEIGHT, &attrs, OP_HALF_W, 2, (int[]){grad->in[0], dy}, out);
         if (grad->need[1]) grad->d_in[1] = out[0];
@@ -80,10 +104,12 @@ static void linear_run(const struct op_call *call, void *const in[], void *const
     float *y = out[0];
     int64_t rows = op_rows(&call->in[0].shape), I = op_columns(&call->in[0].shape);
     int64_t O = op_columns(&call->out[0].shape);
+    struct w_steps step = w_steps(call, I, O);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < O; o++) {
             double sum = 0;
-            for (int64_t i = 0; i < I; i++) sum += (double)x[r * I + i] * w[o * I + i];
+            for (int64_t i = 0; i < I; i++)
+                sum += (double)x[r * I + i] * w[o * step.output + i * step.input];
             if (b) sum += b[o];
             y[r * O + o] = op_activate(call->attrs.activation, sum);
         }
@@ -96,10 +122,12 @@ static void linear_bwd_data_run(const struct op_call *call, void *const in[], vo
     float *dx = out[0];
     int64_t rows = op_rows(&call->in[0].shape), O = op_columns(&call->in[0].shape);
     int64_t I = op_columns(&call->out[0].shape);
+    struct w_steps step = w_steps(call, I, O);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < I; i++) {
             double sum = 0;
-            for (int64_t o = 0; o < O; o++) sum += (double)dy[r * O + o] * w[o * I + i];
+            for (int64_t o = 0; o < O; o++)
+                sum += (double)dy[r * O + o] * w[o * step.output + i * step.input];
             dx[r * I + i] = (float)sum;
         }
 }
@@ -111,11 +139,12 @@ static void linear_bwd_weight_run(const struct op_call *call, void *const in[], 
     float *dw = out[0], *db = call->attrs.has_bias ? out[1] : NULL;
     int64_t rows = op_rows(&call->in[0].shape), I = op_columns(&call->in[0].shape);
     int64_t O = op_columns(&call->in[1].shape);
+    struct w_steps step = w_steps(call, I, O);
     for (int64_t o = 0; o < O; o++) {
         for (int64_t i = 0; i < I; i++) {
             double sum = 0;
             for (int64_t r = 0; r < rows; r++) sum += (double)dy[r * O + o] * x[r * I + i];
-            dw[o * I + i] = (float)sum;
+            dw[o * step.output + i * step.input] = (float)sum;
         }
         if (!db) continue;
         double sum = 0;

@@ -34,6 +34,7 @@ struct layout; /* of backend/backend.h; only OP_REORDER names one */
 struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
+    bool across;                /* linear*: the weight is stored [I,O] */
     int ranks;                  /* batch_norm_apply, stats_exchange: that put statistics together */
     struct shape like; /* shape of the output where inputs do not tell it: *_bwd, expand, reshape */
     union {
@@ -65,7 +66,7 @@ struct op_attrs {
         struct {
             float smoothing;
         } loss;
-        struct {
+        struct op_slice_attrs {
             int axis;
             int64_t begin, end;
         } slice;

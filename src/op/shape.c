@@ -185,6 +185,13 @@ static void slice_grad(struct op_grad *grad) {
     grad->d_in[0] = op_emit(grad, OP_SLICE_BWD, &attrs, OP_HALF_I, 1, grad->d_out);
 }
 
+/* Zeros around a part are padding, so that models use this operation forward, too. */
+static void slice_bwd_grad(struct op_grad *grad) {
+    if (!op_grad_begin(grad) || !grad->need[0]) return;
+    struct op_attrs attrs = {.slice = grad->call->attrs.slice};
+    grad->d_in[0] = op_emit(grad, OP_SLICE, &attrs, OP_HALF_I, 1, grad->d_out);
+}
+
 /* Copies between a tensor and the part [begin, begin + part's size) of a whole one along an axis.
  */
 static void copy_part(const struct shape *whole, const struct shape *part, int axis, int64_t begin,
@@ -339,6 +346,7 @@ const struct op_def op_slice = {
 const struct op_def op_slice_bwd = {
     .name = "slice_bwd",
     .infer = slice_bwd_infer,
+    .grad = slice_bwd_grad,
     .run = slice_bwd_run,
 };
 

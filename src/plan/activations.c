@@ -20,6 +20,7 @@ static struct placement_config config_for(const struct plan *plan, const struct 
     own.shared &= micro->training;
     own.life.some_kept = form == FORM_KEPT && plan->forms.mixed;
     own.life.recompute = micro->training && (form == FORM_LIGHT || own.life.some_kept);
+    own.life.blocks = own.life.recompute && plan->forms.blocks;
     return own;
 }
 

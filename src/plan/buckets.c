@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include "plan/block_buckets.h"
 #include "plan/store_layout.h"
 
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
@@ -95,10 +96,11 @@ static bool *find_cuts(const struct bucket_source *source) {
     struct touches *of = touches_of(source->graph), before = none,
                    *after = MEM_ARRAY(struct touches, source->count + 1);
     bool *cuts = MEM_ARRAY(bool, source->count + 1);
-    after[source->count] = none;
-    for (int p = source->count - 1; p >= source->kept; p--)
+    int own = source->count - source->shared;
+    after[own] = none;
+    for (int p = own - 1; p >= source->kept; p--)
         after[p] = join(after[p + 1], of[source->params[p]]);
-    for (int p = source->kept; p < source->count; p++) {
+    for (int p = source->kept; p < own; p++) {
         const struct touched *early = before.by, *late = after[p].by;
         cuts[p] = early[PHASE_FORWARD].last < late[PHASE_FORWARD].first &&
                   late[PHASE_BACKWARD].last < early[PHASE_BACKWARD].first;
@@ -117,7 +119,20 @@ static int64_t unit_elements(const struct bucket_source *source, const bool *cut
     return elements;
 }
 
+/* What is shared is touched beside all others. */
+static void put_last(struct bucket_list *list) {
+    struct bucket shared = list->items[0];
+    for (int b = 1; b < list->count; b++) list->items[b - 1] = list->items[b];
+    list->items[list->count - 1] = shared;
+}
+
+bool buckets_keep_last(const struct bucket_source *source) {
+    bool shares = source->apart && source->shared > 0 && source->shared < source->count;
+    return source->kept > 0 || shares;
+}
+
 struct bucket_list buckets_of(const struct bucket_source *source) {
+    if (source->blocks) return block_buckets_of(source);
     const struct graph *graph = source->graph;
     struct bucket_list list = {.items = MEM_ARRAY(struct bucket, source->count + 1)};
     int64_t end = source->begin + store_param_elements(graph, source->params, source->count),
@@ -145,7 +160,10 @@ struct bucket_list buckets_of(const struct bucket_source *source) {
     free(cuts);
     if (list.count == 0)
         list.items[list.count++] = (struct bucket){.first = source->first, .begin = end};
-    if (!source->apart) sort_by_time(&list, source);
+    if (!source->apart)
+        sort_by_time(&list, source);
+    else if (list.items[0].shared)
+        put_last(&list);
     return list;
 }
 
@@ -180,7 +198,7 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
         int b = phase == PHASE_FORWARD ? count - 1 - i : i;
         const struct bucket *bucket = &buckets->items[b];
         ends[i] = end;
-        if (bucket->first == source->first && source->kept) continue;
+        if (b == count - 1 && buckets_keep_last(source)) continue;
         for (int p = 0; p < bucket->count; p++) {
             int param = source->params[bucket->first - source->first + p];
             const struct touched *own = &of[param].by[phase];
@@ -195,6 +213,10 @@ static void cut_apart(const struct bucket_list *buckets, const struct bucket_sou
 
 void buckets_cut(const struct bucket_list *buckets, const struct bucket_source *source,
                  struct ranges *ranges, int stage) {
+    if (source->blocks) {
+        block_buckets_cut(buckets, source, ranges, stage);
+        return;
+    }
     if (source->apart) {
         cut_apart(buckets, source, ranges, stage, PHASE_FORWARD);
         if (source->graph->training) cut_apart(buckets, source, ranges, stage, PHASE_BACKWARD);

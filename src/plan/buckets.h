@@ -26,17 +26,23 @@ struct bucket_source {
     const int *params;
     int count, shared, first;
     int64_t begin;
-    int kept;   /* the first so many are one bucket, the last, that is apart from none */
-    bool apart; /* passes touch one bucket after the other, no two in turn */
+    int kept;    /* the first so many are one bucket, the last, that is apart from none */
+    bool apart;  /* passes touch one bucket after the other, no two in turn */
+    bool blocks; /* segments end where layer blocks do: block_buckets.h */
+    int first_unit, end_unit; /* of the stage, in this graph */
     int64_t
         most; /* elements of a bucket, if a parameter has no more; 0: by the size of the model */
 };
 
 /* Local. Cuts the parameters of a stage, from the last to the first, into pieces of at most
  * source->most elements (or a sixteenth of the model's gradients, but 1 to 25 MiB), and one of
- * those it shares, ordered by when backward completes them; the caller frees the items. One at
+ * those it shares (with source->apart the last), ordered by when backward completes them; the caller frees the items. One at
  * least, also where there is no parameter. */
 struct bucket_list buckets_of(const struct bucket_source *source);
+
+/* Local. Is the last bucket touched beside all others, and its own segment empty? What is kept is,
+ * and where passes touch one bucket after the other what a stage shares with another. */
+bool buckets_keep_last(const struct bucket_source *source);
 
 /* Local. The number of the bucket that is shared, -1: none is. */
 int buckets_shared(const struct bucket_list *buckets);

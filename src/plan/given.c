@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 /* A number of the header that must be the run's, and what makes it that. */
 struct header_field {
@@ -44,6 +45,22 @@ static enum status check_shape(const struct program *program, const struct run_c
     return STATUS_OK;
 }
 
+/* Which F keep what, is the program's; where segments end follows from the option. */
+static enum status check_recompute(const struct program *program, const struct run_config *config,
+                                   const char *name) {
+    unsigned wrong = recompute_by_block(config->recompute) ? INSTR_LIGHT : INSTR_BLOCK;
+    for (int k = 0; k < program->kind_count; k++) {
+        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
+        for (int i = 0; i < body->count; i++)
+            if (body->items[i].op == INSTR_F && body->items[i].flags & wrong)
+                return fail(STATUS_USAGE,
+                            "%s: the program recomputes by %s, this run is with --recompute %s",
+                            name, wrong == INSTR_BLOCK ? "block" : "stage",
+                            recompute_policy_name(config->recompute));
+    }
+    return STATUS_OK;
+}
+
 static enum status check_program(const struct plan *plan, const char *name) {
     const struct run_config *config = &plan->config;
     const struct program *program = plan->program;
@@ -52,6 +69,7 @@ static enum status check_program(const struct plan *plan, const char *name) {
         return fail(STATUS_USAGE, "%s: the program's F and B %s statistics, this run is %s", name,
                     config->sync_bn ? "do not share" : "share",
                     config->sync_bn ? "with --sync-bn" : "without --sync-bn");
+    TRY(check_recompute(program, config, name));
     if (program->sliced != config->sliced)
         return fail(
             STATUS_USAGE,
@@ -77,8 +95,9 @@ enum status given_check_buckets(const struct plan *plan, const char *name) {
         bool joined = have == 1 && group_size(&plan->config.grid, GROUP_REPLICAS, 0) == 1 &&
                       !program_tie_of(plan->program, plan->chunk[c].stage);
         if (have == want || joined) continue;
-        return fail(STATUS_USAGE, "%s: stage %d has %d buckets in the program, %d in this model",
-                    name, plan->chunk[c].stage, have, want);
+        char buckets[TEXT_BYTES];
+        return fail(STATUS_USAGE, "%s: stage %d has %s in the program, %d in this model", name,
+                    plan->chunk[c].stage, text_count(have, "bucket", buckets), want);
     }
     return STATUS_OK;
 }
@@ -112,10 +131,12 @@ static enum status check_last_buckets(const struct plan *plan, const char *name)
                         name, plan->chunk[c].stage, a->windows, a->gathered, b->windows,
                         b->gathered);
         if (a->buckets == b->buckets) continue;
+        char buckets[TEXT_BYTES];
         return fail(STATUS_USAGE,
-                    "%s: stage %d has %d buckets, in the short last step of an epoch %d\n"
+                    "%s: stage %d has %s, in the short last step of an epoch %d\n"
                     "  as many in both, or --drop-last",
-                    name, plan->chunk[c].stage, a->buckets, b->buckets);
+                    name, plan->chunk[c].stage, text_count(a->buckets, "bucket", buckets),
+                    b->buckets);
     }
     return STATUS_OK;
 }

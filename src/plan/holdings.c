@@ -49,10 +49,13 @@ static int keep_small(const struct graph *graph, int *params, int count, int64_t
     return kept;
 }
 
+/* Where a stage shares parameters, these are kept, and no others. */
 static void keep(struct holdings *holdings, const struct graph *graph, int chunks) {
     for (int c = 0; c < chunks; c++) {
         int first = holdings->chunk_first[c], count = holdings->chunk_first[c + 1] - first,
-            kept = keep_small(graph, holdings->params + first, count, holdings->rules.keep_bytes);
+            kept = holdings->chunk_shared[c] ? 0
+                                             : keep_small(graph, holdings->params + first, count,
+                                                          holdings->rules.keep_bytes);
         holdings->kept[c] = kept < count ? kept : 0; /* of all there is nothing left to slice */
     }
 }
@@ -93,6 +96,9 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .shared = holdings->chunk_shared[chunk],
                                   .most = holdings->rules.most_bytes / (int64_t)sizeof(float),
                                   .apart = holdings->rules.apart,
+                                  .blocks = holdings->rules.blocks,
+                                  .first_unit = ranges->stages[stage].first_unit,
+                                  .end_unit = ranges->stages[stage].end_unit,
                                   .first = first,
                                   .kept = holdings->kept[chunk],
                                   .begin =
@@ -133,8 +139,9 @@ struct stage_buckets holdings_count_buckets(const struct ranges *ranges, const s
             struct bucket_source source = holdings_source(&holdings, ranges, c, stage);
             struct bucket_list list = buckets_of(&source);
             out.count[stage] = list.count;
-            out.kept[stage] = source.kept > 0;
-            out.ahead[stage] = buckets_ahead(&list, source.kept > 0, holdings.rules.prefetch_bytes);
+            out.kept[stage] = buckets_keep_last(&source);
+            out.ahead[stage] =
+                buckets_ahead(&list, out.kept[stage], holdings.rules.prefetch_bytes);
             tie_bucket(ties, stage, buckets_shared(&list));
             free(list.items);
         }

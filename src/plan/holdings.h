@@ -15,6 +15,7 @@
 struct bucket_rules {
     int64_t most_bytes;     /* of a bucket; 0: by the size of the model */
     bool apart;             /* passes touch one bucket after the other */
+    bool blocks;            /* segments are layer blocks, or several */
     int64_t keep_bytes;     /* parameters of at most so many are kept whole in a step */
     int64_t prefetch_bytes; /* of parameters that are gathered ahead; -1: one bucket */
 };

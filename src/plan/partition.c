@@ -192,16 +192,18 @@ static void problem_free(struct balance_problem *problem) {
 
 static enum status check_config(const struct partition_config *config,
                                 const struct layer_list *layers) {
+    char count[TEXT_BYTES];
     if (config->chunks > layers->count)
         return fail(STATUS_USAGE,
-                    "%d chunks of a model with %d layers that cuts can go between: one would be "
-                    "empty\n  fewer --stages, or fewer chunks a rank (--virtual)",
-                    config->chunks, layers->count);
+                    "%d stages of a model with %s that cuts can go between: one would be "
+                    "empty\n  fewer --stages, or fewer stages a rank (--virtual)",
+                    config->chunks, text_count(layers->count, "layer", count));
     if (config->cut && config->cut_count != config->chunks - 1)
         return fail(STATUS_USAGE,
-                    "--cut names %d layer(s), which makes %d chunks; the run has %d (stages x "
-                    "chunks a rank)\n  name the first layer of every chunk but the first",
-                    config->cut_count, config->cut_count + 1, config->chunks);
+                    "--cut names %s, which makes %d stages; the run has %d (--stages x "
+                    "--virtual)\n  name the first layer of every stage but the first",
+                    text_count(config->cut_count, "layer", count), config->cut_count + 1,
+                    config->chunks);
     if (config->balance == BALANCE_TIME && !config->node_ns && !config->cut)
         return fail(STATUS_USAGE,
                     "--balance time needs measured times\n"

@@ -18,11 +18,11 @@ static double all_weight(const struct partition *partition, double *largest) {
     return sum;
 }
 
-/* Both ends of a chunk where 100 columns have room; the last layer of one stands before the first
- * of the next. */
+/* Both ends of a chunk where 80 columns have room, or 100 where no ranks are shown; the last layer
+ * of one stands before the first of the next. */
 static bool shows_last(const struct partition *partition, bool placed,
                        const struct layer_list *layers) {
-    int most_columns = placed ? 21 : 34;
+    int most_columns = placed ? 10 : 34;
     int first = 0, last = 0;
     for (int c = 0; c < partition->count; c++) {
         const struct partition_chunk *chunk = &partition->chunks[c];
@@ -42,12 +42,12 @@ static void add_titles(const struct partition *partition, bool placed, bool ends
     text_table_cell(table, "from");
     if (ends) text_table_cell(table, "to");
     text_table_cell(table, "params");
-    text_table_cell(table, "Mflop");
+    if (!placed) text_table_cell(table, "Mflop");
     text_table_cell(table, "%% %s", balance_name(partition->balance));
     text_table_cell(table, "kept");
     if (placed) text_table_cell(table, "slots");
-    text_table_cell(table, "sends on");
-    text_table_cell(table, "sent back");
+    text_table_cell(table, "sent on");
+    text_table_cell(table, "back");
 }
 
 static void add_chunk(const struct partition *partition, int c, const struct partition_place *place,
@@ -61,7 +61,7 @@ static void add_chunk(const struct partition *partition, int c, const struct par
     text_table_cell(table, "%.*s", layers_brief_first(layers, first), chunk->first_layer);
     if (ends) text_table_cell(table, "%.*s", layers_brief_last(layers, last), chunk->last_layer);
     text_table_cell(table, "%lld", (long long)chunk->param_elements);
-    text_table_cell(table, "%.3f", chunk->flops[PHASE_FORWARD] * 1e-6);
+    if (!place) text_table_cell(table, "%.3f", chunk->flops[PHASE_FORWARD] * 1e-6);
     text_table_cell(table, "%.1f", all > 0 ? 100 * chunk->weight / all : 0);
     text_table_cell(table, "%s", text_size((int64_t)chunk->kept_bytes, size));
     if (place) text_table_cell(table, "%d", place->slots);
@@ -76,7 +76,7 @@ static void add_chunk(const struct partition *partition, int c, const struct par
 static void print_balance(const struct partition *partition, FILE *out) {
     double largest, all = all_weight(partition, &largest);
     if (all <= 0) return;
-    fprintf(out, "  %s: the largest stage has %.1f%% of all %s, %.2f of an even share\n",
+    fprintf(out, "  %s: the largest stage has %.1f%% of all %s, %.2f times an even share\n",
             partition->named ? "cut by name" : "balanced", 100 * largest / all,
             balance_name(partition->balance), largest * partition->count / all);
 }
@@ -121,7 +121,7 @@ void partition_print(const struct partition *partition, const struct partition_p
     struct layer_list layers = layers_of(partition->graph);
     struct needs *needs = partition_needs(partition);
     bool ends = shows_last(partition, places != NULL, &layers);
-    struct text_table table = {.align = places ? ends ? "rrllrrrrrrr" : "rrlrrrrrrr"
+    struct text_table table = {.align = places ? ends ? "rrllrrrrrr" : "rrlrrrrrr"
                                         : ends ? "rllrrrrrr"
                                                : "rlrrrrrr"};
     add_titles(partition, places != NULL, ends, &table);
@@ -131,8 +131,7 @@ void partition_print(const struct partition *partition, const struct partition_p
     layers_free(&layers);
     print_balance(partition, out);
     if (places)
-        fputs("  Mflop: of forward; kept: by a micro-batch from forward to backward; slots: "
-              "how many are kept\n",
+        fputs("  kept: bytes of a micro-batch until its backward; slots: micro-batches kept\n",
               out);
     print_tied(partition, needs, out);
     for (int c = 0; c < partition->count; c++) needs_free(&needs[c]);

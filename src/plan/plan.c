@@ -60,7 +60,7 @@ static bool is_interrupted(const struct program *program, int rank) {
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
         bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
+        bool forward = instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_STATS_F;
         int last = forward ? 0 : sizes[chunk].buckets - 1;
         open = cut && instr->segment != last ? slot : -1;
     }
@@ -128,11 +128,17 @@ static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     return holds_all(plan) ? STATUS_OK : make_kernels(plan, micro);
 }
 
+/* A rank adds its micro-batches in index order then, each summed over the replicas before. */
+static enum sum_order own_order(const struct run_config *config) {
+    bool scatters = config->sliced & SLICED_GRADIENTS && config->micro_batches > 1;
+    return scatters ? SUM_REPLICA : config->sum;
+}
+
 static enum status plan_chunks(struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct grid *grid = &config->grid;
     const struct ranges *ranges = &plan->micro[0].ranges;
-    TRY(ties_of(ranges, grid, config->sum, &plan->ties));
+    TRY(ties_of(ranges, grid, own_order(config), &plan->ties));
     plan->rules = stages_rules(config);
     plan->buckets = holdings_count_buckets(ranges, grid, &plan->ties, &plan->rules);
     plan->holdings = holdings_of(ranges, grid, &plan->ties, config->cell.position, &plan->rules);
@@ -151,6 +157,7 @@ static void cut_segments(struct plan *plan) {
         for (int c = 0; c < plan->chunk_count; c++) {
             int stage = plan->chunk[c].stage;
             if (!micro->training && !plan->rules.apart) continue;
+            if (plan->sizes[c].buckets == 1) continue;
             struct bucket_source source =
                 holdings_source(&plan->holdings, &micro->ranges, c, stage);
             buckets_cut(&plan->chunk[c].buckets, &source, &micro->ranges, stage);
@@ -229,17 +236,12 @@ static void plan_samples(struct plan *plan) {
     plan->last_samples = last_step_samples(plan);
 }
 
-/* A rank adds its micro-batches in index order then, each summed over the replicas before. */
-static bool by_scatter(const struct run_config *config) {
-    return config->sliced & SLICED_GRADIENTS && config->micro_batches > 1;
-}
-
 static enum status build_program(const struct plan *plan, const int64_t *samples,
                                  struct program **out) {
     const struct run_config *config = &plan->config;
     struct schedule_config schedule = {.grid = config->grid,
                                        .micro_batches = config->micro_batches,
-                                       .sum = by_scatter(config) ? SUM_REPLICA : config->sum,
+                                       .sum = own_order(config),
                                        .samples = samples,
                                        .shares = config->sync_bn,
                                        .ties = plan->ties.item,

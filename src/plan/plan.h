@@ -109,6 +109,9 @@ size_t plan_heap_bytes(const struct plan *plan);
 size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase);
 size_t plan_channel_bytes(const struct plan *plan);
 size_t plan_channel_bytes_at(const struct plan *plan, int position);
+/* Local. The most that a rank at a position stores: parameters, gradients, windows of both,
+ * optimizer state and buffers. */
+size_t plan_store_bytes_at(const struct plan *plan, int position);
 /* Local. The most of both that any rank of the run needs. */
 void plan_most_shared_bytes(const struct plan *plan, size_t *heap, size_t *channels);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/mem.h"
 
 bool plan_is_auto(const struct run_config *config) {
@@ -82,9 +83,11 @@ static bool fits(const struct plan *plan, const struct program *program) {
 enum status plan_check_agreed(const struct plan *plan) {
     bool last = !plan->last_program == !plan->last_samples &&
                 (!plan->last_program || fits(plan, plan->last_program));
+    char ranks[TEXT_BYTES], stages[TEXT_BYTES];
     if (!fits(plan, plan->program) || !last)
-        return fail(STATUS_USAGE, "%s: the program is for another run: %d rank(s), %d stage(s)",
-                    PLAN_AGREED, plan->program->ranks, plan->program->grid.stages);
+        return fail(STATUS_USAGE, "%s: the program is for another run: %s, %s", PLAN_AGREED,
+                    text_count(plan->program->ranks, "rank", ranks),
+                    text_count(plan->program->grid.stages, "stage", stages));
     TRY(ties_check(&plan->ties, plan->program, PLAN_AGREED));
     TRY(program_verify(plan->program, NULL));
     return plan->last_program ? program_verify(plan->last_program, plan->last_samples) : STATUS_OK;

@@ -22,10 +22,10 @@ struct resolve {
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input != MODEL_MASKED_TOKENS || strstr(spec, "kind="))
-        return mem_text(spec);
+    if (!synthetic || model->input == MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
-    return mem_format("synthetic:kind=tokens%s%s", *rest ? "," : "", rest);
+    return mem_format("synthetic:kind=%s%s%s", model_reads(model->input)->synthetic,
+                      *rest ? "," : "", rest);
 }
 
 enum status resolve_data(const struct options *options, const struct model *model,
@@ -41,11 +41,14 @@ enum status resolve_data(const struct options *options, const struct model *mode
 
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
-    bool images = dataset_field(config->dataset, "image") >= 0;
-    if (images == (config->model->input == MODEL_IMAGES)) return STATUS_OK;
+    const struct model_reads *wanted = model_reads(config->model->input);
+    if (dataset_field(config->dataset, wanted->field) >= 0) return STATUS_OK;
+    const char *has = "something else";
+    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
+        if (dataset_field(config->dataset, model_reads((enum model_input)i)->field) >= 0)
+            has = model_reads((enum model_input)i)->what;
     return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s",
-                config->model->name, images ? "tokens" : "images", resolve->options->data,
-                images ? "images" : "tokens", images ? "wiki:DIR or synthetic" : "digits");
+                config->model->name, wanted->what, resolve->options->data, has, wanted->example);
 }
 
 static enum status resolve_shape(struct resolve *resolve) {
@@ -69,10 +72,9 @@ static enum status resolve_shape(struct resolve *resolve) {
         shape->channels = pixels->dim[0], shape->height = pixels->dim[1],
         shape->width = pixels->dim[2];
     }
-    if (ids >= 0) {
-        shape->sequence = data->field[ids].shape.dim[0];
-        shape->predictions = data->field[dataset_field(data, "masked_positions")].shape.dim[0];
-    }
+    int masked = dataset_field(data, "masked_positions");
+    if (ids >= 0) shape->sequence = data->field[ids].shape.dim[0];
+    if (masked >= 0) shape->predictions = data->field[masked].shape.dim[0];
     return STATUS_OK;
 }
 
@@ -109,15 +111,19 @@ static void resolve_optimizer(struct resolve *resolve) {
     }
 }
 
-/* Where each backward follows its forward at once, nothing is kept in between. */
+/* Where each backward follows its forward at once, nothing is kept in between. Block by block less
+ * is alive at a time. */
 static enum status resolve_recompute(struct resolve *resolve) {
     const char *name = resolve->options->recompute;
     struct run_config *config = resolve->config;
     config->recompute = (enum recompute_policy)recompute_policy_find(name);
-    if (config->recompute == RECOMPUTE_NEVER || pipeline_is(config->schedule)) return STATUS_OK;
+    if (config->recompute == RECOMPUTE_NEVER || config->recompute == RECOMPUTE_ALWAYS_BLOCK ||
+        pipeline_is(config->schedule))
+        return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--recompute %s saves nothing with schedule %s: each backward follows its forward "
-                "at once\n  --strategy 1f1b, gpipe or another pipeline; or more --micro-batches",
+                "at once\n  --recompute always:block; a pipeline (--strategy 1f1b); or more "
+                "--micro-batches",
                 name, config->schedule);
 }
 

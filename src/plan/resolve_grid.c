@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "program/pipeline.h"
@@ -31,10 +32,12 @@ int resolve_ranks_asked(const struct options *options) {
 }
 
 static enum status refuse_product(int ranks, int stages, int replicas) {
+    char all[TEXT_BYTES], each[TEXT_BYTES], copies[TEXT_BYTES];
     return fail(STATUS_USAGE,
-                "%d rank(s) are not %d stage(s) x %d replica(s)\n"
+                "%s %s not %s x %s\n"
                 "  give two of -n, --stages and --replicas, or three that fit",
-                ranks, stages, replicas);
+                text_count(ranks, "rank", all), ranks == 1 ? "is" : "are",
+                text_count(stages, "stage", each), text_count(replicas, "replica", copies));
 }
 
 /* Without either, all ranks are one pipeline. */
@@ -59,10 +62,13 @@ static enum status check_driven(const struct options *options,
         return fail(STATUS_USAGE, "--replicas %d: the driver of schedule %s calls one pipeline",
                     replicas, schedule->name);
     if (ranks > 1 && (!stages || stages == ranks - 1)) return STATUS_OK;
+    char all[TEXT_BYTES], each[TEXT_BYTES];
+    if (!stages) stages = 1;
     return fail(STATUS_USAGE,
-                "%d rank(s) are not a driver and %d stage(s)\n"
+                "%s %s not a driver and %s\n"
                 "  schedule %s has a rank more than stages: -n %d",
-                ranks, stages ? stages : 1, schedule->name, (stages ? stages : 1) + 1);
+                text_count(ranks, "rank", all), ranks == 1 ? "is" : "are",
+                text_count(stages, "stage", each), schedule->name, stages + 1);
 }
 
 /* The schedule as resolve_run will choose it. */
@@ -93,8 +99,20 @@ static enum status solve_chunks(const struct options *options,
     *chunks = given(options, OPTION_virtual_stages, options->virtual_stages);
     if (*chunks == 0) *chunks = schedule ? schedule->chunks : 1;
     if (!schedule || *chunks == schedule->chunks || schedule->any_chunks) return STATUS_OK;
-    return fail(STATUS_USAGE, "--virtual %d: schedule %s has %d chunk(s) on each rank", *chunks,
-                schedule->name, schedule->chunks);
+    char has[TEXT_BYTES];
+    return fail(STATUS_USAGE, "--virtual %d: schedule %s has %s on each rank", *chunks,
+                schedule->name, text_count(schedule->chunks, "stage", has));
+}
+
+/* A strategy without stages may be one that a pipeline can have as well. */
+static enum status refuse_stages(const struct options *options, int stages) {
+    const struct strategy *strategy = strategy_find(options->strategy);
+    char way[64] = "--strategy 1f1b, gpipe or another pipeline";
+    if (strategy->zero_stage)
+        snprintf(way, sizeof way, "--strategy 1f1b --zero-stage %d, or another pipeline",
+                 strategy->zero_stage);
+    return fail(STATUS_USAGE, "--stages %d: --strategy %s has the whole model on each rank\n  %s",
+                stages, strategy->name, way);
 }
 
 /* Every replica is whole on its rank, or one device plays them all. */
@@ -104,11 +122,7 @@ static enum status flat_grid(const struct options *options, const struct run_con
     int replicas = dealt ? (int)options->deal.replicas : config->ranks,
         stages = given(options, OPTION_stages, options->stages),
         wanted = given(options, OPTION_replicas, options->replicas);
-    if (stages > 1)
-        return fail(STATUS_USAGE,
-                    "--stages %d: schedule %s has the whole model on each rank\n  "
-                    "--strategy 1f1b, gpipe or another pipeline",
-                    stages, config->schedule);
+    if (stages > 1) return refuse_stages(options, stages);
     if (option_is_given(options, OPTION_virtual_stages) || option_is_given(options, OPTION_cut))
         return fail(STATUS_USAGE, "--%s has no effect with schedule %s",
                     option_is_given(options, OPTION_virtual_stages) ? "virtual" : "cut",

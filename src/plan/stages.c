@@ -10,6 +10,7 @@ struct bucket_rules stages_rules(const struct run_config *config) {
     bool params = config->sliced & SLICED_PARAMS;
     return (struct bucket_rules){.most_bytes = config->bucket_bytes,
                                  .apart = config->sliced & (SLICED_GRADIENTS | SLICED_PARAMS),
+                                 .blocks = recompute_by_block(config->recompute),
                                  .keep_bytes = params ? config->zero_keep_bytes : 0,
                                  .prefetch_bytes = config->zero_prefetch_bytes};
 }
@@ -38,6 +39,7 @@ static struct store_layout *layout_of(const struct plan *plan, const struct hold
         .holds_buffer = holdings->buffers,
         .optimizer = config->optimizer,
         .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
+        .grad_windows = grads - GRAD_WINDOWS,
         .decay = {[PARAM_WEIGHT] = true,
                   [PARAM_BIAS] = config->decay_bias,
                   [PARAM_NORM] = config->decay_norm},
@@ -83,13 +85,27 @@ static struct rank_program sizes_at(const struct plan *plan, int position) {
 }
 
 /* Replica 0 has the largest slices. */
-size_t stages_heap_bytes(const struct plan *plan, int position) {
+static struct store_layout *layout_at(const struct plan *plan, int position) {
     struct holdings holdings = holdings_of(&plan->micro[0].ranges, &plan->config.grid, &plan->ties,
                                            position, &plan->rules);
     struct rank_program sizes = sizes_at(plan, position);
     struct store_layout *layout = stages_layout(plan, &holdings, &sizes, position, 0);
+    holdings_free(&holdings);
+    return layout;
+}
+
+size_t stages_heap_bytes(const struct plan *plan, int position) {
+    struct store_layout *layout = layout_at(plan, position);
     size_t bytes = store_heap_bytes(layout);
     store_layout_free(&layout);
-    holdings_free(&holdings);
+    return bytes;
+}
+
+size_t plan_store_bytes_at(const struct plan *plan, int position) {
+    struct store_layout *layout = layout_at(plan, position);
+    size_t bytes = 0;
+    for (int kind = 0; kind < ARRAY_KIND_COUNT; kind++)
+        bytes += store_kind_bytes(layout, (enum array_kind)kind);
+    store_layout_free(&layout);
     return bytes;
 }

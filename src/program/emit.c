@@ -4,8 +4,10 @@
  * before it made, B and I receive gradients; what they make is sent at once. A receive stands right
  * before its reader: messages come into buffers of the receiver's own, so posting it earlier would
  * gain nothing. R stands before the receive of its B or I: it need not wait for gradients, and
- * makes use of the time until they come. A slot is taken at F and free again when the last of its
- * gradients are made; its send may still be under way, and whoever takes the slot next awaits that.
+ * makes use of the time until they come. By block R and B, or I, of one segment follow another, the
+ * last block of the stage first; W stays as it is, since I has made all that it reads. A slot is
+ * taken at F and free again when the last of its gradients are made; its send may still be under
+ * way, and whoever takes the slot next awaits that.
  */
 #include "program/emit.h"
 
@@ -92,19 +94,26 @@ static bool is_at_once(const struct pipeline_order *order) {
     return true;
 }
 
-/* Is the micro-batch's forward run again before its backward? Not where that would be at once: it
- * would save nothing. */
+/* Is the micro-batch's forward run again before its backward? Not where that would be at once and
+ * save nothing: of a stage, or where one micro-batch keeps all its blocks. */
 static bool is_light(const struct emitter *emitter, int micro) {
-    enum recompute_policy policy = emitter->at_once ? RECOMPUTE_NEVER : emitter->config->recompute;
-    bool last = micro == emitter->config->micro_batches - 1;
-    return policy == RECOMPUTE_ALWAYS || (policy == RECOMPUTE_EXCEPT_LAST && !last);
+    enum recompute_policy policy = emitter->config->recompute;
+    if (policy == RECOMPUTE_NEVER || (emitter->at_once && policy != RECOMPUTE_ALWAYS_BLOCK))
+        return false;
+    return !recompute_keeps_last(policy) || micro != emitter->config->micro_batches - 1;
+}
+
+/* Segments that a backward of the micro-batch is run in. */
+static int segments_of(const struct emitter *emitter, int stage, int micro) {
+    bool blocks = recompute_by_block(emitter->config->recompute) && is_light(emitter, micro);
+    return blocks && emitter->config->buckets ? emitter->config->buckets[stage] : 1;
 }
 
 /* A slot that keeps all activations takes more memory than one that keeps what came in: where there
  * are both, the one that keeps all is slot 0, in every program of a run. */
 static int take_slot(struct emitter *emitter, int stage, int micro) {
     struct stage *of = stage_of(emitter, stage);
-    bool reserved = emitter->config->recompute == RECOMPUTE_EXCEPT_LAST;
+    bool reserved = recompute_keeps_last(emitter->config->recompute);
     int chunk = grid_chunk(&emitter->config->grid, stage),
         slot = reserved && is_light(emitter, micro);
     while (of->busy[slot]) slot++;
@@ -145,10 +154,9 @@ static void forward(struct emitter *emitter, int stage, int micro) {
     stage_of(emitter, stage)->slot_of[micro] = take_slot(emitter, stage, micro);
     add_pass(emitter, INSTR_LOAD, stage, micro);
     add_message(emitter, INSTR_RECV_F, stage, micro, stage - 1);
+    struct instr *pass = add_pass(emitter, INSTR_F, stage, micro);
     if (is_light(emitter, micro))
-        add_pass(emitter, INSTR_F, stage, micro)->flags = INSTR_LIGHT;
-    else
-        add_pass(emitter, INSTR_F, stage, micro);
+        pass->flags = recompute_by_block(emitter->config->recompute) ? INSTR_BLOCK : INSTR_LIGHT;
     add_message(emitter, INSTR_SEND_F, stage, micro, stage + 1);
 }
 
@@ -208,22 +216,35 @@ static void end_gradients(struct emitter *emitter, int stage) {
     if (last) of->grad = tree_finish(&of->tree);
 }
 
-static void add_weights(struct emitter *emitter, enum instr_op op, int stage, int micro) {
-    bool fresh;
-    int grad = grad_for(emitter, stage, &fresh);
-    struct instr *instr = add_pass(emitter, op, stage, micro);
-    instr->grad = (int16_t)grad;
-    if (fresh) instr->flags = INSTR_NEW;
+/* Of B and I, one segment or all, behind what it makes again. */
+static void add_backward(struct emitter *emitter, const struct instr *like, int segment) {
+    int stage = like->stage, micro = like->micro;
+    if (is_light(emitter, micro))
+        add_pass(emitter, INSTR_R, stage, micro)->segment = (int16_t)segment;
+    if (segment <= 0) add_message(emitter, INSTR_RECV_B, stage, micro, stage + 1);
+    struct instr *instr = add_pass(emitter, (enum instr_op)like->op, stage, micro);
+    instr->segment = (int16_t)segment;
+    instr->grad = like->grad;
+    instr->flags = like->flags;
 }
 
 static void backward(struct emitter *emitter, enum instr_op op, int stage, int micro) {
-    if (op != INSTR_W && is_light(emitter, micro)) add_pass(emitter, INSTR_R, stage, micro);
-    if (op != INSTR_W) add_message(emitter, INSTR_RECV_B, stage, micro, stage + 1);
-    if (op == INSTR_I)
-        add_pass(emitter, op, stage, micro);
-    else
-        add_weights(emitter, op, stage, micro);
-    if (op != INSTR_W) add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
+    struct instr pass = instr_make(op);
+    int segments = segments_of(emitter, stage, micro);
+    bool fresh = false;
+    pass.stage = (int16_t)stage;
+    pass.micro = micro;
+    if (op != INSTR_I) pass.grad = (int16_t)grad_for(emitter, stage, &fresh);
+    if (fresh) pass.flags = INSTR_NEW;
+    if (op == INSTR_W) {
+        struct instr *weights = add_pass(emitter, op, stage, micro);
+        weights->grad = pass.grad;
+        weights->flags = pass.flags;
+    } else {
+        for (int e = 0; e < segments; e++)
+            add_backward(emitter, &pass, segments > 1 ? e : INSTR_ALL);
+        add_message(emitter, INSTR_SEND_B, stage, micro, stage - 1);
+    }
     if (op == INSTR_I) return;
     end_gradients(emitter, stage);
     give_slot(emitter, stage, micro);
@@ -251,7 +272,8 @@ static void begin_stage(struct emitter *emitter, int chunk) {
                             .grad = -1,
                             .tree = {.out = emitter->out}};
     stage->tree.stage = grid_stage(&config->grid, emitter->cell.position, chunk);
-    if (program_tie_of(emitter->program, stage->tree.stage))
+    bool blocks = recompute_by_block(config->recompute) && config->buckets;
+    if (blocks || program_tie_of(emitter->program, stage->tree.stage))
         emitter->out->chunk[chunk].buckets = config->buckets[stage->tree.stage];
     for (int m = 0; m < micros; m++) stage->left += has_samples(emitter, m);
 }

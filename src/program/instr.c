@@ -41,7 +41,8 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new", "pure", "light", "forward", "backward", "update"};
+static const char *const flag_names[] = {"new",      "pure",   "light", "forward",
+                                         "backward", "update", "block"};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};
@@ -66,7 +67,7 @@ unsigned facts_named(const char *letters) {
 
 unsigned instr_gives(const struct instr *instr) {
     unsigned gives = facts_named(instr_row(instr)->gives);
-    return instr->flags & INSTR_LIGHT ? gives & ~(1u << FACT_KEPT) : gives;
+    return instr->flags & INSTR_AGAIN ? gives & ~(1u << FACT_KEPT) : gives;
 }
 
 unsigned facts_of_stage(bool first, bool last) {

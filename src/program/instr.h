@@ -19,7 +19,9 @@ enum instr_flags {
     INSTR_LIGHT = 4,
     INSTR_FORWARD = 8,
     INSTR_BACKWARD = 16,
-    INSTR_UPDATE = 32
+    INSTR_UPDATE = 32,
+    INSTR_BLOCK = 64,
+    INSTR_AGAIN = INSTR_LIGHT | INSTR_BLOCK /* of F: its activations are made again */
 };
 
 /* Fixed size; operands an instruction does not have are 0, optional ones left out are INSTR_ALL. */

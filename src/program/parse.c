@@ -122,7 +122,7 @@ static enum status bad_ranks(const struct parser *parser, const struct grid *gri
                     parser->name, parser->line, grid->replicas, grid->replicas_each);
     return fail(STATUS_DATA,
                 "%s: line %d: stages %d, replicas %d of which a rank has %d, drivers %d and "
-                "servers %d make %lld rank(s), found ranks %d",
+                "servers %d make ranks %lld, found ranks %d",
                 parser->name, parser->line, grid->stages, grid->replicas, grid->replicas_each,
                 grid->drivers, grid->servers, (long long)ranks, found);
 }
@@ -203,8 +203,8 @@ static enum status read_list(struct parser *parser, int at, int low, int high, i
     char copy[GRID_MAX_CHUNKS * 8] = "", what[96], *state = NULL;
     int found = 0, chunks = parser->program->grid.chunks;
     const char *text = word_at(parser, at + 1);
-    snprintf(what, sizeof what, "%s from %d to %d for each of %d chunk(s)", parser->word[at], low,
-             high, chunks);
+    snprintf(what, sizeof what, "%s from %d to %d, for each stage of the rank (%d)",
+             parser->word[at], low, high, chunks);
     if (strlen(text) >= sizeof copy) return bad(parser, what, text);
     snprintf(copy, sizeof copy, "%s", text);
     for (char *one = strtok_r(copy, ",", &state); one; one = strtok_r(NULL, ",", &state), found++)

@@ -20,7 +20,8 @@ int sum_order_find(const char *name) {
     return -1;
 }
 
-static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {"never", "except-last", "always"};
+static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {
+    "never", "except-last", "always", "except-last:block", "always:block"};
 
 const char *recompute_policy_name(enum recompute_policy policy) {
     return policy_names[policy];
@@ -290,7 +291,7 @@ static struct resource_access gradient(const struct program *program,
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_GRADIENT;
     access.grad = grad;
-    if (!(program->sliced & SLICED_GRADIENTS) || grad != GRAD_WINDOWS) return access;
+    if (!(program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES) return access;
     int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
         windows = sizes[chunk].windows;
     bool one = access.bucket_count == 1;

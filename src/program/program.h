@@ -44,9 +44,22 @@ const char *sum_order_name(enum sum_order sum);
 int sum_order_find(const char *name);
 
 /* Of which micro-batches pipelines run forward again before backward, instead of keeping its
- * activations: of none; of all but a replica's last one; of all. */
-enum recompute_policy { RECOMPUTE_NEVER, RECOMPUTE_EXCEPT_LAST, RECOMPUTE_ALWAYS };
-enum { RECOMPUTE_POLICY_COUNT = RECOMPUTE_ALWAYS + 1 };
+ * activations: of none; of all but a replica's last one; of all. By block: each layer block of a
+ * stage right before its own backward. */
+enum recompute_policy {
+    RECOMPUTE_NEVER,
+    RECOMPUTE_EXCEPT_LAST,
+    RECOMPUTE_ALWAYS,
+    RECOMPUTE_EXCEPT_LAST_BLOCK,
+    RECOMPUTE_ALWAYS_BLOCK
+};
+enum { RECOMPUTE_POLICY_COUNT = RECOMPUTE_ALWAYS_BLOCK + 1 };
+static inline bool recompute_by_block(enum recompute_policy policy) {
+    return policy >= RECOMPUTE_EXCEPT_LAST_BLOCK;
+}
+static inline bool recompute_keeps_last(enum recompute_policy policy) {
+    return policy == RECOMPUTE_EXCEPT_LAST || policy == RECOMPUTE_EXCEPT_LAST_BLOCK;
+}
 /* Local. As --recompute spells it; the policy of a name, or -1. */
 const char *recompute_policy_name(enum recompute_policy policy);
 int recompute_policy_find(const char *name);
@@ -63,12 +76,14 @@ struct program_tie {
 };
 
 /* Of which arrays the replicas of a stage hold a slice each and not the whole, as a set: optimizer
- * state; gradients, where buffer 0 holds slices and buffer 1 a few whole buckets; parameters. */
+ * state; gradients, where buffer 0 holds slices and those behind it a few whole buckets;
+ * parameters. */
 enum { SLICED_STATE = 1, SLICED_GRADIENTS = 2, SLICED_PARAMS = 4 };
 /* Local. In the text form: letters of instr.def, "ogp"; the set that letters name, or -1. */
 const char *sliced_name(unsigned sliced);
 int sliced_find(const char *letters);
-/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes. */
+/* The gradient buffers then: slices, to which SCATTER adds; windows, which backward writes, one
+ * buffer of them or more. */
 enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever

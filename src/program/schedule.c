@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/mem.h"
 #include "program/auto.h"
 #include "program/emit.h"
@@ -87,10 +88,12 @@ static enum status check_size(const struct schedule_config *config) {
     int64_t micros = (int64_t)config->grid.replicas * config->micro_batches;
     if (micros <= PROGRAM_MAX_MICROS && grid_ranks(&config->grid) <= PROGRAM_MAX_RANKS)
         return STATUS_OK;
+    char replicas[TEXT_BYTES], micro[TEXT_BYTES];
     return fail(STATUS_USAGE,
-                "%d replicas x %d micro-batches are %lld micro-batches in a step, at most %d\n"
+                "%s x %s are %lld micro-batches in a step, at most %d\n"
                 "  larger micro-batches (--micro-batch-size), or a smaller --batch",
-                config->grid.replicas, config->micro_batches, (long long)micros,
+                text_count(config->grid.replicas, "replica", replicas),
+                text_count(config->micro_batches, "micro-batch", micro), (long long)micros,
                 PROGRAM_MAX_MICROS);
 }
 
@@ -139,10 +142,12 @@ static enum status build_pipeline(const struct pipeline_schedule *pipeline,
                                   const struct schedule_config *config, struct program **out) {
     struct pipeline_shape shape = shape_of(config);
     struct schedule_config own = *config;
+    char takes[TEXT_BYTES];
     if (!pipeline_takes(pipeline, &shape))
-        return fail(STATUS_USAGE, "schedule %s takes %d chunk(s) a rank%s, not %d%s",
-                    pipeline->name, pipeline->chunks, pipeline->v_shape ? " in a V" : "",
-                    shape.chunks, shape.v_shape ? " in a V" : "");
+        return fail(STATUS_USAGE, "schedule %s takes %s a rank%s, not %d%s", pipeline->name,
+                    text_count(pipeline->chunks, "stage", takes),
+                    pipeline->v_shape ? " in a V" : "", shape.chunks,
+                    shape.v_shape ? " in a V" : "");
     struct pipeline_order *orders = pipeline_orders_build(pipeline, &shape);
     own.orders = orders;
     own.one_backward_at_a_time = pipeline->one_backward_at_a_time;

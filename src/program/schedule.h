@@ -19,7 +19,8 @@ struct schedule_config {
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */
     int tie_count;
-    const int *buckets; /* per stage: of its gradients; read of those with ties */
+    const int *buckets; /* per stage: of its gradients; read of those with ties, and of all where
+                           recomputation is by block */
 };
 
 struct schedule {

@@ -26,9 +26,20 @@ enum status verify_broken(const struct walk *walk, enum rule rule, struct place 
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
     if (against.instr) instr_text(against.instr, against.rank, other);
-    return fail(STATUS_USAGE, "program refused by rule %d at %s: %s%s%s", rule,
-                instr_text(walk->instr, walk->rank, line), why, against.instr ? "\n  against " : "",
-                other);
+    if (walk->instr)
+        instr_text(walk->instr, walk->rank, line);
+    else
+        snprintf(line, sizeof line, "the empty list %s of rank %d", list_names[walk->list],
+                 walk->rank);
+    return fail(STATUS_USAGE, "program refused by rule %d at %s: %s%s%s", rule, line, why,
+                against.instr ? "\n  against " : "", other);
+}
+
+struct walk verify_end_of(const struct walk *walk, enum list_name list) {
+    const struct instr_list *of = &walk->own->list[list];
+    return (struct walk){.rank = walk->rank,
+                         .list = list,
+                         .instr = of->count > 0 ? &of->items[of->count - 1] : NULL};
 }
 
 struct place verify_own(const struct walk *walk, const struct instr *instr) {
@@ -139,9 +150,9 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_params_at_end(walk));
     walk->ended = true;
     if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "program refused by rule %d: rank %d has no STEP in its body (%d instructions)",
-                RULE_STEP, walk->rank, walk->own->list[LIST_BODY].count);
+    struct walk end = verify_end_of(walk, LIST_BODY);
+    return verify_broken(&end, RULE_STEP, nobody, "the body of rank %d ends without STEP",
+                         walk->rank);
 }
 
 /* Walks a rank on until it ends or waits. */
@@ -224,8 +235,9 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
                           .pipeline = pipeline};
     walk->slots = MEM_ARRAY(struct slot, sizes_slot(walk->own->chunk, walk->own->chunks, 0));
     walk->grads = MEM_ARRAY(struct grad, walk->own->grads);
-    walk->params =
-        MEM_ARRAY(struct param_bucket, sizes_bucket(walk->own->chunk, walk->own->chunks, 0) + 1);
+    int buckets = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
+    walk->params = MEM_ARRAY(struct param_bucket, buckets + 1);
+    walk->tracked = MEM_ARRAY(const struct instr *, buckets + 1);
     verify_params_at_begin(walk);
     walk->loaded = MEM_ARRAY(bool, walk->micros * walk->own->chunks + 1);
     for (int m = 0; m < walk->micros; m++) {
@@ -248,6 +260,7 @@ static void walk_free(struct walk *walk) {
     free(walk->slots);
     free(walk->grads);
     free(walk->params);
+    free(walk->tracked);
     free(walk->loaded);
 }
 

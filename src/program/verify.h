@@ -9,6 +9,8 @@
 enum status verify_broken(const struct walk *walk, enum rule rule, struct place against,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Local. An instruction of the walk's own rank; NULL is none. */
+/* Local. What stands for the end of a list: its last instruction. */
+struct walk verify_end_of(const struct walk *walk, enum list_name list);
 struct place verify_own(const struct walk *walk, const struct instr *instr);
 
 /* Local. Has micro-batch `micro` of the rank samples? */

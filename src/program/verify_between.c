@@ -2,7 +2,6 @@
  * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
  * losses are added up once, over all ranks; each rank has its own running statistics back; a
  * checkpoint is opened, written and committed, in this order and by all ranks. */
-#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};
@@ -171,8 +170,8 @@ static enum status visit_list(struct walk *walk, enum list_name name) {
 
 static enum status lacks(const struct walk *walk, enum rule rule, enum list_name list,
                          const char *what) {
-    return fail(STATUS_USAGE, "program refused by rule %d: rank %d has no %s in its list %s", rule,
-                walk->rank, what, list_names[list]);
+    struct walk end = verify_end_of(walk, list);
+    return verify_broken(&end, rule, nobody, "the list %s has no %s", list_names[list], what);
 }
 
 enum status verify_other_lists(struct walk *walk) {

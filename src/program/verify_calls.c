@@ -99,8 +99,8 @@ enum status verify_call(struct walk *walk) {
 static unsigned called_as(const struct instr *instr) {
     switch (instr->op) {
     case INSTR_F: return INSTR_FORWARD;
-    case INSTR_B: return instr->segment > 0 ? 0 : INSTR_BACKWARD;
-    case INSTR_I: return INSTR_BACKWARD;
+    case INSTR_B:
+    case INSTR_I: return instr->segment > 0 ? 0 : INSTR_BACKWARD;
     case INSTR_STEP: return INSTR_UPDATE;
     default: return 0;
     }

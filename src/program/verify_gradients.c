@@ -23,9 +23,19 @@ struct bucket *verify_bucket(struct walk *walk, int grad, int index) {
     return &of->bucket[index];
 }
 
+/* Nothing was added yet, by this rank or another: the neutral element of sums. */
+static bool is_neutral(const struct bucket *bucket) {
+    return bucket->started && bucket->count == 0 && !bucket->reduced && !bucket->joined;
+}
+
+/* The uses of nothing need not be added. */
+static bool is_whole(const struct bucket *bucket) {
+    return bucket->tied || is_neutral(bucket);
+}
+
 /* What is in a buffer would be lost, unless it was added to another. */
 static enum status start(struct walk *walk, struct bucket *bucket) {
-    if (bucket->started)
+    if (bucket->started && !is_neutral(bucket))
         return verify_broken(walk, RULE_STARTED, verify_own(walk, bucket->last),
                              "gradient buffer %d still holds gradients", walk->instr->grad);
     *bucket = (struct bucket){.started = true};
@@ -64,7 +74,11 @@ static enum status zero(struct walk *walk, struct bucket *bucket) {
 
 /* The tie of which this is a bucket, counted through all chunks; NULL: none. */
 static const struct program_tie *tie_at(const struct walk *walk, int index) {
+    const struct instr *instr = walk->instr;
     int chunk = 0;
+    /* Of windows the index is a place. */
+    if (strchr(instr_row(instr)->operands, 'b') && instr->bucket != INSTR_ALL)
+        return program_tie_at(walk->program, instr->stage, instr->bucket);
     while (index >= walk->own->chunk[chunk].buckets) index -= walk->own->chunk[chunk++].buckets;
     return program_tie_at(walk->program,
                           grid_stage(&walk->program->grid, walk->cell.position, chunk), index);
@@ -77,6 +91,14 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
     const struct program_tie *tie = tie_at(walk, index);
     if (!tie || tie_is_apart(tie)) return STATUS_OK;
     int chunk = grid_chunk(&walk->program->grid, tie->other);
+    if (walk->program->sliced & SLICED_GRADIENTS) {
+        uint64_t *made = &walk->grads[walk->instr->grad].made[chunk];
+        bool same = *made == bucket->content;
+        *made = 0;
+        if (same) return STATUS_OK;
+        return verify_broken(walk, RULE_JOINED, nobody,
+                             "stage %d has not made its gradients of what both share", tie->other);
+    }
     for (int b = 0; b < walk->own->chunk[chunk].buckets; b++) {
         const struct bucket *other =
             verify_bucket(walk, walk->instr->grad, sizes_bucket(walk->own->chunk, chunk, b));
@@ -89,7 +111,7 @@ static enum status check_shared(struct walk *walk, const struct bucket *bucket, 
 }
 
 static enum status tie(struct walk *walk, struct bucket *bucket, int index) {
-    if (!bucket->started || bucket->tied)
+    if (!bucket->started || (bucket->tied && !is_neutral(bucket)))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "gradient buffer %d %s", walk->instr->grad,
                              bucket->tied ? "is tied already" : "is empty");
@@ -109,14 +131,14 @@ static enum status join(struct walk *walk, struct bucket *bucket, int index) {
     if (walk->program->group[walk->instr->group] != GROUP_TIED)
         return verify_broken(walk, RULE_JOINED, nobody, "group %d is not the ranks that share it",
                              walk->instr->group);
-    if (!bucket->tied)
+    if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (bucket->joined || bucket->reduced)
         return verify_broken(walk, RULE_JOINED, verify_own(walk, bucket->last),
                              "bucket %d was %s already", walk->instr->bucket,
                              bucket->joined ? "joined" : "reduced");
-    bucket->joined = true;
+    bucket->joined = bucket->tied = true;
     return STATUS_OK;
 }
 
@@ -126,9 +148,9 @@ static bool lacks_join(const struct walk *walk, const struct bucket *bucket, int
 }
 
 static enum status sum(struct walk *walk, struct bucket *into, struct bucket *from) {
-    if (!into->tied || !from->tied)
+    if (!is_whole(into) || !is_whole(from))
         return verify_broken(walk, RULE_TIED,
-                             verify_own(walk, into->tied ? from->last : into->last),
+                             verify_own(walk, is_whole(into) ? from->last : into->last),
                              "both buffers must be whole (TIE) before they are added");
     if (into->reduced || from->reduced)
         return verify_broken(walk, RULE_REDUCED,
@@ -138,6 +160,7 @@ static enum status sum(struct walk *walk, struct bucket *into, struct bucket *fr
         return verify_broken(walk, RULE_JOINED,
                              verify_own(walk, into->joined ? into->last : from->last),
                              "a bucket was joined already");
+    into->tied = true;
     into->content += from->content;
     into->count += from->count;
     into->order = order_sum(into->order, from->order);
@@ -157,7 +180,7 @@ enum status verify_replicas(const struct walk *walk, enum rule rule) {
 /* A bucket that is about to be summed over the replicas. */
 static enum status check_summed(const struct walk *walk, const struct bucket *bucket, int index) {
     TRY(verify_replicas(walk, RULE_REDUCED));
-    if (!bucket->tied)
+    if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "bucket %d is not whole (no TIE)", walk->instr->bucket);
     if (lacks_join(walk, bucket, index))
@@ -175,7 +198,7 @@ static enum status reduce(struct walk *walk, struct bucket *bucket, int index) {
     if (walk->program->sliced)
         return verify_broken(walk, RULE_SLICED, nobody,
                              "each replica updates a slice: SCATTER, not REDUCE");
-    bucket->reduced = true;
+    bucket->reduced = bucket->tied = true;
     bucket->order = order_reduced(bucket->order);
     return STATUS_OK;
 }
@@ -193,7 +216,8 @@ static enum status scatter_into(struct walk *walk, struct bucket *from, struct b
     into->content += from->content;
     into->count += from->count;
     into->last = walk->instr;
-    from->started = from->tied = false;
+    into->joined = from->joined;
+    from->started = from->tied = from->joined = false;
     return STATUS_OK;
 }
 
@@ -215,7 +239,7 @@ static enum status scatter(struct walk *walk, struct bucket *from, int index) {
     if (instr->flags & INSTR_NEW)
         return verify_broken(walk, RULE_FLAGS, nobody,
                              "\"new\" has a meaning for another buffer alone");
-    from->reduced = true;
+    from->reduced = from->tied = true;
     from->order = order_reduced(from->order);
     return STATUS_OK;
 }
@@ -225,14 +249,14 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
     const struct instr *instr = walk->instr;
     const char *operands = instr_row(instr)->operands;
     if (!(walk->program->sliced & SLICED_GRADIENTS)) return STATUS_OK;
-    if (walk->own->grads != GRAD_COUNT_SLICED)
+    if (walk->own->grads < GRAD_COUNT_SLICED)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "sliced gradients have two buffers, slices and windows");
+                             "sliced gradients have two buffers at least, slices and windows");
     bool steps = instr->op == INSTR_NORM || instr->op == INSTR_STEP;
     if ((instr->grad == GRAD_SLICES) != steps)
         return verify_broken(walk, RULE_WINDOWS, nobody,
-                             "buffer %d holds slices, buffer %d whole buckets", GRAD_SLICES,
-                             GRAD_WINDOWS);
+                             "buffer %d holds slices, those behind it whole buckets",
+                             GRAD_SLICES);
     if (steps) return STATUS_OK;
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
@@ -240,9 +264,29 @@ static enum status check_windows(const struct walk *walk, const struct bucket *b
     if (one == INSTR_ALL)
         return verify_broken(walk, RULE_WINDOWS, nobody, "a window holds one bucket");
     bool starts = instr->op != INSTR_SCATTER && instr->flags & INSTR_NEW;
-    if (bucket->started && (starts || instr->op == INSTR_ZERO || bucket->holds != one))
+    starts |= instr->op == INSTR_ZERO;
+    if (bucket->started && (starts ? !is_neutral(bucket) : bucket->holds != one))
         return verify_broken(walk, RULE_WINDOWS, verify_own(walk, bucket->last),
                              "the window holds bucket %d, which was not scattered", bucket->holds);
+    return STATUS_OK;
+}
+
+/* The kept bucket of a stage is made by every segment of a pass but its own, which has no nodes:
+ * until the last of them it is that pass's alone. */
+static enum status fill_kept(struct walk *walk, struct bucket *kept) {
+    const struct instr *instr = walk->instr, *first = kept->filling;
+    int own = walk->own->chunk[verify_chunk(walk)].buckets - 1;
+    bool same = first && first->op == instr->op && first->micro == instr->micro;
+    if (first ? !same : instr->segment > 0)
+        return verify_broken(walk, RULE_WINDOWS, verify_own(walk, first ? first : kept->last),
+                             "the kept bucket is made by another pass");
+    if (!first) TRY(accumulate(walk, kept));
+    if (same && (first->flags ^ instr->flags) & INSTR_NEW)
+        return verify_broken(walk, RULE_STARTED, verify_own(walk, first),
+                             "one segment starts the kept bucket (\"new\") and the other does not");
+    kept->holds = own;
+    kept->filling = instr->segment == own - 1 ? NULL : first ? first : instr;
+    kept->last = instr;
     return STATUS_OK;
 }
 
@@ -263,7 +307,7 @@ static enum status not_once(const struct walk *walk, const struct bucket *bucket
 
 /* Each micro-batch of the rank exactly once; other ranks answer for theirs at their own STEP. */
 static enum status check_whole(struct walk *walk, struct bucket *bucket, int index) {
-    if (!bucket->tied)
+    if (!is_whole(bucket))
         return verify_broken(walk, RULE_TIED, verify_own(walk, bucket->last),
                              "gradient buffer %d is not whole (no TIE)", walk->instr->grad);
     if (lacks_join(walk, bucket, index))
@@ -330,6 +374,9 @@ static enum status step(struct walk *walk) {
 
 static enum status change(struct walk *walk, struct bucket *bucket, int index) {
     const struct instr *instr = walk->instr;
+    if (bucket->filling)
+        return verify_broken(walk, RULE_WINDOWS, verify_own(walk, bucket->filling),
+                             "segments that make the kept bucket are to come");
     switch ((enum instr_op)instr->op) {
     case INSTR_B:
     case INSTR_W: return accumulate(walk, bucket);
@@ -350,6 +397,24 @@ static void mark_changed(struct walk *walk, int grad) {
     walk->grads[grad].changed = walk->instr;
 }
 
+/* Windows of a stage are spent when they are scattered; its gradients of what an earlier stage of
+ * the rank holds stay until that one ties them. */
+static enum status keep_shared(struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    const struct program_tie *tie = program_tie_of(walk->program, instr->stage);
+    int chunk = verify_chunk(walk), last = walk->own->chunk[chunk].buckets - 1;
+    if (!(walk->program->sliced & SLICED_GRADIENTS) || !tie || tie_is_apart(tie)) return STATUS_OK;
+    if (tie->other != instr->stage || instr->op == INSTR_TIE || !instr_runs_nodes(instr))
+        return STATUS_OK;
+    uint64_t *made = &walk->grads[instr->grad].made[chunk];
+    if (instr->segment <= 0 && *made)
+        return verify_broken(walk, RULE_JOINED, nobody,
+                             "buffer %d holds gradients of what stage %d shares, which were not tied",
+                             instr->grad, tie->stage);
+    if (instr->segment == INSTR_ALL || instr->segment == last) *made = order_leaf(instr->micro);
+    return STATUS_OK;
+}
+
 enum status verify_gradient(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
@@ -358,6 +423,9 @@ enum status verify_gradient(struct walk *walk) {
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
+    if (access.also == access.first_bucket) return STATUS_OK; /* the segment without nodes */
+    if (access.also >= 0) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also)));
+    TRY(keep_shared(walk));
     for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
         struct bucket *bucket = verify_bucket(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
@@ -381,7 +449,8 @@ enum status verify_header_order(const struct verifier *verifier) {
                 order_defined(program, verifier->samples, all);
     if (same) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "program refused by rule %d: sums over ranks cannot be in the order \"sum %s\" "
+                "program refused by rule %d in the header: sums over ranks cannot be in the order "
+                "\"sum %s\" "
                 "with %d micro-batches a rank",
                 RULE_ORDER, sum_order_name(program->sum), each * program->micro_batches);
 }
@@ -398,24 +467,23 @@ static enum status check_tie(const struct verifier *verifier, const struct progr
             walk->cell.role == GRID_STAGE && walk->cell.position == grid_position(grid, stage);
         if (here && bucket >= walk->own->chunk[chunk].buckets)
             return fail(STATUS_USAGE,
-                        "program refused by rule %d: tied bucket %d of stage %d: rank %d has %d of "
+                        "program refused by rule %d in the header: tied bucket %d of stage %d: "
+                        "rank %d has %d of "
                         "it",
                         RULE_JOINED, bucket, stage, walk->rank, walk->own->chunk[chunk].buckets);
     }
-    if (verifier->program->sum == SUM_REPLICA) return STATUS_OK;
+    /* Scattered for themselves, they are. */
+    bool scattered = verifier->program->sliced & SLICED_GRADIENTS;
+    if (verifier->program->sum == SUM_REPLICA || scattered) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "program refused by rule %d: parameters shared by stages %d and %d need \"sum "
+                "program refused by rule %d in the header: parameters shared by stages %d and %d "
+                "need \"sum "
                 "replica\", not %s",
                 RULE_JOINED, tie->stage, tie->other, sum_order_name(verifier->program->sum));
 }
 
 enum status verify_ties(const struct verifier *verifier) {
     const struct program *program = verifier->program;
-    if (program->tie_count > 0 && program->sliced)
-        return fail(STATUS_USAGE,
-                    "program refused by rule %d: parameters that stages share are not sliced (%d "
-                    "ties)",
-                    RULE_SLICED, program->tie_count);
     for (int t = 0; t < program->tie_count; t++) {
         const struct program_tie *tie = &program->tie[t];
         TRY(check_tie(verifier, tie, tie->stage, tie->bucket));

@@ -31,20 +31,10 @@ static enum status check_exchange(const struct walk *walk, const struct meeting_
                          "an exchange of group %d is under way and was not awaited", group);
 }
 
-/* Where gradients or parameters are sliced all replicas cut their passes alike, and between two
- * segments wait for one another elsewhere: each segment is a meeting. Elsewhere a replica may cut
- * a pass that another runs whole. */
-static bool meets_by_segment(const struct walk *walk) {
-    return walk->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
-}
-
 /* Posts the walk's instruction as the next operation of a group. */
 static enum status post(struct walk *walk, int group, int64_t what, struct pending *out) {
     struct meeting_group *of = group_of_walk(walk, group);
     TRY(check_exchange(walk, of, group));
-    if (walk->in_backward && walk->in_backward->group == group && !meets_by_segment(walk))
-        return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
-                             "group %d meets inside a backward that is between segments", group);
     int number = walk->posted[group]++;
     if (number == of->count) {
         of->items = mem_grow(of->items, &of->capacity, (size_t)number + 1, sizeof *of->items);
@@ -170,42 +160,21 @@ enum status verify_post(struct walk *walk) {
 
 /* --- shared statistics --- */
 
-/* What a pass shares: the statistics of a stage, told apart by the place of the micro-batch in its
- * replica's step, and by direction. The segments of a backward are one. */
-static int64_t shared_by(const struct walk *walk) {
-    const struct instr *instr = walk->instr;
-    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
-    int place = instr->micro % walk->program->micro_batches;
-    int64_t segment = meets_by_segment(walk) ? instr->segment + 1 : 0;
-    return segment << 48 | (int64_t)instr->stage << 32 | (int64_t)place * 2 | !forward;
+static bool is_forward(const struct instr *instr) {
+    return instr->op == INSTR_F || instr->op == INSTR_STATS_F;
 }
 
-static int last_segment(const struct walk *walk) {
-    return walk->own->chunk[verify_chunk(walk)].buckets - 1;
+/* What a segment of a pass shares: the statistics of a stage, told apart by the place of the
+ * micro-batch in its replica's step, and by direction. */
+static int64_t shared_by(const struct walk *walk, int segment) {
+    const struct instr *instr = walk->instr;
+    int place = instr->micro % walk->program->micro_batches;
+    return (int64_t)segment << 48 | (int64_t)instr->stage << 32 | (int64_t)place * 2 |
+           !is_forward(instr);
 }
 
 static bool is_cut(const struct instr *instr) {
     return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
-}
-
-/* Backward runs its segments in ascending order, forward in descending order. */
-static bool goes_on(const struct walk *walk) {
-    const struct instr *instr = walk->instr;
-    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
-    return is_cut(instr) && instr->segment != (forward ? last_segment(walk) : 0);
-}
-
-/* Between two segments of a pass that shares no other pass does: the others would wait in the
- * middle of theirs. */
-static enum status check_between(struct walk *walk) {
-    const struct instr *instr = walk->instr;
-    bool forward = instr->op == INSTR_F || instr->op == INSTR_STATS_F;
-    if (!goes_on(walk) && walk->in_backward)
-        return verify_broken(walk, RULE_SHARED, verify_own(walk, walk->in_backward),
-                             "shares statistics between segments of another pass");
-    bool open = is_cut(instr) && instr->segment != (forward ? 0 : last_segment(walk));
-    walk->in_backward = open ? instr : NULL;
-    return STATUS_OK;
 }
 
 static int sharers_of(const struct walk *walk, int micro) {
@@ -218,7 +187,7 @@ static int sharers_of(const struct walk *walk, int micro) {
  * they have slots of their own follows, since nothing is loaded between. */
 static enum status share_here(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    int what = (int)shared_by(walk);
+    int what = (int)shared_by(walk, 0);
     if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "a replica without samples needs no part on one rank");
@@ -260,13 +229,19 @@ static enum status meet(struct walk *walk, int64_t what) {
     return STATUS_OK;
 }
 
-/* The segments of a backward are one meeting, at the first, or each is one. */
+/* Batch norms anywhere in a pass meet: each of its segments is a meeting, also of a pass that is
+ * run whole. So a replica may cut a pass that another runs whole, and what stands between its
+ * segments stands inside the other's pass. */
 static enum status share_between(struct walk *walk) {
-    bool own = meets_by_segment(walk) || !goes_on(walk);
-    bool wrong = walk->in_backward && !goes_on(walk);
-    if (!walk->arrived && (!own || wrong)) return check_between(walk);
-    TRY(meet(walk, shared_by(walk)));
-    return walk->arrived ? STATUS_OK : check_between(walk);
+    const struct instr *instr = walk->instr;
+    int count = walk->own->chunk[verify_chunk(walk)].buckets, parts = is_cut(instr) ? 1 : count;
+    for (; walk->shared < parts; walk->shared++) {
+        int next = is_forward(instr) ? count - 1 - walk->shared : walk->shared;
+        TRY(meet(walk, shared_by(walk, is_cut(instr) ? instr->segment : next)));
+        if (walk->arrived) return STATUS_OK;
+    }
+    walk->shared = 0;
+    return STATUS_OK;
 }
 
 enum status verify_share(struct walk *walk) {

@@ -5,7 +5,6 @@
  * and no two are in one place. A step ends as it began. */
 #include <string.h>
 
-#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};
@@ -92,12 +91,12 @@ void verify_params_at_begin(struct walk *walk) {
 
 enum status verify_params_at_end(const struct walk *walk) {
     int count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0);
-    for (int b = 0; walk->program->sliced && b < count; b++)
-        if (walk->params[b].whole == are_sliced(walk))
-            return fail(STATUS_USAGE,
-                        "program refused by rule %d: rank %d ends the list %s with parameters that "
-                        "were not %s (bucket %d)",
-                        RULE_GATHERED, walk->rank, list_names[walk->list],
-                        are_sliced(walk) ? "freed" : "gathered", b);
+    for (int b = 0; walk->program->sliced && b < count; b++) {
+        if (walk->params[b].whole != are_sliced(walk)) continue;
+        struct walk end = verify_end_of(walk, walk->list);
+        return verify_broken(&end, RULE_GATHERED, verify_own(walk, walk->params[b].last),
+                             "the list %s ends with parameters that were not %s (bucket %d)",
+                             list_names[walk->list], are_sliced(walk) ? "freed" : "gathered", b);
+    }
     return STATUS_OK;
 }

@@ -63,14 +63,19 @@ static enum status load(struct walk *walk, struct slot *slot) {
 }
 
 /* Of the replicas on one device the first moves the running statistics, in the order of its
- * micro-batches; a replica with ranks of its own moves its own. */
+ * micro-batches; a replica with ranks of its own moves its own. Each segment has its own. */
 static enum status track(struct walk *walk) {
-    const struct instr **tracked = &walk->tracked[verify_chunk(walk)];
-    if (*tracked && walk->instr->micro <= (*tracked)->micro)
-        return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
-                             "running statistics saw micro-batch %d before it",
-                             (int)(*tracked)->micro);
-    *tracked = walk->instr;
+    const struct instr *instr = walk->instr;
+    int chunk = verify_chunk(walk), count = walk->own->chunk[chunk].buckets;
+    bool cut = instr->segment != INSTR_ALL;
+    for (int e = cut ? instr->segment : 0; e < (cut ? instr->segment + 1 : count); e++) {
+        const struct instr **tracked = &walk->tracked[sizes_bucket(walk->own->chunk, chunk, e)];
+        if (*tracked && instr->micro <= (*tracked)->micro)
+            return verify_broken(walk, RULE_STATISTICS, verify_own(walk, *tracked),
+                                 "running statistics saw micro-batch %d before it",
+                                 (int)(*tracked)->micro);
+        *tracked = instr;
+    }
     return STATUS_OK;
 }
 
@@ -80,6 +85,23 @@ static bool is_first_segment(const struct walk *walk) {
     return segment == INSTR_ALL || segment == walk->own->chunk[verify_chunk(walk)].buckets - 1;
 }
 
+/* What is made again, all at once or segment by segment, is laid out in memory for the rank. */
+static enum status check_form(struct walk *walk, struct slot *slot) {
+    unsigned form = walk->instr->flags & INSTR_AGAIN;
+    bool blocks = form == INSTR_BLOCK;
+    if (form == INSTR_AGAIN)
+        return verify_broken(walk, RULE_FLAGS, nobody, "either \"light\" or \"block\"");
+    if (!is_first_segment(walk) && form != slot->form)
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             "the segments of an F keep alike");
+    if (form && walk->light[!blocks])
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, walk->light[!blocks]),
+                             "a rank makes activations again by stage or by block, not both");
+    if (form) walk->light[blocks] = walk->instr;
+    slot->form = form;
+    return STATUS_OK;
+}
+
 static enum status forward(struct walk *walk) {
     int micro = walk->instr->micro, replica = micro / walk->program->micro_batches;
     bool pure = walk->instr->flags & INSTR_PURE;
@@ -87,7 +109,28 @@ static enum status forward(struct walk *walk) {
         return verify_broken(walk, RULE_STATISTICS, nobody,
                              "running statistics are replica %d's, micro-batch %d is replica %d's",
                              walk->cell.first_replica, micro, walk->cell.first_replica + replica);
-    return pure || !is_first_segment(walk) ? STATUS_OK : track(walk);
+    return pure ? STATUS_OK : track(walk);
+}
+
+/* R of a slot whose F keeps what came into each segment: that of the next segment of backward; the
+ * last one gives its facts. */
+static enum status make_block(struct walk *walk, struct slot *slot, unsigned *gives) {
+    int count = walk->own->chunk[verify_chunk(walk)].buckets, segment = walk->instr->segment;
+    bool all = segment == INSTR_ALL && count == 1;
+    if (slot->again != slot->done || (!all && segment != slot->again))
+        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
+                             slot->again != slot->done ? "backward of segment %d is next"
+                                                       : "segment %d is made again next",
+                             slot->again - (slot->again != slot->done));
+    if (++slot->again < count) *gives = 0;
+    return STATUS_OK;
+}
+
+/* Its segment was made again: the activations that it reads are there. */
+static bool has_block(const struct walk *walk, const struct slot *slot) {
+    int count = walk->own->chunk[verify_chunk(walk)].buckets;
+    bool one = walk->instr->segment != INSTR_ALL || count == 1;
+    return slot->form == INSTR_BLOCK && one && slot->again == slot->done + 1;
 }
 
 /* Segments of a pass come in order, those of forward from the last to the first; only the last one
@@ -95,7 +138,8 @@ static enum status forward(struct walk *walk) {
 static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
     const struct instr *instr = walk->instr;
     int count = walk->own->chunk[verify_chunk(walk)].buckets;
-    int next = instr->op == INSTR_F ? count - 1 - slot->done : slot->done;
+    bool forward = instr->op == INSTR_F || instr->op == INSTR_R;
+    int next = forward ? count - 1 - slot->done : slot->done;
     struct place before = verify_own(walk, slot->last);
     if (slot->done > 0 && slot->pass != instr->op)
         return verify_broken(walk, RULE_PASSES, before,
@@ -113,6 +157,15 @@ static enum status count_segment(struct walk *walk, struct slot *slot, unsigned 
     else
         slot->done = 0;
     return STATUS_OK;
+}
+
+/* Forward is cut, as backward is, where passes touch one bucket after the other. */
+static enum status check_cut(const struct walk *walk) {
+    const struct instr *instr = walk->instr;
+    bool apart = walk->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
+    if (instr->op != INSTR_R || apart || instr->segment == INSTR_ALL) return STATUS_OK;
+    return verify_broken(walk, RULE_SLICED, nobody,
+                         "of a light F all is made again at once (\"block\": segment by segment)");
 }
 
 static bool any_present(const struct walk *walk, int micro) {
@@ -136,7 +189,7 @@ static enum status stand_in(struct walk *walk, const struct slot *slot) {
     if (!any_present(walk, micro))
         return verify_broken(walk, RULE_SHARED, nobody, "no rank has samples to share here");
     TRY(need_free(walk, slot));
-    return walk->instr->op == INSTR_STATS_F && is_first_segment(walk) ? track(walk) : STATUS_OK;
+    return walk->instr->op == INSTR_STATS_F ? track(walk) : STATUS_OK;
 }
 
 /* What R makes lies in memory that all slots share, until its backward has ended. */
@@ -158,10 +211,11 @@ static void track_again(struct walk *walk, const struct slot *slot) {
 /* Facts that the stage cannot have are not asked for. A pass in segments has not given its facts
  * yet, and no other pass comes between. */
 static enum status advance(struct walk *walk, struct slot *slot) {
-    const struct instr_row *row = instr_row(walk->instr);
     const struct known_row *known = &walk->verifier->rows[walk->instr->op];
     unsigned can = all_facts(walk), missing = known->needs & can & ~slot->facts;
     unsigned gives = instr_gives(walk->instr);
+    bool block = walk->instr->op == INSTR_R && slot->form == INSTR_BLOCK;
+    if (has_block(walk, slot)) missing &= ~(1u << FACT_KEPT);
     if (slot->facts == 0 || slot->micro != walk->instr->micro || is_free(walk, slot))
         return verify_broken(walk, RULE_SLOT, verify_own(walk, slot->last),
                              "slot %d does not hold micro-batch %d", walk->instr->slot,
@@ -173,10 +227,10 @@ static enum status advance(struct walk *walk, struct slot *slot) {
         return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
                              "slot %d is \"%s\" already", walk->instr->slot,
                              fact_name(gives & slot->facts));
-    bool cut = strchr(row->operands, 'e');
-    if (slot->done > 0 && !cut)
-        return verify_broken(walk, RULE_PASSES, verify_own(walk, slot->last),
-                             "segments of %s are to come", instr_rows[slot->pass].name);
+    if (walk->instr->op == INSTR_F) TRY(check_form(walk, slot));
+    if (block) TRY(make_block(walk, slot, &gives));
+    bool cut = !block && strchr(instr_row(walk->instr)->operands, 'e');
+    if (cut) TRY(check_cut(walk));
     if (cut) TRY(count_segment(walk, slot, &gives));
     slot->facts |= gives;
     slot->last = walk->instr;

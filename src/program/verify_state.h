@@ -61,17 +61,20 @@ struct slot {
     unsigned facts; /* 0 before its first use */
     int micro;
     int pass, done; /* a pass that is run in segments, and how many of them were; 0: none */
+    unsigned form;  /* INSTR_LIGHT or INSTR_BLOCK of its F; 0: that keeps all */
+    int again;      /* block by block: segments that R has made */
     const struct instr *last; /* that changed it */
     struct pending pending;
 };
 
 struct bucket {
     bool started, tied, joined, reduced;
-    int holds;                /* of a window: which bucket */
-    int count;                /* gradients of micro-batches in here */
-    uint64_t content;         /* which, in any order: the sum of their keys */
-    uint64_t order;           /* of the additions that made it; 0: nothing added */
-    const struct instr *last; /* that changed it */
+    int holds;                   /* of a window: which bucket */
+    const struct instr *filling; /* of a kept bucket: the first segment of the pass that makes it */
+    int count;                   /* gradients of micro-batches in here */
+    uint64_t content;            /* which, in any order: the sum of their keys */
+    uint64_t order;              /* of the additions that made it; 0: nothing added */
+    const struct instr *last;    /* that changed it */
     struct pending pending;
 };
 
@@ -79,6 +82,9 @@ struct grad {
     const struct instr *normed;  /* the NORM that saw it as it is, or NULL */
     const struct instr *changed; /* what changed it since */
     struct bucket *bucket;       /* of all chunks; NULL until it is first used */
+    /* Of windows, per chunk: what it has made of parameters that an earlier stage of the rank holds,
+     * and that one has not tied yet; the micro-batch's key. */
+    uint64_t made[GRID_MAX_CHUNKS];
 };
 
 /* Parameters of a bucket, where replicas update slices. */
@@ -105,20 +111,21 @@ struct walk {
     bool *loaded;                /* per chunk and micro-batch */
     int present;                 /* micro-batches with samples, and the sum of their keys: */
     uint64_t present_content;
-    uint64_t defined;                             /* the order of its sums by the header */
-    const struct instr *tracked[GRID_MAX_CHUNKS]; /* what moved the running statistics last */
-    enum list_name list;                          /* of `instr` */
-    int at;                                       /* next instruction of the body */
-    const struct instr *instr;                    /* now */
+    uint64_t defined;             /* the order of its sums by the header */
+    const struct instr **tracked; /* per segment: what moved its running statistics last */
+    enum list_name list;          /* of `instr` */
+    int at;                       /* next instruction of the body */
+    const struct instr *instr;    /* now */
     const struct instr *counted, *reported, *stepped;
     struct pending seeds, losses, norm; /* under way: COUNT, REPORT, NORM */
     int posted[PROGRAM_MAX_GROUPS];     /* operations of each group so far */
     bool arrived;                       /* where statistics are shared, but not past it */
-    int together, together_what;     /* several replicas on a rank: how many have come, to what */
-    const struct instr *in_backward; /* a pass that shares is between segments; or NULL */
-    const struct instr *served;      /* SERVE whose pass has not come yet, or NULL */
-    const struct instr *again;       /* R whose backward has not ended yet, or NULL */
-    int live, peak;                  /* slots in use: now, most */
+    int together, together_what; /* several replicas on a rank: how many have come, to what */
+    int shared;                  /* segments of the pass that it has met for */
+    const struct instr *served;  /* SERVE whose pass has not come yet, or NULL */
+    const struct instr *again;   /* R whose backward has not ended yet, or NULL */
+    const struct instr *light[2];    /* an F of either form that is made again, or NULL */
+    int live, peak;              /* slots in use: now, most */
     bool waits, queued, ended;
     struct pending awaited; /* where it waits */
     struct walk *next_waiting;

@@ -92,7 +92,7 @@ static const struct walk *find_cycle(const struct verifier *verifier, const stru
     return walk;
 }
 
-enum { SHOWN = 6 };
+enum { SHOWN = 32 }; /* a message has a few thousand characters */
 
 /* "rank 0 waits at A for rank 1, which waits at B for rank 0" */
 static void describe(const struct walk *from, FILE *out) {

@@ -2,6 +2,7 @@
  * it. */
 #include "record/difference.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,9 @@ static char *whole_sentence(const struct timeline *timeline, const struct differ
     if (fabs(delta) < 0.0005 * (double)all->predicted)
         return mem_format("The step took %s, as predicted.", measured);
     if (all->predicted == 0) return mem_format("The step took %s; none was predicted.", measured);
+    if (delta > (double)all->predicted)
+        return mem_format("The step took %s, %.3g times the predicted %s.", measured,
+                          (double)all->measured / (double)all->predicted, predicted);
     return mem_format("The step took %s, %s %s than the predicted %s.", measured,
                       share_of(delta, (double)all->predicted, share),
                       delta > 0 ? "longer" : "shorter", predicted);
@@ -95,8 +99,9 @@ static char *part_sentence(const struct timeline *timeline, const struct differe
         return mem_format("Gaps between instructions on %s were %s %s than predicted.",
                           row_name(timeline, part->row, name), time, more ? "longer" : "shorter");
     case DIFFERENCE_START:
-        return mem_format("%s began %s %s than predicted.", row_name(timeline, part->row, name),
-                          time, more ? "later" : "earlier");
+        row_name(timeline, part->row, name);
+        return mem_format("%c%s began %s %s than predicted.", toupper((unsigned char)name[0]),
+                          name + 1, time, more ? "later" : "earlier");
     case DIFFERENCE_END:
         return mem_format("Another rank was predicted to end last, %s later: that is saved.", time);
     }

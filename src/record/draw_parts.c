@@ -81,6 +81,7 @@ static void set_figure(struct draw_figure *figure, int v, double value, bool fra
                        const struct timeline *timeline) {
     if (!isfinite(value)) return;
     figure->there[v] = true;
+    if (fraction && fabs(value) < 0.0005) value = 0; /* rounding must not say -0.0% */
     if (fraction)
         snprintf(figure->value[v], TEXT_BYTES, "%.1f%%", value * 100);
     else

@@ -15,7 +15,7 @@
 #include "record/draw.h"
 #include "record/html.h"
 
-static const double WIDTH = 1200, MARGIN = 28, CHAR = 6.5, WIDE = 7.4;
+static const double WIDTH = 1200, MARGIN = 28, CHAR = 6.5;
 enum { SENTENCE_CHARS = 168 };
 
 void svg_text(FILE *stream, const char *text, int most) {
@@ -132,22 +132,36 @@ static double emit_figures(const struct svg *svg, double y) {
     return lowest + 16;
 }
 
-/* Names of the kinds of a category: "F", "REDUCE, GATHER". */
-static void emit_kinds(const struct svg *svg, int category, int *chars) {
+/* Names of the kinds of a category: "F", "REDUCE, GATHER", "F, B, I, ..."; the caller frees them.
+ */
+static char *kinds_text(const struct svg *svg, int category) {
+    enum { NAMED = 3 };
     int count = 0;
+    char *text = mem_text("");
     for (size_t i = 0; i < svg->timeline->kind_count; i++) {
-        if ((int)svg->timeline->kind[i].category != category) continue;
-        if (++count > 3) continue;
-        const char *name = svg->timeline->kind[i].name;
-        fputs(count > 1 ? ", " : "", svg->stream);
-        svg_text(svg->stream, name, 16);
-        *chars += (count > 1 ? 2 : 0) + (int)strlen(name);
+        if ((int)svg->timeline->kind[i].category != category || ++count > NAMED + 1) continue;
+        const char *name = count > NAMED ? "..." : svg->timeline->kind[i].name;
+        char *longer = mem_format("%s%s%.16s", text, count > 1 ? ", " : "", name);
+        free(text);
+        text = longer;
     }
-    if (count > 3) fputs(", …", svg->stream);
+    return text;
 }
 
-static double emit_swatch(const struct svg *svg, int category, double x, double y) {
-    int chars = (int)strlen(timeline_categories[category].text) + 1;
+/* Pixels of bold text, in which capitals are wide. */
+static double bold_width(const char *text) {
+    double width = 0;
+    for (; *text; text++) width += *text >= 'A' && *text <= 'Z' ? 9.2 : CHAR;
+    return width;
+}
+
+static double swatch_width(const char *kinds, int category) {
+    return 18 + bold_width(kinds) +
+           ((double)strlen(timeline_categories[category].text) + 1) * CHAR + 18;
+}
+
+static void emit_swatch(const struct svg *svg, int category, const char *kinds, double x,
+                        double y) {
     fprintf(svg->stream,
             "<rect class=\"k%d_0\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" rx=\"2\"/>\n",
             category, x, y - 10);
@@ -157,10 +171,9 @@ static double emit_swatch(const struct svg *svg, int category, double x, double 
                 x, y - 10);
     fprintf(svg->stream, "<text x=\"%.1f\" y=\"%.1f\"><tspan class=\"t\" font-weight=\"600\">",
             x + 18, y);
-    emit_kinds(svg, category, &chars);
+    svg_text(svg->stream, kinds, 64);
     fprintf(svg->stream, "</tspan><tspan class=\"s\"> %s</tspan></text>\n",
             timeline_categories[category].text);
-    return x + 18 + chars * WIDE + 14;
 }
 
 /* What lightness means: the shades of forward from the first to the last micro-batch. */
@@ -185,8 +198,12 @@ static double emit_legend(struct svg *svg, double y) {
     for (int c = 0; c < TIMELINE_CATEGORIES; c++) {
         if (!draw_has_category(svg->timeline, (enum timeline_category)c)) continue;
         svg->used[c][0] = true;
-        if (x + 170 > right) x = MARGIN, y += 20;
-        x = emit_swatch(svg, c, x, y);
+        char *kinds = kinds_text(svg, c);
+        double width = swatch_width(kinds, c);
+        if (x > MARGIN && x + width > right) x = MARGIN, y += 20;
+        emit_swatch(svg, c, kinds, x, y);
+        x += width;
+        free(kinds);
     }
     if (svg->micros > 1) {
         if (x + 210 > right) x = MARGIN, y += 20;

@@ -96,7 +96,7 @@ static void emit_facts(FILE *stream, const struct summary *summary, const struct
     fact_int(stream, "ranks", summary->ranks);
     fact_several(stream, "stages", summary->stages);
     fact_several(stream, "replicas", summary->replicas);
-    fact_several(stream, "chunks a rank", summary->virtual);
+    fact_several(stream, "stages a rank", summary->virtual);
     fact_several(stream, "micro-batches", summary->micro_batches);
     fact_text(stream, "device", summary->device);
     fact_text(stream, "dtype", summary->dtype);

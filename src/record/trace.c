@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/mem.h"
 #include "record/emit.h"
 
@@ -399,14 +400,15 @@ enum status trace_open_packed(const struct trace_config *config, const void *dat
 
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count) {
     uint64_t dropped = 0;
+    char count[TEXT_BYTES];
     for (int t = 0; t < trace_count; t++) dropped += trace_dropped(traces[t]);
     struct file_writer writer;
     TRY(file_begin(path, &writer));
     emit_traces(writer.stream, traces, trace_count, dropped);
     TRY(file_commit(&writer));
     if (dropped > 0)
-        log_note("%s: %" PRIu64 " events of these steps did not fit\n"
+        log_note("%s: %s of these steps did not fit\n"
                  "  --trace A-B with fewer steps keeps all",
-                 path, dropped);
+                 path, text_count((int64_t)dropped, "event", count));
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 
 /* The computations, as instructions and as costs. */
@@ -21,10 +22,13 @@ struct compiler {
     int rank;
     struct grid_cell cell;
     struct sim_kind *out;
+    struct sim_await *await; /* of the kind */
+    /* Per instruction: the letters of the buffers it touches, each once, but for those on which
+     * nothing is ever under way. */
+    char letters[INSTR_COUNT_][8];
     int *posted;  /* per buffer: the instruction under way there + 1, or 0 */
     int *renamed; /* per buffer: its place + 1, or 0: nothing was ever posted there */
     int slots, buckets;
-    size_t await_capacity;
     int await_count;
     int64_t live_bytes;
 };
@@ -73,11 +77,8 @@ static void forget(struct compiler *compiler, int posted) {
 }
 
 static void await_buffer(struct compiler *compiler, int buffer) {
-    struct sim_kind *kind = compiler->out;
     if (!compiler->posted[buffer]) return;
-    kind->await = mem_grow(kind->await, &compiler->await_capacity,
-                           (size_t)compiler->await_count + 1, sizeof *kind->await);
-    kind->await[compiler->await_count++] =
+    compiler->await[compiler->await_count++] =
         (struct sim_await){compiler->renamed[buffer] - 1, compiler->posted[buffer] - 1};
     if (compiler->program->sliced & SLICED_GRADIENTS)
         forget(compiler, compiler->posted[buffer]);
@@ -85,10 +86,30 @@ static void await_buffer(struct compiler *compiler, int buffer) {
         compiler->posted[buffer] = 0;
 }
 
-static void await_letters(struct compiler *compiler, const struct instr *instr,
-                          const char *letters) {
+static void add_letters(struct compiler *compiler, struct instr *instr, const char *letters) {
+    char *known = compiler->letters[instr->op];
     for (; *letters; letters++) {
-        int count, also, first = buffers_of(compiler, instr, *letters, &count, &also);
+        struct resource_access access =
+            program_access(compiler->program, compiler->own->chunk, instr, *letters);
+        if (access.resource == RESOURCE_READY || strchr(known, *letters)) continue;
+        size_t used = strlen(known);
+        CHECK(used + 1 < sizeof compiler->letters[0], "%s touches many buffers",
+              instr_row(instr)->name);
+        known[used] = *letters;
+    }
+}
+
+static void list_letters(struct compiler *compiler) {
+    for (int op = 0; op < INSTR_COUNT_; op++) {
+        struct instr any = {.op = (uint8_t)op};
+        add_letters(compiler, &any, instr_row(&any)->reads);
+        add_letters(compiler, &any, instr_row(&any)->writes);
+    }
+}
+
+static void await_touched(struct compiler *compiler, const struct instr *instr) {
+    for (const char *letter = compiler->letters[instr->op]; *letter; letter++) {
+        int count, also, first = buffers_of(compiler, instr, *letter, &count, &also);
         for (int b = 0; b < count; b++) await_buffer(compiler, first + b);
         if (also >= 0) await_buffer(compiler, also);
     }
@@ -127,8 +148,8 @@ static int buckets_of(const struct compiler *compiler, const struct instr *instr
 static double segment_share(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     int buckets = buckets_of(compiler, instr);
-    bool whole = !strchr(instr_row(instr)->operands, 'e') || instr->segment == INSTR_ALL;
-    if (whole || buckets == 1) return 1;
+    if (buckets == 1 || instr->segment == INSTR_ALL || !strchr(instr_row(instr)->operands, 'e'))
+        return 1;
     bool known = stage->segment && stage->segment_count == buckets;
     return known ? stage->segment[instr->segment] : 1.0 / buckets;
 }
@@ -173,7 +194,7 @@ static void message(const struct compiler *compiler, const struct instr *instr, 
     op->action = sends ? SIM_SEND : SIM_RECEIVE;
     op->target = channel;
     op->bytes = (double)from->message_bytes[back];
-    op->cost = from->copy[back];
+    op->cost += from->copy[back];
 }
 
 /* Behind the channels of the cuts: one from the driver to each position. */
@@ -258,8 +279,7 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     const struct instr_row *row = instr_row(instr);
     struct sim_op op = {.action = SIM_RUN, .await_first = compiler->await_count};
     await_buffer(compiler, HERE);
-    await_letters(compiler, instr, row->reads);
-    await_letters(compiler, instr, row->writes);
+    await_touched(compiler, instr);
     op.await_count = compiler->await_count - op.await_first;
     op.cost = cost_of(compiler, instr);
     op.pass = pass_of[instr->op] > 0;
@@ -275,34 +295,35 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     return op;
 }
 
+/* What is posted is under way in two buffers at most, each of which is awaited once. */
+int64_t sim_room(const struct program *program, int rank) {
+    return (int64_t)program_list(program, rank, LIST_BODY)->count + 1;
+}
+
 void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
-                 struct sim_kind *out) {
+                 struct sim_op *op, struct sim_await *await, struct sim_kind *out) {
     const struct rank_program *own = program_of(program, rank);
     const struct instr_list *body = &own->list[LIST_BODY];
-    *out = (struct sim_kind){.count = body->count, .op = MEM_ARRAY(struct sim_op, body->count + 1)};
+    *out = (struct sim_kind){.count = body->count, .op = op, .await = await};
     struct compiler compiler = {.program = program,
                                 .own = own,
                                 .costs = costs,
                                 .rank = rank,
                                 .cell = grid_cell(&program->grid, rank),
                                 .out = out,
+                                .await = await,
                                 .slots = sizes_slot(own->chunk, own->chunks, 0),
                                 .buckets = sizes_bucket(own->chunk, own->chunks, 0)};
     int buffers = buffer_count(&compiler);
     compiler.posted = MEM_ARRAY(int, buffers);
     compiler.renamed = MEM_ARRAY(int, buffers);
     compiler.live_bytes = out->peak_bytes = sim_fixed_bytes(program, costs, rank);
-    for (int i = 0; i < body->count; i++) out->op[i] = compile_one(&compiler, &body->items[i], i);
-    struct sim_op *end = &out->op[body->count];
+    list_letters(&compiler);
+    for (int i = 0; i < body->count; i++) op[i] = compile_one(&compiler, &body->items[i], i);
+    struct sim_op *end = &op[body->count];
     *end = (struct sim_op){.action = SIM_END, .await_first = compiler.await_count};
     for (int b = 0; b < buffers; b++) await_buffer(&compiler, b);
     end->await_count = compiler.await_count - end->await_first;
     free(compiler.posted);
     free(compiler.renamed);
-}
-
-void sim_kind_free(struct sim_kind *kind) {
-    free(kind->op);
-    free(kind->await);
-    *kind = (struct sim_kind){0};
 }

@@ -37,8 +37,8 @@ struct sim_op {
 
 /* A rank program on one class of devices. */
 struct sim_kind {
-    struct sim_op *op; /* the body's, then SIM_END; owned, as are awaits */
-    struct sim_await *await;
+    const struct sim_op *op; /* the body's, then SIM_END */
+    const struct sim_await *await;
     int count; /* of the body */
     int place_count;
     int operations[PROGRAM_MAX_GROUPS]; /* of each group in a step */
@@ -46,9 +46,11 @@ struct sim_kind {
     int64_t peak_bytes;
 };
 
-/* Local. The body of `rank`, whose like the others are. The caller frees it with sim_kind_free. */
+/* Local. The body of `rank`, whose like the others are, into memory of the caller: `op` has
+ * sim_room() elements, `await` twice as many, and both outlive the kind. Memory of many kinds is
+ * taken at once: that of each alone would cost more than to compile it. */
+int64_t sim_room(const struct program *program, int rank);
 void sim_compile(const struct program *program, int rank, const struct sim_costs *costs,
-                 struct sim_kind *out);
-void sim_kind_free(struct sim_kind *kind);
+                 struct sim_op *op, struct sim_await *await, struct sim_kind *out);
 
 #endif

@@ -74,6 +74,8 @@ struct sim {
     struct sim_share share;
     struct sim_kind *kind;
     int kind_count;
+    struct sim_op *op; /* of all kinds */
+    struct sim_await *await;
     struct sim_state *run;
     struct sim_wire *wire;
     int wire_count, wires_each; /* in all; of a pipeline */

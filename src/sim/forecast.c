@@ -4,9 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 /* Ranks of one machine: what a message takes beside its copies, unless a profile says. */
 #define LATENCY_NS 1000.0
-enum { RECORDS_MOST = 8 << 20 }; /* instructions of a step that are kept for the path */
 
 /* --- links --- */
 
@@ -49,6 +50,8 @@ static void use_machine(struct sim_input *input, const struct plan *plan,
         input->link.latency, rate      ? measured->bytes_per_ns.median
                              : section ? section->rate[PROFILE_BYTES].median
                                        : PLAN_COSTS_BYTES_PER_NS * plan->config.threads};
+    input->wake = section ? section->rate[PROFILE_WAKE].median : 0;
+    input->awake = PROFILE_AWAKE_NS;
     input->collective = SIM_COLLECTIVE_SHARED;
 }
 
@@ -76,6 +79,13 @@ static double *uses_on_path(const struct forecast *forecast, const struct plan *
     return uses;
 }
 
+/* What all operations have in common, so that it does not cancel. */
+static double common_variance(double step, const struct measure *together) {
+    double spread = together->median > 0 ? measure_deviation(together) / together->median : 0;
+    return estimate_relative(step, spread).variance +
+           estimate_relative(step, PROFILE_PROGRAM_DEVIATION).variance;
+}
+
 /* Rules of operations may all be wrong in the same way, so their errors do not cancel. */
 static void bound(struct forecast *forecast, const struct plan *plan,
                   const struct cost_source *source) {
@@ -85,7 +95,8 @@ static void bound(struct forecast *forecast, const struct plan *plan,
     if (!given && !source->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (source->section) {
         double *uses = uses_on_path(forecast, plan);
-        estimate.variance = plan_costs_variance(plan, source, uses);
+        estimate.variance = plan_costs_variance(plan, source, uses) +
+                            common_variance(step, &source->section->rate[PROFILE_TOGETHER]);
         free(uses);
     }
     struct estimate_interval interval = estimate_interval(estimate, ESTIMATE_Z90);
@@ -95,14 +106,11 @@ static void bound(struct forecast *forecast, const struct plan *plan,
 
 /* --- the whole --- */
 
-/* Once to know the size, and again to keep all of the last step, where that is not too much. */
 static enum status simulate(struct forecast *forecast) {
+    int64_t begin = clock_ns();
     TRY(sim_run(&forecast->input, &forecast->result));
-    if (forecast->result.instructions / forecast->input.steps > RECORDS_MOST) return STATUS_OK;
-    sim_result_free(&forecast->result);
-    forecast->input.record = true;
-    TRY(sim_run(&forecast->input, &forecast->result));
-    sim_path(&forecast->input, &forecast->result, &forecast->path);
+    forecast->seconds = (double)(clock_ns() - begin) * 1e-9;
+    if (forecast->result.record) sim_path(&forecast->input, &forecast->result, &forecast->path);
     return STATUS_OK;
 }
 
@@ -113,6 +121,7 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
     forecast.input = (struct sim_input){.program = plan->program,
                                         .costs = forecast.costs.costs,
                                         .steps = FORECAST_STEPS,
+                                        .record = true,
                                         .apart = source->apart};
     if (source->units)
         use_units(&forecast.input, source->units);

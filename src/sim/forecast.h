@@ -13,6 +13,7 @@ struct forecast {
     struct sim_path path; /* empty where there are too many instructions to keep */
     bool units;           /* times are units of --costs; else ns */
     double low, high;     /* of the step: 90%; both the step itself where costs are given */
+    double seconds;       /* that the simulator took, from the program to the result */
 };
 
 /* Steps that are run: the last one is the steady state. */

@@ -36,6 +36,12 @@ static double crowd_of(const struct maker *maker) {
     return maker->source->crowd > 1 ? maker->source->crowd : 1;
 }
 
+/* Beside the operation itself; and all of them are slower than their medians by the same factor. */
+static double in_a_step(const struct profile_section *section, double ns) {
+    double ratio = section->rate[PROFILE_TOGETHER].median;
+    return ns * (ratio > 0 ? ratio : 1) + section->rate[PROFILE_OPERATION].median;
+}
+
 static double node_ns(const struct maker *maker, const struct node *node) {
     const struct cost_source *source = maker->source;
     struct device *device = maker->plan->device;
@@ -49,7 +55,7 @@ static double node_ns(const struct maker *maker, const struct node *node) {
     struct profile_key key = profile_key_of(maker->graph, node, &arena);
     double ns = profile_op(source->profile, source->section, &key, &cost, 1).ns;
     arena_free(&arena);
-    return ns;
+    return in_a_step(source->section, ns);
 }
 
 static double byte_ns(const struct maker *maker) {
@@ -109,9 +115,6 @@ static void add_store(struct maker *maker, struct sim_stage *stage, int64_t byte
     stage->zero = pass_ns;
     stage->norm = (double)slice * byte_ns(maker);
     stage->step = (3 + 2 * states) * stage->norm;
-    stage->fixed_bytes = states * slice;
-    stage->fixed_bytes += config->sliced & SLICED_PARAMS ? slice : bytes;
-    stage->fixed_bytes += config->sliced & SLICED_GRADIENTS ? slice : bytes * maker->plan->grads;
 }
 
 static enum status add_buckets(struct maker *maker, int position) {
@@ -130,6 +133,8 @@ static enum status add_buckets(struct maker *maker, int position) {
         buckets_cut(&list, &source, &maker->ranges, stage);
         free(list.items);
     }
+    maker->stage[grid_stage(grid, position, 0)].fixed_bytes =
+        (int64_t)plan_store_bytes_at(maker->plan, position);
     holdings_free(&holdings);
     return STATUS_OK;
 }

@@ -103,6 +103,10 @@ struct estimate profile_op(struct profile *profile, const struct profile_section
                            const struct profile_key *key, const struct op_cost *cost, double times);
 /* Relative standard deviation that an estimate from rates is given. */
 #define PROFILE_RATE_DEVIATION 0.25
+/* ... of a whole forecast, since another program ran when it was measured. */
+#define PROFILE_PROGRAM_DEVIATION 0.03
+/* A wait that is longer ends in sleep: comm/wait.c turns and yields that long, about. */
+#define PROFILE_AWAKE_NS 1e5
 
 /* Files. A text is JSON that the caller frees; it has the same bytes for the same content. A file
  * that is damaged or malformed is STATUS_DATA, one of a newer version STATUS_USAGE. Written

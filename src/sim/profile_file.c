@@ -140,7 +140,7 @@ static enum status read_rates(const struct json_place *parent, struct profile_se
     for (int rate = 0; rate < PROFILE_RATE_COUNT; rate++) {
         bool needed = rate == PROFILE_FLOPS || rate == PROFILE_BYTES;
         if (!needed && !json_object_get(place.value, profile_rate_names[rate])) continue;
-        TRY(read_measure(&place, profile_rate_names[rate], rate == PROFILE_INSTRUCTION ? 0 : 1e-9,
+        TRY(read_measure(&place, profile_rate_names[rate], needed ? 1e-9 : 0,
                          &section->rate[rate]));
     }
     return STATUS_OK;

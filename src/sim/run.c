@@ -13,9 +13,15 @@
 
 /* The clock moves on to `end`. `moving` is how long data was under way for it: of the wait, that
  * much is exposed communication and the rest is waiting for somebody. */
-static void wait_until(struct sim_state *state, double end, double moving, struct sim_cause cause) {
+static void wait_until(const struct sim *sim, struct sim_state *state, double end, double moving,
+                       struct sim_cause cause) {
     double wait = end - state->clock;
     if (wait <= 0) return;
+    if (wait > sim->input->awake) {
+        wait += sim->input->wake;
+        moving += sim->input->wake;
+        end += sim->input->wake;
+    }
     double exposed = wait < moving ? wait : moving;
     state->exposed += exposed;
     state->waits += wait - exposed;
@@ -33,7 +39,7 @@ static bool settle_send(struct sim *sim, int32_t run, const struct sim_await *aw
         return false;
     }
     struct sim_cause own = {run, await->at};
-    wait_until(state, end, send->bytes * wire->per_byte, own);
+    wait_until(sim, state, end, send->bytes * wire->per_byte, own);
     return true;
 }
 
@@ -57,7 +63,7 @@ static bool settle_receive(struct sim *sim, int32_t run, const struct sim_await 
     if (!message) return false;
     note_transfer(state, await->at, message->begin, message->time);
     note_peer(state, await->at, (struct sim_cause){sim->wire[wire].sender, message->at});
-    wait_until(state, message->time, message->time - message->begin, message->cause);
+    wait_until(sim, state, message->time, message->time - message->begin, message->cause);
     double copy = receive->cost * state->slowness;
     state->clock += copy;
     state->exposed += copy;
@@ -72,7 +78,7 @@ static bool settle_operation(struct sim *sim, int32_t run, const struct sim_op *
     if (!meeting) return false;
     note_transfer(state, at, meeting->begin, meeting->end);
     note_peer(state, at, meeting->last);
-    wait_until(state, meeting->end, meeting->end - meeting->begin, meeting->last);
+    wait_until(sim, state, meeting->end, meeting->end - meeting->begin, meeting->last);
     return true;
 }
 
@@ -92,6 +98,7 @@ static void note_issue(struct sim_state *state) {
     if (!state->record) return;
     struct sim_record *record = &state->record[state->at];
     record->issued = state->clock;
+    record->peer_run = record->peer_at = -1;
     record->cause_run = state->cause.run;
     record->cause_at = state->cause.at;
 }
@@ -173,11 +180,10 @@ static void run_on(struct sim *sim, int32_t run, struct sim_record *record) {
 
 /* --- the whole --- */
 
-/* A kind of the simulator is a rank program on a class of devices: compiled when first met. */
+/* A kind of the simulator is a rank program on a class of devices. */
 struct kind_table {
-    int *first; /* per rank program: the first of its kinds + 1 */
-    int *next, *class, *position;
-    size_t capacity;
+    int *first;                          /* per rank program: the first of its kinds + 1 */
+    int *next, *class, *position, *rank; /* per kind; a rank that is of it */
 };
 
 static int find_kind(struct sim *sim, struct kind_table *table, int rank) {
@@ -188,7 +194,7 @@ static int find_kind(struct sim *sim, struct kind_table *table, int rank) {
         kind = table->next[kind] - 1;
     if (kind >= 0) return kind;
     kind = sim->kind_count++;
-    sim_compile(program, rank, &sim->input->costs[class], &sim->kind[kind]);
+    table->rank[kind] = rank;
     table->class[kind] = class;
     table->position[kind] = position;
     table->next[kind] = table->first[of];
@@ -196,14 +202,30 @@ static int find_kind(struct sim *sim, struct kind_table *table, int rank) {
     return kind;
 }
 
+static void compile_kinds(struct sim *sim, const struct kind_table *table) {
+    const struct program *program = sim->input->program;
+    int64_t room = 0;
+    for (int k = 0; k < sim->kind_count; k++) room += sim_room(program, table->rank[k]);
+    sim->op = MEM_ARRAY(struct sim_op, room);
+    sim->await = MEM_ARRAY(struct sim_await, 2 * room);
+    room = 0;
+    for (int k = 0; k < sim->kind_count; k++) {
+        sim_compile(program, table->rank[k], &sim->input->costs[table->class[k]], sim->op + room,
+                    sim->await + 2 * room, &sim->kind[k]);
+        room += sim_room(program, table->rank[k]);
+    }
+}
+
 static void compile_all(struct sim *sim) {
     int runs = sim->share.run_count, *kind_of = MEM_ARRAY(int, runs + 1);
     struct kind_table table = {.first = MEM_ARRAY(int, sim->input->program->kind_count + 1),
                                .next = MEM_ARRAY(int, runs + 1),
                                .class = MEM_ARRAY(int, runs + 1),
-                               .position = MEM_ARRAY(int, runs + 1)};
+                               .position = MEM_ARRAY(int, runs + 1),
+                               .rank = MEM_ARRAY(int, runs + 1)};
     sim->kind = MEM_ARRAY(struct sim_kind, runs + 1);
     for (int r = 0; r < runs; r++) kind_of[r] = find_kind(sim, &table, sim->share.rank[r]);
+    compile_kinds(sim, &table);
     for (int r = 0; r < runs; r++) {
         const struct sim_kind *kind = &sim->kind[kind_of[r]];
         sim->run[r] =
@@ -218,6 +240,7 @@ static void compile_all(struct sim *sim) {
     free(table.next);
     free(table.class);
     free(table.position);
+    free(table.rank);
 }
 
 static void sim_new(const struct sim_input *input, struct sim *sim) {
@@ -233,7 +256,8 @@ static void sim_new(const struct sim_input *input, struct sim *sim) {
 
 static void sim_free(struct sim *sim) {
     sim_wires_free(sim);
-    for (int k = 0; k < sim->kind_count; k++) sim_kind_free(&sim->kind[k]);
+    free(sim->op);
+    free(sim->await);
     for (int r = 0; r < sim->share.run_count; r++) free(sim->run[r].place);
     free(sim->kind);
     free(sim->run);
@@ -258,7 +282,7 @@ static enum status check_ended(const struct sim *sim) {
     return STATUS_OK;
 }
 
-static struct sim_rank rank_of(const struct sim *sim, int run) {
+static struct sim_rank rank_of(const struct sim *sim, int run, struct sim_record *record) {
     const struct sim_state *state = &sim->run[run];
     int stages = sim->input->program->grid.stages, others = sim->share.others;
     return (struct sim_rank){.rank = sim->share.rank[run],
@@ -269,7 +293,8 @@ static struct sim_rank rank_of(const struct sim *sim, int run) {
                              .exposed = state->exposed,
                              .waits = state->waits,
                              .end = state->clock,
-                             .peak_bytes = state->kind->peak_bytes};
+                             .peak_bytes = state->kind->peak_bytes,
+                             .record = record};
 }
 
 /* Means and maxima over all ranks, each run standing for those like it. */
@@ -291,10 +316,16 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
     result->span_bubble = span > 0 ? 1 - busy / (ranks * span) : 0;
 }
 
-static struct sim_record *records_new(const struct sim_kind *kind) {
-    struct sim_record *record = MEM_ARRAY(struct sim_record, kind->count + 1);
-    for (int i = 0; i < kind->count; i++) record[i].peer_run = record[i].peer_at = -1;
-    return record;
+/* Room for the records of all runs, where they are wanted and not too many. */
+static void records_new(const struct sim *sim, struct sim_result *result) {
+    int64_t count = 0;
+    for (int r = 0; r < result->run_count; r++) count += sim->run[r].kind->count;
+    if (!sim->input->record || count > SIM_MOST_RECORDS) return;
+    struct sim_record *next = result->record = MEM_ARRAY(struct sim_record, count + 1);
+    for (int r = 0; r < result->run_count; r++) {
+        result->rank[r].record = next;
+        next += sim->run[r].kind->count;
+    }
 }
 
 enum status sim_run(const struct sim_input *input, struct sim_result *out) {
@@ -303,20 +334,15 @@ enum status sim_run(const struct sim_input *input, struct sim_result *out) {
     sim_new(input, &sim);
     struct sim_result result = {.run_count = sim.share.run_count,
                                 .rank = MEM_ARRAY(struct sim_rank, sim.share.run_count + 1)};
-    struct sim_record **record = MEM_ARRAY(struct sim_record *, result.run_count + 1);
-    for (int r = 0; input->record && r < result.run_count; r++)
-        record[r] = records_new(sim.run[r].kind);
+    records_new(&sim, &result);
     while (sim.ready_count > 0) {
         int32_t run = sim.ready[--sim.ready_count];
         sim.run[run].queued = false;
-        run_on(&sim, run, record[run]);
+        run_on(&sim, run, result.rank[run].record);
     }
     enum status status = check_ended(&sim);
-    for (int r = 0; r < result.run_count; r++) {
-        result.rank[r] = rank_of(&sim, r);
-        result.rank[r].record = record[r];
-    }
-    free(record);
+    for (int r = 0; r < result.run_count; r++)
+        result.rank[r] = rank_of(&sim, r, result.rank[r].record);
     sum_up(&sim, &result);
     sim_free(&sim);
     if (status == STATUS_OK)
@@ -327,7 +353,7 @@ enum status sim_run(const struct sim_input *input, struct sim_result *out) {
 }
 
 void sim_result_free(struct sim_result *result) {
-    for (int r = 0; r < result->run_count; r++) free(result->rank[r].record);
+    free(result->record);
     free(result->rank);
     *result = (struct sim_result){0};
 }

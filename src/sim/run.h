@@ -40,7 +40,8 @@ struct sim_stage {
     const int64_t *bucket_bytes;      /* per bucket; NULL: none to send */
     /* That a micro-batch keeps: from LOAD to B or I, and from I to W. */
     int64_t kept_bytes, kept_half_bytes;
-    int64_t fixed_bytes; /* parameters and the like */
+    int64_t fixed_bytes; /* parameters and the like; of all chunks of a rank together, with its
+                            first stage */
 };
 struct sim_costs {
     const struct sim_stage *stage; /* per stage of the model */
@@ -55,6 +56,8 @@ struct sim_link {
  * every member reads and writes its part of all; by messages along a ring. */
 enum sim_collective { SIM_COLLECTIVE_FREE, SIM_COLLECTIVE_SHARED, SIM_COLLECTIVE_RING };
 
+enum { SIM_MOST_RECORDS = 8 << 20 };
+
 struct sim_input {
     const struct program *program; /* verified */
     const struct sim_costs *costs; /* per class of devices */
@@ -65,10 +68,12 @@ struct sim_input {
     double (*slowness)(const void *context, int rank); /* a factor on all costs */
     struct sim_link (*link_of)(const void *context, int from, int to);
     struct sim_link link, group_link; /* of messages; of groups. Only without link_of */
+    double wake, awake; /* what a wait takes on top that is longer than `awake`: the rank slept */
     const void *context;
     int steps;   /* at least 1; the last one is measured */
     bool apart;  /* run every pipeline, also those that do the same */
-    bool record; /* keep every instruction of the last step: for paths and drawings */
+    bool record; /* keep every instruction of the last step, for paths and drawings, where these are
+                    at most SIM_MOST_RECORDS */
 };
 
 /* One instruction of the last step: when it was issued, then its own time. Of the communication
@@ -88,7 +93,7 @@ struct sim_rank {
     double waits;       /* time that it waits for others beyond that */
     double end;         /* of the last step */
     int64_t peak_bytes; /* of slots and what is fixed */
-    struct sim_record *record; /* per instruction of the body; NULL: not wanted */
+    struct sim_record *record; /* per instruction of the body; NULL: not kept */
 };
 
 struct sim_result {
@@ -99,7 +104,8 @@ struct sim_result {
     double exposed;             /* mean over ranks */
     int64_t peak_bytes;         /* of the rank that has most */
     int64_t instructions;       /* that were run */
-    struct sim_rank *rank;      /* those that were run; owned */
+    struct sim_rank *rank;      /* those that were run; owned, as are all records */
+    struct sim_record *record;  /* one rank's behind the other's; NULL: not kept */
     int run_count;
 };
 

@@ -82,8 +82,10 @@ static void append_bucket(struct copy *copy, enum instr_op op, int bucket,
     if (op == INSTR_JOIN) instr->group = (int16_t)copy->tied;
 }
 
+/* Of a pass that is cut already this is one. */
 static void append_segments(struct copy *copy, const struct instr *pass, int buckets) {
-    for (int b = 0; b < buckets; b++) {
+    bool cut = pass->segment != INSTR_ALL;
+    for (int b = cut ? pass->segment : 0; b < (cut ? pass->segment + 1 : buckets); b++) {
         const struct program_tie *tie = program_tie_at(copy->program, pass->stage, b);
         append(copy, pass)->segment = (int16_t)b;
         if (tie && !tie_is_apart(tie)) continue; /* its TIE stays where it is */
@@ -112,11 +114,15 @@ static void reduce_tied(struct copy *copy, int position, int grad) {
     }
 }
 
+static bool same_pass(const struct instr *a, const struct instr *b) {
+    return a->op == b->op && a->stage == b->stage && a->micro == b->micro;
+}
+
 /* One instruction of the old body; `whole` is of the chunk it belongs to, or NULL. */
 static void copy_instr(struct copy *copy, const struct instr_list *old, int at,
                        const struct whole *whole, int buckets) {
     const struct instr *instr = &old->items[at];
-    if (whole && at == whole->pass) {
+    if (whole && whole->pass >= 0 && same_pass(instr, &old->items[whole->pass])) {
         append_segments(copy, instr, buckets);
         return;
     }
@@ -147,7 +153,7 @@ static int last_whole(const struct whole *whole, int chunks) {
     return last;
 }
 
-static int tied_group(const struct program *program) {
+int reduce_tied_group(const struct program *program) {
     int group = 0;
     while (group < program->group_count && program->group[group] != GROUP_TIED) group++;
     return group;
@@ -172,7 +178,7 @@ void reduce_insert(struct program *program, int number, enum instr_op op, int gr
                         .out = rank,
                         .op = op,
                         .group = group,
-                        .tied = tied_group(program),
+                        .tied = reduce_tied_group(program),
                         .alike = rank->chunks == 1 || replicas_alike(program, number)};
     int position = grid_cell(grid, number).position;
     int stage_of[GRID_MAX_CHUNKS] = {0}, grad = final_grad(&old);

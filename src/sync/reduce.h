@@ -10,6 +10,9 @@
  * cut into segments where it can be. */
 void reduce_insert(struct program *program, int rank, enum instr_op op, int group);
 
+/* Local. The group of the ranks that share parameters; as many as there are groups: none. */
+int reduce_tied_group(const struct program *program);
+
 /* Local. A group of the replicas that is declared already, or one that is the same. */
 int reduce_group(struct program *program);
 

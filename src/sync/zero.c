@@ -29,8 +29,8 @@ static int at_most(int value, int limit) {
 /* --- the order that all replicas follow --- */
 
 static bool is_pass(const struct instr *instr) {
-    return instr->op == INSTR_F || instr->op == INSTR_B || instr->op == INSTR_I ||
-           instr->op == INSTR_W;
+    return instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_B ||
+           instr->op == INSTR_I || instr->op == INSTR_W;
 }
 
 static struct instr_list passes_of(const struct instr_list *body) {
@@ -60,19 +60,31 @@ int zero_ahead(const struct zero *zero, int stage) {
     return zero->config->prefetch ? zero->config->prefetch[stage] : 1;
 }
 
+/* Of gradients that two stages share, those of the later one wait for the earlier one's. In a loop
+ * or a V of chunks the later one goes on meanwhile, or both would wait for ever: a buffer for each
+ * micro-batch. */
+int zero_buffers(const struct zero *zero, int position) {
+    const struct program *program = zero->program;
+    for (int t = 0; t < program->tie_count && zero->grid->chunks > 1; t++)
+        if (grid_position(zero->grid, program->tie[t].stage) == position ||
+            grid_position(zero->grid, program->tie[t].other) == position)
+            return program->micro_batches;
+    return 1;
+}
+
 static void set_sizes(const struct zero *zero, struct rank_program *rank, int position) {
     unsigned sliced = zero->config->sliced;
     for (int c = 0; c < rank->chunks; c++) {
         struct chunk_sizes *sizes = &rank->chunk[c];
         const bool *kept = zero->config->kept;
-        sizes->kept = sliced & SLICED_PARAMS && kept && kept[grid_stage(zero->grid, position, c)];
+        sizes->kept = sliced != SLICED_STATE && kept && kept[grid_stage(zero->grid, position, c)];
         int places = sizes->buckets - sizes->kept;
         if (sliced & SLICED_GRADIENTS) sizes->windows = at_most(WINDOWS, places);
         if (sliced & SLICED_PARAMS)
             sizes->gathered =
                 at_most(zero_ahead(zero, grid_stage(zero->grid, position, c)) + 1, places);
     }
-    if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_COUNT_SLICED;
+    if (sliced & SLICED_GRADIENTS) rank->grads = GRAD_WINDOWS + zero_buffers(zero, position);
 }
 
 /* Forward reads the last bucket first: that one is gathered first. */
@@ -140,27 +152,11 @@ static void change_rank(const void *context, struct program *program, int rank) 
     add_collects(zero, own, position);
 }
 
-static bool recomputes(const struct program *program) {
-    for (int k = 0; k < program->kind_count; k++) {
-        const struct instr_list *body = &program->kinds[k].list[LIST_BODY];
-        for (int i = 0; i < body->count; i++)
-            if (body->items[i].op == INSTR_R) return true;
-    }
-    return false;
-}
-
 static enum status zero_insert(struct program *program, const struct sync_config *config) {
     if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
-    if (program->tie_count > 0)
-        return fail(STATUS_USAGE,
-                    "--sync zero: stages %d and %d share parameters, which are not sliced yet; use "
-                    "--sync allreduce",
-                    program->tie[0].stage, program->tie[0].other);
-    if (config->sliced & SLICED_PARAMS && recomputes(program))
-        return fail(STATUS_USAGE,
-                    "--recompute with --zero-stage 3: recomputation reads parameters that are "
-                    "freed by then; use --recompute never, or --zero-stage 2");
     struct zero zero = {.config = config,
+                        .program = program,
+                        .tied = reduce_tied_group(program),
                         .grid = &program->grid,
                         .group = reduce_group(program),
                         .world = program_world(program),

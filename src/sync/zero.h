@@ -20,8 +20,9 @@ struct zero_list {
 /* What is known of the program. */
 struct zero {
     const struct sync_config *config;
+    const struct program *program;
     const struct grid *grid;
-    int group, world;
+    int group, world, tied; /* groups; of ranks that share parameters, where there are such */
     enum sum_order sum; /* of the schedule */
     struct instr_list
         *order; /* per position: the passes of replica 0, which has all that any has */
@@ -29,6 +30,9 @@ struct zero {
 
 /* Local. Buckets of a stage's parameters that are gathered ahead. */
 int zero_ahead(const struct zero *zero, int stage);
+
+/* Local. Buffers of windows that the ranks at a position have. */
+int zero_buffers(const struct zero *zero, int position);
 
 /* Local. A body in which passes are cut into segments where they must be, and gradients scattered
  * where they are sliced; micro-batches that other replicas have stand where these run them. The

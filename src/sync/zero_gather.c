@@ -102,7 +102,8 @@ static void begin(struct gatherer *gatherer) {
 
 static void keep(struct gatherer *gatherer, enum instr_op op, int position) {
     const struct rank_program *rank = gatherer->rank;
-    for (int c = 0; c < rank->chunks; c++)
+    bool sliced = gatherer->zero->config->sliced & SLICED_PARAMS;
+    for (int c = 0; sliced && c < rank->chunks; c++)
         if (rank->chunk[c].kept)
             add(gatherer, op, grid_stage(gatherer->zero->grid, position, c),
                 rank->chunk[c].buckets - 1);
@@ -149,7 +150,14 @@ static void round_of(const struct zero *zero, struct rank_program *rank, const s
         if (!kept) add_to_round(zero, rank, INSTR_FREE, pass, b);
         if (next && !ahead && !kept) add_to_round(zero, rank, INSTR_GATHER, pass, b - 1);
     }
-    if (sizes->kept) add_to_round(zero, rank, INSTR_FREE, pass, last);
+    const struct program_tie *tie = program_tie_of(zero->program, pass->stage);
+    bool here = tie && !tie_is_apart(tie);
+    if (sizes->kept && !(here && tie->stage == pass->stage))
+        add_to_round(zero, rank, INSTR_FREE, pass, last);
+    /* The later stage reads what the earlier one has. */
+    struct instr first = {.stage = (int16_t)(here ? tie->stage : 0)};
+    if (here && tie->other == pass->stage)
+        add_to_round(zero, rank, INSTR_FREE, &first, tie->bucket);
 }
 
 void zero_evaluate(const struct zero *zero, struct rank_program *rank) {

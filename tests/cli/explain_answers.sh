@@ -55,7 +55,7 @@ mkdir damaged/checkpoints/.step-00000002.tmp
 "$STRETTO" explain --quiet --out damaged --resume 2>err
 [ $? = 3 ] && [ -d damaged/checkpoints/.step-00000002.tmp ] || say "explain --resume: $(cat err)"
 rmdir damaged/checkpoints/.step-00000002.tmp
-both 3 'none of the 1 checkpoint(s) is whole' --out damaged --resume
+both 3 'none of 1 checkpoint is whole' --out damaged --resume
 if [ "$(id -u)" != 0 ]; then
     mkdir locked && chmod 555 locked
     both 3 'locked' --out locked

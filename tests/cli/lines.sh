@@ -33,12 +33,12 @@ done <<'END'
 0|out|  resnet18-cifar   |train --help
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
-0|out|each rank sends |explain -n 2 --model mlp
-0|out|program    ddp: 9 instructions|explain -n 2 --model mlp
-0|out|program    dp: 9 instructions|explain -n 2 --strategy dp --model mlp
-0|out|program    single: 8 instructions|explain --model mlp
-0|out|lr 0.01 cosine|explain --model mlp
-0|out|lr 0.01 cosine|explain -n 4 --model mlp
+0|out|each rank sends|explain -n 2 --model mlp
+0|out|program    9 instructions|explain -n 2 --model mlp
+0|out|program    9 instructions|explain -n 2 --strategy dp --model mlp
+0|out|program    8 instructions|explain --model mlp
+0|out|lr 0.01, cosine|explain --model mlp
+0|out|lr 0.01, cosine|explain -n 4 --model mlp
 0|out|64 = 4 replicas x 1 micro-batch x 16 samples|explain -n 4 --model mlp
 2|err|--model: 'resnet' is not allowed; did you mean resnet8?|launch --emit sbatch --model resnet
 2|err|--strategy: 'dpp' is not allowed; did you mean dp?|launch --emit sbatch --strategy dpp

@@ -24,20 +24,21 @@ while IFS='|' read -r code part line; do
     refused "$code" "$part" $line
 done <<'END'
 # grids
-2|3 rank(s) are not 2 stage(s) x 1 replica(s)|--strategy 1f1b -n 3 --stages 2
-2|4 rank(s) are not 2 stage(s) x 3 replica(s)|--strategy gpipe --stages 2 --replicas 3 -n 4
+2|3 ranks are not 2 stages x 1 replica|--strategy 1f1b -n 3 --stages 2
+2|4 ranks are not 2 stages x 3 replicas|--strategy gpipe --stages 2 --replicas 3 -n 4
 2|two of -n, --stages and --replicas|--strategy gpipe --stages 3 -n 4
-2|--stages 2: schedule single has the whole model on each rank|--strategy ddp -n 2 --stages 2
+2|--stages 2: --strategy ddp has the whole model on each rank|--strategy ddp -n 2 --stages 2
+2|--strategy 1f1b --zero-stage 3, or another pipeline|--strategy zero3 -n 4 --stages 2
 2|another pipeline|--stages 2
 # chunks
-2|--virtual 3: schedule zbv has 2 chunk(s)|--strategy zbv --stages 2 --virtual 3
-2|--virtual 2: schedule gpipe has 1 chunk(s)|--strategy gpipe --stages 2 --virtual 2
-2|8 chunks of a model with 4 layers|--strategy gpipe --stages 8
-2|8 chunks of a model with 4 layers|--strategy interleaved --stages 2 --virtual 4
+2|--virtual 3: schedule zbv has 2 stages|--strategy zbv --stages 2 --virtual 3
+2|--virtual 2: schedule gpipe has 1 stage on|--strategy gpipe --stages 2 --virtual 2
+2|8 stages of a model with 4 layers|--strategy gpipe --stages 8
+2|8 stages of a model with 4 layers|--strategy interleaved --stages 2 --virtual 4
 2|fewer --stages|--strategy zbv --stages 4
 # cuts
 2|--cut 'nothing': the model has no such layer|--strategy gpipe --stages 2 --cut nothing
-2|--cut names 2 layer(s), which makes 3 chunks; the run has 2|--strategy gpipe --stages 2 --cut fc1,fc2
+2|--cut names 2 layers, which makes 3 stages; the run has 2|--strategy gpipe --stages 2 --cut fc1,fc2
 2|--cut: 'fc2,fc2' is not allowed|--strategy gpipe --stages 3 --cut fc2,fc2
 2|--cut|--strategy gpipe --stages 3 --cut fc3,fc2
 2|--cut|--strategy ddp -n 2 --cut fc2

@@ -17,6 +17,7 @@ if command -v python3 >/dev/null; then
     figures '103 6.8 0.0' --strategy zb-h2 --stages 8 --micro-batches 32
     figures '25 4.0 0.0' --strategy zbv --stages 2 --micro-batches 4
     figures '117 17.9 17.9' --strategy 1f1b --stages 8 --replicas 2 --micro-batches 32
+    python3 -c 'import json; d = json.load(open("out")); assert d["instructions"] > 1000 and d["seconds"] > 0' || say "what the simulator took: $(cat out)"
 fi
 
 # One screen, with what it rests on.
@@ -55,7 +56,7 @@ refused 2 'exclude one another' --costs f=1 --cluster cluster.yml
 refused 2 "--costs: 'x' is not LETTER=NUMBER" --costs x
 refused 2 'this run has 5' --strategy 1f1b --stages 5 --micro-batches 5 --batch 10 --cluster cluster.yml
 refused 2 'must end in .svg or .html' --draw x.png
-refused 2 'stage(s) x' --strategy 1f1b -n 5 --stages 2 --replicas 2
+refused 2 '5 ranks are not 2 stages x 2 replicas' --strategy 1f1b -n 5 --stages 2 --replicas 2
 sed -n '/^```json$/,/^```$/p' "$ROOT/docs/profile.md" | sed '1d;$d' >profile.json
 refused 2 'was not measured on ref' --profile profile.json
 refused 3 'nowhere' --profile nowhere

@@ -40,8 +40,6 @@ refused() { # WORDS OPTION...
 
     refused 'has no effect with --sync allreduce' $model --strategy ddp -n 2 --zero-keep 1KiB
     refused 'a rank holds slices' $model --strategy zero3 -n 2 --save-ranks
-    refused 'recomputation reads parameters that are freed' $model --strategy 1f1b --stages 2 -n 4 --micro-batches 2 --zero-stage 3 \
-        --recompute always --batch 24
     refused 'share parameters, which are not sliced yet' --model bert-tiny --device ref --batch 8 --strategy 1f1b --stages 2 -n 4 \
         --micro-batches 2 --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3 --zero-stage 1
 

@@ -13,8 +13,6 @@
  * would have to compute the answers of one device again. -v names also those that are equal. */
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,96 +27,28 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/option.h"
-#include "exec/exec.h"
+#include "exec/team.h"
 #include "plan/resolve.h"
 
-struct answer {
-    uint64_t params, buffers;
-    double loss, norm;
-};
-
-struct member {
+/* The plans of a cell's ranks. */
+struct cell {
     const struct options *given;
-    struct options options;
     struct dataset *dataset; /* that all ranks read */
-    int rank, ranks;
-    struct plan *plan;
-    struct comm *comm;
-    struct exec *exec;
-    enum status status;
-    struct answer answer;
-    pthread_t thread;
+    struct options *options; /* per rank: resolved */
+    struct plan **plan;      /* per rank */
+    int ranks;
 };
 
-static enum status plan_member(struct member *member) {
-    struct resolve_place place = {.rank = member->rank, .ranks = member->ranks, .threads = 1};
+static enum status plan_rank(void *context, int rank, const struct plan **out) {
+    struct cell *cell = context;
+    struct resolve_place place = {.rank = rank, .ranks = cell->ranks, .threads = 1};
     struct run_config config;
-    member->options = *member->given;
-    const struct model *model = model_find(member->options.model);
-    TRY(resolve_run(&member->options, model, member->dataset, &place, &config));
-    return plan_new(&config, NULL, NULL, &member->plan);
-}
-
-static enum status train(struct member *member) {
-    struct step_result result = {0};
-    TRY(exec_new(member->plan, member->comm, NULL, &member->exec));
-    TRY(exec_start(member->exec));
-    while (exec_next_step(member->exec) < member->plan->config.steps)
-        TRY(exec_step(member->exec, &result));
-    member->answer = (struct answer){.loss = result.loss, .norm = result.grad_norm};
-    TRY(exec_compare_copies(member->exec));
-    TRY(exec_param_hash(member->exec, &member->answer.params));
-    return store_buffer_hash(exec_store(member->exec), &member->answer.buffers);
-}
-
-static void *member_main(void *argument) {
-    struct member *member = argument;
-    member->status = train(member);
-    if (member->status != STATUS_OK && member->comm) comm_abort(member->comm, member->rank);
-    return NULL;
-}
-
-static enum status open_team(struct member *members, int ranks) {
-    struct comm **comms = MEM_ARRAY(struct comm *, ranks);
-    size_t heap = 0, channels = 0;
-    for (int r = 0; r < ranks; r++) {
-        size_t own = plan_heap_bytes(members[r].plan), rings = plan_channel_bytes(members[r].plan);
-        if (own > heap) heap = own;
-        if (rings > channels) channels = rings;
-    }
-    enum status status = comm_open_threads(ranks, heap, channels, comms);
-    for (int r = 0; r < ranks && status == STATUS_OK; r++) members[r].comm = comms[r];
-    free(comms);
-    return status;
-}
-
-/* Every replica must have the same parameters; what all ranks of replica 0 hold is the model. */
-static enum status collect(const struct member *members, int ranks, struct answer *out) {
-    const struct grid *grid = &members[0].plan->config.grid;
-    int pipelines = (ranks - grid->drivers) / grid->stages;
-    for (int pipeline = 0; pipeline < pipelines; pipeline++) {
-        struct answer sum = {.loss = members[0].answer.loss, .norm = members[0].answer.norm};
-        for (int p = 0; p < grid->stages; p++) {
-            int rank = group_rank(grid, GROUP_PIPELINE, pipeline, p);
-            sum.params += members[rank].answer.params;
-            sum.buffers += members[rank].answer.buffers;
-        }
-        if (pipeline == 0) *out = sum;
-        if (sum.params != out->params)
-            return fail(STATUS_BUG, "replica %d has other parameters", pipeline);
-    }
+    cell->options[rank] = *cell->given;
+    const struct model *model = model_find(cell->given->model);
+    TRY(resolve_run(&cell->options[rank], model, cell->dataset, &place, &config));
+    TRY(plan_new(&config, NULL, NULL, &cell->plan[rank]));
+    *out = cell->plan[rank];
     return STATUS_OK;
-}
-
-static enum status run_team(struct member *members, int ranks, struct answer *out) {
-    for (int r = 0; r < ranks; r++) TRY(plan_member(&members[r]));
-    if (ranks > 1) TRY(open_team(members, ranks));
-    for (int r = 1; r < ranks; r++)
-        pthread_create(&members[r].thread, NULL, member_main, &members[r]);
-    member_main(&members[0]);
-    for (int r = 1; r < ranks; r++) pthread_join(members[r].thread, NULL);
-    for (int r = 0; r < ranks; r++) TRY(members[r].status);
-    return collect(members, ranks, out);
 }
 
 static enum status parse_line(const char *line, struct options *out) {
@@ -131,22 +61,21 @@ static enum status parse_line(const char *line, struct options *out) {
     return status;
 }
 
-static enum status run_line(const char *line, int ranks, struct answer *out) {
+static enum status run_line(const char *line, int ranks, struct team_answer *out) {
     struct options options;
     TRY(parse_line(line, &options));
-    struct member *members = MEM_ARRAY(struct member, ranks);
-    struct dataset *dataset = NULL;
-    enum status status = resolve_data(&options, model_find(options.model), &dataset);
-    for (int r = 0; r < ranks; r++)
-        members[r] =
-            (struct member){.given = &options, .dataset = dataset, .rank = r, .ranks = ranks};
-    if (status == STATUS_OK) status = run_team(members, ranks, out);
-    for (int r = 0; r < ranks; r++) exec_free(&members[r].exec);
-    for (int r = 0; r < ranks; r++) comm_close(&members[r].comm);
-    for (int r = 0; r < ranks; r++) plan_free(&members[r].plan);
-    dataset_free(&dataset);
+    struct cell cell = {.given = &options,
+                        .options = MEM_ARRAY(struct options, ranks),
+                        .plan = MEM_ARRAY(struct plan *, ranks),
+                        .ranks = ranks};
+    struct team_config team = {.ranks = ranks, .context = &cell, .plan = plan_rank};
+    enum status status = resolve_data(&options, model_find(options.model), &cell.dataset);
+    if (status == STATUS_OK) status = team_train(&team, out);
+    for (int r = 0; r < ranks; r++) plan_free(&cell.plan[r]);
+    dataset_free(&cell.dataset);
     options_free(&options);
-    free(members);
+    free(cell.options);
+    free(cell.plan);
     return status;
 }
 
@@ -154,13 +83,13 @@ static enum status run_line(const char *line, int ranks, struct answer *out) {
 
 struct known {
     char *line;
-    struct answer answer;
+    struct team_answer answer;
 };
 static struct known *known;
 static int known_count;
 static size_t known_capacity;
 
-static enum status answer_of(const char *line, struct answer *out) {
+static enum status answer_of(const char *line, struct team_answer *out) {
     for (int i = 0; i < known_count; i++) {
         if (strcmp(known[i].line, line) != 0) continue;
         *out = known[i].answer;
@@ -174,18 +103,11 @@ static enum status answer_of(const char *line, struct answer *out) {
 
 /* --- cells --- */
 
-static const char *difference(const struct answer *a, const struct answer *b) {
-    if (a->params != b->params) return "parameters";
-    if (a->buffers != b->buffers) return "running statistics";
-    if (fabs(a->loss - b->loss) > 1e-12 * fabs(b->loss)) return "loss"; /* added by rank */
-    return a->norm != b->norm ? "norm of the gradients" : NULL;
-}
-
 /* Whether the cell is as it must be; what is not into `why`. */
 static bool check_cell(const char *cell, char *why, size_t bytes) {
     char *line = mem_text(cell), *bar = strstr(line, " | ");
     int ranks = atoi(line), skip = (int)strspn(line, "0123456789 ");
-    struct answer one, many;
+    struct team_answer one, many;
     snprintf(why, bytes, "not a cell");
     if (!bar || ranks < 1) {
         free(line);
@@ -199,7 +121,7 @@ static bool check_cell(const char *cell, char *why, size_t bytes) {
     enum status status = run_line(line + skip, ranks, &many);
     if (!refused && status == STATUS_OK) status = answer_of(reference, &one);
     log_capture(NULL, 0);
-    if (!refused && status == STATUS_OK) what = difference(&many, &one);
+    if (!refused && status == STATUS_OK) what = team_difference(&many, &one);
     for (char *c = why; *c; c++) *c = *c == '\n' ? ' ' : *c;
     if (what) snprintf(why, bytes, "other %s", what);
     if (refused && status == STATUS_OK) snprintf(why, bytes, "not refused");

@@ -6,9 +6,12 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "program/auto.h"
 #include "program/pipeline.h"
 #include "sync/sync.h"
 #include "program/schedule.h"
+
+enum { MOST_STAGES = 16 };
 
 struct all {
     struct case_of *items;
@@ -16,7 +19,7 @@ struct all {
     size_t capacity;
 };
 
-/* How a step is dealt. */
+/* How a step is dealt, and what else the program has. */
 struct deal {
     int stages, chunks, replicas, micros;
     bool one_rank; /* runs all replicas */
@@ -24,6 +27,12 @@ struct deal {
     int last; /* samples of the step in all; 0: every micro-batch has some */
     enum sum_order sum;
     bool shares;
+    unsigned sliced; /* SLICED_..., by sync policy zero */
+    bool kept;       /* the last bucket of each stage is gathered once a step */
+    int prefetch;
+    enum recompute_policy recompute;
+    bool driven; /* by the calls of a driver */
+    bool tied;   /* the first stage and the last share a bucket */
 };
 
 static struct grid grid_of(const struct deal *deal) {
@@ -31,7 +40,8 @@ static struct grid grid_of(const struct deal *deal) {
                          .chunks = deal->chunks,
                          .replicas = deal->replicas,
                          .replicas_each = deal->one_rank ? deal->replicas : 1,
-                         .v_shape = deal->v_shape};
+                         .v_shape = deal->v_shape,
+                         .drivers = deal->driven};
 }
 
 /* Orders that ranks cannot add in are no cases. */
@@ -42,24 +52,83 @@ static bool can_be(const struct deal *deal) {
     return deal->sum != SUM_REPLICAS_FIRST || !ranks || deal->micros == 1;
 }
 
-static void add_case(struct all *all, const char *schedule, const struct deal *deal) {
-    struct case_of one = {.shares = deal->shares};
-    int total = deal->replicas * deal->micros, stages = deal->stages * deal->chunks, buckets[64];
-    if (!can_be(deal) || total > CASE_MICROS / 2) return;
-    for (int g = 0; g < CASE_MICROS; g++) one.samples[g] = !deal->last || g < deal->last;
-    for (int s = 0; s < stages; s++) buckets[s] = 1 + (s + deal->micros) % 3;
+static struct program_tie tie_of(const struct deal *deal, const struct grid *grid,
+                                 const int *buckets) {
+    int last = deal->stages * deal->chunks - 1;
+    bool apart = grid_position(grid, 0) != grid_position(grid, last);
+    return (struct program_tie){
+        .stage = 0, .bucket = buckets[0] - 1, .other = last, .other_bucket = apart ? 0 : INSTR_ALL};
+}
+
+/* `auto` is given the order of a greedy builder for stages that cost more and more. */
+static void build_auto(const struct schedule_config *config, struct program **out) {
+    struct pipeline_shape shape = {.positions = config->grid.stages,
+                                   .chunks = config->grid.chunks,
+                                   .v_shape = config->grid.v_shape,
+                                   .micro_batches = config->micro_batches};
+    double cost[MOST_STAGES];
+    int64_t bytes[MOST_STAGES], limit[MOST_STAGES];
+    for (int s = 0; s < MOST_STAGES; s++) {
+        cost[s] = 1 + 0.3 * s;
+        bytes[s] = 100;
+        limit[s] = 100 * shape.chunks * (shape.positions + 1);
+    }
+    struct replay_costs costs = {cost, cost, cost, 0.1};
+    struct replay_bytes kept = {bytes, bytes};
+    struct auto_input input = {&shape, &costs, &kept, limit, false};
+    struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, shape.positions);
+    struct schedule_config own = *config;
+    CHECK(greedy_build(&input, GREEDY_HOLD_WEIGHT, orders), "auto");
+    own.orders = orders;
+    CHECK(schedule_build(PIPELINE_AUTO, &own, out) == STATUS_OK, "auto");
+    pipeline_orders_free(&orders, shape.positions);
+}
+
+static void build(const char *schedule, const struct deal *deal, struct case_of *one) {
+    int stages = deal->stages * deal->chunks, buckets[MOST_STAGES], ahead[MOST_STAGES];
+    bool kept[MOST_STAGES];
+    for (int s = 0; s < stages; s++) {
+        buckets[s] = 1 + (s + deal->micros) % 3;
+        kept[s] = deal->kept && buckets[s] > 1;
+        ahead[s] = deal->prefetch;
+    }
     struct schedule_config config = {.grid = grid_of(deal),
                                      .micro_batches = deal->micros,
                                      .sum = deal->sum,
-                                     .samples = one.samples,
-                                     .shares = deal->shares};
-    CHECK(schedule_build(schedule, &config, &one.program) == STATUS_OK, "%s", schedule);
-    CHECK(sync_insert("allreduce", one.program, &(struct sync_config){.buckets = buckets}) ==
-              STATUS_OK,
-          "allreduce");
-    snprintf(one.name, sizeof one.name, "%s S%d V%d R%d M%d %s%s%s last %d", schedule, deal->stages,
-             deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
-             deal->shares ? " sync-bn" : "", deal->one_rank ? " one rank" : "", deal->last);
+                                     .samples = one->samples,
+                                     .shares = deal->shares,
+                                     .recompute = deal->recompute,
+                                     .buckets = buckets};
+    struct program_tie tie = tie_of(deal, &config.grid, buckets);
+    if (deal->tied) config.ties = &tie, config.tie_count = 1;
+    if (strcmp(schedule, PIPELINE_AUTO) == 0)
+        build_auto(&config, &one->program);
+    else
+        CHECK(schedule_build(schedule, &config, &one->program) == STATUS_OK, "%s", schedule);
+    struct sync_config sync = {
+        .buckets = buckets, .sliced = deal->sliced, .kept = kept, .prefetch = ahead};
+    const char *policy = deal->sliced ? "zero" : "allreduce";
+    CHECK(sync_insert(policy, one->program, &sync) == STATUS_OK, "%s", policy);
+}
+
+static void name(const char *schedule, const struct deal *deal, struct case_of *one) {
+    char more[64] = "";
+    if (deal->sliced)
+        snprintf(more, sizeof more, " sliced %s ahead %d%s", sliced_name(deal->sliced),
+                 deal->prefetch, deal->kept ? " kept" : "");
+    snprintf(one->name, sizeof one->name, "%s S%d V%d R%d M%d %s%s%s%s%s%s last %d", schedule,
+             deal->stages, deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
+             deal->shares ? " sync-bn" : "", deal->one_rank ? " one rank" : "", more,
+             deal->recompute ? " recompute" : "", deal->tied ? " tied" : "", deal->last);
+}
+
+static void add_case(struct all *all, const char *schedule, const struct deal *deal) {
+    struct case_of one = {.shares = deal->shares, .driven = deal->driven};
+    int total = deal->replicas * deal->micros;
+    if (!can_be(deal) || total > CASE_MICROS / 2) return;
+    for (int g = 0; g < CASE_MICROS; g++) one.samples[g] = !deal->last || g < deal->last;
+    build(schedule, deal, &one);
+    name(schedule, deal, &one);
     all->items = mem_grow(all->items, &all->capacity, (size_t)all->count + 1, sizeof one);
     all->items[all->count++] = one;
 }
@@ -107,10 +176,97 @@ static void add_flat(struct all *all) {
     }
 }
 
+/* --- what replicas slice, what is run again, called for, shared by stages --- */
+
+/* Whole steps and short ones, with and without shared statistics. */
+static void add_some(struct all *all, const char *schedule, struct deal deal) {
+    int total = deal.replicas * deal.micros;
+    const int lasts[] = {0, total - 1, 1};
+    for (int i = 0; i < 6; i++) {
+        deal.last = lasts[i % 3];
+        deal.shares = i >= 3;
+        if (i % 3 == 0 || (deal.last >= 1 && deal.last < total)) add_case(all, schedule, &deal);
+    }
+}
+
+/* Stages 1 to 3 of ZeRO; 2 and 3 with a scatter for each micro-batch, 3 also without. */
+static void add_sliced(struct all *all, const char *schedule, struct deal deal) {
+    static const struct {
+        unsigned sliced;
+        bool kept;
+        int prefetch;
+    } ways[] = {{SLICED_STATE, false, 1},
+                {SLICED_STATE | SLICED_GRADIENTS, false, 1},
+                {SLICED_STATE | SLICED_PARAMS, false, 1},
+                {SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS, false, 0},
+                {SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS, true, 1},
+                {SLICED_STATE | SLICED_PARAMS, true, 2}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        deal.sliced = ways[i].sliced;
+        deal.kept = ways[i].kept;
+        deal.prefetch = ways[i].prefetch;
+        add_some(all, schedule, deal);
+    }
+}
+
+static void add_more(struct all *all, const char *schedule, int chunks, bool v_shape) {
+    static const int shapes[][3] = {{1, 2, 2}, {2, 2, 2}, {2, 2, 3}, {2, 3, 1}, {3, 1, 3}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct deal deal = {.stages = shapes[i][0],
+                            .chunks = chunks,
+                            .replicas = shapes[i][1],
+                            .micros = shapes[i][2],
+                            .v_shape = v_shape};
+        if (deal.replicas > 1) add_sliced(all, schedule, deal);
+        for (int r = RECOMPUTE_EXCEPT_LAST; r <= RECOMPUTE_ALWAYS; r++) {
+            deal.recompute = (enum recompute_policy)r;
+            add_some(all, schedule, deal);
+        }
+        deal.sliced = SLICED_STATE | SLICED_GRADIENTS;
+        if (deal.replicas > 1) add_some(all, schedule, deal);
+        deal.sliced = 0;
+        deal.recompute = RECOMPUTE_NEVER;
+        deal.tied = true;
+        if (deal.stages * deal.chunks > 1) add_some(all, schedule, deal);
+    }
+}
+
+static void add_driven(struct all *all) {
+    static const int shapes[][2] = {{1, 2}, {2, 2}, {3, 2}, {3, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct deal deal = {.stages = shapes[i][0],
+                            .chunks = 1,
+                            .replicas = 1,
+                            .micros = shapes[i][1],
+                            .driven = true};
+        for (int sum = 0; sum < SUM_ORDER_COUNT; sum++) {
+            deal.sum = (enum sum_order)sum;
+            add_some(all, "rpc", deal);
+        }
+    }
+}
+
+static void add_auto(struct all *all) {
+    static const struct deal deals[] = {
+        {.stages = 2, .chunks = 1, .replicas = 2, .micros = 3},
+        {.stages = 3, .chunks = 1, .replicas = 1, .micros = 4},
+        {.stages = 2, .chunks = 2, .replicas = 2, .micros = 2, .v_shape = true}};
+    for (size_t i = 0; i < sizeof deals / sizeof deals[0]; i++) {
+        add_ways(all, PIPELINE_AUTO, deals[i]);
+        add_more(all, PIPELINE_AUTO, deals[i].chunks, deals[i].v_shape);
+    }
+}
+
 struct case_of *cases_all(int *count) {
     struct all all = {0};
     add_flat(&all);
-    for (int i = 0; i < pipeline_count(); i++) add_pipelines(&all, pipeline_at(i));
+    for (int i = 0; i < pipeline_count(); i++) {
+        const struct pipeline_schedule *schedule = pipeline_at(i);
+        add_pipelines(&all, schedule);
+        add_more(&all, schedule->name, schedule->chunks, schedule->v_shape);
+    }
+    add_driven(&all);
+    add_auto(&all);
     *count = all.count;
     return all.items;
 }

@@ -1,5 +1,6 @@
 /* The programs that mutants are made of: every schedule on several grids, orders of sums, with and
- * without shared statistics, whole steps and short ones, reduced over replicas in buckets. */
+ * without shared statistics, whole steps and short ones, reduced over replicas in buckets or sliced
+ * (ZeRO), with recomputation, with parameters that stages share, on the calls of a driver. */
 #ifndef TESTS_MUTANTS_CASES_H
 #define TESTS_MUTANTS_CASES_H
 
@@ -8,9 +9,9 @@
 enum { CASE_MICROS = 64 };
 
 struct case_of {
-    char name[96];
+    char name[128];
     struct program *program;
-    bool shares;
+    bool shares, driven;
     int64_t samples[CASE_MICROS]; /* more than the step has: mutants may ask for more */
 };
 

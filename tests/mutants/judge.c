@@ -11,47 +11,79 @@
 
 /* --- one rank's lists --- */
 
-static void begin_step(struct rank *rank) {
+/* Evaluation and saving are entered between the steps. */
+static const enum list_name phases[] = {LIST_START, LIST_BODY, LIST_EVAL_START,
+                                        LIST_EVAL,  LIST_EVAL, LIST_EVAL_END,
+                                        LIST_SAVE,  LIST_BODY, LIST_DRAIN};
+enum { PHASES = sizeof phases / sizeof phases[0] };
+
+static void begin_list(struct rank *rank) {
+    rank->list = phases[rank->phase];
+    rank->at = 0;
+    rank->round = rank->phase > 0 && phases[rank->phase - 1] == LIST_EVAL;
+    if (rank->list == LIST_EVAL_START) rank->losses = rank->heard = VALUE_NONE;
+    if (rank->list != LIST_BODY) return;
     for (int s = 0; s < rank->slot_count; s++) rank->slots[s] = (struct slot){.micro = -1};
     for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
-        rank->buckets[b] = (struct bucket){0};
+        rank->buckets[b] = (struct bucket){.holds = INSTR_ALL};
     rank->seeds = rank->losses = rank->heard = rank->norm = VALUE_NONE;
+    rank->again = NULL;
 }
 
-/* What a rank has behind a step, against one device. */
-static void compare(struct world *world, struct rank *rank) {
-    const struct reference *want = &world->at[rank->step + 1];
-    const struct grid *grid = &world->program->grid;
+static void compare_stage(struct world *world, const struct rank *rank, int chunk,
+                          const struct reference *want) {
+    int stage = grid_stage(&world->program->grid, rank->cell.position, chunk);
+    const struct chunk_sizes *sizes = &rank->own->chunk[chunk];
+    bool sliced = world_slices(world, SLICED_PARAMS);
+    if (sizes->buckets != want->shape[stage].buckets || !sizes->kept != !want->shape[stage].kept) {
+        world_wrong(world, "replicas have different buckets");
+        return;
+    }
+    for (int b = 0; b < sizes->buckets; b++) {
+        const struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
+        value now = sliced ? params->own[rank->slice] : slices_value(params->own, world->slices);
+        if (now != want->params[want->first[stage] + b]) world_wrong(world, "other parameters");
+    }
+    if (statistics_of(rank, chunk) !=
+        want->statistics[rank->cell.first_replica * want->stages + stage])
+        world_wrong(world, "other running statistics");
+}
+
+static void compare_losses(struct world *world, const struct rank *rank, value want) {
     value heard = 0;
     for (int r = 0; r < world->program->ranks; r++) heard += value_of(VALUE_RANK, (value)r, 0);
-    if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
-    if (rank->losses != want->losses) world_wrong(world, "other losses");
+    if (rank->losses != want) world_wrong(world, "other losses");
     if (rank->heard != heard) world_wrong(world, "not all ranks were heard");
-    for (int c = 0; c < grid->chunks; c++) {
-        int stage = grid_stage(grid, rank->cell.position, c);
-        if (rank->own->chunk[c].buckets != want->buckets[stage])
-            world_wrong(world, "replicas have different buckets");
-        if (rank->params[c] != want->params[stage]) world_wrong(world, "other parameters");
-        if (rank->statistics[c] !=
-            want->statistics[rank->cell.first_replica * want->stages + stage])
-            world_wrong(world, "other running statistics");
+}
+
+/* What a rank has behind a list, against one device. */
+static void compare(struct world *world, struct rank *rank) {
+    const struct reference *want = &world->at[rank->step];
+    for (int b = 0; b < rank->bucket_count; b++)
+        if (rank->params[b].there) world_wrong(world, "parameters that were not freed");
+    if (rank->list == LIST_EVAL_END) {
+        compare_losses(world, rank, want->evaluation);
+        if (rank->is_replaced) world_wrong(world, "ends with the statistics of another");
     }
+    if (rank->list == LIST_SAVE) {
+        if (rank->saved != 3) world_wrong(world, "saves nothing");
+        rank->saved = 0;
+    }
+    if (rank->list != LIST_BODY) return;
+    if (rank->lockstep_count > 0) world_wrong(world, "passes in lockstep were never run");
+    if (rank->stands_in) world_wrong(world, "stands in for part of a pass");
+    if (rank->served) world_wrong(world, "a call that was not answered");
+    compare_losses(world, rank, want->losses);
+    for (int c = 0; c < rank->chunks; c++) compare_stage(world, rank, c, want);
 }
 
 /* Behind the last instruction of a list; false where something is still under way. */
 static bool end_list(struct world *world, struct rank *rank) {
     if (!await_everything(world, rank)) return false;
-    if (rank->list == LIST_BODY) {
-        compare(world, rank);
-        if (++rank->step < STEPS) {
-            rank->at = 0;
-            begin_step(rank);
-            return true;
-        }
-    }
-    rank->at = 0;
-    rank->list++;
-    rank->ended = rank->list > LIST_DRAIN; /* the others run between steps */
+    rank->step += rank->list == LIST_BODY;
+    compare(world, rank);
+    rank->ended = ++rank->phase == PHASES;
+    if (!rank->ended) begin_list(rank);
     return true;
 }
 
@@ -60,7 +92,7 @@ static bool go_on(struct world *world, struct rank *rank) {
     const struct instr_list *list = &rank->own->list[rank->list];
     if (rank->at == list->count) return end_list(world, rank);
     const struct instr *instr = &list->items[rank->at];
-    if (!instr_may_stand(instr, (enum list_name)rank->list))
+    if (!instr_may_stand(instr, rank->list))
         return world_wrong(world, "an instruction in another list");
     if (!rank_run(world, rank, instr)) return false;
     rank->at++;
@@ -69,14 +101,15 @@ static bool go_on(struct world *world, struct rank *rank) {
 
 /* --- all --- */
 
+/* A rank may post and wait again inside one instruction: that is going on, too. */
 static void run(struct world *world) {
-    bool moved = true, all = false;
-    while (moved && !world->wrong) {
-        moved = false;
+    bool all = false;
+    for (long before = -1; before != world->posted && !world->wrong;) {
+        before = world->posted;
         all = true;
         for (int r = 0; r < world->program->ranks && !world->wrong; r++) {
             struct rank *rank = &world->ranks[r];
-            while (!rank->ended && !world->wrong && go_on(world, rank)) moved = true;
+            while (!rank->ended && !world->wrong && go_on(world, rank)) world->posted++;
             all &= rank->ended;
         }
     }
@@ -86,39 +119,74 @@ static void run(struct world *world) {
             world_wrong(world, "a message that nobody takes");
 }
 
+/* Sliced parameters are not given to others: all make the same ones. */
+static void make_params(const struct world *world, struct rank *rank, int chunk) {
+    const struct grid *grid = &world->program->grid;
+    int stage = grid_stage(grid, rank->cell.position, chunk);
+    bool sliced = world_slices(world, SLICED_PARAMS);
+    for (int b = 0; b < rank->own->chunk[chunk].buckets; b++) {
+        struct param_bucket *params = &rank->params[bucket_index(rank, chunk, b)];
+        value own = reference_params(world->program,
+                                     sliced ? grid_owner(grid, stage, 0) : rank->number, stage, b);
+        for (int i = 0; i < world->slices; i++) params->own[i] = own;
+    }
+}
+
 static void rank_new(struct world *world, int number) {
     const struct program *program = world->program;
     struct rank *rank = &world->ranks[number];
     *rank = (struct rank){.number = number,
                           .own = program_of(program, number),
                           .cell = grid_cell(&program->grid, number)};
-    for (int c = 0; c < rank->own->chunks; c++) {
-        int stage = grid_stage(&program->grid, rank->cell.position, c);
+    rank->chunks = rank->cell.role == GRID_STAGE ? rank->own->chunks : 0;
+    rank->slice = rank->cell.first_replica / program->grid.replicas_each;
+    for (int c = 0; c < rank->chunks; c++) {
         rank->slot_count += rank->own->chunk[c].slots;
         rank->bucket_count += rank->own->chunk[c].buckets;
-        rank->params[c] = value_of(VALUE_PARAMS, reference_params(number), (value)stage);
     }
     rank->slots = MEM_ARRAY(struct slot, rank->slot_count + 1);
     rank->buckets = MEM_ARRAY(struct bucket, rank->bucket_count * rank->own->grads + 1);
-    begin_step(rank);
+    rank->params = MEM_ARRAY(struct param_bucket, rank->bucket_count + 1);
+    rank->statistics = MEM_ARRAY(value, rank->bucket_count + 1);
+    rank->replaced = MEM_ARRAY(value, rank->bucket_count + 1);
+    for (int c = 0; c < rank->chunks; c++) {
+        make_params(world, rank, c);
+        for (int b = 0; b < rank->own->chunk[c].buckets; b++)
+            rank->statistics[bucket_index(rank, c, b)] =
+                reference_statistics(number, grid_stage(&program->grid, rank->cell.position, c));
+    }
+    begin_list(rank);
 }
 
-static void references(struct world *world, bool shares) {
-    const struct grid *grid = &world->program->grid;
-    int stages = grid->stages * grid->chunks, *buckets = MEM_ARRAY(int, stages);
-    for (int s = 0; s < stages; s++)
-        buckets[s] =
-            program_of(world->program, grid_owner(grid, s, 0))->chunk[grid_chunk(grid, s)].buckets;
-    for (int i = 0; i <= STEPS; i++) {
-        world->at[i] = reference_new(world->program, world->samples, shares, buckets);
+static bool references(struct world *world, bool shares) {
+    const struct program *program = world->program;
+    const struct grid *grid = &program->grid;
+    int stages = grid->stages * grid->chunks;
+    struct stage_shape *shape = MEM_ARRAY(struct stage_shape, stages);
+    bool right = true;
+    for (int s = 0; s < stages; s++) {
+        const struct chunk_sizes *sizes =
+            &program_of(program, grid_owner(grid, s, 0))->chunk[grid_chunk(grid, s)];
+        shape[s] = (struct stage_shape){sizes->buckets, sizes->kept};
+    }
+    for (int t = 0; t < program->tie_count; t++) {
+        const struct program_tie *tie = &program->tie[t];
+        if (tie->bucket >= shape[tie->stage].buckets ||
+            (tie_is_apart(tie) && tie->other_bucket >= shape[tie->other].buckets))
+            right = world_wrong(world, "a tie of buckets that are not there");
+    }
+    for (int i = 0; i <= STEPS && right; i++) {
+        world->at[i] = reference_new(program, world->samples, shares, shape);
         for (int n = 0; n < i; n++) reference_step(&world->at[i]);
     }
-    free(buckets);
+    free(shape);
+    return right;
 }
 
-static void world_new(struct world *world, bool shares) {
+static void world_new(struct world *world) {
     const struct program *program = world->program;
     world->ranks = MEM_ARRAY(struct rank, program->ranks);
+    world->slices = group_size(&program->grid, GROUP_REPLICAS, 0);
     for (int r = 0; r < program->ranks; r++) rank_new(world, r);
     for (int g = 0; g < program->group_count; g++) {
         int count = group_count(&program->grid, program->group[g]);
@@ -126,7 +194,6 @@ static void world_new(struct world *world, bool shares) {
         for (int i = 0; i < count; i++)
             world->groups[g][i].members = group_size(&program->grid, program->group[g], i);
     }
-    references(world, shares);
 }
 
 static void world_free(struct world *world) {
@@ -134,10 +201,16 @@ static void world_free(struct world *world) {
     for (int r = 0; r < program->ranks; r++) {
         free(world->ranks[r].slots);
         free(world->ranks[r].buckets);
+        free(world->ranks[r].params);
+        free(world->ranks[r].statistics);
+        free(world->ranks[r].replaced);
     }
     for (int g = 0; g < program->group_count; g++) {
-        for (int i = 0; i < group_count(&program->grid, program->group[g]); i++)
+        for (int i = 0; i < group_count(&program->grid, program->group[g]); i++) {
+            for (int m = 0; m < world->groups[g][i].count; m++)
+                free(world->groups[g][i].items[m].first);
             free(world->groups[g][i].items);
+        }
         free(world->groups[g]);
     }
     for (int w = 0; w < world->wire_count; w++) free(world->wires[w].items);
@@ -146,11 +219,13 @@ static void world_free(struct world *world) {
     free(world->ranks);
 }
 
-const char *judge(const struct program *program, const int64_t *samples, bool shares) {
-    struct world world = {.program = program, .samples = samples};
+const char *judge(const struct program *program, const int64_t *samples, bool shares, bool driven) {
+    struct world world = {.program = program, .samples = samples, .driven = driven};
     if (program->ranks > MOST_MEMBERS) return "more ranks than the judge takes";
-    world_new(&world, shares);
-    run(&world);
+    if (group_size(&program->grid, GROUP_REPLICAS, 0) > MOST_SLICES)
+        return "more replicas than the judge takes";
+    world_new(&world);
+    if (references(&world, shares)) run(&world);
     world_free(&world);
     return world.wrong;
 }

@@ -25,6 +25,9 @@ struct program *mutant_copy(const struct program *program) {
     memcpy(copy->group, program->group, sizeof copy->group);
     copy->group_count = program->group_count;
     copy->credits = program->credits;
+    copy->sliced = program->sliced;
+    memcpy(copy->tie, program->tie, sizeof copy->tie);
+    copy->tie_count = program->tie_count;
     for (int k = 1; k < program->kind_count; k++) program_begin(copy, 0);
     for (int k = 0; k < program->kind_count; k++) {
         const struct rank_program *from = &program->kinds[k];
@@ -124,7 +127,7 @@ static bool other_instr(struct spot *spot, struct instr *instr) {
 }
 
 static bool other_list(struct spot *spot) {
-    int from = dice_roll(spot->dice, LIST_DRAIN + 1), to = dice_roll(spot->dice, LIST_DRAIN + 1);
+    int from = dice_roll(spot->dice, LIST_COUNT), to = dice_roll(spot->dice, LIST_COUNT);
     struct instr_list *source = &spot->rank->list[from];
     if (from == to || source->count == 0) return false;
     struct instr moved = take(source, dice_roll(spot->dice, source->count));
@@ -134,49 +137,100 @@ static bool other_list(struct spot *spot) {
     return true;
 }
 
+/* Nothing that the text form would not take: its limits are the parser's. */
+static bool can_have(const struct program *program, const struct rank_program *rank) {
+    for (int c = 0; c < rank->chunks; c++) {
+        const struct chunk_sizes *sizes = &rank->chunk[c];
+        bool windows = program->sliced & SLICED_GRADIENTS, places = program->sliced & SLICED_PARAMS;
+        if (sizes->slots < 1 || sizes->buckets < 1 || sizes->kept < 0 || sizes->kept > 1)
+            return false;
+        if ((sizes->windows > 0) != windows || (sizes->gathered > 0) != places) return false;
+        if (sizes->windows + sizes->kept > sizes->buckets ||
+            sizes->gathered + sizes->kept > sizes->buckets)
+            return false;
+        if (sizes->kept && !places) return false;
+    }
+    return rank->grads >= 1;
+}
+
 static bool change_size(struct spot *spot) {
     struct chunk_sizes *sizes = &spot->rank->chunk[dice_roll(spot->dice, spot->rank->chunks)];
-    int *const fields[] = {&spot->rank->grads, &sizes->slots, &sizes->buckets};
-    static const char *const names[] = {"grads", "slots", "buckets"};
-    int which = dice_roll(spot->dice, 3), by = dice_roll(spot->dice, 2) ? 1 : -1;
-    if (*fields[which] + by < 1) return false;
+    int *const fields[] = {&spot->rank->grads, &sizes->slots,    &sizes->buckets,
+                           &sizes->windows,    &sizes->gathered, &sizes->kept};
+    static const char *const names[] = {"grads", "slots", "buckets", "windows", "gathered", "kept"};
+    int which = dice_roll(spot->dice, spot->program->sliced ? 6 : 3),
+        by = dice_roll(spot->dice, 2) ? 1 : -1;
     *fields[which] += by;
     snprintf(spot->what, 160, "rank %d: %s %d", spot->number, names[which], *fields[which]);
+    return can_have(spot->program, spot->rank);
+}
+
+/* The same number of ranks, in other pipelines. */
+static bool change_grid(struct spot *spot, int *old, int *now) {
+    struct grid *grid = &spot->program->grid;
+    *old = grid->stages, *now = grid->replicas;
+    if (grid->replicas_each > 1 || grid->drivers > 0) return false;
+    grid->stages = *now;
+    grid->replicas = *old;
     return true;
 }
 
+static bool change_sliced(struct spot *spot, int *old, int *now) {
+    struct program *program = spot->program;
+    *old = (int)program->sliced;
+    *now = *old ^ 1 << dice_roll(spot->dice, 3);
+    program->sliced = (unsigned)*now;
+    for (int k = 0; k < program->kind_count; k++)
+        if (!can_have(program, &program->kinds[k])) return false;
+    return true;
+}
+
+static bool change_tie(struct spot *spot, int *old, int *now) {
+    struct program *program = spot->program;
+    struct program_tie *tie = &program->tie[0];
+    bool other = tie_is_apart(tie) && dice_roll(spot->dice, 2);
+    int *bucket = other ? &tie->other_bucket : &tie->bucket;
+    if (program->tie_count == 0) return false;
+    *old = *bucket;
+    *now = *bucket + (dice_roll(spot->dice, 2) ? 1 : -1);
+    if (*now < 0) return false;
+    *bucket = *now;
+    return true;
+}
+
+/* Ties name stages of the grid: it stays as it is where there are some. */
 static bool change_header(struct spot *spot) {
     struct program *program = spot->program;
     struct grid *grid = &program->grid;
-    int old = 0, now = 0, stages = grid->stages;
-    const char *field = NULL;
-    switch (dice_roll(spot->dice, 5)) {
+    int old = 0, now = 0, which = dice_roll(spot->dice, 7);
+    bool can = true;
+    static const char *const fields[] = {"sum",    "credits", "micro-batches", "v-shape",
+                                         "stages", "sliced",  "tied"};
+    switch (which) {
     case 0:
-        field = "sum", old = (int)program->sum, now = dice_roll(spot->dice, SUM_ORDER_COUNT);
+        old = (int)program->sum, now = dice_roll(spot->dice, SUM_ORDER_COUNT);
         program->sum = (enum sum_order)now;
         break;
     case 1:
-        field = "credits", old = program->credits, now = dice_roll(spot->dice, 4);
+        old = program->credits, now = dice_roll(spot->dice, 4);
         program->credits = now;
         break;
     case 2:
-        field = "micro-batches", old = program->micro_batches;
-        now = old + (dice_roll(spot->dice, 2) ? 1 : -1);
-        if (now < 1) return false;
+        old = program->micro_batches, now = old + (dice_roll(spot->dice, 2) ? 1 : -1);
+        can = now >= 1;
         program->micro_batches = now;
         break;
     case 3:
-        field = "v-shape", old = grid->v_shape, now = !old;
+        old = grid->v_shape, now = !old;
+        can = program->tie_count == 0;
         grid->v_shape = now;
         break;
-    default: /* the same number of ranks, in other pipelines */
-        field = "stages", old = stages, now = grid->replicas;
-        if (grid->replicas_each > 1) return false;
-        grid->stages = grid->replicas;
-        grid->replicas = stages;
+    case 4: can = program->tie_count == 0 && change_grid(spot, &old, &now); break;
+    case 5: can = change_sliced(spot, &old, &now); break;
+    default: can = change_tie(spot, &old, &now);
     }
-    snprintf(spot->what, 160, "%s %d instead of %d", field, now, old);
-    return old != now;
+    snprintf(spot->what, 160, "%s %d instead of %d", fields[which], now, old);
+    return can && old != now;
 }
 
 static bool change_group(struct spot *spot) {
@@ -215,7 +269,7 @@ static bool change_body(struct spot *spot, enum mutation mutation) {
     case MUTATION_OPERAND: return retarget(spot, &body->items[at]);
     case MUTATION_FLAG:
         say(spot, "flag flipped", &body->items[at]);
-        body->items[at].flags ^= (uint8_t)(1 << dice_roll(spot->dice, 2));
+        body->items[at].flags ^= (uint8_t)(1 << dice_roll(spot->dice, 6));
         return true;
     default: return other_instr(spot, &body->items[at]);
     }
@@ -228,12 +282,54 @@ static bool change_start(struct spot *spot) {
     return spot->body->count > 0 && change_body(spot, kinds[dice_roll(spot->dice, 4)]);
 }
 
+static bool change_between(struct spot *spot) {
+    int list = LIST_EVAL_START + dice_roll(spot->dice, LIST_COUNT - LIST_EVAL_START);
+    spot->body = &spot->rank->list[list];
+    return spot->body->count > 0 &&
+           change_body(spot, (enum mutation)dice_roll(spot->dice, MUTATION_LIST));
+}
+
+/* A few instructions that stand one behind the other: what belongs together often does. */
+static bool move_block(struct spot *spot) {
+    struct instr_list *body = spot->body;
+    int size = 2 + dice_roll(spot->dice, 7);
+    if (body->count <= size) return false;
+    int from = dice_roll(spot->dice, body->count - size + 1),
+        to = dice_roll(spot->dice, body->count - size + 1);
+    if (dice_roll(spot->dice, 2)) to = from + 1 + dice_roll(spot->dice, 3);
+    if (to == from || to > body->count - size) return false;
+    say(spot, "moved, with those behind it", &body->items[from]);
+    struct instr block[8];
+    for (int i = 0; i < size; i++) block[i] = take(body, from);
+    for (int i = 0; i < size; i++) put(body, to + i, block[i]);
+    return true;
+}
+
+/* The next instruction of a list at or behind `at`, all around, that waits for others. */
+static int next_meeting(const struct instr_list *list, int at) {
+    for (int i = 0; i < list->count; i++) {
+        const struct instr *instr = &list->items[(at + i) % list->count];
+        if (instr_row(instr)->meets != MEETS_NOBODY) return (at + i) % list->count;
+    }
+    return at;
+}
+
+/* Ranks that come to one another in other orders, with no more credits than they need: many of
+ * these wait for ever. */
+static bool change_waits(struct spot *spot) {
+    const struct instr_list *body = spot->body;
+    int first = next_meeting(body, dice_roll(spot->dice, body->count)),
+        second = next_meeting(body, (first + 1 + dice_roll(spot->dice, 6)) % body->count);
+    spot->program->credits = 1;
+    return swap(spot, first, second);
+}
+
 /* Damages may hide one another, or make a third program that is right. */
 static bool change_twice(struct program *program, struct dice *dice, char what[160]) {
     char first[160] = "", second[160] = "";
-    bool changed = false;
-    for (int i = 0; i < 2; i++)
-        changed |=
+    bool changed = true;
+    for (int i = 0; i < 2 && changed; i++)
+        changed =
             mutate(program, (enum mutation)dice_roll(dice, MUTATION_TWO), dice, i ? second : first);
     snprintf(what, 160, "%.76s and %.76s", first, second);
     return changed;
@@ -252,6 +348,9 @@ bool mutate(struct program *program, enum mutation mutation, struct dice *dice, 
     case MUTATION_HEADER: return change_header(&spot);
     case MUTATION_GROUP: return change_group(&spot);
     case MUTATION_START: return change_start(&spot);
+    case MUTATION_BETWEEN: return change_between(&spot);
+    case MUTATION_BLOCK: return move_block(&spot);
+    case MUTATION_WAITS: return change_waits(&spot);
     default: return change_body(&spot, mutation);
     }
 }

@@ -18,6 +18,9 @@
     ROW(HEADER, "header changed")                                                                  \
     ROW(GROUP, "group family changed")                                                             \
     ROW(START, "damage in start")                                                                  \
+    ROW(BETWEEN, "damage between steps")                                                           \
+    ROW(BLOCK, "block moved")                                                                      \
+    ROW(WAITS, "waits swapped")                                                                    \
     ROW(TWO, "two of these")
 
 enum mutation {
@@ -38,7 +41,7 @@ int dice_roll(struct dice *dice, int count);
 /* Local. A copy; the caller frees it. */
 struct program *mutant_copy(const struct program *program);
 /* Local. Changes the program in place, in one rank or in all that run the same; false where it
- * stayed as it was. `what` says what was done. */
+ * could not: the program is of no use then. `what` says what was done. */
 bool mutate(struct program *program, enum mutation mutation, struct dice *dice, char what[160]);
 
 #endif

@@ -12,8 +12,24 @@ value reference_samples(int micro) {
     return value_of(VALUE_SAMPLES, (value)micro, 0);
 }
 
-value reference_params(int rank) {
-    return value_of(VALUE_PARAMS, (value)rank, 0);
+value reference_round(int pipeline, int round) {
+    return value_of(VALUE_EVALUATED, (value)pipeline, (value)round);
+}
+
+static value params_of(int rank, int stage, int bucket) {
+    return value_of(VALUE_PARAMS, value_of(VALUE_PARAMS, (value)rank, (value)stage), (value)bucket);
+}
+
+/* Copies of what another rank of the pipeline has begin as what it has. */
+value reference_params(const struct program *program, int rank, int stage, int bucket) {
+    const struct program_tie *tie = program_tie_at(program, stage, bucket);
+    if (!tie || !tie_is_apart(tie)) return params_of(rank, stage, bucket);
+    int by = grid_position(&program->grid, tie->stage) - grid_position(&program->grid, stage);
+    return params_of(rank + by, tie->stage, tie->bucket);
+}
+
+value reference_statistics(int rank, int stage) {
+    return value_of(VALUE_STATISTICS, (value)rank, (value)stage);
 }
 
 value reference_labels(int replica) {
@@ -24,8 +40,16 @@ value reference_pass(int stage, value samples, value input) {
     return value_of(VALUE_SHARED, (value)stage, value_of(VALUE_SHARED, samples, input));
 }
 
+value reference_read(int bucket, value params) {
+    return value_of(VALUE_PARAMS, (value)bucket, params);
+}
+
 value reference_forward(value pass, value params, value shared) {
     return value_of(VALUE_FORWARD, value_of(VALUE_FORWARD, pass, params), shared);
+}
+
+value reference_evaluated(value pass, value params, value statistics) {
+    return value_of(VALUE_EVALUATED, value_of(VALUE_FORWARD, pass, params), statistics);
 }
 
 value reference_loss(value forward) {
@@ -40,39 +64,84 @@ value reference_kept(value forward, value gradient, value shared) {
     return value_of(VALUE_BACKWARD, value_of(VALUE_BACKWARD, forward, gradient), shared);
 }
 
-value reference_leaf(value kept, int bucket) {
-    return value_of(VALUE_WEIGHT_GRADIENT, kept, (value)bucket);
+value reference_input_gradient(value kept, value params) {
+    return value_of(VALUE_INPUT_GRADIENT, kept, params);
 }
 
-value reference_squares(int stage, int bucket, value gradient) {
-    return value_of(VALUE_SQUARES, value_of(VALUE_SQUARES, (value)stage, (value)bucket), gradient);
+value reference_squares(int stage, int bucket, int slice, value gradient) {
+    value where = value_of(VALUE_SQUARES, (value)stage, (value)bucket);
+    return value_of(VALUE_SQUARES, value_of(VALUE_SQUARES, where, (value)slice), gradient);
+}
+
+value reference_updated(value params, value gradient, value norm) {
+    return value_of(VALUE_STEP, value_of(VALUE_STEP, params, gradient), norm);
+}
+
+/* --- uses --- */
+
+int reference_own_uses(const struct stage_shape *shape, int bucket) {
+    return shape->kept && bucket == shape->buckets - 1 ? shape->buckets - 1 : 1;
+}
+
+const struct program_tie *reference_shared_here(const struct program *program, int stage,
+                                                int bucket) {
+    const struct program_tie *tie = program_tie_of(program, stage);
+    bool here = tie && !tie_is_apart(tie);
+    return here && tie->stage == stage && tie->bucket == bucket ? tie : NULL;
+}
+
+bool reference_is_copy(const struct program *program, int stage, int bucket) {
+    const struct program_tie *tie = program_tie_at(program, stage, bucket);
+    return tie && tie_is_apart(tie) && tie->other == stage;
+}
+
+value reference_use(value kept, int stage, int bucket, int segment) {
+    value where = value_of(VALUE_WEIGHT_GRADIENT, (value)stage, (value)bucket);
+    return value_of(VALUE_WEIGHT_GRADIENT, kept, value_of(VALUE_USES, where, (value)segment));
+}
+
+value reference_tied(const value *uses, int count) {
+    value sum = VALUE_NEUTRAL;
+    for (int u = 0; u < count; u++)
+        sum = sum == VALUE_NEUTRAL       ? uses[u]
+              : uses[u] == VALUE_NEUTRAL ? sum
+                                         : value_of(VALUE_USES, sum, uses[u]);
+    return value_tied(sum);
 }
 
 /* --- a step --- */
 
 struct reference reference_new(const struct program *program, const int64_t *samples, bool shares,
-                               const int *buckets) {
+                               const struct stage_shape *shape) {
     const struct grid *grid = &program->grid;
     int stages = grid->stages * grid->chunks;
-    struct reference reference = {.grid = *grid,
+    struct reference reference = {.program = program,
+                                  .grid = *grid,
                                   .micros = program->micro_batches,
                                   .sum = program->sum,
                                   .shares = shares,
                                   .samples = samples,
                                   .stages = stages,
-                                  .buckets = MEM_ARRAY(int, stages),
-                                  .params = MEM_ARRAY(value, stages),
+                                  .shape = MEM_ARRAY(struct stage_shape, stages),
+                                  .first = MEM_ARRAY(int, stages + 1),
                                   .statistics = MEM_ARRAY(value, stages * grid->replicas)};
+    memcpy(reference.shape, shape, (size_t)stages * sizeof *shape);
+    for (int s = 0; s < stages; s++) reference.first[s + 1] = reference.first[s] + shape[s].buckets;
+    reference.buckets = reference.first[stages];
+    reference.params = MEM_ARRAY(value, reference.buckets);
     for (int s = 0; s < stages; s++) {
-        reference.buckets[s] = buckets[s];
-        reference.params[s] =
-            value_of(VALUE_PARAMS, reference_params(grid_owner(grid, s, 0)), (value)s);
+        for (int r = 0; r < grid->replicas; r++)
+            reference.statistics[r * stages + s] = reference_statistics(grid_owner(grid, s, 0), s);
+        for (int b = 0; b < shape[s].buckets; b++)
+            reference.params[reference.first[s] + b] =
+                reference_params(program, grid_owner(grid, s, 0), s, b);
     }
     return reference;
 }
 
 void reference_free(struct reference *reference) {
-    free(reference->buckets);
+    free(reference->shape);
+    free(reference->first);
     free(reference->params);
     free(reference->statistics);
 }
@@ -106,37 +175,118 @@ static void move_statistics(struct reference *reference, int stage, const value 
     }
 }
 
-/* The sum of one bucket's leaves, by the definition of the order. */
-static value add_leaves(const struct reference *reference, const value *kept, int bucket) {
-    int micros = reference->micros, replicas = reference->grid.replicas, count = 0;
-    bool by_micro = reference->sum == SUM_REPLICAS_FIRST, tree = reference->sum == SUM_TREE;
-    int outer = by_micro ? micros : replicas, inner = by_micro ? replicas : micros;
-    value *part = MEM_ARRAY(value, micros * replicas + 1), *level = MEM_ARRAY(value, replicas + 1);
-    value total = VALUE_NEUTRAL;
-    for (int o = 0; o < outer; o++) {
-        value sum = VALUE_NEUTRAL;
-        int found = 0;
-        for (int i = 0; i < inner; i++) {
-            int micro = by_micro ? i * micros + o : o * micros + i;
-            if (!present(reference, micro)) continue;
-            value leaf = reference_leaf(kept[micro], bucket);
-            if (tree)
-                part[count++] = value_tied(leaf);
-            else if (by_micro)
-                level[found++] = value_tied(leaf);
-            else
-                sum = value_sum(sum, leaf);
-        }
-        if (by_micro)
-            total = value_sum(total, value_tree(level, found));
-        else if (!tree && sum != VALUE_NEUTRAL)
-            part[count++] = value_tied(sum);
+static value read_params(const struct reference *reference, int stage) {
+    const struct program_tie *tie = program_tie_of(reference->program, stage);
+    value read = 0;
+    for (int b = 0; b < reference->shape[stage].buckets; b++)
+        read += reference_read(b, reference->params[reference->first[stage] + b]);
+    if (tie && !tie_is_apart(tie) && tie->other == stage)
+        read += reference_read(INSTR_ALL,
+                               reference->params[reference->first[tie->stage] + tie->bucket]);
+    return read;
+}
+
+struct step {
+    value *forward, *kept; /* per stage and micro-batch */
+    value *pass, *gradient, *input;
+    int total;
+};
+
+/* --- sums of gradients --- */
+
+struct leaves {
+    const struct reference *reference;
+    const struct step *step;
+    int stage, bucket, uses;
+};
+
+static struct leaves leaves_of(const struct reference *reference, const struct step *step,
+                               int stage, int bucket) {
+    const struct program_tie *tie = reference_shared_here(reference->program, stage, bucket);
+    int uses = reference_own_uses(&reference->shape[stage], bucket);
+    if (tie) uses += reference->shape[tie->other].buckets;
+    return (struct leaves){reference, step, stage, bucket, uses};
+}
+
+static value leaf(const struct leaves *of, int micro, int use) {
+    const struct reference *reference = of->reference;
+    int own = reference_own_uses(&reference->shape[of->stage], of->bucket), total = of->step->total;
+    if (use < own)
+        return reference_use(of->step->kept[of->stage * total + micro], of->stage, of->bucket, use);
+    int other = reference_shared_here(reference->program, of->stage, of->bucket)->other;
+    return reference_use(of->step->kept[other * total + micro], other, INSTR_ALL, use - own);
+}
+
+static value leaf_tied(const struct leaves *of, int micro) {
+    value uses[MOST_USES];
+    for (int u = 0; u < of->uses; u++) uses[u] = leaf(of, micro, u);
+    return reference_tied(uses, of->uses);
+}
+
+/* A replica's, micro-batches in order use by use; the neutral element where it has none. */
+static value replica_sum(const struct leaves *of, int replica) {
+    value uses[MOST_USES];
+    int micros = of->reference->micros;
+    for (int u = 0; u < of->uses; u++) {
+        uses[u] = VALUE_NEUTRAL;
+        for (int m = replica * micros; m < (replica + 1) * micros; m++)
+            if (present(of->reference, m)) uses[u] = value_sum(uses[u], leaf(of, m, u));
     }
-    if (!by_micro) total = value_tree(part, count);
+    return reference_tied(uses, of->uses);
+}
+
+static value by_replica(const struct leaves *of, const struct leaves *joined) {
+    int replicas = of->reference->grid.replicas;
+    value *part = MEM_ARRAY(value, replicas);
+    for (int r = 0; r < replicas; r++) {
+        part[r] = replica_sum(of, r);
+        if (joined) part[r] = value_sum(part[r], replica_sum(joined, r));
+    }
+    value total = value_tree(part, replicas);
     free(part);
+    return total;
+}
+
+static value by_tree(const struct leaves *of) {
+    value *part = MEM_ARRAY(value, of->step->total);
+    int count = 0;
+    for (int m = 0; m < of->step->total; m++)
+        if (present(of->reference, m)) part[count++] = leaf_tied(of, m);
+    value total = value_tree(part, count);
+    free(part);
+    return total;
+}
+
+static value by_micro_batch(const struct leaves *of) {
+    int micros = of->reference->micros, replicas = of->reference->grid.replicas;
+    value *level = MEM_ARRAY(value, replicas), total = VALUE_NEUTRAL;
+    for (int m = 0; m < micros; m++) {
+        int count = 0;
+        for (int r = 0; r < replicas; r++)
+            if (present(of->reference, r * micros + m))
+                level[count++] = leaf_tied(of, r * micros + m);
+        total = value_sum(total, value_tree(level, count));
+    }
     free(level);
     return total;
 }
+
+/* The sum of one bucket, by the definition of the order. What two ranks share is the sum over both,
+ * first use first. */
+static value gradient_of(const struct reference *reference, const struct step *step, int stage,
+                         int bucket) {
+    const struct program_tie *tie = program_tie_at(reference->program, stage, bucket);
+    struct leaves of = leaves_of(reference, step, stage, bucket);
+    if (tie && tie_is_apart(tie)) {
+        struct leaves first = leaves_of(reference, step, tie->stage, tie->bucket),
+                      second = leaves_of(reference, step, tie->other, tie->other_bucket);
+        return by_replica(&first, &second);
+    }
+    if (reference->sum == SUM_TREE) return by_tree(&of);
+    return reference->sum == SUM_REPLICAS_FIRST ? by_micro_batch(&of) : by_replica(&of, NULL);
+}
+
+/* --- passes --- */
 
 static value seed_of(const struct reference *reference) {
     value seed = 0;
@@ -144,22 +294,16 @@ static value seed_of(const struct reference *reference) {
     return seed;
 }
 
-struct step {
-    value *forward, *pass; /* per stage and micro-batch; per micro-batch */
-    value *gradient, *kept, *input;
-    int total;
-};
-
 static void run_forward(struct reference *reference, struct step *step) {
     reference->losses = 0;
     for (int s = 0; s < reference->stages; s++) {
-        value *forward = step->forward + s * step->total;
+        value *forward = step->forward + s * step->total, read = read_params(reference, s);
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, reference_samples(m), step->input[m]);
         for (int m = 0; m < step->total; m++) {
             if (!present(reference, m)) continue;
-            forward[m] = reference_forward(step->pass[m], reference->params[s],
-                                           shared_by(reference, step->pass, m));
+            forward[m] =
+                reference_forward(step->pass[m], read, shared_by(reference, step->pass, m));
             step->input[m] = value_of(VALUE_OUTPUT, forward[m], 0);
             if (s == reference->stages - 1) reference->losses += reference_loss(forward[m]);
         }
@@ -167,33 +311,52 @@ static void run_forward(struct reference *reference, struct step *step) {
     }
 }
 
-/* The gradient of every bucket, stages from the last to the first. */
-static void run_backward(struct reference *reference, struct step *step, value **out) {
+/* Stages from the last to the first. */
+static void run_backward(struct reference *reference, struct step *step) {
     for (int m = 0; m < step->total; m++) step->gradient[m] = seed_of(reference);
     for (int s = reference->stages - 1; s >= 0; s--) {
         const value *forward = step->forward + s * step->total;
+        value *kept = step->kept + s * step->total, read = read_params(reference, s);
         for (int m = 0; m < step->total; m++)
             step->pass[m] = reference_pass(s, forward[m], step->gradient[m]);
         for (int m = 0; m < step->total; m++) {
-            step->kept[m] =
+            kept[m] =
                 reference_kept(forward[m], step->gradient[m], shared_by(reference, step->pass, m));
-            step->gradient[m] = value_of(VALUE_INPUT_GRADIENT, step->kept[m], 0);
+            step->gradient[m] = reference_input_gradient(kept[m], read);
         }
-        for (int b = 0; b < reference->buckets[s]; b++)
-            out[s][b] = add_leaves(reference, step->kept, b);
     }
 }
 
-static void update(struct reference *reference, value **gradient) {
-    value squares = 0;
-    for (int s = 0; s < reference->stages; s++)
-        for (int b = 0; b < reference->buckets[s]; b++)
-            squares += reference_squares(s, b, gradient[s][b]);
-    reference->norm = value_of(VALUE_NORM, squares, reference->losses);
+static void update(struct reference *reference, const struct step *step) {
+    int slices = group_size(&reference->grid, GROUP_REPLICAS, 0);
+    value squares = 0, *gradient = MEM_ARRAY(value, reference->buckets);
     for (int s = 0; s < reference->stages; s++) {
-        for (int b = 0; b < reference->buckets[s]; b++)
-            reference->params[s] = value_of(VALUE_STEP, reference->params[s], gradient[s][b]);
-        reference->params[s] = value_of(VALUE_STEP, reference->params[s], reference->norm);
+        for (int b = 0; b < reference->shape[s].buckets; b++) {
+            value *of = &gradient[reference->first[s] + b];
+            *of = gradient_of(reference, step, s, b);
+            for (int i = 0; i < slices && !reference_is_copy(reference->program, s, b); i++)
+                squares += reference_squares(s, b, i, *of);
+        }
+    }
+    reference->norm = value_of(VALUE_NORM, squares, reference->losses);
+    for (int b = 0; b < reference->buckets; b++)
+        reference->params[b] =
+            reference_updated(reference->params[b], gradient[b], reference->norm);
+    free(gradient);
+}
+
+/* With the statistics of replica 0. */
+static void evaluate(struct reference *reference) {
+    int pipelines = group_count(&reference->grid, GROUP_PIPELINE);
+    reference->evaluation = 0;
+    for (int i = 0; i < pipelines * ROUNDS; i++) {
+        value samples = reference_round(i / ROUNDS, i % ROUNDS), input = 0, forward = 0;
+        for (int s = 0; s < reference->stages; s++) {
+            forward = reference_evaluated(reference_pass(s, samples, input),
+                                          read_params(reference, s), reference->statistics[s]);
+            input = value_of(VALUE_OUTPUT, forward, 0);
+        }
+        reference->evaluation += reference_loss(forward);
     }
 }
 
@@ -201,21 +364,17 @@ void reference_step(struct reference *reference) {
     int total = reference->grid.replicas * reference->micros;
     struct step step = {.total = total,
                         .forward = MEM_ARRAY(value, reference->stages * total),
+                        .kept = MEM_ARRAY(value, reference->stages * total),
                         .pass = MEM_ARRAY(value, total),
                         .gradient = MEM_ARRAY(value, total),
-                        .kept = MEM_ARRAY(value, total),
                         .input = MEM_ARRAY(value, total)};
-    value **gradient = MEM_ARRAY(value *, reference->stages);
-    for (int s = 0; s < reference->stages; s++)
-        gradient[s] = MEM_ARRAY(value, reference->buckets[s] + 1);
     run_forward(reference, &step);
-    run_backward(reference, &step, gradient);
-    update(reference, gradient);
-    for (int s = 0; s < reference->stages; s++) free(gradient[s]);
-    free(gradient);
+    run_backward(reference, &step);
+    update(reference, &step);
+    evaluate(reference);
     free(step.forward);
+    free(step.kept);
     free(step.pass);
     free(step.gradient);
-    free(step.kept);
     free(step.input);
 }

@@ -5,37 +5,68 @@
 #include "program/program.h"
 #include "value.h"
 
-/* How a step is asked for: the program's header tells grid, micro-batches and order of sums. */
+/* Rounds of an evaluation; uses that a parameter may have. */
+enum { ROUNDS = 2, MOST_USES = 12 };
+
+/* Of a stage. */
+struct stage_shape {
+    int buckets;
+    bool kept; /* the last bucket is used by all segments of the stage, and made by them */
+};
+
+/* How a step is asked for: the program's header tells grid, micro-batches, order of sums and what
+ * stages share. */
 struct reference {
+    const struct program *program;
     struct grid grid;
     int micros; /* of a replica */
     enum sum_order sum;
     bool shares;            /* batch norm's statistics are those of all replicas */
     const int64_t *samples; /* per micro-batch of the step; borrowed */
-    int *buckets;           /* per stage */
-    value *params;          /* per stage: now */
-    value *statistics;      /* running, per replica and stage: now */
-    value norm, losses;     /* of the last step */
-    int stages;
+    struct stage_shape *shape;
+    int *first;                     /* per stage: its first bucket, counted through all */
+    value *params;                  /* per bucket: now */
+    value *statistics;              /* running, per replica and stage: now */
+    value norm, losses, evaluation; /* of the last step; of an evaluation behind it */
+    int stages, buckets;
 };
 
-/* Local. Before the first step; `buckets` per stage is copied. reference_free gives it back. */
+/* Local. Before the first step; `shape` per stage is copied. reference_free gives it back. */
 struct reference reference_new(const struct program *program, const int64_t *samples, bool shares,
-                               const int *buckets);
+                               const struct stage_shape *shape);
 void reference_free(struct reference *reference);
 /* Local. One step. */
 void reference_step(struct reference *reference);
 
 /* The parts that the judge builds alike from what ranks really hold. */
 value reference_samples(int micro);
-value reference_params(int rank);
+value reference_round(int pipeline, int round);
+value reference_params(const struct program *program, int rank, int stage, int bucket);
+value reference_statistics(int rank, int stage);
 value reference_labels(int replica);
 value reference_pass(int stage, value samples, value input);
+/* What a pass reads of parameters: the sum over its buckets; bucket -1: those that it shares with
+ * another stage of its rank. */
+value reference_read(int bucket, value params);
 value reference_forward(value pass, value params, value shared);
+value reference_evaluated(value pass, value params, value statistics);
 value reference_loss(value forward);
 value reference_moved(value statistics, value shared);
 value reference_kept(value forward, value gradient, value shared);
-value reference_leaf(value kept, int bucket);
-value reference_squares(int stage, int bucket, value gradient);
+value reference_input_gradient(value kept, value params);
+value reference_squares(int stage, int bucket, int slice, value gradient);
+value reference_updated(value params, value gradient, value norm);
+
+/* The gradients of a bucket are made use by use. Own uses come first; behind them those of another
+ * stage of the rank, one for each of its segments. */
+int reference_own_uses(const struct stage_shape *shape, int bucket);
+/* Local. The tie by which another stage of the rank uses the bucket; or NULL. */
+const struct program_tie *reference_shared_here(const struct program *program, int stage,
+                                                int bucket);
+value reference_use(value kept, int stage, int bucket, int segment);
+/* Local. All uses, added. */
+value reference_tied(const value *uses, int count);
+/* Local. Is the bucket a second copy of another rank's parameters? The norm has them once. */
+bool reference_is_copy(const struct program *program, int stage, int bucket);
 
 #endif

@@ -27,7 +27,10 @@ enum value_kind {
     VALUE_SQUARES,
     VALUE_NORM,
     VALUE_STEP,
-    VALUE_RANK
+    VALUE_RANK,
+    VALUE_USES,
+    VALUE_SLICES,
+    VALUE_EVALUATED
 };
 
 /* Local. The expression `kind` of two others; chain calls for more. */

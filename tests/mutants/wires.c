@@ -26,8 +26,8 @@ int group_place(const struct world *world, const struct rank *rank, int group) {
     return place;
 }
 
-int group_post(struct world *world, struct rank *rank, int group, enum meeting_kind kind,
-               int64_t detail, value given, value also) {
+int group_post(struct world *world, struct rank *rank, int group, int kind, int64_t detail,
+               value given, value also) {
     struct meeting_group *of = group_here(world, rank, group);
     int number = rank->posted[group]++, place = group_place(world, rank, group);
     bool exchange = kind == MEETING_LABELS || kind == MEETING_REPORT || kind == MEETING_NORM ||
@@ -43,11 +43,21 @@ int group_post(struct world *world, struct rank *rank, int group, enum meeting_k
     meeting->given[place] = given;
     meeting->also[place] = also;
     meeting->arrived++;
+    world->posted++;
     return number;
 }
 
 bool group_done(const struct meeting_group *group, int number) {
     return group->items[number].arrived == group->members;
+}
+
+const struct meeting *group_meet(struct world *world, struct rank *rank, int group, int kind,
+                                 int64_t detail, value given) {
+    struct meeting_group *of = group_here(world, rank, group);
+    if (!rank->in_pass) group_post(world, rank, group, kind, detail, given, 0);
+    int number = rank->posted[group] - 1;
+    rank->in_pass = world->wrong || !group_done(of, number);
+    return rank->in_pass ? NULL : &of->items[number];
 }
 
 /* --- wires --- */
@@ -77,13 +87,14 @@ static bool is_receive(const struct instr *instr) {
     return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B;
 }
 
+bool wire_has(const struct world *world, int wire, int number) {
+    const struct wire *of = &world->wires[wire];
+    return number < of->sent && number < of->released + world->program->credits;
+}
+
 static bool has_come(const struct world *world, const struct under_way *posted) {
     if (posted->wire < 0) return group_done(posted->group, posted->number);
-    const struct wire *wire = &world->wires[posted->wire];
-    if (!is_receive(posted->instr))
-        return posted->number < wire->released + world->program->credits;
-    /* A message leaves when it has a credit, and all before it have left. */
-    return posted->number < wire->sent && posted->number < wire->released + world->program->credits;
+    return wire_has(world, posted->wire, posted->number);
 }
 
 static bool take_message(struct world *world, struct slot *slot, const struct under_way *posted) {
@@ -95,7 +106,7 @@ static bool take_message(struct world *world, struct slot *slot, const struct un
     if (message->micro != posted->instr->micro || message->micro != slot->micro)
         return world_wrong(world, "the message of another micro-batch");
     if (posted->instr->op == INSTR_RECV_F) {
-        if (slot->forward || slot->kept || slot->input_gradient)
+        if (slot->forward || slot->kept || slot->input_gradient || slot->segment > 0)
             return world_wrong(world, "received over activations");
         slot->received = message->value;
     } else {
@@ -123,13 +134,6 @@ static void take_exchange(struct rank *rank, const struct under_way *posted) {
     rank->heard = also;
 }
 
-static void take_sum(struct bucket *bucket, const struct under_way *posted) {
-    const struct meeting *meeting = &posted->group->items[posted->number];
-    value items[MOST_MEMBERS];
-    memcpy(items, meeting->given, sizeof items);
-    bucket->value = value_tree(items, posted->group->members);
-}
-
 static bool ready(const struct world *world, const struct under_way *posted) {
     return !posted->instr || has_come(world, posted);
 }
@@ -151,21 +155,26 @@ bool await_slot(struct world *world, struct rank *rank, struct slot *slot) {
     return is_receive(posted.instr) ? take_message(world, slot, &posted) : true;
 }
 
-bool await_buckets(struct world *world, struct rank *rank, int grad, int first, int count) {
-    for (int b = first; b < first + count; b++) {
-        struct bucket *bucket = &rank->buckets[grad * rank->bucket_count + b];
-        if (!bucket->posted.instr) continue;
-        if (!ready(world, &bucket->posted)) return false;
-        take_sum(bucket, &bucket->posted);
-        bucket->posted.instr = NULL;
-    }
-    return true;
+bool await_bucket(struct world *world, struct rank *rank, struct bucket *bucket) {
+    if (!ready(world, &bucket->posted)) return false;
+    if (bucket->posted.instr) take_sum(world, rank, &bucket->posted);
+    return !world->wrong;
+}
+
+bool await_params(struct world *world, struct rank *rank, struct param_bucket *params) {
+    (void)rank;
+    if (!ready(world, &params->posted)) return false;
+    if (params->posted.instr) take_gather(world, params, &params->posted);
+    params->posted.instr = NULL;
+    return !world->wrong;
 }
 
 /* Behind the last instruction of a list; in the executor's order. */
 bool await_everything(struct world *world, struct rank *rank) {
-    for (int g = 0; g < rank->own->grads; g++)
-        if (!await_buckets(world, rank, g, 0, rank->bucket_count)) return false;
+    for (int b = 0; b < rank->bucket_count * rank->own->grads; b++)
+        if (!await_bucket(world, rank, &rank->buckets[b])) return false;
+    for (int b = 0; b < rank->bucket_count; b++)
+        if (!await_params(world, rank, &rank->params[b])) return false;
     for (int s = 0; s < rank->slot_count; s++)
         if (!await_slot(world, rank, &rank->slots[s])) return false;
     return await(world, rank, &rank->count) && await(world, rank, &rank->report) &&

@@ -5,7 +5,7 @@
 #include "program/program.h"
 #include "reference.h"
 
-enum { STEPS = 2, MOST_MEMBERS = 32, MOST_LOCKSTEP = 64 };
+enum { STEPS = 2, MOST_MEMBERS = 32, MOST_SLICES = 8, MOST_LOCKSTEP = 64 };
 
 /* One operation of a group. */
 enum meeting_kind {
@@ -13,16 +13,18 @@ enum meeting_kind {
     MEETING_REPORT,
     MEETING_NORM,
     MEETING_REDUCE,
-    MEETING_BARRIER,
+    MEETING_SCATTER,
+    MEETING_JOIN,
+    MEETING_GATHER,
     MEETING_PASS,
-    MEETING_PASS_END,
-    MEETING_BROADCAST
+    MEETING_STANDING /* and one for each instruction that waits where it stands */
 };
 struct meeting {
-    enum meeting_kind kind;
+    int kind;
     int64_t detail; /* must be the same for all */
     int arrived;
     value given[MOST_MEMBERS], also[MOST_MEMBERS];
+    value *first; /* running statistics of the first member, where they are given to all */
 };
 struct meeting_group {
     struct meeting *items;
@@ -34,7 +36,8 @@ struct message {
     value value;
     int micro;
 };
-/* From one rank to another, of one cut and direction. */
+/* From one rank to another, of one cut and direction; of calls, the cut is CALLS. */
+enum { CALLS = -1 };
 struct wire {
     int from, to, cut;
     bool backward;
@@ -54,68 +57,137 @@ struct under_way {
 struct slot {
     int micro; /* loaded, or -1 */
     value samples, received, forward, output, gradient, kept, input_gradient, shared;
-    int segment;
+    value read;  /* of the parameters, by the pass under way */
+    bool light;  /* forward kept only what came in */
+    int pass;    /* under way, where segments of it were run: */
+    int segment; /* so many */
     struct under_way posted;
 };
 
+/* Of a gradient buffer, or a window of it. */
 struct bucket {
-    value value;
+    value use[MOST_USES]; /* the first is what sums take */
+    bool is_slice;        /* only the rank's own slice is there */
+    int holds;            /* the bucket that a window is of; -1: none */
+    struct under_way posted;
+};
+
+/* Of parameters: slice by slice what the rank holds, and what it gathered. */
+struct param_bucket {
+    value own[MOST_SLICES], whole[MOST_SLICES], collected[MOST_SLICES];
+    bool there; /* gathered, and not freed */
     struct under_way posted;
 };
 
 struct rank {
-    int number, list, at, step;
+    int number, phase, at, step, round;
+    enum list_name list;
     const struct rank_program *own;
     struct grid_cell cell;
+    int chunks; /* 0 without a stage */
     struct slot *slots;
     struct bucket *buckets; /* per gradient buffer, of all chunks */
-    int slot_count, bucket_count;
-    value params[GRID_MAX_CHUNKS], statistics[GRID_MAX_CHUNKS];
+    struct param_bucket *params;
+    int slot_count, bucket_count, slice; /* which slice is its own */
+    value *statistics, *replaced;        /* running, per bucket: of the segment that has it */
+    bool is_replaced;                    /* another rank's statistics stand in for the own */
     value seeds, losses, heard, norm, normed_losses;
     struct under_way count, report, squares;
     int posted[PROGRAM_MAX_GROUPS]; /* operations of each group so far */
     int exchange[PROGRAM_MAX_GROUPS];
-    bool in_pass; /* waits inside a pass or at a barrier: its operation was posted */
+    bool in_pass;                  /* waits inside an instruction: its operation was posted */
+    int met;                       /* segments of the pass that were shared */
+    const struct instr *stands_in; /* segments of it were run: */
+    int stood;
     const struct instr *lockstep[MOST_LOCKSTEP];
     int lockstep_count;
+    const struct slot *again; /* its forward was run again: the memory is that of all slots */
+    const struct instr *served;
+    int saved; /* of opening, writing and committing */
     bool ended;
 };
 
 struct world {
     const struct program *program;
     const int64_t *samples;
+    bool driven;                    /* passes are run on calls */
+    int slices;                     /* ranks that hold a stage */
     struct reference at[STEPS + 1]; /* before the first step, behind each */
     struct rank *ranks;
     struct meeting_group *groups[PROGRAM_MAX_GROUPS];
     struct wire *wires;
     int wire_count;
     size_t wire_capacity;
+    long posted; /* grows whenever anything went on */
     const char *wrong;
 };
 
 /* Local. Notes why the program is wrong, the first time; false. */
 bool world_wrong(struct world *world, const char *why);
 bool world_present(const struct world *world, const struct rank *rank, int micro);
+int world_stages(const struct world *world);
+bool world_slices(const struct world *world, unsigned what);
 
 /* Local. Posts the rank's next operation of a group; its number. */
-int group_post(struct world *world, struct rank *rank, int group, enum meeting_kind kind,
-               int64_t detail, value given, value also);
+int group_post(struct world *world, struct rank *rank, int group, int kind, int64_t detail,
+               value given, value also);
 struct meeting_group *group_here(const struct world *world, const struct rank *rank, int group);
 int group_place(const struct world *world, const struct rank *rank, int group);
 bool group_done(const struct meeting_group *group, int number);
+/* Local. Posts once and waits where it stands; NULL while members are missing. */
+const struct meeting *group_meet(struct world *world, struct rank *rank, int group, int kind,
+                                 int64_t detail, value given);
 
 /* Local. The number of a wire, made where there is none. */
 int wire_find(struct world *world, struct wire like);
 void wire_send(struct world *world, int wire, struct message message);
+/* Local. A message leaves when it has a credit, and all before it have left. */
+bool wire_has(const struct world *world, int wire, int number);
 
 /* Local. False where the rank must wait (or the program turned out wrong): all that is posted on a
- * slot, on a bucket, on one of the exchanges is awaited and takes effect. */
+ * slot, on buckets, on one of the exchanges is awaited and takes effect. */
 bool await(struct world *world, struct rank *rank, struct under_way *posted);
 bool await_slot(struct world *world, struct rank *rank, struct slot *slot);
-bool await_buckets(struct world *world, struct rank *rank, int grad, int first, int count);
+bool await_bucket(struct world *world, struct rank *rank, struct bucket *bucket);
+bool await_params(struct world *world, struct rank *rank, struct param_bucket *params);
 bool await_everything(struct world *world, struct rank *rank);
 
-/* Local. Runs one instruction; false where the rank waits there. */
+/* Local. Where things are; `bucket` is counted in its stage. */
+int chunk_of(const struct world *world, const struct instr *instr);
+const struct chunk_sizes *sizes_of(const struct world *world, const struct rank *rank,
+                                   const struct instr *instr);
+struct slot *slot_of(const struct world *world, const struct rank *rank, const struct instr *instr);
+int bucket_index(const struct rank *rank, int chunk, int bucket);
+/* Local. NULL where there is no such memory, which is wrong. */
+struct bucket *bucket_of(struct world *world, const struct rank *rank, int stage, int grad,
+                         int bucket);
+
+/* Local. Run one instruction of their kind; false where the rank waits there. */
+bool run_pass(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_again(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_stand_in(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_gradient(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_scatter(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_norm(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_step(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_gather(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_free(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_call(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_standing(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_write(struct world *world, struct rank *rank, const struct instr *instr);
+bool run_restore(struct world *world, struct rank *rank, const struct instr *instr);
 bool rank_run(struct world *world, struct rank *rank, const struct instr *instr);
+
+/* Local. What was posted takes effect. */
+void take_sum(struct world *world, struct rank *rank, const struct under_way *posted);
+void take_gather(struct world *world, struct param_bucket *params, const struct under_way *posted);
+
+/* Local. Parameters of a bucket as whoever reads them finds them; 0: they are not there. */
+value params_value(const struct world *world, const struct param_bucket *params);
+value slices_value(const value *slices, int count);
+/* Local. Running statistics of a stage. */
+value statistics_of(const struct rank *rank, int chunk);
+/* Local. The driver called for it; else the program is wrong. */
+bool was_called(struct world *world, struct rank *rank, const struct instr *instr, unsigned what);
 
 #endif

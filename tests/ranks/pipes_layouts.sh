@@ -1,12 +1,11 @@
 # A checkpoint of one layout goes on under any other: pipelines, V-shapes, data parallel and one device, all with the same
 # micro-batches, end as a run that nothing disturbed.
 . "$ROOT/tests/ranks/lib.sh"
-# every number is named: a run keeps those that it was given before
 layout() {
     case $1 in
-    single) echo "--strategy single -n 1 --stages 1 --replicas 1 --micro-batches 2 --deal 2x2" ;;
-    ddp) echo "--strategy ddp -n 2 --stages 1 --replicas 2 --micro-batches 2" ;;
-    *) echo "--strategy $1 -n 4 --stages 2 --replicas 2 --micro-batches 2" ;;
+    single) echo "--strategy single -n 1 --micro-batches 2 --deal 2x2" ;;
+    ddp) echo "--strategy ddp -n 2 --micro-batches 2" ;;
+    *) echo "--strategy $1 -n 4 --replicas 2 --micro-batches 2" ;;
     esac
 }
 # chain NAME COMMON LAYOUT...: each but the last is killed behind its next checkpoint
@@ -38,10 +37,10 @@ rm back/model.safetensors back/summary.json
 for row in zbv:2:5 1f1b:4:8; do
     of=${row#*:}
     # shellcheck disable=SC2086
-    STRETTO_FAULT=rank=1,at=STEP,step=${row##*:},do=kill code 4 train $common --micro-batches 4 --strategy ${row%%:*} --stages ${of%:*} -n ${of%:*} --out back --resume
+    STRETTO_FAULT=rank=1,at=STEP,step=${row##*:},do=kill code 4 train $common --micro-batches 4 --strategy ${row%%:*} -n ${of%:*} --out back --resume
 done
 # shellcheck disable=SC2086
-code 0 train $common --micro-batches 4 --strategy single --stages 1 -n 1 --out back --resume
+code 0 train $common --micro-batches 4 --strategy single -n 1 --out back --resume
 ends_as back "$want"
 # tied weights and AdamW's state, which stages share
 [ -z "$SAN" ] || exit 0

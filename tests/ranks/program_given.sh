@@ -31,7 +31,7 @@ code 2 "$STRETTO" explain $small --strategy 1f1b --stages 2 --program other.txt
 says err 'the program has chunks 2, this run 1'
 sed '2s/ranks 2/ranks 5/' flat.txt >other.txt
 code 3 "$STRETTO" explain $small --strategy 1f1b --stages 2 --program other.txt
-says err 'line 2: stages 2, replicas 1 .* make 2 rank(s), found ranks 5'
+says err 'line 2: stages 2, replicas 1 .* make ranks 2, found ranks 5'
 code 0 "$STRETTO" explain --model mlp --batch 24 --deal 2x3 --save-program deal.txt
 code 2 "$STRETTO" explain --model mlp --batch 24 --program deal.txt
 says err '^  --deal 2x3'

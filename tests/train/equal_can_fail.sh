@@ -22,7 +22,7 @@ expect 5 '^not ok  '
 expect 2 ': other parameters'
 expect 1 ': not refused'
 expect 1 ': not a cell'
-expect 1 '8 chunks of a model with 4 layers'
+expect 1 '8 stages of a model with 4 layers'
 expect 1 '^2 cells equal, 5 not'
 "$equal" </dev/null >out && { echo "nothing at all was taken for equal"; exit 1; }
 # A cell that does not end, and a child that is gone: reported, and another child runs those behind it.

@@ -37,7 +37,7 @@ grep -q '^#[0-9]* r1 F .* q1$' shared-threads/program.txt || { echo "program.txt
 [ $? = 2 ] && grep -q 'sync-bn' err || { echo "a program that shares statistics ran without --sync-bn"; cat err; exit 1; }
 
 # explain says it; one device replays it to the bit, and from its own program too.
-"$STRETTO" explain -n 2 --sync-bn | grep -q '^sync-bn .*2 replicas: 9 forward and 9 backward' || { echo "explain says nothing"; exit 1; }
+"$STRETTO" explain -n 2 --sync-bn | grep -q '^sync-bn .*2 replicas: 9 exchanges forward and 9 backward' || { echo "explain says nothing"; exit 1; }
 "$STRETTO" explain --sync-bn | grep -q '^sync-bn .*one replica' || { echo "explain says nothing of one replica"; exit 1; }
 # shellcheck disable=SC2086
 "$STRETTO" train $common --deal 2x1 --sync-bn --out deal || exit 1

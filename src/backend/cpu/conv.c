@@ -2,9 +2,10 @@
  *
  * All three tensors are asked for with "any": activations then chain from layer to layer without a
  * reorder, and the gradient of the weights comes in the layout of the forward weights. Winograd
- * F(4x4,3x3) does a quarter of the multiplications and is 1.2 to 2.6 times as fast as the direct
- * kernel from 32 channels on; below that the transforms eat the gain. oneDNN's own is taken where
- * there is one (version 2 on AVX-512), else winograd.c.
+ * F(4x4,3x3) (winograd.c) does a quarter of the multiplications and is 1.4 to 3 times as fast as
+ * the direct kernel from 32 channels on; below that the transforms eat the gain. oneDNN 2 has one
+ * on AVX-512, which is not taken: it writes all transformed weights to memory, which takes longer
+ * than a small micro-batch, and needs ten times the scratch memory.
  *
  * ReLU is a pass of our own over the result (cpu_step_relu), see eltwise.c. */
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #include "backend/cpu/cpu.h"
 
-enum { WINOGRAD_TILE = 4, WINOGRAD_MIN_CHANNELS = 32, WINOGRAD_MIN_TILES = 16 };
+enum { WINOGRAD_TILE = 4, WINOGRAD_MIN_CHANNELS = 32, WINOGRAD_MIN_TILES = 8 };
 
 /* The shapes of a convolution, the same for all three directions. */
 struct conv {
@@ -34,10 +35,10 @@ static struct conv conv_of(const struct op_call *call) {
     return conv;
 }
 
-/* STRETTO_CPU_WINOGRAD=off: never; =own: ours even where oneDNN has one. */
-static bool winograd_set_to(const char *value) {
+/* STRETTO_CPU_WINOGRAD=off: never. */
+static bool winograd_is_off(void) {
     const char *text = getenv("STRETTO_CPU_WINOGRAD");
-    return text && strcmp(text, value) == 0;
+    return text && strcmp(text, "off") == 0;
 }
 
 /* The rule: a 3x3 kernel that visits every pixel, channels in whole vectors, enough tiles to pay
@@ -54,7 +55,7 @@ static bool winograd_pays(const struct op_call *call, const struct conv *conv) {
             columns = (W + WINOGRAD_TILE - 1) / WINOGRAD_TILE;
     double waste = (double)(rows * columns * WINOGRAD_TILE * WINOGRAD_TILE) / (double)(H * W);
     return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8 &&
-           !winograd_set_to("off");
+           !winograd_is_off();
 }
 
 static const struct dnn_md *weights_any(const struct conv *conv) {
@@ -143,17 +144,13 @@ static enum status create_direct(struct cpu_kernel *kernel, struct dnn_spec *spe
 
 enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct conv conv = conv_of(&kernel->call);
-    struct dnn_spec spec = spec_of(&kernel->call, &conv);
-    enum status status = STATUS_NO;
     if (winograd_pays(&kernel->call, &conv)) {
-        spec.winograd = true;
-        if (!winograd_set_to("own")) status = create(kernel, &spec, false);
-        kernel->aligned = status == STATUS_OK;
-        spec.winograd = false;
-        if (status == STATUS_NO) status = cpu_winograd(kernel, in);
+        enum status status = cpu_winograd(kernel, in);
+        if (status != STATUS_NO) return status;
     }
-    if (status == STATUS_NO) status = create_direct(kernel, &spec, in[0]);
+    struct dnn_spec spec = spec_of(&kernel->call, &conv);
+    enum status status = create_direct(kernel, &spec, in[0]);
     spec_free(&spec);
-    if (status == STATUS_OK && !kernel->inner) cpu_step_relu(kernel);
+    if (status == STATUS_OK) cpu_step_relu(kernel);
     return status;
 }

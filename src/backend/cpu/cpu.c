@@ -215,8 +215,6 @@ static enum status run_primitive(const struct cpu_kernel *kernel, const struct c
         char *base = bind->place == CPU_IN    ? in[bind->index]
                      : bind->place == CPU_OUT ? out[bind->index]
                                               : scratch;
-        CHECK(!kernel->aligned || (uintptr_t)base % 64 == 0,
-              "%s: argument %d is not on a multiple of 64 bytes", kernel->name, bind->argument);
         dnnl_memory_set_data_handle(step->exec[i].memory, base + bind->offset_bytes);
     }
     dnnl_stream_t stream = cpu_device_of(kernel)->stream;
@@ -227,14 +225,8 @@ static enum status run_primitive(const struct cpu_kernel *kernel, const struct c
                 (int)status);
 }
 
-enum status cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                          void *scratch) {
-    return run_primitive(kernel, &kernel->step[0], in, out, scratch);
-}
-
 static enum status run_step(const struct cpu_kernel *kernel, const struct cpu_step *step,
                             void *const in[], void *const out[], void *scratch) {
-    if (step->outer) return step->outer(kernel, in, out, scratch);
     if (!step->loop) return run_primitive(kernel, step, in, out, scratch);
     step->loop(kernel, in, out, scratch);
     return STATUS_OK;
@@ -244,7 +236,7 @@ static enum status cpu_kernel_run(struct kernel *base, void *const in[], void *c
                                   void *scratch, struct stream *stream) {
     (void)stream;
     const struct cpu_kernel *kernel = (const struct cpu_kernel *)base;
-    for (int i = kernel->inner; i < kernel->step_count; i++)
+    for (int i = 0; i < kernel->step_count; i++)
         TRY(run_step(kernel, &kernel->step[i], in, out, scratch));
     return STATUS_OK;
 }
@@ -273,9 +265,8 @@ static struct backend_overhead cpu_overhead(struct device *device, enum op op) {
     (void)device;
     if (!multiplies) return (struct backend_overhead){0};
     if (cpu_has_avx512()) return (struct backend_overhead){2300 << 10, 3950 << 10};
-    bool avx2 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
-    return avx2 ? (struct backend_overhead){1700 << 10, 1950 << 10}
-                : (struct backend_overhead){1000 << 10, 750 << 10};
+    return cpu_has_avx2() ? (struct backend_overhead){1700 << 10, 1950 << 10}
+                          : (struct backend_overhead){1000 << 10, 750 << 10};
 }
 
 const struct backend backend_cpu = {

@@ -40,13 +40,9 @@ enum { CPU_MAX_ARGUMENTS = 6, CPU_MAX_STEPS = 8, CPU_NAME_BYTES = 64 };
 struct cpu_kernel;
 typedef void cpu_loop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                       void *scratch);
-/* One that runs the kernel's inner primitive, and so can fail. */
-typedef enum status cpu_outer_loop(const struct cpu_kernel *kernel, void *const in[],
-                                   void *const out[], void *scratch);
 
 struct cpu_step {
     cpu_loop *loop;             /* or: */
-    cpu_outer_loop *outer;      /* or: */
     dnnl_primitive_t primitive; /* owned, with the memory objects of exec */
     int count;
     struct cpu_bind bind[CPU_MAX_ARGUMENTS];
@@ -67,8 +63,6 @@ struct cpu_kernel {
     int step_count;
     struct cpu_step step[CPU_MAX_STEPS];
     size_t own_bytes; /* scratch of our loops, ahead of the primitives' */
-    bool inner;       /* step 0 is run by the loops (cpu_run_inner), as often as they like */
-    bool aligned;     /* every tensor must lie on a multiple of 64 bytes, or the kernel traps */
     char name[CPU_NAME_BYTES];
     /* What the loops of this kernel need to know; which are set follows from the operation. */
     struct cpu_image image, image_out;
@@ -108,7 +102,6 @@ struct cpu_device *cpu_device_of(const struct cpu_kernel *kernel);
 void cpu_name(struct cpu_kernel *kernel, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void cpu_step_loop(struct cpu_kernel *kernel, cpu_loop *loop);
-void cpu_step_outer(struct cpu_kernel *kernel, cpu_outer_loop *loop);
 enum status cpu_step_primitive(struct cpu_kernel *kernel, dnnl_primitive_desc_t pd, int count,
                                const struct cpu_bind *bind);
 /* Local. Describe and add in one go; the scratchpad is bound by itself. */
@@ -117,10 +110,6 @@ enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int
 /* Local. Where the call asks for relu, adds a loop that applies it to output 0, whose layout is set
  * already. */
 void cpu_step_relu(struct cpu_kernel *kernel);
-/* Local. Runs the primitive that is step 0 of a kernel with `inner`, from inside one of its loops.
- */
-enum status cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                          void *scratch);
 /* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. */
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
 
@@ -128,8 +117,27 @@ size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
  * it where that child dies; writes a line such as "avx512_core_bf16" or "avx2 (avx512_core
  * failed)". Before any primitive is made. */
 enum status cpu_probe_isa(char *text, size_t bytes);
-/* Local. True when oneDNN will use AVX-512. */
+/* Local. True when oneDNN will use AVX-512, or AVX2 at least. */
 bool cpu_has_avx512(void);
+bool cpu_has_avx2(void);
+
+/* Sums of products for blocks of 16 columns:
+ *
+ *     m[row][16] (+)= sum over blocks b and depth d of  v(b, row, d) * u[b][d][16]
+ *
+ * Blocks of v and u lie v_step and u_step floats apart. Rows of v are [row][16], with a depth of at
+ * most 16; turned they are [d][16], of any depth, and there are 16 rows. */
+enum { CPU_PRODUCT_WIDE = 16 };
+struct cpu_product {
+    const float *v, *u;
+    float *m;
+    int64_t v_step, u_step;
+    int blocks, depth, rows;
+    bool turned, fresh; /* fresh: m is written, not added to */
+};
+typedef void cpu_product_loop(const struct cpu_product *product);
+/* Local. The one for the instruction set that oneDNN uses. */
+cpu_product_loop *cpu_product_of(void);
 
 /* The rows array_* of the table, for f32 on the team. */
 enum status cpu_array_fill(struct device *device, const struct elements *to, float value,

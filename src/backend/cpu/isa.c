@@ -129,8 +129,15 @@ enum status cpu_probe_isa(char *text, size_t bytes) {
     return probe_status;
 }
 
-bool cpu_has_avx512(void) {
+static bool has(dnnl_cpu_isa_t isa) {
     cpu_probe_isa(NULL, 0);
-    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-    return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+bool cpu_has_avx512(void) {
+    return has(dnnl_cpu_isa_avx512_core);
+}
+
+bool cpu_has_avx2(void) {
+    return has(dnnl_cpu_isa_avx2);
 }

@@ -27,10 +27,6 @@ void cpu_step_loop(struct cpu_kernel *kernel, cpu_loop *loop) {
     step_new(kernel)->loop = loop;
 }
 
-void cpu_step_outer(struct cpu_kernel *kernel, cpu_outer_loop *loop) {
-    step_new(kernel)->outer = loop;
-}
-
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes) {
     size_t at = kernel->own_bytes;
     kernel->own_bytes += (bytes + 63) / 64 * 64;

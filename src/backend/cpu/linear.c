@@ -13,6 +13,7 @@ enum { ALIASING_ELEMENTS = 1024 };
 
 struct linear {
     int64_t rows, inputs, outputs;
+    bool across; /* weights are stored [I,O]: for oneDNN [O,I] with other strides */
 };
 
 static int64_t last_of(const struct tensor_type *type) {
@@ -21,11 +22,12 @@ static int64_t last_of(const struct tensor_type *type) {
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
     struct dnn_spec spec = {.kind = kind};
-    bool blocked = l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0;
-    int64_t w[] = {l->outputs, l->inputs};
+    bool aliasing = l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0;
+    int64_t w[] = {l->outputs, l->inputs}, across[] = {1, l->outputs};
     spec.src = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->inputs}, NULL);
     spec.dst = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->outputs}, NULL);
-    spec.weights = blocked ? dnn_md_any(DTYPE_F32, 2, w) : dnn_md_new(DTYPE_F32, 2, w, NULL);
+    spec.weights = aliasing && !l->across ? dnn_md_any(DTYPE_F32, 2, w)
+                                          : dnn_md_new(DTYPE_F32, 2, w, l->across ? across : NULL);
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &l->outputs, NULL);
     return spec;
 }
@@ -36,9 +38,10 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
                           const struct cpu_bind bind[], const struct cpu_bind *weights) {
     struct cpu_device *device = cpu_device_of(kernel);
     dnnl_primitive_desc_t pd = NULL;
+    bool across = kernel->call.attrs.across; /* the type's own order, which is plain */
     enum status status = dnn_describe(device->engine, spec, &pd);
     if (status == STATUS_OK) {
-        const struct dnn_md *md = dnn_pd_md(pd, weights->argument);
+        const struct dnn_md *md = across ? NULL : dnn_pd_md(pd, weights->argument);
         if (weights->place == CPU_IN)
             kernel->base.in[weights->index] =
                 cpu_layout(device, &kernel->call.in[weights->index], md);
@@ -58,7 +61,9 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
 enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
     const struct op_call *call = &kernel->call;
-    struct linear l = {.inputs = last_of(&call->in[0]), .outputs = last_of(&call->out[0])};
+    struct linear l = {.inputs = last_of(&call->in[0]),
+                       .outputs = last_of(&call->out[0]),
+                       .across = call->attrs.across};
     l.rows = shape_count(&call->in[0].shape) / l.inputs;
     struct dnn_spec spec = spec_of(DNN_INNER, &l, call->in_count == 3);
     spec.tanh = call->attrs.activation == ACTIVATION_TANH;
@@ -74,7 +79,9 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
 enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
     const struct op_call *call = &kernel->call;
-    struct linear l = {.inputs = last_of(&call->out[0]), .outputs = last_of(&call->in[0])};
+    struct linear l = {.inputs = last_of(&call->out[0]),
+                       .outputs = last_of(&call->in[0]),
+                       .across = call->attrs.across};
     l.rows = shape_count(&call->in[0].shape) / l.outputs;
     struct dnn_spec spec = spec_of(DNN_INNER_DATA, &l, false);
     struct cpu_bind bind[] = {{DNNL_ARG_DIFF_DST, CPU_IN, 0, 0},
@@ -86,7 +93,9 @@ enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *
 enum status cpu_linear_bwd_weight(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
     const struct op_call *call = &kernel->call;
-    struct linear l = {.inputs = last_of(&call->in[0]), .outputs = last_of(&call->in[1])};
+    struct linear l = {.inputs = last_of(&call->in[0]),
+                       .outputs = last_of(&call->in[1]),
+                       .across = call->attrs.across};
     l.rows = shape_count(&call->in[0].shape) / l.inputs;
     struct dnn_spec spec = spec_of(DNN_INNER_WEIGHTS, &l, call->attrs.has_bias);
     struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},

@@ -32,10 +32,9 @@ dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec) {
     CHECK(dnnl_primitive_attr_create(&attr) == dnnl_success, "no primitive attributes");
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     bool scaled = spec->scale != 0.0f && spec->scale != 1.0f;
-    if (!(spec->tanh || spec->accumulate || scaled)) return attr;
+    if (!(spec->tanh || scaled)) return attr;
     dnnl_post_ops_t ops = NULL;
     CHECK(dnnl_post_ops_create(&ops) == dnnl_success, "no post-ops");
-    if (spec->accumulate) dnn_post_sum(ops);
     if (scaled) dnn_post_eltwise(ops, dnnl_eltwise_linear, spec->scale);
     if (spec->tanh) dnn_post_eltwise(ops, dnnl_eltwise_tanh, 0.0f);
     dnnl_primitive_attr_set_post_ops(attr, ops);

@@ -29,6 +29,8 @@ const struct dnn_md *dnn_md_new(enum dtype dtype, int rank, const int64_t dim[],
 const struct dnn_md *dnn_md_any(enum dtype dtype, int rank, const int64_t dim[]);
 /* Local. An image [B,C,H,W] with channels in blocks of 4, 8 or 16, padded to whole blocks. */
 const struct dnn_md *dnn_md_blocked(enum dtype dtype, const int64_t dim[], int64_t block);
+/* Local. Weights [O,C,kh,kw] as [O/16][C/16][kh][kw][16 of C][16 of O]. */
+const struct dnn_md *dnn_md_weights(enum dtype dtype, const int64_t dim[]);
 const struct dnn_md *dnn_md_copy(const struct dnn_md *md);
 /* Local. Accepts NULL. */
 void dnn_md_free(const struct dnn_md *md);
@@ -45,7 +47,7 @@ struct dnn_blocks {
     int64_t inner_size[DNN_MAX_RANK];
     int inner_dim[DNN_MAX_RANK];
 };
-/* Local. False when the descriptor is opaque (Winograd weights, workspaces): only oneDNN can read
+/* Local. False when the descriptor is opaque (workspaces): only oneDNN can read
  * it. */
 bool dnn_md_blocks(const struct dnn_md *md, struct dnn_blocks *out);
 /* Local. True when the memory is row major and unpadded. */
@@ -73,10 +75,9 @@ enum dnn_kind {
 struct dnn_spec {
     enum dnn_kind kind;
     const struct dnn_md *src, *weights, *bias, *dst; /* bias NULL: none */
-    bool winograd, tanh;                             /* tanh: applied to the result */
-    bool accumulate;                    /* the result is added to what is there, matmul only */
-    float scale;                        /* of the result, matmul only; 0 is 1 */
-    int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */
+    bool tanh;                                       /* applied to the result */
+    float scale;                                     /* of the result, matmul only; 0 is 1 */
+    int stride[2], pad[2], dilation[2];              /* dilation 1 is dense */
 };
 
 /* Local. Describes a primitive with a user scratchpad; STATUS_NO when oneDNN has no implementation.
@@ -92,7 +93,6 @@ const char *dnn_pd_name(const_dnnl_primitive_desc_t pd);
  * and onednn3.c. */
 dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec);
 void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha);
-void dnn_post_sum(dnnl_post_ops_t ops);
 dnnl_data_type_t dnn_dtype(enum dtype dtype);
 dnnl_format_tag_t dnn_block_tag(int64_t block);
 

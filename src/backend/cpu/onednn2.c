@@ -44,6 +44,10 @@ const struct dnn_md *dnn_md_blocked(enum dtype dtype, const int64_t dim[], int64
     return by_tag(dtype, 4, dim, dnn_block_tag(block));
 }
 
+const struct dnn_md *dnn_md_weights(enum dtype dtype, const int64_t dim[]) {
+    return by_tag(dtype, 4, dim, dnnl_OIhw16i16o);
+}
+
 const struct dnn_md *dnn_md_copy(const struct dnn_md *md) {
     return boxed(desc(md));
 }
@@ -90,10 +94,6 @@ void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha) {
     CHECK(dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, 0.0f) == dnnl_success, "post-op");
 }
 
-void dnn_post_sum(dnnl_post_ops_t ops) {
-    CHECK(dnnl_post_ops_append_sum(ops, 1.0f) == dnnl_success, "post-op");
-}
-
 const struct dnn_md *dnn_pd_md(const_dnnl_primitive_desc_t pd, int argument) {
     return (const struct dnn_md *)dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md,
                                                                argument);
@@ -108,7 +108,7 @@ union op_desc {
 };
 
 static dnnl_status_t conv_desc(const struct dnn_spec *s, enum dnn_kind kind, union op_desc *out) {
-    dnnl_alg_kind_t how = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+    dnnl_alg_kind_t how = dnnl_convolution_direct;
     dnnl_dims_t stride = {s->stride[0], s->stride[1]}, pad = {s->pad[0], s->pad[1]};
     dnnl_dims_t dilate = {s->dilation[0] - 1, s->dilation[1] - 1};
     const dnnl_memory_desc_t *src = desc(s->src), *weights = desc(s->weights), *dst = desc(s->dst);

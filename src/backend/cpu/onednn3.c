@@ -36,6 +36,10 @@ const struct dnn_md *dnn_md_blocked(enum dtype dtype, const int64_t dim[], int64
     return by_tag(dtype, 4, dim, dnn_block_tag(block));
 }
 
+const struct dnn_md *dnn_md_weights(enum dtype dtype, const int64_t dim[]) {
+    return by_tag(dtype, 4, dim, dnnl_OIhw16i16o);
+}
+
 const struct dnn_md *dnn_md_copy(const struct dnn_md *md) {
     dnnl_memory_desc_t copy = NULL;
     dnnl_status_t status = dnnl_memory_desc_clone(&copy, desc(md));
@@ -91,10 +95,6 @@ dnnl_memory_t dnn_memory_new(dnnl_engine_t engine, const struct dnn_md *md) {
 
 void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha) {
     CHECK(dnnl_post_ops_append_eltwise(ops, kind, alpha, 0.0f) == dnnl_success, "post-op");
-}
-
-void dnn_post_sum(dnnl_post_ops_t ops) {
-    CHECK(dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef) == dnnl_success, "post-op");
 }
 
 const struct dnn_md *dnn_pd_md(const_dnnl_primitive_desc_t pd, int argument) {
@@ -169,7 +169,6 @@ static enum dnn_kind forward_of(enum dnn_kind kind) {
 
 enum status dnn_describe(dnnl_engine_t engine, const struct dnn_spec *spec,
                          dnnl_primitive_desc_t *out) {
-    if (spec->winograd) return STATUS_NO; /* taken out of oneDNN 3 for x64 */
     struct making m = {.engine = engine, .spec = spec, .attr = dnn_attr_new(spec)};
     enum dnn_kind forward = forward_of(spec->kind);
     dnnl_status_t status = forward == spec->kind ? dnnl_success : make(&m, forward, &m.hint);

@@ -1,23 +1,37 @@
-/* Winograd's F(4x4,3x3) of our own, where oneDNN has none (version 3, or without AVX-512).
+/* Winograd's F(4x4,3x3) of our own.
  *
  * A 4x4 tile of the output needs a 6x6 tile of the input. Both are polynomials' values at six
- * points (0, +-a, +-b, infinity): transforming the input tile, transforming the weights once,
+ * points (0, +-a, +-b, infinity): transforming the input tile, transforming the weights,
  * multiplying point by point and transforming back takes 36 multiplications where the direct method
- * takes 144. The products over channels at one point are a matrix product [tiles, C] [C, O], so the
- * middle is a batched matmul of 36 by oneDNN.
+ * takes 144. The products over channels at one point are a matrix product [tiles, C] [C, O].
  *
  * Points 3/4 and 3/2 keep the rounding error at half of what the usual 1 and 2 give (7e-7 of the
- * rms against 16e-7 with 64 channels); all their powers are exact. Images go through in groups
- * small enough for the cache. The gradient of the input is the same convolution with the weights
- * turned round; the gradient of the weights sums V'Y over the tiles, with dy brought to the six
- * points by the transpose of the way back. Weights are kept as [kh,kw,C,O], so that vectors run
- * along O. */
+ * rms against 16e-7 with 64 channels); all their powers are exact. The gradient of the input is the
+ * same convolution with the weights turned round; the gradient of the weights sums V'Y over the
+ * tiles, with dy brought to the six points by the transpose of the way back.
+ *
+ * Transformed weights are four times as large as the weights, and with many channels larger than
+ * any cache. So they are never written to memory: a block of them (32 channels of the input by 16
+ * of the output) is made in the cache, multiplied at once with all tiles of a strip, and made again
+ * for the next strip, which takes no longer than reading it would. So few tiles (a small
+ * micro-batch) cost little more a tile than many. */
+#include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "base/clones.h"
 
-enum { TILE = 4, WINDOW = 6, POINTS = WINDOW * WINDOW, WIDE = 16, GROUP_BYTES = 2 << 20 };
+enum {
+    TILE = 4,
+    WINDOW = 6,
+    POINTS = WINDOW * WINDOW,
+    WIDE = CPU_PRODUCT_WIDE,
+    TAPS = 9,
+    BLOCK = WIDE * WIDE, /* a tap or a point of 16 by 16 channels */
+    U_PITCH = WIDE + 1,  /* rows between points: odd, as the pitch below */
+    DEPTH_BLOCKS = 2,    /* blocks of weights that are made at once */
+    STRIP_TILES = 64
+};
 
 #define A 0.75f
 #define B 1.5f
@@ -30,34 +44,41 @@ enum { TILE = 4, WINDOW = 6, POINTS = WINDOW * WINDOW, WIDE = 16, GROUP_BYTES = 
 /* Sixteen channels of one pixel; with blocks of eight, those of two neighbouring blocks. */
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 
-/* One direction's view: a source image brought to the points, and what comes out. */
+/* One direction's view: a source image brought to the points, and what comes out. Tiles are
+ * numbered through the batch and go through in strips; `abreast` strips at a time, so that a team
+ * finds work. At the points 16 channels of a strip lie together: [36][pitch][16]. */
 struct winograd {
     struct cpu_image from, to; /* forward x, y; backward data dy, dx; backward weights x, dy */
     int64_t rows, columns;     /* tiles of an image */
-    int64_t pad[2], group, tiles;
-    float *u, *v, *m; /* [36][C][O], [36][tiles][C], [36][tiles][O], C and O of this direction */
+    int64_t pad[2];
+    int64_t tiles, strip, strips, abreast;
+    int64_t pitch; /* odd, so that a tile's points fall into different cache sets */
+    cpu_product_loop *product;
 };
 
 /* --- one-dimensional transforms: n vectors of 6, 4 or 3 elements a step apart --- */
 
+/* Arrays of vectors stay in registers where the loops over them are unrolled. */
+#define UNROLLED _Pragma("GCC unroll 16")
+
 #define LINE static inline __attribute__((always_inline)) void
 
 /* B': window to points; may be done in place. */
-LINE to_points(const vec *d, int step, vec *p) {
+LINE to_points(const vec *d, int step, vec *p, int64_t p_step) {
     vec even = d[4 * step] - BB * d[2 * step], odd = A * (d[3 * step] - BB * d[step]);
     vec even_b = d[4 * step] - AA * d[2 * step], odd_b = B * (d[3 * step] - AA * d[step]);
     vec first = AA * BB * d[0] - (AA + BB) * d[2 * step] + d[4 * step];
     vec last = AA * BB * d[step] - (AA + BB) * d[3 * step] + d[5 * step];
     p[0] = first;
-    p[step] = even + odd;
-    p[2 * step] = even - odd;
-    p[3 * step] = even_b + odd_b;
-    p[4 * step] = even_b - odd_b;
-    p[5 * step] = last;
+    p[p_step] = even + odd;
+    p[2 * p_step] = even - odd;
+    p[3 * p_step] = even_b + odd_b;
+    p[4 * p_step] = even_b - odd_b;
+    p[5 * p_step] = last;
 }
 
 /* A': points to the four outputs. */
-LINE from_points(const vec *p, int step, vec *y, int y_step) {
+LINE from_points(const vec *p, int64_t step, vec *y, int y_step) {
     vec sum = p[step] + p[2 * step], difference = p[step] - p[2 * step];
     vec sum_b = p[3 * step] + p[4 * step], difference_b = p[3 * step] - p[4 * step];
     y[0] = p[0] + sum + sum_b;
@@ -67,7 +88,7 @@ LINE from_points(const vec *p, int step, vec *y, int y_step) {
 }
 
 /* A, its transpose: four outputs' gradients to points. */
-LINE spread(const vec *y, int y_step, vec *p, int step) {
+LINE spread(const vec *y, int y_step, vec *p, int64_t step) {
     vec even = y[0] + AA * y[2 * y_step], odd = A * (y[y_step] + AA * y[3 * y_step]);
     vec even_b = y[0] + BB * y[2 * y_step], odd_b = B * (y[y_step] + BB * y[3 * y_step]);
     vec last = y[3 * y_step];
@@ -80,7 +101,7 @@ LINE spread(const vec *y, int y_step, vec *p, int step) {
 }
 
 /* G: three weights to points. */
-LINE weights_to_points(const vec *w, int w_step, vec *p, int step) {
+LINE weights_to_points(const vec *w, int w_step, vec *p, int64_t step) {
     vec even = GA * (w[0] + AA * w[2 * w_step]), odd = GA * A * w[w_step];
     vec even_b = GB * (w[0] + BB * w[2 * w_step]), odd_b = GB * B * w[w_step];
     p[0] = G0 * w[0];
@@ -92,7 +113,7 @@ LINE weights_to_points(const vec *w, int w_step, vec *p, int step) {
 }
 
 /* G': points' gradients to those of the three weights. */
-LINE points_to_weights(const vec *p, int step, vec *w, int w_step) {
+LINE points_to_weights(const vec *p, int64_t step, vec *w, int w_step) {
     vec sum = GA * (p[step] + p[2 * step]), sum_b = GB * (p[3 * step] + p[4 * step]);
     vec difference = GA * A * (p[step] - p[2 * step]);
     vec difference_b = GB * B * (p[3 * step] - p[4 * step]);
@@ -103,14 +124,10 @@ LINE points_to_weights(const vec *p, int step, vec *w, int w_step) {
 
 /* --- images --- */
 
-/* Sixteen channels, or zeros outside the image. */
-LINE load(const float *at, int64_t half_step, bool inside, vec *out) {
-    vec value = {0};
-    if (inside) {
-        memcpy(&value, at, 32);
-        memcpy((char *)&value + 32, at + half_step, 32);
-    }
-    *out = value;
+/* Sixteen channels; the second eight lie half_step floats behind the first. */
+LINE load(const float *at, int64_t half_step, vec *out) {
+    memcpy(out, at, 32);
+    memcpy((char *)out + 32, at + half_step, 32);
 }
 
 LINE store(float *at, int64_t half_step, const vec *value) {
@@ -118,17 +135,12 @@ LINE store(float *at, int64_t half_step, const vec *value) {
     memcpy(at + half_step, (const char *)value + 32, 32);
 }
 
-/* Floats from the first eight of sixteen channels to the second eight; from one sixteen to the
- * next. */
+/* Floats from the first eight of sixteen channels to the second eight. */
 static int64_t half_step(const struct cpu_image *image) {
     return image->lanes == 16 ? 8 : image->pixels * 8;
 }
 
-static int64_t group_step(const struct cpu_image *image) {
-    return image->pixels * WIDE;
-}
-
-/* Where tile `tile` of the group lies: image and upper left output pixel. */
+/* Where a tile lies: image and upper left output pixel. */
 struct corner {
     int64_t image, row, column;
 };
@@ -139,101 +151,152 @@ static struct corner corner_of(const struct winograd *w, int64_t tile) {
                            inside % w->columns * TILE};
 }
 
-/* Reads a tile's 6x6 window for sixteen channels, zero outside the image. */
-LINE read_window(const struct cpu_image *image, const float *from, int64_t row, int64_t column,
-                 vec d[POINTS]) {
-    int64_t half = half_step(image), lanes = image->lanes;
-    for (int64_t i = 0; i < WINDOW; i++)
-        for (int64_t j = 0; j < WINDOW; j++) {
-            int64_t r = row + i, c = column + j;
-            bool inside = r >= 0 && r < image->height && c >= 0 && c < image->width;
-            load(from + (r * image->width + c) * lanes, half, inside, &d[i * WINDOW + j]);
-        }
+/* Where sixteen channels of an image begin. */
+static int64_t channels_at(const struct cpu_image *image, int64_t number, int64_t block) {
+    return (number * image->channels + block * WIDE) * image->pixels;
 }
 
-VECTOR_CLONES static void window_to_points(const struct winograd *w, const float *source,
-                                           int64_t tile) {
-    const struct cpu_image *image = &w->from;
-    struct corner at = corner_of(w, tile);
-    int64_t C = image->channels;
-    source += at.image * image->pixels * C;
-    for (int64_t c = 0; c < C; c += WIDE, source += group_step(image)) {
-        vec d[POINTS], p[POINTS];
-        read_window(image, source, at.row - w->pad[0], at.column - w->pad[1], d);
-        for (int j = 0; j < WINDOW; j++) to_points(d + j, WINDOW, d + j);
-        for (int i = 0; i < WINDOW; i++) to_points(d + i * WINDOW, 1, p + i * WINDOW);
-        for (int k = 0; k < POINTS; k++) *(vec *)(w->v + (k * w->tiles + tile) * C + c) = p[k];
+/* Reads size by size pixels of sixteen channels, zero outside the image. */
+LINE read_square(const struct cpu_image *image, const float *from, int64_t row, int64_t column,
+                 int size, vec *d) {
+    int64_t half = half_step(image), lanes = image->lanes, H = image->height, W = image->width;
+    from += (row * W + column) * lanes;
+    if (row >= 0 && column >= 0 && row + size <= H && column + size <= W) {
+        if (lanes == WIDE)
+            for (int i = 0; i < size; i++)
+                memcpy(d + i * size, from + i * W * WIDE, (size_t)size * sizeof *d);
+        else
+            for (int i = 0; i < size; i++)
+                for (int j = 0; j < size; j++)
+                    load(from + (i * W + j) * lanes, half, &d[i * size + j]);
+        return;
+    }
+    memset(d, 0, (size_t)(size * size) * sizeof *d);
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size && row + i >= 0 && row + i < H; j++)
+            if (column + j >= 0 && column + j < W)
+                load(from + (i * W + j) * lanes, half, &d[i * size + j]);
+}
+
+/* Sixteen channels of `count` tiles from `first` on, to v[36][pitch][16]. */
+VECTOR_CLONES static void windows_to_points(const struct winograd *w, const float *source,
+                                            int64_t block, int64_t first, int64_t count, float *v) {
+    for (int64_t t = 0; t < count; t++) {
+        vec d[POINTS], *p = (vec *)v + t;
+        struct corner at = corner_of(w, first + t);
+        read_square(&w->from, source + channels_at(&w->from, at.image, block), at.row - w->pad[0],
+                    at.column - w->pad[1], WINDOW, d);
+        UNROLLED
+        for (int j = 0; j < WINDOW; j++) to_points(d + j, WINDOW, d + j, WINDOW);
+        UNROLLED
+        for (int i = 0; i < WINDOW; i++)
+            to_points(d + i * WINDOW, 1, p + i * WINDOW * w->pitch, w->pitch);
     }
 }
 
-VECTOR_CLONES static void points_to_output(const struct winograd *w, float *target,
-                                           const float *bias, bool relu, int64_t tile) {
+/* What comes of the points, with bias and relu. */
+struct finish {
+    const float *bias; /* or NULL */
+    bool relu;
+};
+
+VECTOR_CLONES static void points_to_outputs(const struct winograd *w, float *target,
+                                            const struct finish *finish, int64_t block,
+                                            int64_t first, int64_t count, const float *m) {
     const struct cpu_image *image = &w->to;
-    struct corner at = corner_of(w, tile);
-    int64_t O = image->channels, half = half_step(image);
-    target += at.image * image->pixels * O;
-    for (int64_t o = 0; o < O; o += WIDE, target += group_step(image)) {
-        vec p[POINTS], t[TILE * WINDOW], y[TILE * TILE],
-            add = bias ? *(const vec *)(bias + o) : (vec){0};
-        for (int k = 0; k < POINTS; k++)
-            p[k] = *(const vec *)(w->m + (k * w->tiles + tile) * O + o);
-        for (int j = 0; j < WINDOW; j++) from_points(p + j, WINDOW, t + j, WINDOW);
-        for (int i = 0; i < TILE; i++) from_points(t + i * WINDOW, 1, y + i * TILE, 1);
+    int64_t half = half_step(image);
+    vec add = finish->bias ? *(const vec *)(finish->bias + block * WIDE) : (vec){0};
+    for (int64_t t = 0; t < count; t++) {
+        const vec *p = (const vec *)m + t;
+        vec turned[TILE * WINDOW], y[TILE * TILE];
+        struct corner at = corner_of(w, first + t);
+        float *to = target + channels_at(image, at.image, block);
+        UNROLLED
+        for (int j = 0; j < WINDOW; j++)
+            from_points(p + j * w->pitch, WINDOW * w->pitch, turned + j, WINDOW);
+        UNROLLED
+        for (int i = 0; i < TILE; i++) from_points(turned + i * WINDOW, 1, y + i * TILE, 1);
         for (int64_t i = 0; i < TILE && at.row + i < image->height; i++)
             for (int64_t j = 0; j < TILE && at.column + j < image->width; j++) {
                 vec value = y[i * TILE + j] + add;
-                for (int l = 0; relu && l < WIDE; l++) value[l] = value[l] < 0.0f ? 0.0f : value[l];
-                store(target + ((at.row + i) * image->width + at.column + j) * image->lanes, half,
+                for (int l = 0; finish->relu && l < WIDE; l++)
+                    value[l] = value[l] < 0.0f ? 0.0f : value[l];
+                store(to + ((at.row + i) * image->width + at.column + j) * image->lanes, half,
                       &value);
             }
     }
 }
 
 /* dy to points, for the gradient of the weights. */
-VECTOR_CLONES static void output_to_points(const struct winograd *w, const float *source,
-                                           int64_t tile) {
-    const struct cpu_image *image = &w->to;
-    struct corner at = corner_of(w, tile);
-    int64_t O = image->channels, half = half_step(image);
-    source += at.image * image->pixels * O;
-    for (int64_t o = 0; o < O; o += WIDE, source += group_step(image)) {
-        vec y[TILE * TILE], t[WINDOW * TILE], p[POINTS];
-        for (int64_t i = 0; i < TILE; i++)
-            for (int64_t j = 0; j < TILE; j++) {
-                int64_t r = at.row + i, c = at.column + j;
-                bool inside = r < image->height && c < image->width;
-                load(source + (r * image->width + c) * image->lanes, half, inside,
-                     &y[i * TILE + j]);
-            }
-        for (int j = 0; j < TILE; j++) spread(y + j, TILE, t + j, TILE);
-        for (int i = 0; i < WINDOW; i++) spread(t + i * TILE, 1, p + i * WINDOW, 1);
-        for (int k = 0; k < POINTS; k++) *(vec *)(w->m + (k * w->tiles + tile) * O + o) = p[k];
+VECTOR_CLONES static void outputs_to_points(const struct winograd *w, const float *source,
+                                            int64_t block, int64_t first, int64_t count, float *m) {
+    for (int64_t t = 0; t < count; t++) {
+        vec y[TILE * TILE], turned[WINDOW * TILE], *p = (vec *)m + t;
+        struct corner at = corner_of(w, first + t);
+        read_square(&w->to, source + channels_at(&w->to, at.image, block), at.row, at.column, TILE,
+                    y);
+        UNROLLED
+        for (int j = 0; j < TILE; j++) spread(y + j, TILE, turned + j, TILE);
+        UNROLLED
+        for (int i = 0; i < WINDOW; i++)
+            spread(turned + i * TILE, 1, p + i * WINDOW * w->pitch, w->pitch);
     }
 }
 
-/* --- weights, [kh,kw,C,O] --- */
+/* --- weights: blocks [3][3][16 of C][16 of O], those of one sixteen of O together --- */
 
-/* Row c of U[36][C][O]; `turned` rotates the kernel by half a turn. */
-VECTOR_CLONES static void weight_row(const float *weights, int64_t C, int64_t O, int64_t c,
-                                     bool turned, float *u) {
-    for (int64_t o = 0; o < O; o += WIDE) {
-        vec w[9], t[WINDOW * 3], p[POINTS];
-        for (int k = 0; k < 9; k++)
-            w[k] = *(const vec *)(weights + ((turned ? 8 - k : k) * C + c) * O + o);
+static int64_t blocks_of(const struct cpu_image *image) {
+    return image->channels / WIDE;
+}
+
+/* A block at the points: [36][16][16], with a row of room between points. */
+VECTOR_CLONES static void weights_to_block(const float *weights, float *u) {
+    for (int c = 0; c < WIDE; c++) {
+        vec w[TAPS], t[WINDOW * 3], *p = (vec *)u + c;
+        UNROLLED
+        for (int k = 0; k < TAPS; k++) w[k] = ((const vec *)(weights + k * BLOCK))[c];
+        UNROLLED
         for (int j = 0; j < 3; j++) weights_to_points(w + j, 3, t + j, 3);
-        for (int i = 0; i < WINDOW; i++) weights_to_points(t + i * 3, 1, p + i * WINDOW, 1);
-        for (int k = 0; k < POINTS; k++) *(vec *)(u + (k * C + c) * O + o) = p[k];
+        UNROLLED
+        for (int i = 0; i < WINDOW; i++)
+            weights_to_points(t + i * 3, 1, p + i * WINDOW * U_PITCH, U_PITCH);
     }
 }
 
-VECTOR_CLONES static void weight_row_bwd(const float *u, int64_t C, int64_t O, int64_t c,
-                                         float *weights) {
-    for (int64_t o = 0; o < O; o += WIDE) {
-        vec w[9], t[3 * WINDOW], p[POINTS];
-        for (int k = 0; k < POINTS; k++) p[k] = *(const vec *)(u + (k * C + c) * O + o);
-        for (int j = 0; j < WINDOW; j++) points_to_weights(p + j, WINDOW, t + j, WINDOW);
+VECTOR_CLONES static void block_to_weights(const float *u, float *weights) {
+    for (int c = 0; c < WIDE; c++) {
+        const vec *p = (const vec *)u + c;
+        vec w[TAPS], t[3 * WINDOW];
+        UNROLLED
+        for (int j = 0; j < WINDOW; j++)
+            points_to_weights(p + j * U_PITCH, WINDOW * U_PITCH, t + j, WINDOW);
+        UNROLLED
         for (int i = 0; i < 3; i++) points_to_weights(t + i * WINDOW, 1, w + i * 3, 1);
-        for (int k = 0; k < 9; k++) *(vec *)(weights + (k * C + c) * O + o) = w[k];
+        UNROLLED
+        for (int k = 0; k < TAPS; k++) ((vec *)(weights + k * BLOCK))[c] = w[k];
+    }
+}
+
+/* Four rounds of interleaving rows i and i + 8 transpose 16 by 16. */
+LINE interleave(const vec *from, vec *to) {
+    UNROLLED
+    for (int i = 0; i < WIDE / 2; i++) {
+        vec a = from[i], b = from[i + WIDE / 2];
+        to[2 * i] =
+            __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        to[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
+                                                14, 30, 15, 31);
+    }
+}
+
+/* A block with the kernel rotated by half a turn and its channels exchanged. */
+VECTOR_CLONES static void turn_block(const float *weights, float *turned) {
+    for (int k = 0; k < TAPS; k++) {
+        vec a[WIDE], b[WIDE];
+        interleave((const vec *)(weights + (TAPS - 1 - k) * BLOCK), a);
+        interleave(a, b);
+        interleave(b, a);
+        interleave(a, (vec *)(turned + k * BLOCK));
     }
 }
 
@@ -243,117 +306,173 @@ static int64_t tiles_across(int64_t size) {
     return (size + TILE - 1) / TILE;
 }
 
-static int64_t weight_floats(const struct winograd *w) {
-    return POINTS * w->from.channels * w->to.channels;
+/* Floats of sixteen channels of a strip at the points; of a block of weights there. */
+static int64_t strip_floats(const struct winograd *w) {
+    return POINTS * w->pitch * WIDE;
 }
 
-/* Images in a group: the largest divisor of the batch whose points fit the cache, or twice the
- * transformed weights where those are larger: they are read once a group. */
-static int64_t group_of(const struct winograd *w) {
-    int64_t channels = w->from.channels + w->to.channels, group = 1;
-    int64_t bytes = POINTS * w->rows * w->columns * channels * (int64_t)sizeof(float);
-    int64_t limit = 2 * weight_floats(w) * (int64_t)sizeof(float);
-    if (limit < GROUP_BYTES) limit = GROUP_BYTES;
-    for (int64_t g = 1; g <= w->from.batch; g++)
-        if (w->from.batch % g == 0 && g * bytes <= limit) group = g;
-    return group;
-}
+enum { BLOCK_FLOATS = POINTS * U_PITCH * WIDE };
 
-static struct winograd winograd_of(const struct cpu_kernel *kernel, float *scratch) {
+static struct winograd winograd_of(const struct cpu_kernel *kernel) {
     const struct op_call *call = &kernel->call;
-    struct winograd w = {.from = kernel->image, .to = kernel->image_out};
+    struct winograd w = {.from = kernel->image, .to = kernel->image_out, .abreast = 1};
     bool turned = call->op == OP_CONV2D_BWD_DATA;
     for (int i = 0; i < 2; i++)
         w.pad[i] = turned ? 2 - call->attrs.conv.pad[i] : call->attrs.conv.pad[i];
     w.rows = tiles_across(w.to.height);
     w.columns = tiles_across(w.to.width);
-    w.group = group_of(&w);
-    w.tiles = w.group * w.rows * w.columns;
-    w.u = scratch;
-    w.v = w.u + weight_floats(&w);
-    w.m = w.v + POINTS * w.tiles * w.from.channels;
+    w.tiles = w.to.batch * w.rows * w.columns;
+    w.strips = (w.tiles + STRIP_TILES - 1) / STRIP_TILES;
+    w.strip = (w.tiles + w.strips - 1) / w.strips;
+    w.pitch = w.strip | 1;
+    int64_t threads = kernel->base.device->threads, blocks = blocks_of(&w.to);
+    if (call->op != OP_CONV2D_BWD_WEIGHT) w.abreast = (threads + blocks - 1) / blocks;
+    if (w.abreast > w.strips) w.abreast = w.strips;
+    w.product = cpu_product_of();
     return w;
 }
 
-static enum status run_winograd(const struct cpu_kernel *kernel, void *const in[],
-                                void *const out[], void *scratch) {
-    struct winograd w = winograd_of(kernel, scratch);
-    bool turned = kernel->call.op == OP_CONV2D_BWD_DATA,
-         relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    const float *bias = !turned && kernel->call.in_count == 3 ? in[2] : NULL;
-    int64_t C = turned ? w.to.channels : w.from.channels,
-            O = turned ? w.from.channels : w.to.channels;
-#pragma omp parallel for schedule(static)
-    for (int64_t c = 0; c < C; c++) weight_row(in[1], C, O, c, turned, w.u);
-    for (int64_t n = 0; n < w.from.batch; n += w.group) {
-        const float *source = (const float *)in[0] + n * w.from.pixels * w.from.channels;
-        float *target = (float *)out[0] + n * w.to.pixels * w.to.channels;
-#pragma omp parallel for schedule(static)
-        for (int64_t t = 0; t < w.tiles; t++) window_to_points(&w, source, t);
-        TRY(cpu_run_inner(kernel, in, out, scratch));
-#pragma omp parallel for schedule(static)
-        for (int64_t t = 0; t < w.tiles; t++)
-            points_to_output(&w, target, bias, !turned && relu, t);
-    }
-    return STATUS_OK;
+/* Tiles of a strip, the last one of which may be shorter; none behind it. */
+static int64_t strip_count(const struct winograd *w, int64_t strip) {
+    int64_t rest = w->tiles - strip * w->strip;
+    return rest < 0 ? 0 : rest < w->strip ? rest : w->strip;
 }
 
-static enum status run_winograd_weight(const struct cpu_kernel *kernel, void *const in[],
-                                       void *const out[], void *scratch) {
-    struct winograd w = winograd_of(kernel, scratch);
-    int64_t C = w.from.channels, O = w.to.channels;
-    memset(w.u, 0, (size_t)weight_floats(&w) * sizeof(float));
-    for (int64_t n = 0; n < w.from.batch; n += w.group) {
-        const float *x = (const float *)in[0] + n * w.from.pixels * C;
-        const float *dy = (const float *)in[1] + n * w.to.pixels * O;
-#pragma omp parallel for schedule(static)
-        for (int64_t t = 0; t < w.tiles; t++) {
-            window_to_points(&w, x, t);
-            output_to_points(&w, dy, t);
+/* Forward and the gradient of the input: scratch is v[abreast][C/16], then for each thread u and m.
+ */
+struct pass {
+    struct winograd w;
+    const float *source, *weights;
+    float *target, *v, *own;
+    struct finish finish;
+    bool turned;
+};
+
+static int64_t own_floats(const struct winograd *w) {
+    return (DEPTH_BLOCKS + 1) * BLOCK_FLOATS + strip_floats(w);
+}
+
+static const float *block_of(const struct pass *pass, int64_t in, int64_t out) {
+    int64_t C = blocks_of(pass->turned ? &pass->w.to : &pass->w.from);
+    return pass->weights + (pass->turned ? in * C + out : out * C + in) * TAPS * BLOCK;
+}
+
+/* One block of weights at the points, by way of `near`: of it nine lines 1 KiB apart are read at a
+ * time, which is slow from memory. */
+static void make_block(const struct pass *pass, int64_t in, int64_t out, float *near, float *u) {
+    const float *block = block_of(pass, in, out);
+    if (pass->turned)
+        turn_block(block, near);
+    else
+        memcpy(near, block, TAPS * BLOCK * sizeof(float));
+    weights_to_block(near, u);
+}
+
+/* The weights that are needed next come from memory: they are on their way while the points are
+ * multiplied, a share at each. */
+static void fetch_share(const struct pass *pass, int64_t in, int64_t out, int64_t point) {
+    enum { LINES = TAPS * BLOCK / WIDE / POINTS };
+    for (int64_t b = in; b < in + DEPTH_BLOCKS && b < blocks_of(&pass->w.from); b++) {
+        const float *share = block_of(pass, b, out) + point * LINES * WIDE;
+        for (int i = 0; i < LINES; i++) __builtin_prefetch(share + i * WIDE);
+    }
+}
+
+/* Sixteen output channels of a strip whose source is at the points. */
+static void strip_out(const struct pass *pass, const float *v, int64_t strip, int64_t out) {
+    const struct winograd *w = &pass->w;
+    int64_t count = strip_count(w, strip), blocks = blocks_of(&w->from);
+    float *u = pass->own + omp_get_thread_num() * own_floats(w),
+          *near = u + DEPTH_BLOCKS * BLOCK_FLOATS, *m = near + BLOCK_FLOATS;
+    for (int64_t in = 0; in < blocks; in += DEPTH_BLOCKS) {
+        int64_t depth = blocks - in < DEPTH_BLOCKS ? blocks - in : DEPTH_BLOCKS;
+        for (int64_t b = 0; b < depth; b++)
+            make_block(pass, in + b, out, near, u + b * BLOCK_FLOATS);
+        for (int64_t k = 0; k < POINTS; k++) {
+            fetch_share(pass, in + depth, out, k);
+            w->product(&(struct cpu_product){.v = v + in * strip_floats(w) + k * w->pitch * WIDE,
+                                             .u = u + k * U_PITCH * WIDE,
+                                             .m = m + k * w->pitch * WIDE,
+                                             .v_step = strip_floats(w),
+                                             .u_step = BLOCK_FLOATS,
+                                             .blocks = (int)depth,
+                                             .depth = WIDE,
+                                             .rows = (int)count,
+                                             .fresh = in == 0});
         }
-        TRY(cpu_run_inner(kernel, in, out, scratch));
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t c = 0; c < C; c++) weight_row_bwd(w.u, C, O, c, out[0]);
-    return STATUS_OK;
+    points_to_outputs(w, pass->target, &pass->finish, out, strip * w->strip, count, m);
 }
 
-/* 36 matrices [rows, columns], or their transposes as they are stored. */
-static const struct dnn_md *matrices(int64_t rows, int64_t columns, bool transposed) {
-    int64_t dim[] = {POINTS, rows, columns};
-    int64_t stride[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-    return dnn_md_new(DTYPE_F32, 3, dim, stride);
-}
-
-/* The matmul in the middle: M = V U, or for the gradient of the weights U += V' M. */
-static enum status create_product(struct cpu_kernel *kernel, const struct winograd *w) {
-    int64_t C = w->from.channels, O = w->to.channels;
-    size_t u = 0, v = (size_t)weight_floats(w) * sizeof(float);
-    size_t m = v + (size_t)(POINTS * w->tiles * C) * sizeof(float);
-    struct dnn_spec spec = {.kind = DNN_MATMUL};
-    struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_SCRATCH, 0, v},
-                              {DNNL_ARG_WEIGHTS, CPU_SCRATCH, 0, u},
-                              {DNNL_ARG_DST, CPU_SCRATCH, 0, m}};
-    if (kernel->call.op == OP_CONV2D_BWD_WEIGHT) {
-        spec.accumulate = true;
-        spec.src = matrices(C, w->tiles, true);
-        spec.weights = matrices(w->tiles, O, false);
-        spec.dst = matrices(C, O, false);
-        bind[1].offset_bytes = m;
-        bind[2].offset_bytes = u;
-    } else {
-        spec.src = matrices(w->tiles, C, false);
-        spec.weights = matrices(C, O, kernel->call.op == OP_CONV2D_BWD_DATA);
-        spec.dst = matrices(w->tiles, O, false);
+static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                         void *scratch) {
+    struct pass pass = {.w = winograd_of(kernel),
+                        .source = in[0],
+                        .weights = in[1],
+                        .target = out[0],
+                        .v = scratch,
+                        .turned = kernel->call.op == OP_CONV2D_BWD_DATA};
+    const struct winograd *w = &pass.w;
+    int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
+    if (!pass.turned)
+        pass.finish = (struct finish){kernel->call.in_count == 3 ? in[2] : NULL,
+                                      kernel->call.attrs.activation == ACTIVATION_RELU};
+    pass.own = pass.v + w->abreast * from * strip_floats(w);
+#pragma omp parallel
+    for (int64_t strip = 0; strip < w->strips; strip += w->abreast) {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < w->abreast * from; i++)
+            windows_to_points(w, pass.source, i % from, (strip + i / from) * w->strip,
+                              strip_count(w, strip + i / from), pass.v + i * strip_floats(w));
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < w->abreast * to; i++)
+            strip_out(&pass, pass.v + i / to * from * strip_floats(w), strip + i / to, i % to);
     }
-    enum status status = cpu_step(kernel, &spec, 3, bind);
-    dnn_md_free(spec.src);
-    dnn_md_free(spec.weights);
-    dnn_md_free(spec.dst);
-    return status;
 }
 
-/* Images in blocks of as many channels as a vector has, weights as [kh,kw,C,O]. */
+/* The gradient of the weights: scratch is v[C/16], y[O/16], and the sums of all blocks, or of one
+ * block a thread where there is one strip. */
+static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[],
+                                void *const out[], void *scratch) {
+    const struct winograd w = winograd_of(kernel);
+    int64_t C = blocks_of(&w.from), O = blocks_of(&w.to), step = strip_floats(&w);
+    float *v = scratch, *y = v + C * step, *u = y + O * step;
+#pragma omp parallel
+    for (int64_t strip = 0; strip < w.strips; strip++) {
+        int64_t first = strip * w.strip, count = strip_count(&w, strip);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < C + O; i++) {
+            if (i < C)
+                windows_to_points(&w, in[0], i, first, count, v + i * step);
+            else
+                outputs_to_points(&w, in[1], i - C, first, count, v + i * step);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < O * C; i++) {
+            float *sums = u + (w.strips == 1 ? omp_get_thread_num() : i) * BLOCK_FLOATS;
+            for (int64_t k = 0; k < POINTS; k++)
+                w.product(&(struct cpu_product){.v = v + i % C * step + k * w.pitch * WIDE,
+                                                .u = y + i / C * step + k * w.pitch * WIDE,
+                                                .m = sums + k * U_PITCH * WIDE,
+                                                .blocks = 1,
+                                                .depth = (int)count,
+                                                .rows = WIDE,
+                                                .turned = true,
+                                                .fresh = strip == 0});
+            if (strip == w.strips - 1) block_to_weights(sums, (float *)out[0] + i * TAPS * BLOCK);
+        }
+    }
+}
+
+static int64_t scratch_floats(const struct cpu_kernel *kernel) {
+    struct winograd w = winograd_of(kernel);
+    int64_t C = blocks_of(&w.from), O = blocks_of(&w.to), threads = kernel->base.device->threads;
+    if (kernel->call.op == OP_CONV2D_BWD_WEIGHT)
+        return (C + O) * strip_floats(&w) + (w.strips == 1 ? threads : C * O) * BLOCK_FLOATS;
+    return w.abreast * C * strip_floats(&w) + threads * own_floats(&w);
+}
+
+/* Images in blocks of as many channels as a vector has, weights in blocks of 16 by 16. */
 static const struct layout *image_layout(struct cpu_kernel *kernel,
                                          const struct tensor_type *type) {
     struct cpu_image blocks = {.lanes = cpu_has_avx512() ? 16 : 8};
@@ -362,8 +481,7 @@ static const struct layout *image_layout(struct cpu_kernel *kernel,
 
 static const struct layout *weight_layout(struct cpu_kernel *kernel,
                                           const struct tensor_type *type) {
-    int64_t O = type->shape.dim[0], C = type->shape.dim[1], stride[] = {1, O, 3 * C * O, C * O};
-    const struct dnn_md *md = dnn_md_new(DTYPE_F32, 4, type->shape.dim, stride);
+    const struct dnn_md *md = dnn_md_weights(DTYPE_F32, type->shape.dim);
     const struct layout *layout = cpu_layout(cpu_device_of(kernel), type, md);
     dnn_md_free(md);
     return layout;
@@ -382,12 +500,8 @@ enum status cpu_winograd(struct cpu_kernel *kernel, const struct layout *const i
         weight ? weight_layout(kernel, &call->out[0]) : image_layout(kernel, &call->out[0]);
     cpu_image(base->in[0], &kernel->image);
     cpu_image(weight ? base->in[1] : base->out[0], &kernel->image_out);
-    struct winograd w = winograd_of(kernel, NULL);
-    int64_t floats = weight_floats(&w) + POINTS * w.tiles * (w.from.channels + w.to.channels);
-    cpu_scratch(kernel, (size_t)floats * sizeof(float));
-    TRY(create_product(kernel, &w));
+    cpu_scratch(kernel, (size_t)scratch_floats(kernel) * sizeof(float));
     cpu_name(kernel, "winograd:%s", cpu_has_avx512() ? "16" : "8");
-    kernel->inner = true;
-    cpu_step_outer(kernel, weight ? run_winograd_weight : run_winograd);
+    cpu_step_loop(kernel, weight ? run_winograd_weight : run_winograd);
     return STATUS_OK;
 }

@@ -53,17 +53,35 @@ static void skip_micro(struct builder *builder, int micro) {
     }
 }
 
+/* Segments of backward that forward is run again for, one by one; 0: it keeps all. */
+static int blocks_of(const struct builder *builder) {
+    bool blocks = builder->config->recompute == RECOMPUTE_ALWAYS_BLOCK;
+    return blocks && builder->config->buckets ? builder->config->buckets[0] : 0;
+}
+
+static void run_again(struct builder *builder, int micro, int16_t segment) {
+    struct instr *again = add(builder, INSTR_R);
+    again->micro = micro;
+    again->segment = segment;
+}
+
 static void run_micro(struct builder *builder, int micro, int grad, bool fresh) {
     add(builder, INSTR_LOAD)->micro = micro;
     struct instr *forward = add(builder, INSTR_F);
     forward->micro = micro;
     forward->group = (int16_t)builder->group;
     if (micro >= builder->config->micro_batches) forward->flags = INSTR_PURE;
-    struct instr *backward = add(builder, INSTR_B);
-    backward->micro = micro;
-    backward->grad = (int16_t)grad;
-    backward->group = (int16_t)builder->group;
-    if (fresh) backward->flags = INSTR_NEW;
+    if (blocks_of(builder) > 0) forward->flags |= INSTR_BLOCK;
+    for (int e = 0; e < blocks_of(builder) || e == 0; e++) {
+        int16_t segment = (int16_t)(blocks_of(builder) > 1 ? e : INSTR_ALL);
+        if (blocks_of(builder) > 0) run_again(builder, micro, segment);
+        struct instr *backward = add(builder, INSTR_B);
+        backward->micro = micro;
+        backward->segment = segment;
+        backward->grad = (int16_t)grad;
+        backward->group = (int16_t)builder->group;
+        if (fresh) backward->flags = INSTR_NEW;
+    }
 }
 
 static void tie(struct builder *builder, int grad) {
@@ -262,6 +280,7 @@ static void single_build(const struct schedule_config *config, const struct prog
                               .first = program_first_micro(program, rank),
                               .replicas = cell.replica_count,
                               .group = config->shares ? SHARERS : INSTR_ALL};
+    if (blocks_of(&builder) > 0) out->chunk[0].buckets = blocks_of(&builder);
     add(&builder, INSTR_COUNT)->group = EVERYONE;
     build_sums(&builder);
 }
@@ -290,12 +309,25 @@ static enum status check_room(const struct schedule_config *config) {
                 (long long)most, PROGRAM_MAX_SMALL - 1);
 }
 
+/* Passes in lockstep are not cut. */
+static enum status check_blocks(const struct schedule_config *config) {
+    if (config->recompute != RECOMPUTE_ALWAYS_BLOCK || !config->shares ||
+        grid_ranks(&config->grid) > 1)
+        return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--recompute %s with --sync-bn on one device: its replicas run in lockstep, block "
+                "by block they cannot\n  a rank for each replica (-n %d --strategy ddp), or "
+                "--recompute never",
+                recompute_policy_name(config->recompute), config->grid.replicas);
+}
+
 static enum status single_prepare(const struct schedule_config *config, struct program *program) {
     TRY(check_order(config));
     CHECK(!config->shares || config->grid.replicas > 1,
           "one replica shares statistics with nobody");
     CHECK(config->grid.stages == 1 && config->grid.chunks == 1, "the whole model on each rank");
     TRY(check_room(config));
+    TRY(check_blocks(config));
     program_declare_group(program, GROUP_WORLD);
     if (config->shares) program_declare_group(program, GROUP_REPLICAS);
     return STATUS_OK;

@@ -189,39 +189,40 @@ static double distance(const float *a, const float *b, int64_t count) {
     return worst / sqrt(squares / (double)count);
 }
 
-/* oneDNN's where it has one, and always ours; in all three directions, with edges that fill no
- * tile. */
+/* A convolution's forward call (0), and those of the gradients of its input (1) and weights (2). */
+static struct op_call direction(struct op_call call, int which) {
+    if (which == 0) return call;
+    call.op = which == 1 ? OP_CONV2D_BWD_DATA : OP_CONV2D_BWD_WEIGHT;
+    call.attrs.like = call.in[which - 1].shape;
+    if (which == 2) call.in[1] = call.in[0];
+    return call;
+}
+
+static int64_t result_count(const struct op_call *call) {
+    return shape_count(call->op == OP_CONV2D ? &call->in[0].shape : &call->attrs.like);
+}
+
+/* In all three directions: edges that fill no tile, one strip of tiles and several, the last one
+ * shorter, an odd number of channel blocks, more threads than those. */
 Test(backend_cpu, winograd_is_near_direct) {
-    struct device *device = open_cpu(2);
-    struct op_call calls[3] = {convolution(4, 64, 11, 1), convolution(4, 64, 11, 1),
-                               convolution(4, 64, 11, 1)};
-    calls[1].op = OP_CONV2D_BWD_DATA;
-    calls[1].attrs.like = calls[1].in[0].shape;
-    calls[2].op = OP_CONV2D_BWD_WEIGHT;
-    calls[2].attrs.like = calls[2].in[1].shape;
-    calls[2].in[1] = calls[2].in[0];
-    for (int i = 0; i < 3; i++) {
-        int64_t count = shape_count(i ? &calls[i].attrs.like : &calls[i].in[0].shape);
+    struct op_call shapes[] = {convolution(4, 64, 11, 1), convolution(7, 48, 17, 1),
+                               convolution(9, 32, 4, 1)};
+    for (int i = 0; i < 9; i++) {
+        struct device *device = open_cpu(i / 3 == 1 ? 5 : 2);
+        struct op_call call = direction(shapes[i / 3], i % 3);
         setenv("STRETTO_CPU_WINOGRAD", "on", 1);
-        struct result fast = run(device, calls[i]);
-        setenv("STRETTO_CPU_WINOGRAD", "own", 1);
-        struct result own = run(device, calls[i]);
+        struct result fast = run(device, call);
         setenv("STRETTO_CPU_WINOGRAD", "off", 1);
-        struct result direct = run(device, calls[i]);
-        double error = distance(fast.out[0], direct.out[0], count),
-               ours = distance(own.out[0], direct.out[0], count);
-        cr_expect(strstr(fast.name, "wino") && strncmp(own.name, "winograd:", 9) == 0, "%s, %s",
-                  fast.name, own.name);
+        struct result direct = run(device, call);
+        double error = distance(fast.out[0], direct.out[0], result_count(&call));
+        cr_expect(strstr(fast.name, "wino"), "%s", fast.name);
         cr_expect(!strstr(direct.name, "wino"), "%s", direct.name);
-        cr_expect(error > 0 && error < 5e-5, "%s, %s: off by %g", op_def(calls[i].op)->name,
-                  fast.name, error);
-        cr_expect(ours > 0 && ours < 5e-5, "%s, %s: off by %g", op_def(calls[i].op)->name, own.name,
-                  ours);
+        cr_expect(error > 0 && error < 5e-5, "shape %d, %s, %s: off by %g", i / 3,
+                  op_def(call.op)->name, fast.name, error);
         result_free(&fast);
-        result_free(&own);
         result_free(&direct);
+        device_close(&device);
     }
-    device_close(&device);
 }
 
 Test(backend_cpu, winograd_only_where_it_pays) {
@@ -236,33 +237,71 @@ Test(backend_cpu, winograd_only_where_it_pays) {
     device_close(&device);
 }
 
-/* oneDNN refuses a primitive without its arguments: alone, and inside a loop of ours. */
-Test(backend_cpu, a_primitive_that_fails_is_reported) {
-    const char *const ways[] = {"off", "own"};
+/* The team changes no bit, and neither does the number of tiles: what is made of an image is the
+ * same in a small micro-batch and in a large one. */
+Test(backend_cpu, winograd_is_the_same_for_any_team_and_batch) {
+    for (int i = 0; i < 3; i++) {
+        struct op_call call = direction(convolution(20, 32, 10, 1), i),
+                       small = direction(convolution(3, 32, 10, 1), i);
+        struct device *one = open_cpu(1);
+        struct result a = run(one, call), few = run(one, small);
+        device_close(&one);
+        struct device *five = open_cpu(5);
+        struct result b = run(five, call);
+        device_close(&five);
+        cr_expect(strstr(a.name, "wino") && strstr(few.name, "wino"), "%s, %s", a.name, few.name);
+        size_t bytes = (size_t)result_count(&call) * sizeof(float),
+               part = (size_t)result_count(&small) * sizeof(float);
+        cr_expect(memcmp(a.out[0], b.out[0], bytes) == 0, "%s: the team shows",
+                  op_def(call.op)->name);
+        if (i < 2) cr_expect(memcmp(a.out[0], few.out[0], part) == 0, "the batch shows");
+        result_free(&a);
+        result_free(&few);
+        result_free(&b);
+    }
+}
+
+/* Transformed weights, four times as large as the weights, are never all in memory: making and
+ * reading them would take longer than a small micro-batch. */
+Test(backend_cpu, winograd_has_little_scratch) {
     struct device *device = open_cpu(1);
-    for (int i = 0; i < 2; i++) {
-        char why[256], said[512] = "";
-        const struct layout *none[OP_MAX_IN] = {0};
-        struct op_call call = convolution(4, 64, 12, 1);
+    const struct layout *none[OP_MAX_IN] = {0};
+    for (int i = 0; i < 3; i++) {
+        char why[256];
+        struct op_call call = direction(convolution(16, 512, 4, 1), i);
         struct kernel *kernel = NULL;
-        void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
-        setenv("STRETTO_CPU_WINOGRAD", ways[i], 1);
         cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
         cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-        for (int k = 0; k < call.in_count; k++) in[k] = to_layout(device, kernel->in[k], 7);
-        out[0] = aligned_bytes(kernel->out[0]->bytes);
-        void *scratch = aligned_bytes(kernel->scratch_bytes);
-        cr_expect_eq(((struct cpu_kernel *)kernel)->inner, i == 1, "%s", kernel->name);
-        ((struct cpu_kernel *)kernel)->step[0].exec[0].arg = 0;
-        log_capture(said, sizeof said);
-        cr_expect_eq(kernel_run(kernel, in, out, scratch, NULL), STATUS_BUG);
-        log_capture(NULL, 0);
-        cr_expect(strstr(said, kernel->name) && strstr(said, "conv2d"), "%s", said);
+        cr_expect(strstr(kernel->name, "wino"), "%s", kernel->name);
+        cr_expect_lt(kernel->scratch_bytes, (size_t)512 * 512 * 9 * sizeof(float), "%s: %zu bytes",
+                     op_def(call.op)->name, kernel->scratch_bytes);
         kernel_free(&kernel);
-        for (int k = 0; k < call.in_count; k++) free(in[k]);
-        free(out[0]);
-        free(scratch);
     }
+    device_close(&device);
+}
+
+/* oneDNN refuses a primitive without its arguments. */
+Test(backend_cpu, a_primitive_that_fails_is_reported) {
+    struct device *device = open_cpu(1);
+    char why[256], said[512] = "";
+    const struct layout *none[OP_MAX_IN] = {0};
+    struct op_call call = convolution(4, 64, 12, 2);
+    struct kernel *kernel = NULL;
+    void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
+    cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+    cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
+    for (int k = 0; k < call.in_count; k++) in[k] = to_layout(device, kernel->in[k], 7);
+    out[0] = aligned_bytes(kernel->out[0]->bytes);
+    void *scratch = aligned_bytes(kernel->scratch_bytes);
+    ((struct cpu_kernel *)kernel)->step[0].exec[0].arg = 0;
+    log_capture(said, sizeof said);
+    cr_expect_eq(kernel_run(kernel, in, out, scratch, NULL), STATUS_BUG);
+    log_capture(NULL, 0);
+    cr_expect(strstr(said, kernel->name) && strstr(said, "conv2d"), "%s", said);
+    kernel_free(&kernel);
+    for (int k = 0; k < call.in_count; k++) free(in[k]);
+    free(out[0]);
+    free(scratch);
     device_close(&device);
 }
 

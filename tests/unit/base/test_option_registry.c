@@ -130,3 +130,46 @@ Test(base_option_registry, names_in_help) {
     cr_expect_null(strchr(help, '{'), "%s", help);
     free(help);
 }
+
+/* Whether `word` is in the text by itself, not as a part of a longer one. */
+static bool has_word(const char *text, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at++) {
+        bool begins = at == text || !strchr("abcdefghijklmnopqrstuvwxyz0123456789-", at[-1]);
+        if (begins && !strchr("abcdefghijklmnopqrstuvwxyz0123456789-", at[length])) return true;
+    }
+    return false;
+}
+
+/* Defaults that depend on an optimizer, a model or a schedule are said by its table, not by hand:
+ * a text of the table of options names none of them. */
+Test(base_option_registry, defaults_come_from_registries) {
+    static const enum option_registry registries[] = {OPTION_REGISTRY_optimizers,
+                                                      OPTION_REGISTRY_schedules};
+    struct option_word word;
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        const struct option_row *row = &option_rows[id];
+        if (*row->initial != '(' || id == OPTION_strategy) continue;
+        for (int r = 0; r < 2; r++)
+            for (int i = 0; option_registry_word(registries[r], i, &word); i++)
+                cr_expect(!has_word(row->initial, word.name) || strcmp(word.name, "auto") == 0,
+                          "--%s: %s", row->name, row->initial);
+    }
+}
+
+Test(base_option_registry, defaults_in_help) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    options_print_markdown(out);
+    fclose(out);
+    for (int r = 1; r < OPTION_REGISTRY_COUNT; r++) {
+        char *mark = mem_format("{%s}", option_registry_name((enum option_registry)r));
+        cr_expect_null(strstr(text, mark), "%s", mark);
+        free(mark);
+    }
+    cr_expect(strstr(text, "| (the model's: adamw for vit-micro, vit-tiny"), "%s", text);
+    cr_expect(strstr(text, "its own: 0.1 for sgd, 0.001 for adam and adamw) |"), "%s", text);
+    cr_expect(strstr(text, "v-half and v-min, else 1; auto chooses) |"), "%s", text);
+    free(text);
+}

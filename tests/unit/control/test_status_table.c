@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -52,6 +53,38 @@ Test(control_status_table, texts_are_cut_and_clean) {
     control_row_set(&row, 3, "short");
     control_row_get(&row, &doing);
     cr_assert_str_eq(doing.text, "short");
+}
+
+struct record {
+    int32_t kind, number;
+};
+
+static void describe(const void *bytes, char text[CONTROL_DOING_BYTES]) {
+    const struct record *record = bytes;
+    snprintf(text, CONTROL_DOING_BYTES, "%c%d", record->kind, record->number);
+}
+
+/* A record is turned into a text by who reads it; texts and records follow one another. */
+Test(control_status_table, records_are_described_when_read) {
+    struct control_row row = {0};
+    struct control_doing doing;
+    struct record record = {'F', 17};
+    control_row_set(&row, 1, "a text that is longer than the record behind it");
+    control_row_set_record(&row, 2, 3000, &record, sizeof record);
+    record.number = 18; /* the row has its own */
+    control_row_get(&row, &doing);
+    cr_assert_str_eq(doing.text, "?", "nobody said how");
+    control_describe_records(describe);
+    control_row_get(&row, &doing);
+    cr_assert_str_eq(doing.text, "F17");
+    cr_assert(doing.step == 2 && doing.since_ns == 3000);
+    record.kind = '\n';
+    control_row_set_record(&row, 2, 3000, &record, sizeof record);
+    control_row_get(&row, &doing);
+    cr_assert_str_eq(doing.text, "?18", "as clean as texts");
+    control_row_set(&row, 3, "EVAL");
+    control_row_get(&row, &doing);
+    cr_assert_str_eq(doing.text, "EVAL");
 }
 
 /* Killed while it wrote: what is there is read, and the next writer mends it. */

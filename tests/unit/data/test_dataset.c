@@ -68,7 +68,7 @@ Test(data_dataset, bad_specs_say_what_is_wrong) {
         {"synthetic:size=9x", STATUS_USAGE, "'9x'"},
         {"synthetic:size=99999999999999999999", STATUS_USAGE, "expected 1 to"},
         {"synthetic:width=3", STATUS_USAGE, "unknown key 'width'"},
-        {"synthetic:kind=sound", STATUS_USAGE, "images or tokens"},
+        {"synthetic:kind=sound", STATUS_USAGE, "images, tokens or text"},
         {"synthetic:kind=tokens,seq=16,predictions=14", STATUS_USAGE, "at most 13"},
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {

@@ -386,7 +386,7 @@ static void run_pass(struct stage *stage, const struct ranges *ranges, int index
 
 /* The nodes of forward that run again; nothing comes between them and backward. */
 static void run_again(struct stage *stage, const struct ranges *ranges, int index) {
-    struct recompute recompute = recompute_of(ranges, index);
+    struct recompute recompute = recompute_of(ranges, index, false);
     for (int n = 0; n < ranges->graph->node_count; n++)
         if (recompute.again[n]) run_node(&stage->run, &ranges->graph->nodes[n], false);
     recompute_free(&recompute);

@@ -22,7 +22,7 @@ static int count_ops(const struct graph *graph, enum op op) {
 static struct recompute recompute_whole(const struct graph *graph) {
     struct ranges ranges;
     cr_assert_eq(ranges_new(graph, NULL, 0, &ranges), STATUS_OK);
-    struct recompute recompute = recompute_of(&ranges, 0);
+    struct recompute recompute = recompute_of(&ranges, 0, false);
     ranges_free(&ranges);
     return recompute;
 }
@@ -33,7 +33,8 @@ Test(graph_recompute, runs_nothing_that_backward_does_not_read) {
     struct ranges ranges;
     int cut = 1;
     cr_assert_eq(ranges_new(graph, &cut, 1, &ranges), STATUS_OK);
-    struct recompute first = recompute_of(&ranges, 0), last = recompute_of(&ranges, 1);
+    struct recompute first = recompute_of(&ranges, 0, false),
+                     last = recompute_of(&ranges, 1, false);
     cr_expect_eq(count_again(graph, &last, OP_TOP_K), 0, "accuracies are counted once");
     for (int n = 0; n < graph->node_count; n++) {
         bool mine = ranges_stage(&ranges, &graph->nodes[n]) == 0;

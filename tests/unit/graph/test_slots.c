@@ -16,7 +16,8 @@ TestSuite(graph_slots, .init = kit_open_devices, .fini = kit_close_devices);
 
 /* A micro-batch's way through a slot, a letter a step: r receive from the stage before, F forward,
  * s send on; R receive from the stage behind, B backward or I and W its halves, S send back; digits
- * are segments of backward; b and i are B and I with forward run again right before. */
+ * are segments of backward; b and i are B and I with forward run again right before, k and j the
+ * same segment by segment. */
 struct micro {
     const struct ranges *ranges;
     const struct placement *plan;
@@ -115,14 +116,32 @@ static bool in_pass(const struct node *node, char step) {
 }
 
 static void run_again(struct replay *replay, int slot) {
-    struct recompute recompute = recompute_of(replay->micro[slot].ranges, replay->stage);
+    struct recompute recompute = recompute_of(replay->micro[slot].ranges, replay->stage, false);
     for (int n = 0; n < replay->micro[slot].ranges->graph->node_count; n++)
         if (recompute.again[n]) run_node(replay, slot, n);
     recompute_free(&recompute);
 }
 
+static void run_blocks(struct replay *replay, int slot, bool halves) {
+    const struct ranges *ranges = replay->micro[slot].ranges;
+    struct recompute recompute = recompute_of(ranges, replay->stage, true);
+    for (int e = 0; e < ranges->stages[replay->stage].phase[PHASE_BACKWARD].segment_count; e++) {
+        struct node_range again = ranges_of_bucket(ranges, replay->stage, e, PHASE_FORWARD),
+                          nodes = ranges_of_bucket(ranges, replay->stage, e, PHASE_BACKWARD);
+        for (int n = again.begin; n < again.end; n++)
+            if (recompute.again[n]) run_node(replay, slot, n);
+        for (int n = nodes.begin; n < nodes.end; n++)
+            if (in_pass(&ranges->graph->nodes[n], halves ? 'I' : 'B')) run_node(replay, slot, n);
+    }
+    recompute_free(&recompute);
+}
+
 static void run_pass(struct replay *replay, int slot, char step) {
     const struct ranges *ranges = replay->micro[slot].ranges;
+    if (step == 'k' || step == 'j') {
+        run_blocks(replay, slot, step == 'j');
+        return;
+    }
     if (step == 'b' || step == 'i') run_again(replay, slot);
     int segment = step >= '0' && step <= '9' ? step - '0' : SEGMENT_ALL;
     struct node_range nodes =
@@ -338,11 +357,96 @@ Test(graph_slots, nor_is_anything_lost_between_segments) {
     }
 }
 
+/* --- blocks --- */
+
+/* The first node of a phase whose block is beyond `block`, as the phase goes. */
+static int block_edge(const struct ranges *ranges, int stage, enum phase phase, const int *block_of,
+                      int block) {
+    struct node_range nodes = ranges_find(ranges, stage, SEGMENT_ALL, phase);
+    int n = nodes.begin;
+    while (n < nodes.end &&
+           (block_of[ranges->graph->nodes[n].unit] >= block) != (phase == PHASE_FORWARD))
+        n++;
+    return n;
+}
+
+/* Segments are the blocks of the stage; returns how many. */
+static int cut_blocks(struct ranges *ranges, int stage) {
+    int *block_of = ranges_unit_blocks(ranges->graph), ends[64];
+    const struct stage_range *of = &ranges->stages[stage];
+    int first = block_of[of->first_unit], count = block_of[of->end_unit - 1] - first + 1;
+    for (int i = 0; i < count; i++)
+        ends[i] = block_edge(ranges, stage, PHASE_FORWARD, block_of, first + i + 1);
+    ranges_cut_segments(ranges, stage, PHASE_FORWARD, ends, count);
+    for (int i = 0; i < count; i++)
+        ends[i] = block_edge(ranges, stage, PHASE_BACKWARD, block_of, first + count - 1 - i);
+    ranges_cut_segments(ranges, stage, PHASE_BACKWARD, ends, count);
+    free(block_of);
+    return count;
+}
+
+static const struct way block_ways[] = {
+    {{.shared = true, .life = {.recompute = true, .blocks = true}}, {"Fk", "Fk"}},
+    {{.shared = false, .life = {.recompute = true, .blocks = true}}, {"Fk", "Fk"}},
+    {{.shared = true, .gradients_outside = true, .life = {.recompute = true, .blocks = true}},
+     {"Fk", "Fk"}},
+    {{.shared = true, .life = {.recompute = true, .blocks = true, .some_kept = true}},
+     {"Fk", "FB"}},
+    {{.shared = true, .life = {.recompute = true, .blocks = true, .split = true}}, {"FjW", "FjW"}},
+    {{.shared = true,
+      .life = {.recompute = true, .blocks = true, .some_kept = true, .split = true, .mixed = true}},
+     {"FjW", "FB"}},
+};
+enum { BLOCK_WAYS = sizeof block_ways / sizeof block_ways[0] };
+
+Test(graph_slots, blocks_that_are_made_again_one_by_one_find_their_values) {
+    struct device *devices[] = {ref, twist};
+    for (int i = 0; i < MODELS * 2; i++) {
+        const char *model = models[i / 2];
+        struct setting setting = setting_new(model, devices[i % 2], NULL, 0);
+        for (int k = 0; k < SIZES; k++) cr_expect_gt(cut_blocks(&setting.ranges[k], 0), 2);
+        for (int w = 0; w < BLOCK_WAYS; w++) {
+            setting_place(&setting, 0, &block_ways[w].config);
+            struct micro micros[] = {micro_of(&setting, 0, block_ways[w].steps[0]),
+                                     micro_of(&setting, 1, block_ways[w].steps[1])};
+            cr_expect_geq(check_every_order(model, 2, micros, 0), 6);
+            for (uint64_t seed = 0; seed < 3; seed++) check_stream(model, 2, micros, 6, seed);
+            setting_unplace(&setting);
+        }
+        setting_free(&setting);
+    }
+}
+
+/* A slot keeps what comes into its blocks, and all slots share what one block makes. */
+Test(graph_slots, blocks_take_the_memory_of_their_inputs_and_of_one_of_them) {
+    for (int m = 0; m < MODELS - 2; m++) {
+        struct setting setting = setting_new(models[m], ref, NULL, 0);
+        struct placement_config by_stage = {.shared = true, .life = {.recompute = true}},
+                                by_block = by_stage;
+        by_block.life.blocks = true;
+        setting_place(&setting, 0, &by_stage);
+        struct placement stage = setting.plan[0];
+        setting.plan[0] = (struct placement){0};
+        setting_unplace(&setting);
+        for (int k = 0; k < SIZES; k++) cut_blocks(&setting.ranges[k], 0);
+        setting_place(&setting, 0, &by_block);
+        cr_expect_gt(setting.plan[0].slot_bytes, stage.slot_bytes, "%s", models[m]);
+        cr_expect_lt(setting.plan[0].shared_bytes, stage.shared_bytes, "%s", models[m]);
+        cr_expect_lt(placement_bytes(&setting.plan[0], 1), placement_bytes(&stage, 1), "%s",
+                     models[m]);
+        setting_unplace(&setting);
+        placement_free(&stage);
+        setting_free(&setting);
+    }
+}
+
 /* What is received, and what waits to be sent, is safe from every other slot too. */
 Test(graph_slots, stages_keep_what_crosses_their_cuts) {
     static const struct placement_config together = {.shared = true},
                                          again = {.shared = true, .life = {.recompute = true}},
-                                         split = {.shared = true, .life = {.split = true}};
+                                         split = {.shared = true, .life = {.split = true}},
+                                         blocks = {.shared = true,
+                                                   .life = {.recompute = true, .blocks = true}};
     for (int m = 0; m < MODELS - 1; m++) {
         struct graph *graph = kit_model(models[m], 2, true);
         kit_compile(graph, twist, NULL);
@@ -357,6 +461,11 @@ Test(graph_slots, stages_keep_what_crosses_their_cuts) {
             setting_unplace(&setting);
             setting_place(&setting, stage, &again);
             micros[0].steps = micros[1].steps = "rFsRbS";
+            cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
+            setting_unplace(&setting);
+            for (int k = 0; k < SIZES; k++) cut_blocks(&setting.ranges[k], stage);
+            setting_place(&setting, stage, &blocks);
+            micros[0].steps = micros[1].steps = "rFsRkS";
             cr_expect_eq(check_every_order(models[m], 2, micros, stage), 924);
             setting_unplace(&setting);
             if (m > 0 || stage != 1) continue; /* too many orders for all */

@@ -14,7 +14,8 @@ static enum status passes(const struct model *model, const struct model_config *
     enum status status = config->training ? graph_gradient(graph) : STATUS_OK;
     if (status == STATUS_OK) status = graph_lower(graph, device, NULL);
     for (int i = 0; config->training && i < graph->param_count; i++) {
-        int tied = strcmp(graph->params[i].name, "bert.embeddings.word_embeddings.weight") == 0;
+        int tied = strcmp(graph->params[i].name, "bert.embeddings.word_embeddings.weight") == 0 ||
+                   strcmp(graph->params[i].name, "transformer.wte.weight") == 0;
         cr_expect_eq(graph->params[i].use_count, 1 + tied, "%s", graph->params[i].name);
     }
     graph_free(&graph);
@@ -68,8 +69,8 @@ Test(model_build, every_model_honours_dropout) {
     int count;
     const struct model *models = model_all(&count);
     for (int i = 0; i < count; i++) {
-        bool bert = strcmp(models[i].name, "bert-tiny") == 0;
-        cr_expect_eq(places(models[i].name, true, -1), bert ? 7 : 0, "%s", models[i].name);
+        int own = models[i].input == MODEL_IMAGES ? 0 : 1 + 3 * models[i].depth;
+        cr_expect_eq(places(models[i].name, true, -1), own, "%s", models[i].name);
         cr_expect_eq(places(models[i].name, true, 0), 0, "%s", models[i].name);
         cr_expect_gt(places(models[i].name, true, 0.5f), 0, "%s", models[i].name);
         cr_expect_eq(places(models[i].name, false, 0.5f), 0, "%s", models[i].name);
@@ -106,6 +107,8 @@ static const struct {
     {"vit-micro", {.height = 2, .width = 9, .patch = 2}, {"vit-micro", "2x9", "--patch"}},
     {"vit-tiny", {.height = 8, .width = 8}, {"vit-tiny", "8x8", "16x16"}},
     {"vit-tiny", {.height = 32, .width = 32, .patch = 5}, {"vit-tiny", "32x32", "5x5"}},
+    {"pyramidnet", {.height = 32, .width = 30}, {"pyramidnet", "32x30", "multiple of 4"}},
+    {"gpt2", {.sequence = 1025}, {"gpt2", "1025", "1024"}},
     {"bert-tiny", {.sequence = 513}, {"bert-tiny", "513", "512"}},
 };
 
@@ -134,9 +137,9 @@ Test(model_build, smallest_images) {
     static const struct {
         const char *model;
         int64_t height, width;
-    } cases[] = {{"mlp", 1, 1},       {"lenet", 12, 12},
-                 {"resnet8", 1, 1},   {"resnet18-cifar", 3, 5},
-                 {"vit-micro", 4, 8}, {"vit-tiny", 16, 48}};
+    } cases[] = {
+        {"mlp", 1, 1},      {"lenet", 12, 12},    {"resnet8", 1, 1},   {"resnet18-cifar", 3, 5},
+        {"resnet50", 1, 7}, {"pyramidnet", 4, 8}, {"vit-micro", 4, 8}, {"vit-tiny", 16, 48}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct graph *graph = NULL;
         struct model_config config = {

@@ -174,14 +174,15 @@ Test(model_doc, layers) {
 }
 
 /* An initial value as the page writes it. */
-static const char *start_text(const struct graph *graph, const struct param *param, char *text,
-                              size_t room) {
+static const char *start_text(const struct graph *graph, const struct param *param,
+                              const struct model *model, char *text, size_t room) {
     const struct shape *shape = &graph->values[param->value].type.shape;
     int64_t window = shape_span(shape, 2, shape->rank);
     double fan_out = (double)(shape->dim[0] * window);
     bool he = shape->rank == 4 && fabs(param->scale - sqrt(2 / fan_out)) < 1e-6;
+    bool last = fabs(param->scale - 0.02 / sqrt(2.0 * model->depth)) < 1e-8;
     char scale[TEXT_BYTES];
-    snprintf(scale, sizeof scale, "%g", (double)param->scale);
+    snprintf(scale, sizeof scale, last ? "0.02 / sqrt(2 depth)" : "%g", (double)param->scale);
     switch (param->init) {
     case INIT_ZERO: return "0";
     case INIT_ONE: return "1";
@@ -203,9 +204,10 @@ static void expect_bound(const struct graph *graph, int index) {
     cr_expect_float_eq(param->scale, 1 / sqrt(fan_in), 1e-6, "%s", param->name);
 }
 
-static void expect_param(const struct graph *graph, int index, const char *model) {
+static void expect_param(const struct graph *graph, int index, const struct model *of) {
     static const char *const kinds[] = {"weight", "bias", "norm"};
     const struct param *param = &graph->params[index];
+    const char *model = of->name;
     char start[64];
     struct row row;
     int found = 0;
@@ -213,8 +215,8 @@ static void expect_param(const struct graph *graph, int index, const char *model
         if (!has_name(row.cell[0], model) || !has_name(row.cell[1], param->name)) continue;
         found++;
         cr_expect_str_eq(row.cell[2], kinds[param->class], "%s %s", model, param->name);
-        cr_expect_str_eq(row.cell[3], start_text(graph, param, start, sizeof start), "%s %s", model,
-                         param->name);
+        cr_expect_str_eq(row.cell[3], start_text(graph, param, of, start, sizeof start), "%s %s",
+                         model, param->name);
     }
     cr_expect_eq(found, 1, "%s: %s is in %d rows", model, param->name, found);
     expect_bound(graph, index);
@@ -225,7 +227,7 @@ Test(model_doc, parameters) {
     const struct model *all = model_all(&count);
     for (int m = 0; m < count; m++) {
         struct graph *graph = build(&all[m], 0, 0);
-        for (int p = 0; p < graph->param_count; p++) expect_param(graph, p, all[m].name);
+        for (int p = 0; p < graph->param_count; p++) expect_param(graph, p, &all[m]);
         graph_free(&graph);
     }
 }

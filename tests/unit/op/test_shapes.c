@@ -35,7 +35,7 @@ static const struct misfit misfits[] = {
      IN(F(2, 4, 8, 8), F(4, 3, 3, 3))},
     {"dy is [2,4,8,8]", OP_CONV2D_BWD_WEIGHT, CONV(1, 1, 1, 1), .attrs.like = DIMS(5, 3, 3, 3),
      IN(F(2, 3, 8, 8), F(2, 4, 8, 8))},
-    {"last dimensions must be equal", OP_LINEAR, IN(F(4, 7), F(5, 8))},
+    {"last dimension must be w's last", OP_LINEAR, IN(F(4, 7), F(5, 8))},
     {"w is [5,7,1]; rank 2", OP_LINEAR, IN(F(4, 7), F(5, 7, 1))},
     {"b is [7]", OP_LINEAR, IN(F(4, 7), F(5, 7), F(7))},
     {"dy's last dimension", OP_LINEAR_BWD_DATA, IN(F(4, 7), F(5, 7))},

@@ -249,11 +249,11 @@ Test(plan_partition, refusals_say_what_to_do) {
         struct partition_config config;
         const char *said, *hint;
     } cases[] = {
-        {{.chunks = 5, .balance = BALANCE_FLOPS}, "5 chunks of a model with 4 layers", "--stages"},
+        {{.chunks = 5, .balance = BALANCE_FLOPS}, "5 stages of a model with 4 layers", "--stages"},
         {{.chunks = 2, .balance = BALANCE_TIME}, "--balance time", "--profile"},
         {{.chunks = 4, .cut = names, .cut_count = 2, .balance = BALANCE_FLOPS},
-         "--cut names 2 layer(s), which makes 3 chunks; the run has 4",
-         "every chunk but the first"},
+         "--cut names 2 layers, which makes 3 stages; the run has 4",
+         "every stage but the first"},
         {{.chunks = 3, .cut = wrong, .cut_count = 2, .balance = BALANCE_FLOPS},
          "no such layer",
          "did you mean fc"}};
@@ -286,12 +286,13 @@ Test(plan_partition, is_printed_as_a_table) {
     struct graph *graph = compiled("mlp");
     struct partition partition =
         cut(graph, &(struct partition_config){.chunks = 3, .balance = BALANCE_PARAMS});
-    expect_table(&partition,
-                 "  stage  from  to    params  Mflop  % params     kept  sends on  sent back\n"
-                 "      0  fc1   fc1    18560  0.079      67.6  1.0 KiB   1.0 KiB    1.0 KiB\n"
-                 "      1  fc2   fc3     8906  0.038      32.4  2.0 KiB      80 B       80 B\n"
-                 "      2  loss  loss       0  0.000       0.0     80 B         -          -\n"
-                 "  balanced: the largest stage has 67.6% of all params, 2.03 of an even share\n");
+    expect_table(
+        &partition,
+        "  stage  from  to    params  Mflop  % params     kept  sent on     back\n"
+        "      0  fc1   fc1    18560  0.079      67.6  1.0 KiB  1.0 KiB  1.0 KiB\n"
+        "      1  fc2   fc3     8906  0.038      32.4  2.0 KiB     80 B     80 B\n"
+        "      2  loss  loss       0  0.000       0.0     80 B        -        -\n"
+        "  balanced: the largest stage has 67.6% of all params, 2.03 times an even share\n");
     partition_free(&partition);
     graph_free(&graph);
 }
@@ -329,15 +330,14 @@ Test(plan_partition, the_table_names_tied_parameters) {
     struct partition partition =
         cut(graph, &(struct partition_config){
                        .chunks = 2, .balance = BALANCE_FLOPS, .cut = names, .cut_count = 1});
-    expect_table(&partition,
-                 "  stage  from                  params  Mflop  % flops     kept  sends on  sent "
-                 "back\n"
-                 "      0  bert                  269440  6.616     48.9  137 KiB   8.0 KiB    8.0 "
-                 "KiB\n"
-                 "      1  bert.encoder.layer.1  231850  6.899     51.1  144 KiB         -         "
-                 " -\n"
-                 "  cut by name: the largest stage has 51.1% of all flops, 1.02 of an even share\n"
-                 "  tied: bert.embeddings.word_embeddings.weight is in stages 0, 1\n");
+    expect_table(
+        &partition,
+        "  stage  from                  params  Mflop  % flops     kept  sent on     back\n"
+        "      0  bert                  269440  6.616     48.9  137 KiB  8.0 KiB  8.0 KiB\n"
+        "      1  bert.encoder.layer.1  231850  6.899     51.1  144 KiB        -        -\n"
+        "  cut by name: the largest stage has 51.1% of all flops, 1.02 times an even "
+        "share\n"
+        "  tied: bert.embeddings.word_embeddings.weight is in stages 0, 1\n");
     partition_free(&partition);
     graph_free(&graph);
 }

@@ -10,6 +10,8 @@
 #include "program/pipeline.h"
 #include "program/schedule.h"
 
+static const int buckets[] = {3, 1, 2, 3, 4, 2, 1, 2};
+
 static struct program *build(const char *schedule, int stages, int micros,
                              enum recompute_policy recompute, const int64_t *samples) {
     const struct pipeline_schedule *pipeline = pipeline_find(schedule);
@@ -20,6 +22,7 @@ static struct program *build(const char *schedule, int stages, int micros,
                                               .v_shape = pipeline->v_shape},
                                      .micro_batches = micros,
                                      .samples = samples,
+                                     .buckets = buckets,
                                      .recompute = recompute};
     struct program *program = NULL;
     cr_assert_eq(schedule_build(schedule, &config, &program), STATUS_OK);
@@ -54,14 +57,15 @@ static bool is_at_once(const struct program *kept, int rank) {
 static void check_rank(const struct program *program, int rank, enum recompute_policy policy) {
     const struct instr_list *body = program_list(program, rank, LIST_BODY);
     int last = program->micro_batches - 1, light = 0, again = 0;
+    bool blocks = recompute_by_block(policy);
     for (int i = 0; i < body->count; i++) {
         const struct instr *instr = &body->items[i], *next = next_pass(body, i);
         bool wanted =
-            policy == RECOMPUTE_ALWAYS || (policy == RECOMPUTE_EXCEPT_LAST && instr->micro != last);
+            policy != RECOMPUTE_NEVER && (!recompute_keeps_last(policy) || instr->micro != last);
         if (instr->op == INSTR_F) {
-            cr_expect_eq(!!(instr->flags & INSTR_LIGHT), wanted);
-            light += wanted;
-            if (policy == RECOMPUTE_EXCEPT_LAST) cr_expect_eq(instr->slot == 0, !wanted);
+            cr_expect_eq(instr->flags, !wanted ? 0 : blocks ? INSTR_BLOCK : INSTR_LIGHT);
+            light += wanted ? blocks ? buckets[instr->stage] : 1 : 0;
+            if (recompute_keeps_last(policy)) cr_expect_eq(instr->slot == 0, !wanted);
         }
         if (instr->op != INSTR_R) continue;
         again++;
@@ -69,6 +73,8 @@ static void check_rank(const struct program *program, int rank, enum recompute_p
         cr_expect_eq(next->stage, instr->stage);
         cr_expect_eq(next->micro, instr->micro);
         cr_expect_eq(next->slot, instr->slot);
+        cr_expect_eq(next->segment, instr->segment);
+        cr_expect_eq(instr->segment == INSTR_ALL, !blocks || buckets[instr->stage] == 1);
     }
     cr_expect_eq(light, again);
 }
@@ -85,7 +91,10 @@ Test(program_recompute, every_schedule_makes_again_what_it_does_not_keep) {
             struct program *kept =
                 build(pipeline_at(p)->name, stages, micros[i % 3], RECOMPUTE_NEVER, NULL);
             for (int rank = 0; rank < program->ranks; rank++)
-                check_rank(program, rank, is_at_once(kept, rank) ? RECOMPUTE_NEVER : policy);
+                check_rank(program, rank,
+                           is_at_once(kept, rank) && policy != RECOMPUTE_ALWAYS_BLOCK
+                               ? RECOMPUTE_NEVER
+                               : policy);
             program_free(&program);
             program_free(&kept);
         }
@@ -207,4 +216,80 @@ Test(program_recompute, light_is_a_flag_of_forward_in_training) {
     struct instr_list *eval = &program_edit(program, 0)->list[LIST_EVAL];
     eval->items[find(eval, INSTR_F, 0)].flags |= INSTR_LIGHT;
     expect_refused(program, "F s0 m0 a0 light");
+}
+
+/* --- block by block --- */
+
+static int find_segment(const struct instr_list *body, enum instr_op op, int micro, int segment) {
+    int at = find(body, op, micro);
+    while (body->items[at].op != op || body->items[at].segment != segment) at++;
+    return at;
+}
+
+Test(program_recompute, blocks_stand_before_their_own_backward) {
+    struct program *program = build("gpipe", 1, 2, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    char *text = program_text(program);
+    cr_expect(strstr(text,
+                     "R s0 e0 m0 a0\n#6 r0 B s0 e0 m0 a0 g0 new\n#7 r0 R s0 e1 m0 a0\n#8 r0 B "
+                     "s0 e1 m0 a0 g0 new\n#9 r0 R s0 e2 m0 a0\n#10 r0 B s0 e2 m0 a0 g0 new\n"),
+              "%s", text);
+    cr_expect(strstr(text, "F s0 m0 a0 block\n"), "%s", text);
+    free(text);
+    program_free(&program);
+}
+
+Test(program_recompute, each_block_is_made_again_once_before_its_backward) {
+    struct program *program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    struct instr_list *body = body_of(program);
+    move(body, find_segment(body, INSTR_R, 1, 1), -1);
+    expect_refused(program, "B s0 e1 m1 a1 g0: slot 1 is not \"activations there\" yet");
+
+    program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    body = body_of(program);
+    body->items[find_segment(body, INSTR_R, 1, 1)].segment = 2;
+    expect_refused(program, "R s0 e2 m1 a1: segment 1 is made again next");
+
+    program = build("zb-h1", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    body = body_of(program);
+    move(body, find_segment(body, INSTR_R, 1, 1), find_segment(body, INSTR_I, 1, 0));
+    expect_refused(program, "R s0 e1 m1 a0: backward of segment 0 is next");
+
+    program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    body = body_of(program);
+    body->items[find_segment(body, INSTR_R, 0, 0)].segment = INSTR_ALL;
+    expect_refused(program, "R s0 m0 a0: segment 0 is made again next");
+}
+
+Test(program_recompute, all_of_a_backward_needs_all_blocks) {
+    struct program *program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    struct instr_list *body = body_of(program);
+    body->items[find_segment(body, INSTR_B, 1, 0)].segment = INSTR_ALL;
+    expect_refused(program, "B s0 m1 a1 g0: slot 1 is not \"activations there\" yet");
+}
+
+Test(program_recompute, a_rank_recomputes_by_stage_or_by_block) {
+    struct program *program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    struct instr_list *body = body_of(program);
+    body->items[find(body, INSTR_F, 2)].flags = INSTR_LIGHT;
+    expect_refused(program,
+                   "F s0 m2 a2 light: a rank makes activations again by stage or by block");
+
+    program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    body = body_of(program);
+    body->items[find(body, INSTR_F, 2)].flags = INSTR_AGAIN;
+    expect_refused(program, "either \"light\" or \"block\"");
+
+    program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    body = body_of(program);
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i].op == INSTR_F) body->items[i].flags = INSTR_LIGHT;
+    expect_refused(program, "of a light F all is made again at once");
+}
+
+/* Nor a pass between two blocks: the memory that both work in is one. */
+Test(program_recompute, no_other_pass_comes_between_blocks) {
+    struct program *program = build("gpipe", 1, 3, RECOMPUTE_ALWAYS_BLOCK, NULL);
+    struct instr_list *body = body_of(program);
+    move(body, find(body, INSTR_F, 2), find_segment(body, INSTR_R, 0, 1));
+    expect_refused(program, "R of stage 0 on micro-batch 0 stands before it");
 }

@@ -120,7 +120,7 @@ static const struct {
     {"#15 r0 STEP g0\n", "#15 r0 STEP g0\n#30 r0 STEP g0\n", "rule 19 at #30"},
     {"#2 r0 SEND_F s0 m0 a0 p1\n", "#2 r0 SEND_F s0 m0 a0 p0\n", "rule 20 at #2"},
     {"#13 r1 NORM g0 q2\n", "#30 r1 MEET q2\n#13 r1 NORM g0 q2\n", "rule 22 at "},
-    {"#15 r0 STEP g0\n", "", "rule 19: rank 0 has no STEP"},
+    {"#15 r0 STEP g0\n", "", "rule 19 at #14 r0 NORM g0 q2: the body of rank 0 ends without STEP"},
 };
 
 Test(program_rules, each_is_named_by_its_number) {
@@ -157,7 +157,7 @@ Test(program_rules, a_cyclic_wait_is_printed) {
 
 Test(program_rules, who_ends_is_waited_for_in_vain) {
     char *text = replaced(pair, "#12 r1 REPORT q0\n#13 r1 NORM g0 q2\n#14 r1 STEP g0\n", "");
-    refused(text, NULL, "rule 19: rank 1 has no STEP in its body");
+    refused(text, NULL, "the body of rank 1 ends without STEP");
     free(text);
     text = replaced(pair, "credits 2", "credits 1");
     struct program *program = read_text(text);
@@ -222,7 +222,8 @@ Test(program_rules, replicas_begin_with_a_broadcast_over_themselves) {
     char log[1024];
     struct program *program = pipelines(NULL, false);
     cr_expect_eq(verify(program, NULL, log), STATUS_USAGE);
-    cr_expect(strstr(log, "rule 5: rank 0 has no BCAST"), "%s", log);
+    cr_expect(strstr(log, "rule 5 at the empty list start of rank 0: the list start has no BCAST"),
+              "%s", log);
     for (int q = 0; q < 3; q++) { /* world, replicas, pipeline */
         for (int k = 0; k < program->kind_count; k++) {
             struct rank_program *kind = &program->kinds[k];

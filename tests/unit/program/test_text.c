@@ -192,7 +192,7 @@ static const struct {
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree x\n", "\"x\""},
     {"stretto program 3\nranks 1 stages 1 replicas 1 micro-batches 2 sum tree chunks 0\n", "\"0\""},
     {"stretto program 3\nranks 2 stages 1 replicas 1 micro-batches 2 sum tree\n",
-     "make 1 rank(s), found ranks 2"},
+     "make ranks 1, found ranks 2"},
     {"stretto program 3\nranks 1 stages 1 replicas 3 micro-batches 2 sum tree replicas-each 2\n",
      "multiple of replicas-each 2"},
     {"stretto program 3\nranks 99999999999 stages 1\n", "99999999999"},

@@ -128,7 +128,17 @@ Test(record_difference, a_late_start) {
     const struct timeline_lane predicted[] = {{&tick, 1, NULL, 0}, {&work, 1, NULL, 0}},
                                measured[] = {{&tick, 1, NULL, 0}, {&late, 1, NULL, 0}};
     compare_by_hand(predicted, measured);
-    expect(1, "rank 1 began 5 units later");
+    expect(1, "Rank 1 began 5 units later");
+}
+
+/* From twice the time on, a factor says more than a percentage. */
+Test(record_difference, a_multiple) {
+    const struct timeline_interval work = {.end = 10, .id = 0, NO_CAUSE},
+                                   slow = {.end = 98, .id = 0, NO_CAUSE};
+    const struct timeline_lane predicted[] = {{&work, 1, NULL, 0}, {&work, 1, NULL, 0}},
+                               measured[] = {{&slow, 1, NULL, 0}, {&slow, 1, NULL, 0}};
+    compare_by_hand(predicted, measured);
+    expect(0, "took 98 units, 9.8 times the predicted 10 units");
 }
 
 Test(record_difference, what_was_not_predicted) {

@@ -401,39 +401,7 @@ Test(sim_run, a_deadlock_is_said_not_waited_for) {
     sim_kit_free(&kit);
 }
 
-/* --- times beside passes --- */
-
-/* Both sides copy for 2: F to 1, copy to 3, copy to 5, F to 6, B to 7, B to 8. */
-Test(sim_run, copies_take_the_time_of_both_sides) {
-    struct sim_case of = {"gpipe", 2, 1, 1, 1, 0, 0};
-    struct sim_kit kit;
-    sim_kit_new(&of, (struct sim_units){1, 0.5, 0.5, 0}, &kit);
-    kit.stage[0].copy[SIM_FORWARD] = 2;
-    struct sim_result result = sim_kit_run(&kit);
-    cr_expect_float_eq(result.step, 8, 1e-9, "%g", result.step);
-    for (int r = 0; r < 2; r++) cr_expect_float_eq(result.rank[r].exposed, 2, 1e-9);
-    sim_result_free(&result);
-    sim_kit_free(&kit);
-}
-
-Test(sim_run, instructions_additions_and_updates_take_time) {
-    struct sim_case of = {"1f1b", 1, 1, 1, 3, 0, 0};
-    struct sim_kit kit;
-    sim_kit_new(&of, equal, &kit);
-    int count = program_list(kit.program, 0, LIST_BODY)->count;
-    kit.costs.instruction = 0.125;
-    kit.stage[0].add = 0.5; /* to the gradients of the first micro-batch */
-    kit.stage[0].load = 0.25;
-    kit.stage[0].tie = 4;
-    kit.stage[0].norm = 2;
-    kit.stage[0].step = 8;
-    struct sim_result result = sim_kit_run(&kit);
-    double want = 9 + 2 * 0.5 + 3 * 0.25 + 4 + 2 + 8 + 0.125 * count;
-    cr_expect_float_eq(result.step, want, 1e-9, "%g, not %g", result.step, want);
-    cr_expect_float_eq(result.rank[0].busy, 10, 1e-9);
-    sim_result_free(&result);
-    sim_kit_free(&kit);
-}
+/* --- shared statistics --- */
 
 /* Passes that share statistics meet, and pay for their exchanges: a latency each. */
 Test(sim_run, shared_statistics) {

@@ -377,7 +377,7 @@ static const struct edit of_evaluation[] = {
     {DROP, INSTR_GATHER, 1, 0, 0, "were not gathered"},
     {TWICE, INSTR_GATHER, 0, 0, 0, "are whole"},
     {DROP, INSTR_FREE, 0, 0, 0, "its place holds bucket 2 (no FREE)"},
-    {DROP, INSTR_FREE, 2, 0, 0, "ends the list eval with parameters that were not freed"},
+    {DROP, INSTR_FREE, 2, 0, 0, "the list eval ends with parameters that were not freed"},
     {DROP, INSTR_F, 1, 0, 0, "segment 1 is next"},
     {SET, INSTR_F, 0, 'e', INSTR_ALL, "were not gathered"},
 };
@@ -398,7 +398,78 @@ Test(sync_zero, refused_between_steps) {
     expect_refused_in(LIST_BODY, SLICED_STATE, &cut);
 }
 
-/* What reads freed parameters, and what two stages share. */
+/* --- recomputation --- */
+
+static struct program *recomputing(enum recompute_policy policy, unsigned sliced) {
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1},
+        .micro_batches = 2,
+        .sum = SUM_REPLICA,
+        .buckets = (int[]){3, 2},
+        .recompute = policy};
+    struct sync_config sync = {.buckets = config.buckets, .sliced = sliced};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build("gpipe", &config, &program), STATUS_OK);
+    cr_assert_eq(sync_insert("zero", program, &sync), STATUS_OK);
+    return program;
+}
+
+/* The next instruction of a rank behind `at` that is of one of these kinds. */
+static int next_of(const struct instr_list *body, int at, enum instr_op a, enum instr_op b) {
+    for (at++; at < body->count; at++)
+        if (body->items[at].op == a || body->items[at].op == b) break;
+    return at;
+}
+
+Test(sync_zero, what_is_made_again_reads_gathered_parameters) {
+    static const unsigned sets[] = {SLICED_STATE, SLICED_STATE | SLICED_GRADIENTS,
+                                    SLICED_STATE | SLICED_PARAMS, ALL_SLICED};
+    for (int i = 0; i < 4 * RECOMPUTE_POLICY_COUNT; i++) {
+        struct program *program = recomputing((enum recompute_policy)(i / 4), sets[i % 4]);
+        cr_expect_eq(program_verify(program, NULL), STATUS_OK, "policy %d, sliced %d", i / 4,
+                     i % 4);
+        program_free(&program);
+    }
+}
+
+/* By block a gather serves the backward behind it, too. */
+Test(sync_zero, a_block_is_gathered_once_for_both_its_passes) {
+    struct program *program = recomputing(RECOMPUTE_ALWAYS_BLOCK, ALL_SLICED);
+    const struct instr_list *body = program_list(program, 0, LIST_BODY);
+    int count = 0;
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *again = &body->items[i];
+        if (again->op != INSTR_R) continue;
+        count++;
+        const struct instr *pass = &body->items[next_of(body, i, INSTR_B, INSTR_FREE)];
+        cr_assert_eq(pass->op, INSTR_B, "bucket %d is freed in between", again->segment);
+        cr_expect_eq(pass->segment, again->segment);
+    }
+    cr_expect_eq(count, 2 * 3);
+    program_free(&program);
+}
+
+Test(sync_zero, nor_is_freed_what_r_reads) {
+    for (int blocks = 0; blocks < 2; blocks++) {
+        struct program *program =
+            recomputing(blocks ? RECOMPUTE_ALWAYS_BLOCK : RECOMPUTE_ALWAYS, ALL_SLICED);
+        struct instr_list *body = &program_edit(program, 0)->list[LIST_BODY];
+        int at = next_of(body, -1, INSTR_R, INSTR_R);
+        /* The first R after one that reads another bucket: its gather is left out. */
+        int gather = next_of(body, at, INSTR_GATHER, INSTR_GATHER);
+        body->items[gather].op = INSTR_FREE;
+        body->items[gather].group = 0;
+        char log[512] = "";
+        log_capture(log, sizeof log);
+        enum status status = program_verify(program, NULL);
+        log_capture(NULL, 0);
+        cr_expect_eq(status, STATUS_USAGE);
+        cr_expect(strstr(log, "rule 31") || strstr(log, "rule 22"), "%s", log);
+        program_free(&program);
+    }
+}
+
+/* What two stages share. */
 Test(sync_zero, programs_that_it_cannot_slice) {
     struct schedule_config config = {
         .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1},
@@ -411,8 +482,7 @@ Test(sync_zero, programs_that_it_cannot_slice) {
         bool tied;
         unsigned sliced;
         const char *says;
-    } cases[] = {{false, ALL_SLICED, "--recompute with --zero-stage 3"},
-                 {false, SLICED_STATE | SLICED_GRADIENTS, NULL},
+    } cases[] = {{false, SLICED_STATE | SLICED_GRADIENTS, NULL},
                  {true, SLICED_STATE, "stages 0 and 1 share parameters"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct program *program = NULL;

@@ -1,0 +1,234 @@
+/* See numeric.h.
+ *
+ * Of the proof this is the other half: the verifier knows what instructions mean, not what kernels,
+ * sums and messages do. It is a sample, of some steps on this machine.
+ *
+ * What one device runs is made from the options of the run: all that say what is trained, none that
+ * say how it is spread. */
+#include "cli/numeric.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/fault.h"
+#include "cli/job.h"
+#include "exec/checkpoint.h"
+#include "exec/team.h"
+
+enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
+
+/* One of the two trainings. */
+struct side {
+    const struct options *options;
+    int ranks;
+    struct job *job;             /* per rank */
+    struct program_texts agreed; /* of auto: rank 0's programs */
+    struct rank_fault {
+        struct fault fault; /* for tests */
+        struct exec *exec;
+    } * fault;                       /* per rank; NULL: none */
+    struct exec_observer *observers; /* likewise */
+    struct team_answer answer;
+};
+
+static enum status plan_rank(void *context, int rank, const struct plan **out) {
+    struct side *side = context;
+    const struct job *first = &side->job[0];
+    struct rank_info info = {.rank = rank, .ranks = side->ranks, .local_ranks = side->ranks};
+    if (rank > 0) {
+        info.dataset = first->dataset;
+        info.before = first->before;
+        info.library_bytes = first->plan->memory.library;
+        if (side->agreed.step.count) info.agreed = &side->agreed;
+    }
+    TRY(job_open(side->options, &info, &side->job[rank]));
+    *out = side->job[rank].plan;
+    if (rank > 0) return STATUS_OK;
+    if (plan_is_auto(&first->plan->config)) plan_texts(first->plan, &side->agreed);
+    return job_check_memory(first);
+}
+
+/* The ranks of replica 0 read files; the start list brings everything to the others. */
+static enum status ready(void *context, int rank, struct exec *exec) {
+    struct side *side = context;
+    const struct grid_cell *cell = &exec_plan(exec)->config.cell;
+    if (side->fault) side->fault[rank].exec = exec;
+    if (cell->role != GRID_STAGE || cell->first_replica > 0) return STATUS_OK;
+    if (!option_is_set(side->options, OPTION_weights)) return STATUS_OK;
+    return checkpoint_load_weights(exec, side->options->weights);
+}
+
+static void on_starting(void *context, const struct instr *instr, int64_t step, int64_t now_ns) {
+    struct rank_fault *rank = context;
+    (void)now_ns;
+    fault_corrupt(exec_store(rank->exec),
+                  fault_trigger(&rank->fault, instr_row(instr)->name, step + 1));
+}
+
+static enum status read_faults(struct side *side) {
+    side->fault = MEM_ARRAY(struct rank_fault, side->ranks);
+    side->observers = MEM_ARRAY(struct exec_observer, side->ranks);
+    for (int r = 0; r < side->ranks; r++) {
+        TRY(fault_read(r, &side->fault[r].fault));
+        side->observers[r] =
+            (struct exec_observer){.context = &side->fault[r], .starting = on_starting};
+    }
+    return STATUS_OK;
+}
+
+static enum status train_side(struct side *side) {
+    side->job = MEM_ARRAY(struct job, side->ranks);
+    struct team_config team = {.ranks = side->ranks,
+                               .context = side,
+                               .plan = plan_rank,
+                               .ready = ready,
+                               .observers = side->observers,
+                               .keep_params = true};
+    return team_train(&team, &side->answer);
+}
+
+static void free_side(struct side *side) {
+    team_answer_free(&side->answer);
+    for (int r = side->job ? side->ranks - 1 : -1; r >= 0; r--) job_close(&side->job[r]);
+    program_texts_free(&side->agreed);
+    free(side->job);
+    free(side->fault);
+    free(side->observers);
+}
+
+/* --- one device --- */
+
+static enum status set(struct options *options, enum option_id id, char *text_owned) {
+    char *where = mem_format("--%s", option_rows[id].name);
+    enum status status = option_set(options, id, text_owned, where, OPTION_FROM_COMMAND_LINE);
+    free(where);
+    free(text_owned);
+    return status;
+}
+
+/* What is trained, not how it is spread. */
+static bool is_shared(enum option_id id) {
+    enum option_group group = option_rows[id].group;
+    return group == OPTION_GROUP_MODEL || group == OPTION_GROUP_OPTIMIZER ||
+           group == OPTION_GROUP_NUMERICS || id == OPTION_drop_last;
+}
+
+static enum status options_of_one(const struct options *options, const struct plan *plan,
+                                  struct options *out) {
+    const struct run_config *config = &plan->config;
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if (is_shared((enum option_id)id) && option_is_given(options, (enum option_id)id))
+            TRY(set(out, (enum option_id)id, option_text(options, (enum option_id)id)));
+    TRY(set(out, OPTION_strategy, mem_text("single")));
+    TRY(set(out, OPTION_batch, mem_format("%lld", (long long)config->batch)));
+    TRY(set(out, OPTION_deal, mem_format("%dx%d", config->replicas, config->micro_batches)));
+    TRY(set(out, OPTION_sum, mem_text(sum_order_name(plan->program->sum))));
+    TRY(set(out, OPTION_threads, mem_format("%d", config->threads)));
+    TRY(set(out, OPTION_steps, mem_format("%lld", (long long)config->steps)));
+    return options_check(out);
+}
+
+/* --- the answer --- */
+
+/* The first parameter that differs; -1: none. */
+struct differing {
+    int param;
+    int64_t elements, of;
+    double most;
+};
+
+static struct differing first_differing(const struct side *many, const struct side *one) {
+    const struct store_layout *layout = many->job[0].plan->store;
+    struct differing found = {.param = -1};
+    for (int p = 0; p < layout->param_count && found.param < 0; p++) {
+        const float *a = many->answer.param[p], *b = one->answer.param[p];
+        int64_t count = shape_count(&layout->params[p].type.shape);
+        if (memcmp(a, b, (size_t)count * sizeof *a) == 0) continue;
+        found = (struct differing){.param = p, .of = count};
+        for (int64_t i = 0; i < count; i++) {
+            found.elements += memcmp(&a[i], &b[i], sizeof *a) != 0;
+            found.most = fmax(found.most, fabs((double)a[i] - (double)b[i]));
+        }
+    }
+    return found;
+}
+
+static void print_text(const struct side *many, const struct side *one, const char *what) {
+    const struct plan *plan = many->job[0].plan;
+    struct differing first = first_differing(many, one);
+    char steps[TEXT_BYTES], ranks[TEXT_BYTES];
+    printf("%s %s of %s %s single --deal %dx%d --sum %s", what ? "differs   " : "equal     ",
+           text_count(plan->config.steps, "step", steps), text_count(many->ranks, "rank", ranks),
+           what ? "are not those of" : "are to the bit those of", plan->config.replicas,
+           plan->config.micro_batches, sum_order_name(plan->program->sum));
+    if (!what) printf(": param_hash %016" PRIx64, many->answer.params);
+    if (what && first.param < 0) printf(": other %s", what);
+    if (first.param >= 0)
+        printf(": %s differs first, %lld of %lld elements, by at most %g",
+               plan->store->params[first.param].name, (long long)first.elements,
+               (long long)first.of, first.most);
+    printf("\n");
+}
+
+static void print_json(const struct side *many, const struct side *one, const char *what) {
+    const struct plan *plan = many->job[0].plan;
+    struct differing first = first_differing(many, one);
+    char hash[2][17];
+    snprintf(hash[0], sizeof hash[0], "%016" PRIx64, many->answer.params);
+    snprintf(hash[1], sizeof hash[1], "%016" PRIx64, one->answer.params);
+    json_t *root = json_pack("{s:b, s:i, s:I, s:s, s:s, s:s, s:s?}", "equal", !what, "ranks",
+                             many->ranks, "steps", (json_int_t)plan->config.steps, "sum",
+                             sum_order_name(plan->program->sum), "param_hash", hash[0],
+                             "single_param_hash", hash[1], "differs", what);
+    json_t *param = first.param < 0 ? json_null()
+                                    : json_pack("{s:s, s:I, s:I, s:f}", "name",
+                                                plan->store->params[first.param].name, "elements",
+                                                (json_int_t)first.elements, "of",
+                                                (json_int_t)first.of, "most", first.most);
+    json_object_set_new(root, "first", param);
+    char *text = json_dumps(root, 0);
+    printf("%s\n", text);
+    free(text);
+    json_decref(root);
+}
+
+static enum status compare(const struct side *many, const struct side *one) {
+    const char *what = team_difference(&many->answer, &one->answer);
+    if (many->options->json)
+        print_json(many, one, what);
+    else if (what || !many->options->quiet)
+        print_text(many, one, what);
+    return what ? STATUS_NO : STATUS_OK;
+}
+
+static enum status train_both(struct side *many, struct side *one, struct options *options) {
+    TRY(read_faults(many));
+    TRY(train_side(many));
+    TRY(options_of_one(many->options, many->job[0].plan, options));
+    one->options = options;
+    TRY(train_side(one));
+    return compare(many, one);
+}
+
+enum status numeric_check(const struct options *given, int ranks) {
+    struct options options = *given, alone;
+    struct side many = {.options = &options, .ranks = ranks}, one = {.ranks = 1};
+    if (option_is_given(given, OPTION_delay))
+        return fail(STATUS_USAGE, "--numeric with --delay: passes that wait compute nothing");
+    if (!option_is_given(given, OPTION_steps)) {
+        options.steps = NUMERIC_STEPS;
+        option_resolve(&options, OPTION_steps);
+    }
+    options_init(COMMAND_TRAIN, &alone);
+    enum status status = train_both(&many, &one, &alone);
+    free_side(&one);
+    free_side(&many);
+    options_free(&alone);
+    return status;
+}

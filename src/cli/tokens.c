@@ -1,0 +1,66 @@
+/* stretto tokens TRAIN.txt [TEST.txt] DIR: text to the files that --data tokens:DIR reads. A token
+ * is a byte, so that any text in any language has a vocabulary of 256 and nothing is lost. Without
+ * a text to test on, the last tenth is taken for it. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "data/tokens.h"
+
+enum { BYTE_TOKENS = 256, CHUNK = 1 << 16, TEST_PART = 10 };
+
+static enum status write_all(struct file_writer *writer, const unsigned char *text, size_t count) {
+    struct tokens_header header = {
+        .width = tokens_width(BYTE_TOKENS), .count = count, .vocab = BYTE_TOKENS};
+    unsigned char first[TOKENS_HEADER_BYTES], wide[2 * CHUNK];
+    tokens_header_write(&header, first);
+    TRY(file_write(writer, first, sizeof first));
+    for (size_t at = 0; at < count;) {
+        size_t part = count - at < CHUNK ? count - at : CHUNK;
+        for (size_t i = 0; i < part; i++) wide[2 * i] = text[at + i], wide[2 * i + 1] = 0;
+        TRY(file_write(writer, wide, 2 * part));
+        at += part;
+    }
+    return STATUS_OK;
+}
+
+static enum status write_split(const char *folder, const char *name, const unsigned char *text,
+                               size_t count) {
+    char *path = mem_format("%s/%s", folder, name);
+    struct file_writer writer;
+    enum status status = file_begin(path, &writer);
+    if (status == STATUS_OK) {
+        status = write_all(&writer, text, count);
+        if (status == STATUS_OK)
+            status = file_commit(&writer);
+        else
+            file_abandon(&writer);
+    }
+    if (status == STATUS_OK) printf("%s: %zu tokens\n", path, count);
+    free(path);
+    return status;
+}
+
+enum status tokens_run(const struct options *options) {
+    const char *folder = options->argument[options->argument_count - 1];
+    struct bytes train = {0}, test = {0};
+    bool two = options->argument_count == 3;
+    enum status status = file_read(options->argument[0], (size_t)1 << 40, &train);
+    if (status == STATUS_OK && two)
+        status = file_read(options->argument[1], (size_t)1 << 40, &test);
+    size_t kept = two ? train.count : train.count - train.count / TEST_PART;
+    const unsigned char *behind = two ? test.data : train.data + kept;
+    size_t behind_count = two ? test.count : train.count - kept;
+    if (status == STATUS_OK && (kept == 0 || behind_count == 0))
+        status = fail(STATUS_DATA, "%s: %zu bytes: too little to train and to test on",
+                      options->argument[0], train.count);
+    if (status == STATUS_OK) status = folder_make(folder);
+    if (status == STATUS_OK) status = write_split(folder, "train.tokens", train.data, kept);
+    if (status == STATUS_OK) status = write_split(folder, "test.tokens", behind, behind_count);
+    bytes_free(&train);
+    bytes_free(&test);
+    return status;
+}

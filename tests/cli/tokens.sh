@@ -1,0 +1,43 @@
+# stretto tokens makes a data set of text that gpt2-nano trains on; what is damaged is refused with its place.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+i=0
+while [ $i -lt 400 ]; do echo "the quick brown fox jumps over the lazy dog, line $((i % 10))"; i=$((i + 1)); done >text
+"$STRETTO" tokens text data >out 2>err || say "tokens: $(cat err)"
+bytes=$(wc -c <text)
+grep -q "train.tokens: $((bytes - bytes / 10)) tokens" out || say "train: $(cat out)"
+grep -q "test.tokens: $((bytes / 10)) tokens" out || say "test: $(cat out)"
+"$STRETTO" tokens text text both >out 2>err || say "two texts: $(cat err)"
+grep -q "test.tokens: $bytes tokens" out || say "two texts: $(cat out)"
+set -- --model gpt2-nano --data tokens:data --seq 16 --batch 4 --steps 12 --device ref --threads 1 --eval-every never --save-every never
+"$STRETTO" train "$@" --quiet --out run 2>err || say "train: $(cat err)"
+first=$(sed -n 's/.*"loss_first": \([0-9.]*\).*/\1/p' run/summary.json)
+last=$(sed -n 's/.*"loss_last": \([0-9.]*\).*/\1/p' run/summary.json)
+awk -v a="$first" -v b="$last" 'BEGIN { exit !(a > 5 && b < a - 0.5) }' || say "the loss goes from $first to $last"
+refuse() { # words, code: options
+    words=$1 code=$2
+    shift 2
+    "$STRETTO" "$@" >out 2>err
+    got=$?
+    [ $got -eq "$code" ] || say "$*: exit $got, expected $code"
+    grep -q "$words" err || say "$*: says $(cat err)"
+    [ "$(wc -l <err)" -le 3 ] || say "$*: more than three lines: $(cat err)"
+}
+refuse "a row of 4096 needs 4097" 3 explain --model gpt2-nano --data tokens:data --seq 4096
+refuse "reads images" 2 explain --model lenet --data tokens:data
+refuse "reads tokens with masks" 2 explain --model bert-tiny --data tokens:data
+refuse "No such file" 3 tokens missing data
+: >empty
+refuse "too little" 3 tokens empty data
+mkdir bad && cp data/*.tokens bad
+head -c 1000 data/train.tokens >bad/train.tokens
+refuse "announces" 3 explain --model gpt2-nano --data tokens:bad
+head -c 20 data/train.tokens >bad/train.tokens
+refuse "the header alone has 32" 3 explain --model gpt2-nano --data tokens:bad
+cp text bad/train.tokens
+refuse "not a file of tokens" 3 explain --model gpt2-nano --data tokens:bad
+cp data/train.tokens bad/train.tokens
+printf '\377\377' | dd of=bad/train.tokens bs=1 seek=132 conv=notrunc 2>dd
+refuse "byte 132: token 65535, expected 0 to 255" 3 explain --model gpt2-nano --data tokens:bad
+exit $failed
