@@ -74,7 +74,7 @@ void recompute_cost_print(const struct recompute_cost *cost, const struct outloo
                           FILE *out) {
     char size[TEXT_BYTES], time[TEXT_BYTES];
     fprintf(out, "  recompute          more GFLOP  forecast of a step  activations%s\n",
-            cost->positions > 1 ? ", rank by rank along a pipeline" : "");
+            cost->positions > 1 ? " of each rank" : "");
     for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
         const struct recompute_mode *mode = &cost->mode[i];
         if (mode->bytes[0] == 0) continue; /* not of this schedule */
