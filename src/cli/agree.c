@@ -35,9 +35,16 @@ static enum status read_costs(struct agree_costs *costs, const struct options *o
         costs->source.units = &costs->units;
         return costs_parse("--costs", options->costs, &costs->units);
     }
-    TRY(profile_read(options->profile, &costs->profile));
-    costs->source.profile = &costs->profile;
-    return pick_section(costs, config, local_ranks);
+    if (option_is_given(options, OPTION_profile)) {
+        TRY(profile_read(options->profile, &costs->profile));
+        costs->source.profile = &costs->profile;
+        return pick_section(costs, config, local_ranks);
+    }
+    TRY(cluster_read(options->cluster, &costs->cluster));
+    costs->source.cluster = &costs->cluster;
+    TRY(cluster_check_ranks(&costs->cluster, options->cluster, config->ranks));
+    choice_devices_new(&costs->cluster, &config->grid, &costs->devices);
+    return STATUS_OK;
 }
 
 /* A forecast has use for every profile; a run that only trains has not. */
@@ -53,7 +60,9 @@ static enum status check_use(const struct options *options, const struct run_con
 
 enum status agree_costs_read(const struct options *options, const struct run_config *config,
                              int local_ranks, struct agree_costs **out) {
-    bool files = option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile);
+    bool files = option_is_given(options, OPTION_costs) ||
+                 option_is_given(options, OPTION_profile) ||
+                 option_is_given(options, OPTION_cluster);
     *out = NULL;
     TRY(check_use(options, config));
     bool chooses = plan_is_auto(config) && config->rank == 0 && !config->agreed;
@@ -61,7 +70,7 @@ enum status agree_costs_read(const struct options *options, const struct run_con
     struct agree_costs *costs = MEM_NEW(struct agree_costs);
     enum status status = read_costs(costs, options, config, local_ranks);
     if (status == STATUS_OK) {
-        costs->costs = choice_costs_of(&costs->source);
+        costs->costs = choice_costs_of(&costs->source, &costs->devices);
         *out = costs;
     } else {
         agree_costs_free(&costs);
@@ -71,6 +80,8 @@ enum status agree_costs_read(const struct options *options, const struct run_con
 
 void agree_costs_free(struct agree_costs **costs) {
     if (*costs && (*costs)->source.profile) profile_free(&(*costs)->profile);
+    if (*costs && (*costs)->source.cluster) cluster_free(&(*costs)->cluster);
+    if (*costs) choice_devices_free(&(*costs)->devices);
     free(*costs);
     *costs = NULL;
 }

@@ -6,14 +6,17 @@
 #include "base/option.h"
 #include "plan/choice.h"
 #include "plan/plan_auto.h"
+#include "sim/choice_costs.h"
 #include "sim/plan_costs.h"
 
 /* Costs that options name. Stays where it is once it was read. */
 struct agree_costs {
     struct costs units;
     struct profile profile;
+    struct cluster cluster;
     struct cost_source source;
-    struct choice_costs costs; /* for the configuration of a run */
+    struct choice_devices devices; /* of the cluster */
+    struct choice_costs costs;     /* for the configuration of a run */
 };
 
 /* Local, blocking (reads a file). The costs for `auto`, of ranks of which so many share a machine;

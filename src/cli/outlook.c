@@ -21,17 +21,6 @@ static enum status pick_section(struct outlook *outlook) {
     return profile_pick(&outlook->profile, &place, &outlook->source.section);
 }
 
-static enum status check_cluster(struct outlook *outlook, const char *path) {
-    int ranks = outlook->job->plan->config.ranks;
-    char has[TEXT_BYTES];
-    outlook->source.cluster = &outlook->cluster;
-    if (outlook->cluster.ranks >= ranks) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "%s: the cluster has %s, this run has %d\n"
-                "  more ranks in its classes, or fewer --stages and --replicas",
-                path, text_count(outlook->cluster.ranks, "rank", has), ranks);
-}
-
 static enum status read_source(struct outlook *outlook) {
     const struct options *options = &outlook->job->options;
     if (option_is_given(options, OPTION_costs)) {
@@ -49,7 +38,9 @@ static enum status read_source(struct outlook *outlook) {
     outlook->source.crowd = job_crowd(outlook->job);
     if (!option_is_given(options, OPTION_cluster)) return STATUS_OK;
     TRY(cluster_read(options->cluster, &outlook->cluster));
-    return check_cluster(outlook, options->cluster);
+    outlook->source.cluster = &outlook->cluster;
+    return cluster_check_ranks(&outlook->cluster, options->cluster,
+                               outlook->job->plan->config.ranks);
 }
 
 bool outlook_is_wanted(const struct options *options) {

@@ -29,6 +29,7 @@ struct trial {
     struct partition partition;
     struct ranges ranges;
     double *forward, *backward, *weight; /* per stage */
+    double *latency, *moving[2];         /* per cut, where links are known */
     int64_t *kept;                       /* per stage: bytes of a slot */
     int64_t *limit;                      /* per position */
 };
@@ -68,18 +69,22 @@ static int list_shapes(const struct choice_input *input, struct pipeline_shape *
 
 /* --- costs --- */
 
-static double node_ns(const struct trial *trial, const struct node *node) {
+static double node_ns(const struct trial *trial, int stage, const struct node *node) {
     const struct choice_costs *costs = trial->input->config->costs;
     const struct graph *graph = trial->input->graph;
     struct device *device = trial->input->device;
     if (!node->kernel) return 0;
-    if (costs && costs->node_ns) return costs->node_ns(costs->context, graph, node);
+    if (costs && costs->node_ns)
+        return costs->node_ns(costs->context, pipeline_position(&trial->shape, stage), graph, node);
     struct op_call call = graph_call(graph, node);
     return device->backend->cost_ns(device, &call);
 }
 
-static double byte_ns(const struct trial *trial) {
+static double byte_ns(const struct trial *trial, int stage) {
     const struct run_config *config = trial->input->config;
+    const struct choice_costs *costs = config->costs;
+    if (costs && costs->byte_ns)
+        return costs->byte_ns(costs->context, pipeline_position(&trial->shape, stage));
     double known = config->costs ? config->costs->bytes_per_ns : 0;
     return 1 / (known > 0 ? known : BYTES_PER_NS * config->threads);
 }
@@ -93,12 +98,28 @@ static double hop_of(const struct trial *trial) {
 /* Sender and receiver copy a message, each reads and writes it. */
 static void add_copies(struct trial *trial, int cut) {
     const struct crossing *crossing = trial->partition.chunks[cut].crossing;
-    double forward = 2 * (double)crossing[PHASE_FORWARD].bytes * byte_ns(trial),
-           backward = 2 * (double)crossing[PHASE_BACKWARD].bytes * byte_ns(trial);
+    double forward = 2 * (double)crossing[PHASE_FORWARD].bytes * byte_ns(trial, cut),
+           backward = 2 * (double)crossing[PHASE_BACKWARD].bytes * byte_ns(trial, cut);
     trial->forward[cut] += forward;
     trial->forward[cut + 1] += forward;
     trial->backward[cut] += backward;
     trial->backward[cut + 1] += backward;
+}
+
+static bool knows_links(const struct trial *trial) {
+    return trial->input->config->costs && trial->input->config->costs->link;
+}
+
+static void time_link(struct trial *trial, int cut) {
+    const struct choice_costs *costs = trial->input->config->costs;
+    const struct crossing *crossing = trial->partition.chunks[cut].crossing;
+    int low = pipeline_position(&trial->shape, cut),
+        high = pipeline_position(&trial->shape, cut + 1);
+    struct choice_link ahead = costs->link(costs->context, low, high),
+                       back = costs->link(costs->context, high, low);
+    trial->latency[cut] = ahead.latency_ns;
+    trial->moving[0][cut] = (double)crossing[PHASE_FORWARD].bytes * ahead.byte_ns;
+    trial->moving[1][cut] = (double)crossing[PHASE_BACKWARD].bytes * back.byte_ns;
 }
 
 static void add_nodes(struct trial *trial) {
@@ -109,7 +130,7 @@ static void add_nodes(struct trial *trial) {
         double *to = node->phase == PHASE_FORWARD ? trial->forward
                      : node->half == OP_HALF_W    ? trial->weight
                                                   : trial->backward;
-        to[stage] += node_ns(trial, node);
+        to[stage] += node_ns(trial, stage, node);
     }
 }
 
@@ -118,13 +139,15 @@ static void count_times(struct trial *trial) {
     const struct choice_costs *costs = config->costs;
     bool units = costs && costs->units;
     if (!units) add_nodes(trial);
-    for (int s = 0; s + 1 < trial->stages && !units; s++) add_copies(trial, s);
+    for (int s = 0; s + 1 < trial->stages && !units; s++)
+        (knows_links(trial) ? time_link : add_copies)(trial, s);
     for (int s = 0; s < trial->stages; s++) {
         if (units)
             trial->forward[s] = costs->f, trial->backward[s] = costs->i,
             trial->weight[s] = costs->w;
         else /* gradients are added: two are read, one is written */
-            trial->weight[s] += 3 * (double)trial->partition.chunks[s].param_bytes * byte_ns(trial);
+            trial->weight[s] +=
+                3 * (double)trial->partition.chunks[s].param_bytes * byte_ns(trial, s);
         if (config->recompute != RECOMPUTE_NEVER) trial->backward[s] += trial->forward[s];
     }
 }
@@ -214,6 +237,8 @@ static void trial_free(struct trial *trial) {
     free(trial->forward);
     free(trial->backward);
     free(trial->weight);
+    free(trial->latency);
+    for (int d = 0; d < 2; d++) free(trial->moving[d]);
     free(trial->kept);
     free(trial->limit);
 }
@@ -229,6 +254,8 @@ static enum status trial_new(const struct choice_input *input, const struct pipe
     trial.forward = MEM_ARRAY(double, stages);
     trial.backward = MEM_ARRAY(double, stages);
     trial.weight = MEM_ARRAY(double, stages);
+    trial.latency = MEM_ARRAY(double, stages);
+    for (int d = 0; d < 2; d++) trial.moving[d] = MEM_ARRAY(double, stages);
     trial.kept = MEM_ARRAY(int64_t, stages);
     trial.limit = MEM_ARRAY(int64_t, shape->positions);
     if (status == STATUS_OK) {
@@ -324,7 +351,9 @@ static enum status try_shape(const struct choice_input *input, const struct pipe
     struct replay_costs costs = {.forward = trial.forward,
                                  .input = trial.backward,
                                  .weight = trial.weight,
-                                 .hop = hop_of(&trial)};
+                                 .hop = hop_of(&trial),
+                                 .latency = knows_links(&trial) ? trial.latency : NULL,
+                                 .moving = {trial.moving[0], trial.moving[1]}};
     struct replay_bytes bytes = {.forward = trial.kept, .input = trial.kept};
     struct auto_input search = {.shape = &trial.shape,
                                 .costs = &costs,

@@ -8,13 +8,22 @@
 #include "plan/partition.h"
 #include "program/auto.h"
 
+struct choice_link {
+    double latency_ns, byte_ns;
+};
+
 /* Where times come from; of all zero: from the backend's own rules. They are never measured here.
  * Whoever reads profiles is above this folder, hence a function. */
 struct choice_costs {
-    double (*node_ns)(const void *context, const struct graph *graph, const struct node *node);
+    double (*node_ns)(const void *context, int position, const struct graph *graph,
+                      const struct node *node);
     const void *context;
-    double bytes_per_ns;     /* of memory; 0: not known */
-    double hop_ns;           /* of a message beside its copies; 0: not known */
+    double bytes_per_ns; /* of memory; 0: not known */
+    double hop_ns;       /* of a message beside its copies; 0: not known */
+    /* Where positions differ: a byte of memory, and links between neighbours, whose devices need
+     * not copy. Both NULL: as above. */
+    double (*byte_ns)(const void *context, int position);
+    struct choice_link (*link)(const void *context, int from, int to);
     bool units;              /* instead of all these: the following, of any stage */
     double f, i, w, message; /* in units */
 };

@@ -40,6 +40,7 @@ struct greedy {
     struct stage_state *stage;
     struct position_state *position;
     double *forward_at, *input_at; /* [stage, micro-batch]: when what F, or I, waits for is there */
+    double *link[2];               /* per cut, ahead and back: when it is free */
     struct event *heap;
     int heap_count;
     size_t heap_capacity;
@@ -166,7 +167,9 @@ static bool choose(const struct greedy *g, int position, double now, struct pipe
 /* Something of stage `from` that ends at `end` is at hand on stage `to` at ... */
 static double arrives(struct greedy *g, int from, int to, double end) {
     bool crosses = g->stage[from].position != g->stage[to].position;
-    double at = end + (crosses ? g->in->costs->hop : 0);
+    bool back = to < from;
+    double *link = &g->link[back][back ? to : from],
+           at = crosses ? replay_message(g->in->costs, from, to, end, link) : end;
     push(g, at, g->stage[to].position);
     return at;
 }
@@ -238,6 +241,7 @@ static struct greedy greedy_new(const struct auto_input *input, int switches,
     g.position = MEM_ARRAY(struct position_state, input->shape->positions);
     g.forward_at = MEM_ARRAY(double, cells);
     g.input_at = MEM_ARRAY(double, cells);
+    for (int d = 0; d < 2; d++) g.link[d] = MEM_ARRAY(double, g.stages);
     for (size_t i = 0; i < cells; i++) {
         g.forward_at[i] = i < (size_t)g.micros ? 0 : NOT_YET;
         g.input_at[i] = NOT_YET;
@@ -252,6 +256,7 @@ static void greedy_free(struct greedy *g) {
     free(g->position);
     free(g->forward_at);
     free(g->input_at);
+    for (int d = 0; d < 2; d++) free(g->link[d]);
     free(g->heap);
 }
 

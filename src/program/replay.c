@@ -16,6 +16,9 @@ struct run {
     int stages, micros;
     int *position;           /* of a stage */
     double *forward, *input; /* [stage, micro-batch]: when it ended, or NOT_YET */
+    double *ahead, *back;    /* likewise: when what it made is at hand on the next stage, on the one
+                                before */
+    double *link[2];         /* per cut, ahead and back: when it is free */
     double *free_at, *busy;  /* per position */
     double *first;           /* per position: begin of its first computation */
     int *next;               /* per position: index in its order */
@@ -55,19 +58,39 @@ static struct run run_new(const struct replay *of) {
     size_t cells = (size_t)run.stages * (size_t)run.micros;
     run.forward = not_yet(cells);
     run.input = not_yet(cells);
+    run.ahead = not_yet(cells);
+    run.back = not_yet(cells);
+    for (int d = 0; d < 2; d++) run.link[d] = MEM_ARRAY(double, run.stages);
     for (int p = positions - 1; p >= 0; p--) wake(&run, p);
     return run;
 }
 
 static void run_free(struct run *run) {
-    void *const parts[] = {run->position, run->forward, run->input, run->free_at, run->busy,
-                           run->first,    run->next,    run->ready, run->listed};
+    void *const parts[] = {run->position, run->forward, run->input,   run->ahead, run->back,
+                           run->link[0],  run->link[1], run->free_at, run->busy,  run->first,
+                           run->next,     run->ready,   run->listed};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) free(parts[i]);
 }
 
-/* When something of stage `from` that ended at `ended` is at hand on stage `to`; NOT_YET stays. */
+double replay_message(const struct replay_costs *costs, int from, int to, double ready,
+                      double *free_at) {
+    int back = to < from, cut = back ? to : from;
+    if (!costs->latency) return ready + costs->hop;
+    if (*free_at > ready) ready = *free_at;
+    *free_at = ready + costs->moving[back][cut];
+    return *free_at + costs->latency[cut];
+}
+
+/* When what stage `from` made at `ended` is at hand on its neighbour `to`. */
 static double arrival(const struct run *run, double ended, int from, int to) {
-    bool crosses = run->position[from] != run->position[to];
+    bool back = to < from;
+    if (run->position[from] == run->position[to]) return ended;
+    return replay_message(run->of->costs, from, to, ended, &run->link[back][back ? to : from]);
+}
+
+/* Of one backward at a time: a word from the first stage to the last one. */
+static double word(const struct run *run, double ended) {
+    bool crosses = run->position[0] != run->position[run->stages - 1];
     return ended >= 0 && crosses ? ended + run->of->costs->hop : ended;
 }
 
@@ -78,12 +101,10 @@ static double later(double a, double b) {
 
 /* B and I wait for their own forward and for the gradient of their output. */
 static double backward_ready(const struct run *run, int stage, int micro) {
-    const double *input = run->input;
     double ready = run->forward[cell(run, stage, micro)];
-    if (stage + 1 < run->stages)
-        return later(ready, arrival(run, input[cell(run, stage + 1, micro)], stage + 1, stage));
+    if (stage + 1 < run->stages) return later(ready, run->back[cell(run, stage + 1, micro)]);
     if (run->of->one_backward_at_a_time && micro > 0)
-        return later(ready, arrival(run, input[micro - 1], 0, stage));
+        return later(ready, word(run, run->input[micro - 1]));
     return ready;
 }
 
@@ -92,7 +113,7 @@ static double ready_at(const struct run *run, struct pipeline_op op) {
     if (op.op == INSTR_W) return run->input[cell(run, op.stage, op.micro)];
     if (op.op != INSTR_F) return backward_ready(run, op.stage, op.micro);
     if (op.stage == 0) return 0;
-    return arrival(run, run->forward[cell(run, op.stage - 1, op.micro)], op.stage - 1, op.stage);
+    return run->ahead[cell(run, op.stage - 1, op.micro)];
 }
 
 static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
@@ -108,8 +129,11 @@ static double cost_of(const struct replay_costs *costs, struct pipeline_op op) {
 static void finish(struct run *run, struct pipeline_op op, double end) {
     if (op.op == INSTR_W) return;
     bool forward = op.op == INSTR_F;
-    (forward ? run->forward : run->input)[cell(run, op.stage, op.micro)] = end;
+    size_t at = cell(run, op.stage, op.micro);
+    (forward ? run->forward : run->input)[at] = end;
     int waits = op.stage + (forward ? 1 : -1);
+    if (waits >= 0 && waits < run->stages)
+        (forward ? run->ahead : run->back)[at] = arrival(run, end, op.stage, waits);
     if (waits < 0) waits = run->stages - 1;
     if (waits < run->stages) wake(run, run->position[waits]);
 }

@@ -13,7 +13,15 @@
 struct replay_costs {
     const double *forward, *input, *weight; /* borrowed */
     double hop;                             /* from one position to another */
+    /* Where links are known, in place of hop (all NULL: they are not). A message over a cut, ahead
+     * or back, holds its link for a time, so that the next one follows it, and then takes a
+     * latency. */
+    const double *latency, *moving[2];
 };
+/* Local. When a message between neighbouring stages on two positions has come, that is ready at
+ * `ready`; `free_at` is when its link is free, and is moved on. */
+double replay_message(const struct replay_costs *costs, int from, int to, double ready,
+                      double *free_at);
 
 struct replay {
     const struct pipeline_shape *shape;  /* borrowed, as all pointers here */

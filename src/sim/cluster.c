@@ -81,12 +81,23 @@ struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, in
     return link;
 }
 
+enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks) {
+    if (cluster->ranks >= ranks) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "%s: the cluster has %lld rank(s), this run has %d\n"
+                "  more ranks in its classes, or fewer --stages and --replicas",
+                name, (long long)cluster->ranks, ranks);
+}
+
+double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost) {
+    double arithmetic_ns = cost->flops / (class->flops_per_ns * class->efficiency[op]),
+           memory_ns = cost->bytes / class->bytes_per_ns;
+    return arithmetic_ns > memory_ns ? arithmetic_ns : memory_ns;
+}
+
 double cluster_op_ns(const struct cluster *cluster, int64_t rank, enum op op,
                      const struct op_cost *cost) {
-    const struct cluster_class *class = cluster_class(cluster, rank);
-    double arithmetic_ns = cost->flops / (class->flops_per_ns * class->efficiency[op]);
-    double memory_ns = cost->bytes / class->bytes_per_ns;
-    return (arithmetic_ns > memory_ns ? arithmetic_ns : memory_ns) *
+    return cluster_class_ns(cluster_class(cluster, rank), op, cost) *
            cluster_slowness(cluster, rank);
 }
 

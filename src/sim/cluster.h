@@ -87,6 +87,10 @@ int64_t cluster_host(const struct cluster *cluster, int64_t rank);
 /* The link that two ranks share, slowness included. A rank reaches itself at the rate of its
  * memory, without latency. */
 struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to);
+/* STATUS_USAGE where a run has more ranks than the cluster. */
+enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks);
+/* Time of an operation on a device of a class: arithmetic or memory, whichever takes longer. */
+double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost);
 /* Time of an operation on a rank: arithmetic or memory, whichever takes longer, times slowness. */
 double cluster_op_ns(const struct cluster *cluster, int64_t rank, enum op op,
                      const struct op_cost *cost);

@@ -26,10 +26,7 @@ static const struct cluster_class *class_of(const struct maker *maker) {
 }
 
 static double of_cluster(const struct maker *maker, enum op op, const struct op_cost *cost) {
-    const struct cluster_class *class = class_of(maker);
-    double arithmetic_ns = cost->flops / (class->flops_per_ns * class->efficiency[op]),
-           memory_ns = cost->bytes / class->bytes_per_ns;
-    return arithmetic_ns > memory_ns ? arithmetic_ns : memory_ns;
+    return cluster_class_ns(class_of(maker), op, cost);
 }
 
 static double crowd_of(const struct maker *maker) {
@@ -139,10 +136,11 @@ static enum status add_buckets(struct maker *maker, int position) {
     return STATUS_OK;
 }
 
+/* Those of a step: evaluation may have larger ones. */
 static void add_messages(struct maker *maker) {
     for (int cut = 0; cut + 1 < maker->out->stage_count; cut++) {
-        size_t forward = plan_message_bytes(maker->plan, cut, PHASE_FORWARD),
-               backward = plan_message_bytes(maker->plan, cut, PHASE_BACKWARD);
+        const struct crossing *crossing = &maker->plan->micro[0].crossing[cut * PHASE_COUNT];
+        size_t forward = crossing[PHASE_FORWARD].bytes, backward = crossing[PHASE_BACKWARD].bytes;
         maker->stage[cut].message_bytes[SIM_FORWARD] = (int64_t)forward;
         maker->stage[cut].copy[SIM_FORWARD] = copy_ns(maker, forward);
         maker->stage[cut + 1].message_bytes[SIM_BACKWARD] = (int64_t)backward;

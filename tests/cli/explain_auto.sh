@@ -20,6 +20,43 @@ if command -v python3 >/dev/null; then
     explain --json >out && python3 -c 'import json; rows = json.load(open("out"))["auto"]; assert all(r["step"] >= rows[0]["step"] for r in rows), rows; assert {"mp", "gpipe", "1f1b", "zb-h1", "zbv", "v-min"} < {r["schedule"] for r in rows}, rows' || say "a fixed schedule is faster than the taken order"
 fi
 
+# Clusters: their devices and links decide, and a schedule takes what simulate says of it on that cluster.
+cluster() { # FILE LATENCY BANDWIDTH SLOW
+    cat >"$1" <<END
+classes:
+  - {name: a, ranks: 4, gflops_per_s: 10, memory_gib: 8, memory_gb_per_s: 10}
+links:
+  in_host: {latency_us: $2, bandwidth_gb_per_s: $3}
+slow_ranks:
+  - {ranks: 3, factor: $4}
+END
+}
+cluster fast.yml 1 100 1
+cluster links.yml 1000 0.02 1
+cluster rank.yml 1 100 4
+taken() { "$STRETTO" explain -n 4 $auto --stages 4 --batch 64 --micro-batches 8 --cluster "$1" 2>err | sed -n 's/^  \([a-z0-9-]* .*\)  *[0-9.]* *m\{0,1\}s .*taken$/\1/p' | tr -s ' '; }
+[ -n "$(taken fast.yml)" ] || say "fast.yml: nothing is taken: $(cat err)"
+[ "$(taken fast.yml)" != "$(taken links.yml)" ] || say "slow links change nothing: $(taken links.yml)"
+[ "$(taken fast.yml)" != "$(taken rank.yml)" ] || say "a slow rank changes nothing: $(taken rank.yml)"
+if command -v python3 >/dev/null; then
+    for file in fast.yml rank.yml; do
+        "$STRETTO" explain -n 4 $auto --stages 4 --batch 64 --micro-batches 8 --cluster $file --json >rows 2>err || say "$file: $(cat err)"
+        for schedule in gpipe 1f1b zb-h1; do
+            "$STRETTO" simulate $auto --strategy $schedule --stages 4 --batch 64 --micro-batches 8 --cluster $file --json >whole 2>err || say "$file: $(cat err)"
+            python3 - $schedule <<'END' || say "$file: $schedule takes another time on its cluster"
+import json, sys
+row = next(r for r in json.load(open("rows"))["auto"] if r["schedule"] == sys.argv[1])
+step = json.load(open("whole"))["step"]
+print(row, step)
+assert 0.98 * step < row["step"] <= 1.001 * step, (row, step)
+END
+        done
+    done
+fi
+sed 's/ranks: 4, g/ranks: 3, g/; /slow_ranks/,$d' fast.yml >small.yml
+"$STRETTO" explain -n 4 $auto --stages 4 --batch 64 --micro-batches 8 --cluster small.yml >out 2>err
+[ $? = 2 ] && grep -qF 'the cluster has 3 rank(s), this run has 4' err || say "a cluster that is too small: $(cat err)"
+
 "$STRETTO" check $auto --stages 4 --replicas 2 --batch 64 --micro-batches 8 >out 2>err || say "check: $(cat err)"
 grep -q '^proved *auto: 8 ranks' out || say "check says $(cat out)"
 

@@ -67,7 +67,7 @@ Test(cli_agree, a_profile_says_what_nodes_take) {
     cr_assert_eq(agree_costs_read(&of.options, &of.kit.plan->config, 2, &costs), STATUS_OK);
     cr_assert_not_null(costs);
     for (int i = 0; i < graph->node_count; i++)
-        cr_expect_eq(costs->costs.node_ns(costs->costs.context, graph, &graph->nodes[i]), 1000);
+        cr_expect_eq(costs->costs.node_ns(costs->costs.context, 0, graph, &graph->nodes[i]), 1000);
     cr_expect_eq(costs->costs.bytes_per_ns, 50);
     cr_expect_eq(costs->costs.hop_ns, 7);
     /* The plan that is made with it. */

@@ -96,8 +96,9 @@ Test(plan_choice, units) {
 }
 
 /* The time of a node is the caller's to say. */
-static double one_ns(const void *context, const struct graph *graph, const struct node *node) {
-    (void)graph, (void)node;
+static double one_ns(const void *context, int position, const struct graph *graph,
+                     const struct node *node) {
+    (void)graph, (void)node, (void)position;
     return *(const double *)context;
 }
 

@@ -89,7 +89,8 @@ struct replay_times pipe_times(const struct pipe *pipe, struct pipe_costs costs)
         time[stages + s] = costs.i;
         time[2 * stages + s] = costs.w;
     }
-    struct replay_costs per_stage = {time, time + stages, time + 2 * stages, costs.hop};
+    struct replay_costs per_stage = {
+        .forward = time, .input = time + stages, .weight = time + 2 * stages, .hop = costs.hop};
     struct replay replay = {.shape = &pipe->shape,
                             .orders = pipe->orders,
                             .costs = &per_stage,

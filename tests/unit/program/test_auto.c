@@ -29,7 +29,8 @@ static double uniform(double low, double high) {
 }
 
 static void link_parts(struct problem *of) {
-    of->costs = (struct replay_costs){of->forward, of->input, of->weight, of->costs.hop};
+    of->costs = (struct replay_costs){
+        .forward = of->forward, .input = of->input, .weight = of->weight, .hop = of->costs.hop};
     of->bytes = (struct replay_bytes){of->kept, of->rest};
     of->in = (struct auto_input){&of->shape, &of->costs, &of->bytes, of->limit, of->slots};
 }

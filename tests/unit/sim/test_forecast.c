@@ -60,6 +60,10 @@ Test(sim_forecast, stages_add_up_to_the_plan) {
             for (int e = 0; e < stage->segment_count; e++) share += stage->segment[e];
             cr_expect_float_eq(share, 1, 1e-9, "stage %d: segments are %g of it", s, share);
             cr_expect_eq(stage->message_bytes[SIM_FORWARD] > 0, s + 1 < stages);
+            const struct crossing *crossing = planned.kit.plan->micro[0].crossing;
+            if (s + 1 < stages) /* of a step: evaluation has larger ones */
+                cr_expect_eq((size_t)stage->message_bytes[SIM_FORWARD],
+                             crossing[s * PHASE_COUNT + PHASE_FORWARD].bytes);
             cr_expect_eq(stage->message_bytes[SIM_BACKWARD] > 0, s > 0);
             cr_expect_gt(stage->fixed_bytes, 0);
         }

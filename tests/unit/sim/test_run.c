@@ -107,7 +107,8 @@ static double replayed(const struct sim_case *of, struct sim_units units) {
         time[stages + s] = units.i;
         time[2 * stages + s] = units.w;
     }
-    struct replay_costs costs = {time, time + stages, time + 2 * stages, units.hop};
+    struct replay_costs costs = {
+        .forward = time, .input = time + stages, .weight = time + 2 * stages, .hop = units.hop};
     struct pipeline_order *orders = pipeline_orders_build(schedule, &shape);
     struct replay replay = {.shape = &shape,
                             .orders = orders,
