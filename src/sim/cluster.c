@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 static bool holds(const struct cluster_range *range, int64_t rank) {
     return rank >= range->first && rank <= range->last;
@@ -82,11 +83,12 @@ struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, in
 }
 
 enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks) {
+    char has[TEXT_BYTES];
     if (cluster->ranks >= ranks) return STATUS_OK;
     return fail(STATUS_USAGE,
-                "%s: the cluster has %lld rank(s), this run has %d\n"
+                "%s: the cluster has %s, this run has %d\n"
                 "  more ranks in its classes, or fewer --stages and --replicas",
-                name, (long long)cluster->ranks, ranks);
+                name, text_count(cluster->ranks, "rank", has), ranks);
 }
 
 double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost) {

@@ -74,7 +74,7 @@ static void build_auto(const struct schedule_config *config, struct program **ou
         bytes[s] = 100;
         limit[s] = 100 * shape.chunks * (shape.positions + 1);
     }
-    struct replay_costs costs = {cost, cost, cost, 0.1};
+    struct replay_costs costs = {.forward = cost, .input = cost, .weight = cost, .hop = 0.1};
     struct replay_bytes kept = {bytes, bytes};
     struct auto_input input = {&shape, &costs, &kept, limit, false};
     struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, shape.positions);
