@@ -31,8 +31,10 @@ Test(base_option_registry, words_are_sound) {
         cr_expect_gt(count_words((enum option_registry)r), 0, "--%s has no words", option);
         cr_expect_not(option_registry_word((enum option_registry)r, -1, &word));
         for (int i = 0; option_registry_word((enum option_registry)r, i, &word); i++) {
-            cr_expect_eq(strcspn(word.name, " |,:"), strlen(word.name), "--%s %s", option,
-                         word.name);
+            /* a colon begins the argument of a text; the words of a choice may have one */
+            bool text = option_rows[option_of((enum option_registry)r)].type == OPTION_TYPE_TEXT;
+            cr_expect_eq(strcspn(word.name, text ? " |,:" : " |,"), strlen(word.name), "--%s %s",
+                         option, word.name);
             for (int k = 0; k < i && option_registry_word((enum option_registry)r, k, &other); k++)
                 cr_expect_str_neq(word.name, other.name, "--%s", option);
         }
