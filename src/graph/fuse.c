@@ -67,6 +67,16 @@ static bool is_ready(const struct graph *graph, int first_id, const struct node 
     return true;
 }
 
+/* No cut between losses: their labels are counted, and their sums read, on one stage, the last. */
+static void join_losses(struct graph *graph) {
+    int first = graph->node_count;
+    for (int i = 0; i < graph->loss_count; i++) {
+        int producer = graph->values[graph->losses[i].sum].producer;
+        if (producer < first) first = producer;
+    }
+    for (int n = first; n < graph->node_count; n++) graph->nodes[n].unit = first;
+}
+
 void graph_fuse(struct graph *graph) {
     bool *dead = MEM_ARRAY(bool, graph->node_count);
     for (int i = 0; i < graph->node_count; i++) {
@@ -81,5 +91,6 @@ void graph_fuse(struct graph *graph) {
         dead[i] = true;
     }
     edit_remove(graph, dead);
+    join_losses(graph);
     free(dead);
 }

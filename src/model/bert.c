@@ -66,11 +66,11 @@ static int pooler(struct graph *graph, int x, int64_t batch, int64_t width) {
     return graph_tanh(graph, "bert.pooler.tanh", x);
 }
 
-static void masked_words(struct graph *graph, const struct model_config *config, int x,
-                         int64_t width) {
+/* Scores of all words at the masked positions, [B,K,V]. */
+static int masked_words(struct graph *graph, const struct model_config *config, int x,
+                        int64_t width) {
     struct shape masked = SHAPE(config->batch, config->predictions);
     int index = graph_input(graph, "masked_positions", DTYPE_I32, masked);
-    int labels = graph_input(graph, "masked_labels", DTYPE_I32, masked);
     int bias = graph_param(graph, "cls.predictions.bias", SHAPE(config->vocabulary), PARAM_BIAS,
                            INIT_ZERO, 0);
     x = graph_gather_rows(graph, "cls.predictions.masked", x, index);
@@ -78,14 +78,15 @@ static void masked_words(struct graph *graph, const struct model_config *config,
     x = graph_gelu(graph, "cls.predictions.transform.gelu", x, false);
     x = norm(graph, "cls.predictions.transform.LayerNorm", x);
     int words = graph_param_find(graph, NAME("%s.weight", bert_words));
-    x = graph_linear(graph, "cls.predictions.decoder", x, words, bias);
-    graph_cross_entropy(graph, "masked_words", x, labels, config->smoothing, true);
+    return graph_linear(graph, "cls.predictions.decoder", x, words, bias);
 }
 
-static void next_sentence(struct graph *graph, const struct model_config *config, int pooled) {
+static void losses(struct graph *graph, const struct model_config *config, int words, int follows) {
+    int masked =
+        graph_input(graph, "masked_labels", DTYPE_I32, SHAPE(config->batch, config->predictions));
     int label = graph_input(graph, "next_sentence", DTYPE_I32, SHAPE(config->batch));
-    int logits = linear(graph, "cls.seq_relationship", pooled, 2);
-    graph_cross_entropy(graph, "next_sentence", logits, label, config->smoothing, false);
+    graph_cross_entropy(graph, "masked_words", words, masked, config->smoothing, true);
+    graph_cross_entropy(graph, "next_sentence", follows, label, config->smoothing, false);
 }
 
 void bert_build(struct graph *graph, const struct model_config *config, const struct model *model) {
@@ -104,6 +105,6 @@ void bert_build(struct graph *graph, const struct model_config *config, const st
     }
     graph_next_block(graph);
     int pooled = pooler(graph, x, config->batch, model->width);
-    masked_words(graph, config, x, model->width);
-    next_sentence(graph, config, pooled);
+    int words = masked_words(graph, config, x, model->width);
+    losses(graph, config, words, linear(graph, "cls.seq_relationship", pooled, 2));
 }

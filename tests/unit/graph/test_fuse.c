@@ -159,3 +159,21 @@ Test(graph_fuse, nothing_merges_past_what_it_reads) {
     expect_order(graph);
     graph_free(&graph);
 }
+
+/* Whatever stands between two losses is with them: no cut parts them. */
+Test(graph_fuse, losses_are_one_unit) {
+    struct graph *graph = graph_new(2, true);
+    int x = graph_input(graph, "x", DTYPE_F32, SHAPE(2, 4));
+    int label = graph_input(graph, "label", DTYPE_I32, SHAPE(2));
+    int first = graph_linear(graph, "first", x, kit_weight(graph, "a", SHAPE(3, 4)), NO_VALUE);
+    graph_cross_entropy(graph, "one", first, label, 0, true);
+    int second = graph_linear(graph, "second", x, kit_weight(graph, "b", SHAPE(5, 4)), NO_VALUE);
+    graph_cross_entropy(graph, "two", second, label, 0, false);
+    graph_fuse(graph);
+    cr_assert_eq(graph->forward_count, 5);
+    cr_assert_str_eq(graph->nodes[0].name, "first");
+    cr_expect_eq(graph->nodes[0].unit, 0);
+    for (int n = 1; n < graph->forward_count; n++)
+        cr_expect_eq(graph->nodes[n].unit, 1, "%s", graph->nodes[n].name);
+    graph_free(&graph);
+}
