@@ -13,15 +13,17 @@ enum instr_op {
     INSTR_COUNT_
 };
 
+/* The rows of flag.def, a bit each. */
+enum {
+#define FLAG(NAME, ...) FLAG_##NAME,
+#include "program/flag.def"
+#undef FLAG
+    FLAG_COUNT
+};
 enum instr_flags {
-    INSTR_NEW = 1,
-    INSTR_PURE = 2,
-    INSTR_LIGHT = 4,
-    INSTR_FORWARD = 8,
-    INSTR_BACKWARD = 16,
-    INSTR_UPDATE = 32,
-    INSTR_BLOCK = 64,
-    INSTR_CLIP = 128,
+#define FLAG(NAME, ...) INSTR_##NAME = 1 << FLAG_##NAME,
+#include "program/flag.def"
+#undef FLAG
     INSTR_AGAIN = INSTR_LIGHT | INSTR_BLOCK /* of F: its activations are made again */
 };
 
@@ -29,10 +31,10 @@ enum instr_flags {
 enum { INSTR_ALL = -1 };
 struct instr {
     int32_t id, micro, peer;
-    uint8_t op, flags;
+    uint16_t flags;
+    uint8_t op;
+    uint8_t reserved; /* 0 */
     int16_t stage, segment, slot, version, grad, other, bucket, group;
-    int16_t
-        reserved; /* 0: there is no padding, since instructions are compared and hashed as bytes */
 };
 _Static_assert(sizeof(struct instr) ==
                    3 * sizeof(int32_t) + 2 * sizeof(uint8_t) + 9 * sizeof(int16_t),
@@ -131,8 +133,8 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 /* Local. An operand by its letter. */
 int instr_operand(const struct instr *instr, char letter);
 void instr_set_operand(struct instr *instr, char letter, int value);
-/* Local. The word of a flag, as the text form spells it: the first, second bit; NULL beyond. */
-const char *instr_flag_name(int bit);
+/* The words of flags, as the text form spells them: of the first, second bit. */
+extern const char *const flag_words[FLAG_COUNT];
 /* Local. An instruction with its optional operands left out. */
 struct instr instr_make(enum instr_op op);
 /* Local. The line without its newline; returns `text`. */

@@ -57,7 +57,7 @@ static bool lasts(const struct compiler *compiler, int buffer) {
 static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
                       int *count, int *also) {
     struct instr asked = *instr;
-    if (compiler->unclipped) asked.flags &= (uint8_t)~INSTR_CLIP;
+    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
     struct resource_access access =
         program_access(compiler->program, compiler->own->chunk, &asked, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
