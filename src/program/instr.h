@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum instr_op {
 #define INSTR(NAME, ...) INSTR_##NAME,
@@ -97,6 +98,20 @@ unsigned instr_gives(const struct instr *instr);
 static inline bool instr_runs_nodes(const struct instr *instr) {
     return instr_row(instr)->time == TIME_FORWARD || instr_row(instr)->time == TIME_BACKWARD;
 }
+/* Local. Of those: whether forward, whose segments come in descending order; whether it is one
+ * segment. */
+static inline bool instr_is_forward(const struct instr *instr) {
+    return instr_row(instr)->time == TIME_FORWARD;
+}
+static inline bool instr_is_segment(const struct instr *instr) {
+    return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
+}
+/* Local. The buffers that what it posts is under way on, as letters: what it writes, or of a send
+ * what it reads. By the first one it is kept until it is done. */
+static inline const char *instr_posts_on(const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    return row->writes[0] ? row->writes : row->reads;
+}
 /* Local. Whether an instruction may stand in a list. */
 static inline bool instr_may_stand(const struct instr *instr, enum list_name list) {
     return instr_row(instr)->lists >> list & 1;
@@ -104,6 +119,10 @@ static inline bool instr_may_stand(const struct instr *instr, enum list_name lis
 /* Local. Whether a pass shares batch norm's statistics with its group. */
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
+}
+/* Local. Of a message, also of a call: whether this is the end where it arrives. */
+static inline bool instr_receives(const struct instr *instr) {
+    return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
 }
 /* Local. Of a message between stages, whatever its end: whether it carries gradients; the cut it
  * crosses, between that stage and the next; its channel, of which each cut has two. */
