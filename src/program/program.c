@@ -264,8 +264,8 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
 
 /* The kept bucket of a stage, counted through all chunks, for a pass of one segment; -1: none. */
 static int kept_beside(const struct chunk_sizes *sizes, int chunk, const struct instr *instr) {
-    bool segment = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-    return segment && sizes[chunk].kept ? sizes_bucket(sizes, chunk, sizes[chunk].buckets - 1) : -1;
+    if (!sizes[chunk].kept || !instr_is_segment(instr)) return -1;
+    return sizes_bucket(sizes, chunk, sizes[chunk].buckets - 1);
 }
 
 /* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment

@@ -430,9 +430,9 @@ enum status verify_gradient(struct walk *walk) {
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'g');
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
+    TRY(keep_shared(walk));
     if (access.also == access.first_bucket) return STATUS_OK; /* the segment without nodes */
     if (access.also >= 0) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also)));
-    TRY(keep_shared(walk));
     for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
         struct bucket *bucket = verify_bucket(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));
