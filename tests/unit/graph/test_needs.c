@@ -59,7 +59,7 @@ Test(graph_needs, a_tied_parameter_is_in_both_stages) {
     static const char words[] = "bert.embeddings.word_embeddings.weight";
     static const char *const inputs[] = {
         "input_ids segment_ids sample_key input_mask", "sample_key input_mask",
-        "masked_positions masked_labels seed.masked_words next_sentence seed.next_sentence"};
+        "masked_positions masked_labels next_sentence seed.masked_words seed.next_sentence"};
     static const char *const losses[] = {"", "", "masked_words next_sentence"};
     struct graph *graph = kit_model("bert-tiny", 2, true);
     kit_compile(graph, twist, NULL);
