@@ -114,7 +114,7 @@ static void add_letters(struct compiler *compiler, struct instr *instr, const ch
 
 static void list_letters(struct compiler *compiler) {
     for (int op = 0; op < INSTR_COUNT_; op++) {
-        struct instr any = {.op = (uint8_t)op};
+        struct instr any = {.op = (uint8_t)op, .flags = INSTR_CLIP}; /* as it touches most */
         add_letters(compiler, &any, instr_row(&any)->reads);
         add_letters(compiler, &any, instr_row(&any)->writes);
     }
