@@ -112,14 +112,11 @@ enum timeline_told timeline_read(const struct trace_event *event, struct instr *
 /* A channel belongs to a pipeline, a cut of the model and a direction (instr.def). */
 struct trace_message timeline_message(const struct instr *instr, const struct grid *grid,
                                       int rank) {
-    bool forward = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_F,
-         arrives = instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B;
     if (instr_row(instr)->meets != MEETS_PEER) return (struct trace_message){0};
-    int cuts = grid->stages * grid->chunks - 1, cut = instr->stage - (forward == arrives),
-        pipeline = grid_cell(grid, rank).first_replica;
-    return (struct trace_message){.channel = 1 + 2 * (pipeline * cuts + cut) + !forward,
+    int cuts = grid->stages * grid->chunks - 1, pipeline = grid_cell(grid, rank).first_replica;
+    return (struct trace_message){.channel = 1 + 2 * pipeline * cuts + instr_channel(instr),
                                   .number = instr->micro,
-                                  .arrives = arrives};
+                                  .arrives = instr_receives(instr)};
 }
 
 /* Each instruction once, what it posted once more, and waits. */

@@ -59,9 +59,11 @@ static struct posted *posted_on(struct exec *exec, const struct instr *instr, ch
         if (place[i].instr) return &place[i];
         if (place[i].by) return place[i].by;
     }
-    if (!buckets || access.also < 0) return NULL;
-    struct posted *kept = place + (access.also - access.first_bucket);
-    return kept->instr ? kept : NULL;
+    for (int i = 0; i < access.also_count; i++) {
+        struct posted *also = place + (access.also[i] - access.first_bucket);
+        if (also->instr) return also;
+    }
+    return NULL;
 }
 
 /* An operation that also writes slices (h) is found there, too. */
@@ -83,16 +85,17 @@ static struct posted *first_posted(struct exec *exec, const struct instr *instr)
     return found;
 }
 
-/* Where what an instruction posts is kept until it is done: by what it writes, or of a send by what
- * it reads. */
+static struct resource_access posts_on(const struct exec *exec, const struct instr *instr) {
+    return program_access(exec->plan->program, exec->plan->sizes, instr, *instr_posts_on(instr));
+}
+
+/* Where what an instruction posts is kept until it is done. */
 static struct posted *place_of(struct exec *exec, const struct instr *instr) {
-    const struct instr_row *row = instr_row(instr);
-    const char *letters = row->writes[0] ? row->writes : row->reads;
-    struct resource_access access =
-        program_access(exec->plan->program, exec->plan->sizes, instr, letters[0]);
+    const char *letters = instr_posts_on(instr);
+    struct resource_access access = posts_on(exec, instr);
     struct posted *place = place_for(exec, &access);
     CHECK(place && (!letters[1] || letters[1] == 'h'), "%s posts what nobody would await",
-          row->name);
+          instr_row(instr)->name);
     return place;
 }
 
@@ -240,14 +243,6 @@ enum status exec_wait(struct exec *exec) {
     return status;
 }
 
-static bool is_on_what_lasts(struct exec *exec, const struct posted *posted) {
-    const struct instr *instr = posted->instr;
-    const struct instr_row *row = instr_row(instr);
-    return resource_lasts(program_access(exec->plan->program, exec->plan->sizes, instr,
-                                         row->writes[0] ? row->writes[0] : row->reads[0])
-                              .resource);
-}
-
 static enum status await_posted(struct exec *exec, struct posted *posted) {
     exec->awaiting = &posted->request;
     exec->awaited = posted->instr;
@@ -263,7 +258,7 @@ enum status exec_await_losses(struct exec *exec) {
 static enum status settle_rest(struct exec *exec, bool leave) {
     struct posted *posted;
     for (int i = 0; exec->under_way > 0 && (posted = place_at(exec, i)); i++)
-        if (posted->instr && !(leave && is_on_what_lasts(exec, posted)))
+        if (posted->instr && !(leave && resource_lasts(posts_on(exec, posted->instr).resource)))
             TRY(await_posted(exec, posted));
     return STATUS_OK;
 }

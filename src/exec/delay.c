@@ -12,12 +12,11 @@
 
 enum { SLICE_NS = 250 * 1000 }; /* between two looks at what is under way */
 
-/* A segment is an equal part of its backward: nothing says what its nodes would take. */
-static int64_t length_of(const struct exec *exec, const struct instr *instr) {
-    const struct plan *plan = exec->plan;
+/* A segment is an equal part of its pass: nothing says what its nodes would take. */
+int64_t delay_ns(const struct plan *plan, const struct instr *instr) {
     int chunk = grid_chunk(&plan->program->grid, instr->stage);
-    bool part = (instr->op == INSTR_B || instr->op == INSTR_W) && instr->segment != INSTR_ALL;
-    return plan->config.delay_ns[instr->op] / (part ? plan->chunk[chunk].buckets.count : 1);
+    int parts = instr_is_segment(instr) ? plan->chunk[chunk].buckets.count : 1;
+    return plan->config.delay_ns[instr->op] / parts;
 }
 
 static void sleep_until(int64_t end_ns) {
@@ -30,7 +29,7 @@ bool delays(const struct exec *exec, const struct instr *instr) {
 }
 
 enum status delay(struct exec *exec, const struct instr *instr) {
-    int64_t end_ns = clock_ns() + length_of(exec, instr);
+    int64_t end_ns = clock_ns() + delay_ns(exec->plan, instr);
     for (int64_t now = clock_ns(); now < end_ns; now = clock_ns()) {
         sleep_until(now + SLICE_NS < end_ns ? now + SLICE_NS : end_ns);
         exec_progress(exec);

@@ -8,5 +8,7 @@
  * it is, and delay() takes its time, in which operations under way go on. */
 bool delays(const struct exec *exec, const struct instr *instr);
 enum status delay(struct exec *exec, const struct instr *instr);
+/* Local. That time; the segments of a pass take that of the pass together. */
+int64_t delay_ns(const struct plan *plan, const struct instr *instr);
 
 #endif

@@ -147,12 +147,10 @@ static enum status end_piece(struct exec *exec, struct pass_run *run) {
 
 /* Exchanges inside a pass; graphs of all sizes have the same. */
 static int64_t exchanges_of(const struct plan *plan, const struct instr *instr) {
-    const struct instr_row *row = instr_row(instr);
     const struct micro_plan *main = &plan->micro[0];
-    struct pass_config config = {.pass = row->time == TIME_FORWARD ? PASS_FORWARD : PASS_BACKWARD,
+    struct pass_config config = {.pass = instr_is_forward(instr) ? PASS_FORWARD : PASS_BACKWARD,
                                  .stage = instr->stage,
-                                 .segment =
-                                     strchr(row->operands, 'e') ? instr->segment : INSTR_ALL};
+                                 .segment = instr_is_segment(instr) ? instr->segment : INSTR_ALL};
     struct node_range range = range_of(main, &config);
     int64_t count = 0;
     for (int node = range.begin; node < range.end; node++) {

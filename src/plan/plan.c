@@ -59,10 +59,8 @@ static bool is_interrupted(const struct program *program, int rank) {
         int chunk = grid_chunk(&program->grid, instr->stage),
             slot = sizes_slot(sizes, chunk, instr->slot);
         if (open >= 0 && slot != open) return true;
-        bool cut = strchr(instr_row(instr)->operands, 'e') && instr->segment != INSTR_ALL;
-        bool forward = instr->op == INSTR_F || instr->op == INSTR_R || instr->op == INSTR_STATS_F;
-        int last = forward ? 0 : sizes[chunk].buckets - 1;
-        open = cut && instr->segment != last ? slot : -1;
+        int last = instr_is_forward(instr) ? 0 : sizes[chunk].buckets - 1;
+        open = instr_is_segment(instr) && instr->segment != last ? slot : -1;
     }
     return false;
 }

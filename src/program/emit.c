@@ -330,7 +330,7 @@ static void add_call(struct rank_program *out, enum instr_op op, int stage, int 
     struct instr *instr = program_add(out, LIST_BODY, op);
     instr->stage = (int16_t)stage;
     instr->micro = micro;
-    instr->flags = (uint8_t)what;
+    instr->flags = (uint16_t)what;
 }
 
 /* A pass waits for the call for it. */

@@ -41,8 +41,11 @@ const struct operand_row operand_rows[OPERAND_COUNT] = {
 #undef OPERAND
 };
 
-static const char *const flag_names[] = {"new",      "pure",   "light", "forward",
-                                         "backward", "update", "block", "clip"};
+const char *const flag_words[FLAG_COUNT] = {
+#define FLAG(NAME, word, doc) word,
+#include "program/flag.def"
+#undef FLAG
+};
 
 const char *const list_names[LIST_COUNT] = {"start", "body",     "drain", "eval-start",
                                             "eval",  "eval-end", "save"};
@@ -82,10 +85,6 @@ unsigned facts_of_stage(bool first, bool last) {
         if (where[i] == EVERY || (where[i] == AFTER && !first) || (where[i] == BEFORE && !last))
             facts |= 1u << i;
     return facts;
-}
-
-const char *instr_flag_name(int bit) {
-    return bit < (int)(sizeof flag_names / sizeof flag_names[0]) ? flag_names[bit] : NULL;
 }
 
 int instr_operand(const struct instr *instr, char letter) {
@@ -128,10 +127,10 @@ const char *instr_text(const struct instr *instr, int rank, char text[INSTR_TEXT
             used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %c%d", *letter,
                              instr_operand(instr, *letter));
     }
-    for (int bit = 0; instr_flag_name(bit); bit++) {
+    for (int bit = 0; bit < FLAG_COUNT; bit++) {
         if (instr->flags >> bit & 1)
-            used += snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s",
-                             instr_flag_name(bit));
+            used +=
+                snprintf(text + used, (size_t)(INSTR_TEXT_BYTES - used), " %s", flag_words[bit]);
     }
     return text;
 }

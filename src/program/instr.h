@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum instr_op {
 #define INSTR(NAME, ...) INSTR_##NAME,
@@ -13,15 +14,17 @@ enum instr_op {
     INSTR_COUNT_
 };
 
+/* The rows of flag.def, a bit each. */
+enum {
+#define FLAG(NAME, ...) FLAG_##NAME,
+#include "program/flag.def"
+#undef FLAG
+    FLAG_COUNT
+};
 enum instr_flags {
-    INSTR_NEW = 1,
-    INSTR_PURE = 2,
-    INSTR_LIGHT = 4,
-    INSTR_FORWARD = 8,
-    INSTR_BACKWARD = 16,
-    INSTR_UPDATE = 32,
-    INSTR_BLOCK = 64,
-    INSTR_CLIP = 128,
+#define FLAG(NAME, ...) INSTR_##NAME = 1 << FLAG_##NAME,
+#include "program/flag.def"
+#undef FLAG
     INSTR_AGAIN = INSTR_LIGHT | INSTR_BLOCK /* of F: its activations are made again */
 };
 
@@ -29,10 +32,10 @@ enum instr_flags {
 enum { INSTR_ALL = -1 };
 struct instr {
     int32_t id, micro, peer;
-    uint8_t op, flags;
+    uint16_t flags;
+    uint8_t op;
+    uint8_t reserved; /* 0 */
     int16_t stage, segment, slot, version, grad, other, bucket, group;
-    int16_t
-        reserved; /* 0: there is no padding, since instructions are compared and hashed as bytes */
 };
 _Static_assert(sizeof(struct instr) ==
                    3 * sizeof(int32_t) + 2 * sizeof(uint8_t) + 9 * sizeof(int16_t),
@@ -95,6 +98,20 @@ unsigned instr_gives(const struct instr *instr);
 static inline bool instr_runs_nodes(const struct instr *instr) {
     return instr_row(instr)->time == TIME_FORWARD || instr_row(instr)->time == TIME_BACKWARD;
 }
+/* Local. Of those: whether forward, whose segments come in descending order; whether it is one
+ * segment. */
+static inline bool instr_is_forward(const struct instr *instr) {
+    return instr_row(instr)->time == TIME_FORWARD;
+}
+static inline bool instr_is_segment(const struct instr *instr) {
+    return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
+}
+/* Local. The buffers that what it posts is under way on, as letters: what it writes, or of a send
+ * what it reads. By the first one it is kept until it is done. */
+static inline const char *instr_posts_on(const struct instr *instr) {
+    const struct instr_row *row = instr_row(instr);
+    return row->writes[0] ? row->writes : row->reads;
+}
 /* Local. Whether an instruction may stand in a list. */
 static inline bool instr_may_stand(const struct instr *instr, enum list_name list) {
     return instr_row(instr)->lists >> list & 1;
@@ -102,6 +119,10 @@ static inline bool instr_may_stand(const struct instr *instr, enum list_name lis
 /* Local. Whether a pass shares batch norm's statistics with its group. */
 static inline bool instr_shares(const struct instr *instr) {
     return instr_row(instr)->meets == MEETS_SHARERS && instr->group != INSTR_ALL;
+}
+/* Local. Of a message, also of a call: whether this is the end where it arrives. */
+static inline bool instr_receives(const struct instr *instr) {
+    return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
 }
 /* Local. Of a message between stages, whatever its end: whether it carries gradients; the cut it
  * crosses, between that stage and the next; its channel, of which each cut has two. */
@@ -131,8 +152,8 @@ extern const struct operand_row operand_rows[OPERAND_COUNT];
 /* Local. An operand by its letter. */
 int instr_operand(const struct instr *instr, char letter);
 void instr_set_operand(struct instr *instr, char letter, int value);
-/* Local. The word of a flag, as the text form spells it: the first, second bit; NULL beyond. */
-const char *instr_flag_name(int bit);
+/* The words of flags, as the text form spells them: of the first, second bit. */
+extern const char *const flag_words[FLAG_COUNT];
 /* Local. An instruction with its optional operands left out. */
 struct instr instr_make(enum instr_op op);
 /* Local. The line without its newline; returns `text`. */

@@ -283,10 +283,10 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
     }
     for (; at < parser->words; at++) {
         int bit = 0;
-        while (instr_flag_name(bit) && strcmp(parser->word[at], instr_flag_name(bit)) != 0) bit++;
-        if (!instr_flag_name(bit))
-            return bad(parser, "new, pure or the end of the line", parser->word[at]);
-        instr->flags |= (uint8_t)(1 << bit);
+        while (bit < FLAG_COUNT && strcmp(parser->word[at], flag_words[bit]) != 0) bit++;
+        if (bit == FLAG_COUNT)
+            return bad(parser, "a flag or the end of the line", parser->word[at]);
+        instr->flags |= (uint16_t)(1 << bit);
     }
     return STATUS_OK;
 }

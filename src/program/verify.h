@@ -73,7 +73,6 @@ bool verify_message_done(const struct verifier *verifier, const struct pending *
 /* What was received is taken out of the channel, which gives a credit back. */
 enum status verify_take_message(struct walk *walk, const struct pending *pending);
 enum status verify_all_received(const struct verifier *verifier);
-bool verify_is_receive(const struct instr *instr);
 int verify_other_stage(const struct instr *instr);
 
 /* Calls. Posts CALL or SERVE and waits (walk->waits) until it is done; whether a pass stands behind

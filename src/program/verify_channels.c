@@ -19,14 +19,10 @@ static struct channel *channel_of(const struct walk *walk, int cut, bool backwar
     return &walk->verifier->channels[(walk->pipeline * cuts + cut) * 2 + backward];
 }
 
-bool verify_is_receive(const struct instr *instr) {
-    return instr->op == INSTR_RECV_F || instr->op == INSTR_RECV_B || instr->op == INSTR_SERVE;
-}
-
 /* The stage at the other end. */
 int verify_other_stage(const struct instr *instr) {
-    bool next = instr->op == INSTR_SEND_F || instr->op == INSTR_RECV_B;
-    return instr->stage + (next ? 1 : -1);
+    int cut = instr_cut(instr);
+    return cut == instr->stage ? cut + 1 : cut;
 }
 
 enum status verify_peer(const struct walk *walk) {
@@ -57,16 +53,16 @@ enum status verify_message(struct walk *walk) {
     if (instr_row(instr)->meets != MEETS_PEER) return STATUS_OK;
     TRY(verify_peer(walk));
     struct channel *channel = channel_of(walk, instr_cut(instr), instr_goes_back(instr));
-    int number = verify_is_receive(instr) ? channel->received++ : channel->sent++;
+    int number = instr_receives(instr) ? channel->received++ : channel->sent++;
     struct message *message = message_at(channel, number);
-    if (verify_is_receive(instr))
+    if (instr_receives(instr))
         message->receive = instr;
     else
         message->sent = (struct place){instr, walk->rank};
     int chunk = verify_chunk(walk);
     walk->slots[sizes_slot(walk->own->chunk, chunk, instr->slot)].pending =
         (struct pending){.channel = channel, .number = number, .instr = instr};
-    if (!verify_is_receive(instr)) verify_wake_end(channel, true);
+    if (!instr_receives(instr)) verify_wake_end(channel, true);
     return STATUS_OK;
 }
 

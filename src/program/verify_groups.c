@@ -61,22 +61,24 @@ static enum status await_one(struct walk *walk, struct pending *pending) {
     }
     struct pending done = *pending;
     *pending = (struct pending){0};
-    return done.channel && verify_is_receive(done.instr) ? verify_take_message(walk, &done)
-                                                         : STATUS_OK;
+    return done.channel && instr_receives(done.instr) ? verify_take_message(walk, &done)
+                                                      : STATUS_OK;
 }
 
 static enum status await_gradient(struct walk *walk, const struct resource_access *access) {
     struct bucket *bucket = walk->grads[access->grad].bucket;
     for (int b = 0; bucket && b < access->bucket_count; b++)
         TRY(await_one(walk, &bucket[access->first_bucket + b].pending));
-    if (bucket && access->also >= 0) return await_one(walk, &bucket[access->also].pending);
+    for (int i = 0; bucket && i < access->also_count; i++)
+        TRY(await_one(walk, &bucket[access->also[i]].pending));
     return STATUS_OK;
 }
 
 static enum status await_params(struct walk *walk, const struct resource_access *access) {
     for (int b = 0; b < access->bucket_count; b++)
         TRY(await_one(walk, &walk->params[access->first_bucket + b].pending));
-    if (access->also >= 0) return await_one(walk, &walk->params[access->also].pending);
+    for (int i = 0; i < access->also_count; i++)
+        TRY(await_one(walk, &walk->params[access->also[i]].pending));
     return STATUS_OK;
 }
 
@@ -108,10 +110,8 @@ enum status verify_await_step(struct walk *walk) {
     for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
         TRY(await_one(walk, &walk->slots[s].pending));
     for (int g = 0; g < walk->own->grads; g++) {
-        struct resource_access all = {.grad = g,
-                                      .also = -1,
-                                      .bucket_count =
-                                          sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+        struct resource_access all = {
+            .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
         TRY(await_gradient(walk, &all));
     }
     return STATUS_OK;
@@ -164,21 +164,13 @@ enum status verify_post(struct walk *walk) {
 
 /* --- shared statistics --- */
 
-static bool is_forward(const struct instr *instr) {
-    return instr->op == INSTR_F || instr->op == INSTR_STATS_F;
-}
-
 /* What a segment of a pass shares: the statistics of a stage, told apart by the place of the
  * micro-batch in its replica's step, and by direction. */
 static int64_t shared_by(const struct walk *walk, int segment) {
     const struct instr *instr = walk->instr;
     int place = instr->micro % walk->program->micro_batches;
     return (int64_t)segment << 48 | (int64_t)instr->stage << 32 | (int64_t)place * 2 |
-           !is_forward(instr);
-}
-
-static bool is_cut(const struct instr *instr) {
-    return instr->segment != INSTR_ALL && strchr(instr_row(instr)->operands, 'e');
+           !instr_is_forward(instr);
 }
 
 static int sharers_of(const struct walk *walk, int micro) {
@@ -195,7 +187,7 @@ static enum status share_here(struct walk *walk) {
     if (instr->op == INSTR_STATS_F || instr->op == INSTR_STATS_B)
         return verify_broken(walk, RULE_SHARED, nobody,
                              "a replica without samples needs no part on one rank");
-    if (is_cut(instr))
+    if (instr_is_segment(instr))
         return verify_broken(walk, RULE_SHARED, nobody,
                              "on one rank a pass that shares statistics is not cut");
     if (walk->together > 0 && what != walk->together_what)
@@ -238,10 +230,11 @@ static enum status meet(struct walk *walk, int64_t what) {
  * segments stands inside the other's pass. */
 static enum status share_between(struct walk *walk) {
     const struct instr *instr = walk->instr;
-    int count = walk->own->chunk[verify_chunk(walk)].buckets, parts = is_cut(instr) ? 1 : count;
+    int count = walk->own->chunk[verify_chunk(walk)].buckets,
+        parts = instr_is_segment(instr) ? 1 : count;
     for (; walk->shared < parts; walk->shared++) {
-        int next = is_forward(instr) ? count - 1 - walk->shared : walk->shared;
-        TRY(meet(walk, shared_by(walk, is_cut(instr) ? instr->segment : next)));
+        int next = instr_is_forward(instr) ? count - 1 - walk->shared : walk->shared;
+        TRY(meet(walk, shared_by(walk, instr_is_segment(instr) ? instr->segment : next)));
         if (walk->arrived) return STATUS_OK;
     }
     walk->shared = 0;

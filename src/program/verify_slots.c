@@ -138,8 +138,7 @@ static bool has_block(const struct walk *walk, const struct slot *slot) {
 static enum status count_segment(struct walk *walk, struct slot *slot, unsigned *gives) {
     const struct instr *instr = walk->instr;
     int count = walk->own->chunk[verify_chunk(walk)].buckets;
-    bool forward = instr->op == INSTR_F || instr->op == INSTR_R;
-    int next = forward ? count - 1 - slot->done : slot->done;
+    int next = instr_is_forward(instr) ? count - 1 - slot->done : slot->done;
     struct place before = verify_own(walk, slot->last);
     if (slot->done > 0 && slot->pass != instr->op)
         return verify_broken(walk, RULE_PASSES, before,

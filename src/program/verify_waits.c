@@ -22,7 +22,7 @@ void verify_wait(struct walk *walk, const struct pending *pending) {
     walk->waits = true;
     walk->awaited = *pending;
     if (pending->channel) {
-        pending->channel->waiting[verify_is_receive(pending->instr)] = walk;
+        pending->channel->waiting[instr_receives(pending->instr)] = walk;
     } else {
         walk->next_waiting = pending->group->waiting;
         pending->group->waiting = walk;

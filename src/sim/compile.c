@@ -8,12 +8,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* The computations, as instructions and as costs. */
-static const int pass_of[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
-                                          [INSTR_R] = 1 + SIM_F,
-                                          [INSTR_B] = 1 + SIM_B,
-                                          [INSTR_I] = 1 + SIM_I,
-                                          [INSTR_W] = 1 + SIM_W};
+int sim_pass_of(const struct instr *instr) {
+    static const int pass[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
+                                           [INSTR_R] = 1 + SIM_F,
+                                           [INSTR_B] = 1 + SIM_B,
+                                           [INSTR_I] = 1 + SIM_I,
+                                           [INSTR_W] = 1 + SIM_W};
+    return pass[instr->op] - 1;
+}
 
 struct compiler {
     const struct program *program;
@@ -53,29 +55,34 @@ static bool lasts(const struct compiler *compiler, int buffer) {
     return buffer == NORM || buffer >= bucket_buffer(compiler, compiler->own->grads, 0);
 }
 
-/* The first of them, and how many; *also is one more, -1: none. */
-static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
-                      int *count, int *also) {
+/* So many from the first on, and further ones. */
+struct touched {
+    int first, count, also[2], also_count;
+};
+
+static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
+                                 char letter) {
     struct instr asked = *instr;
-    if (compiler->unclipped) asked.flags &= (uint8_t)~INSTR_CLIP;
+    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
     struct resource_access access =
         program_access(compiler->program, compiler->own->chunk, &asked, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
-    *count = 1;
-    *also = access.also < 0 ? -1 : bucket_buffer(compiler, grad, access.also);
+    struct touched touched = {.also_count = access.also_count};
+    for (int i = 0; i < access.also_count; i++)
+        touched.also[i] = bucket_buffer(compiler, grad, access.also[i]);
     switch (access.resource) {
-    case RESOURCE_SEEDS: return SEEDS;
-    case RESOURCE_LOSSES: return LOSSES;
-    case RESOURCE_NORM: return NORM;
-    case RESOURCE_SLOT: return SINGLE_COUNT + access.slot;
+    case RESOURCE_SEEDS: return (struct touched){SEEDS, 1, {0}, 0};
+    case RESOURCE_LOSSES: return (struct touched){LOSSES, 1, {0}, 0};
+    case RESOURCE_NORM: return (struct touched){NORM, 1, {0}, 0};
+    case RESOURCE_SLOT: return (struct touched){SINGLE_COUNT + access.slot, 1, {0}, 0};
     case RESOURCE_GRADIENT:
     case RESOURCE_PARAMS:
-        *count = access.bucket_count;
-        return bucket_buffer(compiler, grad, access.first_bucket);
+        touched.count = access.bucket_count;
+        touched.first = bucket_buffer(compiler, grad, access.first_bucket);
+        break;
     case RESOURCE_READY: break;
     }
-    *count = 0;
-    return 0;
+    return touched;
 }
 
 /* What writes two buffers is awaited by who comes first to one of them. */
@@ -109,7 +116,8 @@ static void add_letters(struct compiler *compiler, struct instr *instr, const ch
 
 static void list_letters(struct compiler *compiler) {
     for (int op = 0; op < INSTR_COUNT_; op++) {
-        struct instr any = {.op = (uint8_t)op, .flags = INSTR_CLIP}; /* which reads most */
+        struct instr any = {.op = (uint8_t)op,
+                            .flags = INSTR_CLIP}; /* some are read with it alone */
         add_letters(compiler, &any, instr_row(&any)->reads);
         add_letters(compiler, &any, instr_row(&any)->writes);
     }
@@ -117,23 +125,21 @@ static void list_letters(struct compiler *compiler) {
 
 static void await_touched(struct compiler *compiler, const struct instr *instr) {
     for (const char *letter = compiler->letters[instr->op]; *letter; letter++) {
-        int count, also, first = buffers_of(compiler, instr, *letter, &count, &also);
-        for (int b = 0; b < count; b++) await_buffer(compiler, first + b);
-        if (also >= 0) await_buffer(compiler, also);
+        struct touched touched = buffers_of(compiler, instr, *letter);
+        for (int b = 0; b < touched.count; b++) await_buffer(compiler, touched.first + b);
+        for (int i = 0; i < touched.also_count; i++) await_buffer(compiler, touched.also[i]);
     }
 }
 
 /* What it posts is kept by what it writes, or of a send by what it reads. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
-    const struct instr_row *row = instr_row(instr);
-    int count, also, buffer = HERE;
-    if (row->meets != MEETS_CALL)
-        buffer =
-            buffers_of(compiler, instr, *row->writes ? *row->writes : *row->reads, &count, &also);
+    int buffer = HERE;
+    if (instr_row(instr)->meets != MEETS_CALL)
+        buffer = buffers_of(compiler, instr, *instr_posts_on(instr)).first;
     compiler->posted[buffer] = at + 1;
     if (!compiler->renamed[buffer]) compiler->renamed[buffer] = ++compiler->out->place_count;
     if (instr->op == INSTR_SCATTER && instr->other != instr->grad) {
-        int slices = buffers_of(compiler, instr, 'h', &count, &also);
+        int slices = buffers_of(compiler, instr, 'h').first;
         compiler->posted[slices] = at + 1;
         compiler->renamed[slices] = compiler->renamed[buffer];
     }
@@ -156,8 +162,7 @@ static int buckets_of(const struct compiler *compiler, const struct instr *instr
 static double segment_share(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
     int buckets = buckets_of(compiler, instr);
-    if (buckets == 1 || instr->segment == INSTR_ALL || !strchr(instr_row(instr)->operands, 'e'))
-        return 1;
+    if (buckets == 1 || !instr_is_segment(instr)) return 1;
     bool known = stage->segment && stage->segment_count == buckets;
     return known ? stage->segment[instr->segment] : 1.0 / buckets;
 }
@@ -176,10 +181,10 @@ static double of_chunks(const struct compiler *compiler, bool norm) {
 
 static double cost_of(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
-    int pass = pass_of[instr->op];
+    int pass = sim_pass_of(instr);
     bool adds = (instr->op == INSTR_B || instr->op == INSTR_W) && !(instr->flags & INSTR_NEW);
-    if (pass)
-        return (stage->pass[pass - 1] + (adds ? stage->add : 0)) * segment_share(compiler, instr);
+    if (pass >= 0)
+        return (stage->pass[pass] + (adds ? stage->add : 0)) * segment_share(compiler, instr);
     switch (instr->op) {
     case INSTR_LOAD: return stage->load;
     case INSTR_TIE:
@@ -196,10 +201,9 @@ static double cost_of(const struct compiler *compiler, const struct instr *instr
 /* --- messages and groups --- */
 
 static void message(const struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
-    bool sends = instr->op == INSTR_SEND_F || instr->op == INSTR_SEND_B;
     int channel = instr_channel(instr), back = channel % 2;
     const struct sim_stage *from = &compiler->costs->stage[channel / 2 + back];
-    op->action = sends ? SIM_SEND : SIM_RECEIVE;
+    op->action = instr_receives(instr) ? SIM_RECEIVE : SIM_SEND;
     op->target = channel;
     op->bytes = (double)from->message_bytes[back];
     op->cost += from->copy[back];
@@ -208,7 +212,7 @@ static void message(const struct compiler *compiler, const struct instr *instr, 
 /* Behind the channels of the cuts: one from the driver to each position. */
 static void call(const struct compiler *compiler, const struct instr *instr, struct sim_op *op) {
     const struct grid *grid = &compiler->program->grid;
-    op->action = instr->op == INSTR_CALL ? SIM_SEND : SIM_RECEIVE;
+    op->action = instr_receives(instr) ? SIM_RECEIVE : SIM_SEND;
     op->target = 2 * (grid->stages * grid->chunks - 1) + grid_position(grid, instr->stage);
     op->bytes = PROGRAM_CALL_BYTES;
 }
@@ -237,7 +241,7 @@ static void shared_pass(struct compiler *compiler, const struct instr *instr, st
     bool by_segment = compiler->program->sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
     bool goes_on = instr->op == INSTR_B && instr->segment > 0 && !by_segment;
     if (compiler->cell.replica_count != 1 || goes_on) return;
-    int direction = instr->op == INSTR_F || instr->op == INSTR_STATS_F ? SIM_FORWARD : SIM_BACKWARD;
+    int direction = instr_is_forward(instr) ? SIM_FORWARD : SIM_BACKWARD;
     operation(compiler, instr, op);
     op->rounds =
         (float)(stage->stats[direction] * (by_segment ? segment_share(compiler, instr) : 1));
@@ -290,7 +294,7 @@ static struct sim_op compile_one(struct compiler *compiler, const struct instr *
     await_touched(compiler, instr);
     op.await_count = compiler->await_count - op.await_first;
     op.cost = cost_of(compiler, instr);
-    op.pass = pass_of[instr->op] > 0;
+    op.pass = sim_pass_of(instr) >= 0;
     if (op.pass) compiler->out->busy += op.cost;
     op.cost += compiler->costs->instruction;
     if (row->meets == MEETS_PEER) message(compiler, instr, &op);

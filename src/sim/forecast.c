@@ -57,12 +57,6 @@ static void use_machine(struct sim_input *input, const struct plan *plan,
 
 /* --- the interval --- */
 
-static const int pass_of[INSTR_COUNT_] = {[INSTR_F] = 1 + SIM_F,
-                                          [INSTR_R] = 1 + SIM_F,
-                                          [INSTR_B] = 1 + SIM_B,
-                                          [INSTR_I] = 1 + SIM_I,
-                                          [INSTR_W] = 1 + SIM_W};
-
 /* How often each pass of each stage is on the path; segments count as their share. */
 static double *uses_on_path(const struct forecast *forecast, const struct plan *plan) {
     double *uses = MEM_ARRAY(double, forecast->costs.stage_count *SIM_PASS_COUNT);
@@ -70,7 +64,7 @@ static double *uses_on_path(const struct forecast *forecast, const struct plan *
         const struct sim_path_item *item = &forecast->path.item[i];
         int rank = forecast->result.rank[item->run].rank;
         const struct instr *instr = &program_list(plan->program, rank, LIST_BODY)->items[item->at];
-        int pass = pass_of[instr->op] - 1;
+        int pass = sim_pass_of(instr);
         if (item->transfer || pass < 0) continue;
         double whole = forecast->costs.costs[0].stage[instr->stage].pass[pass];
         if (whole > 0)

@@ -22,6 +22,8 @@
 
 /* The computations that bubbles count. */
 enum sim_pass { SIM_F, SIM_B, SIM_I, SIM_W, SIM_PASS_COUNT };
+/* The one that an instruction is; -1: none. */
+int sim_pass_of(const struct instr *instr);
 enum sim_direction { SIM_FORWARD, SIM_BACKWARD, SIM_DIRECTION_COUNT };
 
 /* What a stage costs on one micro-batch, on a device that is not slow. Borrowed, as all pointers of

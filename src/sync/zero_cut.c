@@ -157,7 +157,7 @@ static void segment(struct cutter *cutter, const struct instr *pass, int bucket,
 static void pass(struct cutter *cutter, const struct instr *pass, bool absent,
                  const struct instr *stand) {
     int chunk = chunk_of(cutter, pass), count = cutter->rank->chunk[chunk].buckets;
-    bool forward = pass->op == INSTR_F || pass->op == INSTR_R, one = pass->segment != INSTR_ALL;
+    bool forward = instr_is_forward(pass), one = pass->segment != INSTR_ALL;
     bool cut = reads_params(cutter, pass) || scatters(cutter, pass) || meets_gathers(cutter, pass);
     if (pass->op == INSTR_F) cutter->chunk[chunk].forwarded = true;
     bool full = cutter->buffers == 1 && makes_weights(pass) && pass->segment <= 0;

@@ -148,7 +148,7 @@ static bool can_have(const struct program *program, const struct rank_program *r
         if (sizes->windows + sizes->kept > sizes->buckets ||
             sizes->gathered + sizes->kept > sizes->buckets)
             return false;
-        if (sizes->kept && !places) return false;
+        if (sizes->kept && !places && !windows) return false;
     }
     return rank->grads >= 1;
 }
@@ -269,7 +269,7 @@ static bool change_body(struct spot *spot, enum mutation mutation) {
     case MUTATION_OPERAND: return retarget(spot, &body->items[at]);
     case MUTATION_FLAG:
         say(spot, "flag flipped", &body->items[at]);
-        body->items[at].flags ^= (uint8_t)(1 << dice_roll(spot->dice, 8));
+        body->items[at].flags ^= (uint16_t)(1 << dice_roll(spot->dice, FLAG_COUNT));
         return true;
     default: return other_instr(spot, &body->items[at]);
     }

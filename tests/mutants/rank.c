@@ -65,9 +65,9 @@ static bool operands_fit(struct world *world, const struct rank *rank, const str
         if (operand < 0 || operand >= limit_of(world, rank, instr, *at))
             return world_wrong(world, "an operand beyond its limit");
     }
-    for (int bit = 0; bit < 8; bit++) {
+    for (int bit = 0; instr->flags >> bit; bit++) {
         if (!(instr->flags >> bit & 1)) continue;
-        if (!instr_flag_name(bit) || !strstr(row->flags, instr_flag_name(bit)))
+        if (bit >= FLAG_COUNT || !strstr(row->flags, flag_words[bit]))
             return world_wrong(world, "a flag without meaning");
     }
     return true;

@@ -76,7 +76,7 @@ static void write_two_models(void) {
 
 Test(cli_compare, equal_files) {
     cr_assert_eq(compare_data(DTYPE_F32, 6, ones, ones), STATUS_OK);
-    cr_assert_str_eq(text, "1 tensors, equal to the last bit\n");
+    cr_assert_str_eq(text, "1 tensor, equal to the last bit\n");
     cr_assert_eq(compare(COMPARE_JSON), STATUS_OK);
     cr_assert(strstr(text, "\"equal\":true"), "%s", text);
     cr_assert_eq(compare(COMPARE_SILENT), STATUS_OK);

@@ -146,7 +146,7 @@ Test(program_text, every_instruction_and_flag_survives) {
         int value = 1;
         for (const char *letter = instr_rows[op].operands; *letter; letter++)
             if (*letter != '?') instr_set_operand(instr, *letter, value++);
-        instr->flags = (uint8_t)(op % 4);
+        instr->flags = (uint16_t)(1 << op % FLAG_COUNT);
     }
     char *text = program_text(program);
     cr_assert_eq(program_parse("text", text, strlen(text), &again), STATUS_OK);

@@ -342,7 +342,7 @@ static void apply(struct instr_list *body, const struct edit *edit) {
         items[at] = items[at + 1];
         items[at + 1] = copy;
     } else if (edit->letter == 'f') {
-        items[at].flags = (uint8_t)edit->value;
+        items[at].flags = (uint16_t)edit->value;
     } else {
         instr_set_operand(&items[at], edit->letter, edit->value);
     }
