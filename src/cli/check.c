@@ -24,9 +24,12 @@ static void print_text(const struct checked *checked, FILE *out) {
     const struct grid *grid = &checked->program->grid;
     char ranks[TEXT_BYTES], stages[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES],
         slots[TEXT_BYTES], instructions[TEXT_BYTES];
+    if (grid->chunks > 1) /* stages x replicas is not the number of ranks */
+        snprintf(stages, sizeof stages, "%d in a pipeline", grid->stages);
+    else
+        text_count(grid->stages, "stage", stages);
     fprintf(out, "proved     %s: %s, %s x %s, %s each, sum %s\n", checked->name,
-            text_count(proof->ranks, "rank", ranks),
-            text_count((int64_t)grid->stages * grid->chunks, "stage", stages),
+            text_count(proof->ranks, "rank", ranks), stages,
             text_count(grid->replicas, "replica", replicas),
             text_count(checked->program->micro_batches, "micro-batch", micros),
             sum_order_name(checked->program->sum));

@@ -47,7 +47,8 @@ enum status cli_unknown_command(const char *name) {
 
 void cli_print_help(FILE *out) {
     enum { SUMMARY_COLUMN = 40 };
-    fputs("Stretto trains neural networks, on one device or data parallel over many ranks.\n\n"
+    fputs("Stretto trains neural networks, on one device or over many ranks: data parallel, ZeRO, "
+          "pipelines.\n\n"
           "usage: stretto COMMAND [options]\n\n",
           out);
     for (int i = 0; i < cli_command_count; i++) {

@@ -21,6 +21,7 @@
 #include "cli/session.h"
 #include "cli/start.h"
 #include "plan/strategy.h"
+#include "program/pipeline.h"
 #include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
@@ -196,16 +197,26 @@ static void print_positions(const struct job *job, FILE *out) {
         positions > SHOWN ? " ..." : "", driver);
 }
 
+/* With a schedule of its own it is not what the strategy's text says. */
+static void print_strategy(const struct job *job, FILE *out) {
+    const char *name = job->plan->config.schedule;
+    const struct strategy *strategy = strategy_find(job->options.strategy);
+    const struct pipeline_schedule *schedule = pipeline_find(name);
+    if (strcmp(name, strategy->schedule) == 0)
+        row(out, "strategy", "%s - %s", strategy->name, strategy->help);
+    else
+        row(out, "strategy", "%s, with --schedule %s%s%s", strategy->name, name,
+            schedule ? " - " : "", schedule ? schedule->help : "");
+}
+
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
-    const struct options *options = &job->options;
-    const struct strategy *strategy = strategy_find(options->strategy);
-    char own[96] = "";
-    if (strcmp(plan->config.schedule, strategy->schedule) != 0)
-        snprintf(own, sizeof own, "; --schedule %.64s", plan->config.schedule);
-    row(out, "strategy", "%s - %s%s", strategy->name, strategy->help, own);
+    print_strategy(job, out);
     if (plan->config.ranks == 1)
-        row(out, "ranks", "1");
+        row(out, "ranks", "1%s",
+            strcmp(job->options.strategy, "single") == 0
+                ? ""
+                : ": nothing is spread; -n, or --stages and --replicas, give more");
     else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
         print_pipelines(job, out);
     else
@@ -255,13 +266,15 @@ static void print_batch(const struct plan *plan, FILE *out) {
     const struct run_config *config = &plan->config;
     int64_t groups = (int64_t)config->replicas * config->micro_batches, total = 0;
     char replicas[TEXT_BYTES], micro[TEXT_BYTES], samples[TEXT_BYTES], last[64] = "";
+    bool turns = config->grid.stages > 1 && config->micro_batches == 1;
     for (int64_t g = 0; plan->last_samples && g < groups; g++) total += plan->last_samples[g];
     if (plan->last_samples)
         snprintf(last, sizeof last, "; the last step of an epoch has %lld", (long long)total);
-    row(out, "batch", "%lld = %s x %s x %s%s", (long long)config->batch,
+    row(out, "batch", "%lld = %s x %s x %s%s%s", (long long)config->batch,
         text_count(config->replicas, "replica", replicas),
         text_count(config->micro_batches, "micro-batch", micro),
-        text_count(config->batch / groups, "sample", samples), last);
+        text_count(config->batch / groups, "sample", samples), last,
+        turns ? "; stages take turns with one: --micro-batches lets them overlap" : "");
 }
 
 static void print_sync_bn(const struct job *job, FILE *out) {

@@ -87,14 +87,13 @@ static const char documents[] =
 
 void cli_print_man(FILE *out) {
     fprintf(out, ".TH STRETTO 1 \"\" \"stretto %s\" \"User Commands\"\n", stretto_version());
-    fputs(
-        ".SH NAME\nstretto \\- train neural networks, on one device or over many ranks\n"
-        ".SH SYNOPSIS\n\\fBstretto\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n.br\n"
-        "\\fBstretto\\fR \\fB\\-\\-help\\fR | \\fB\\-\\-version\\fR\n"
-        ".SH DESCRIPTION\nStretto trains neural networks, on one device or data parallel over many "
-        "ranks.\nThe options of a command: \\fBstretto\\fR \\fICOMMAND\\fR "
-        "\\fB\\-\\-help\\fR.\n",
-        out);
+    fputs(".SH NAME\nstretto \\- train neural networks, on one device or over many ranks\n"
+          ".SH SYNOPSIS\n\\fBstretto\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n.br\n"
+          "\\fBstretto\\fR \\fB\\-\\-help\\fR | \\fB\\-\\-version\\fR\n"
+          ".SH DESCRIPTION\nStretto trains neural networks, on one device or over many ranks: data "
+          "parallel, ZeRO, pipelines.\nThe options of a command: \\fBstretto\\fR \\fICOMMAND\\fR "
+          "\\fB\\-\\-help\\fR.\n",
+          out);
     print_commands(out);
     fputs(".SH OPTIONS\n", out);
     options_print_man(out);

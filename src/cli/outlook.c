@@ -300,10 +300,12 @@ char *outlook_shape_text(const struct outlook *outlook) {
         snprintf(line, sizeof line, "%d in a pipeline", grid->stages);
         snprintf(each, sizeof each, ", %d stages on each rank", grid->chunks);
     }
-    return mem_format("%d = %s%s x %s%s, schedule %s, %s", program->ranks,
+    const struct choice *choice = &outlook->job->plan->choice;
+    return mem_format("%d = %s%s x %s%s, schedule %s%s%s, %s", program->ranks,
                       grid->drivers > 0 ? "a driver + " : "", line,
                       text_count(grid->replicas, "replica", replicas), each,
-                      outlook->job->plan->config.schedule,
+                      outlook->job->plan->config.schedule, choice->row_count ? ": " : "",
+                      choice->row_count ? choice->row[0].name : "",
                       text_count(program->micro_batches, "micro-batch", micros));
 }
 

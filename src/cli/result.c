@@ -204,9 +204,20 @@ enum status result_fill(struct session *session, int exit_code) {
     return STATUS_OK;
 }
 
+/* Of the rank that needed most, as in the report. */
+static void print_peak(const struct summary *summary, struct text_table *table) {
+    int rank = summary_largest(&summary->peak_bytes);
+    char size[TEXT_BYTES], predicted[TEXT_BYTES], where[TEXT_BYTES] = "";
+    if (rank < 0) return;
+    if (summary->peak_bytes.count > 1) snprintf(where, sizeof where, " on rank %d", rank);
+    text_table_cell(table, "peak memory");
+    text_table_cell(table, "%s%s (predicted %s)", text_size(summary->peak_bytes.item[rank], size),
+                    where, text_size(summary->predicted_peak_bytes.item[rank], predicted));
+}
+
 void result_print(const struct session *session) {
     const struct summary *summary = &session->summary;
-    char size[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES];
+    char wall[TEXT_BYTES];
     struct text_table table = {.align = "ll"};
     text_table_cell(&table, "steps"),
         text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
@@ -226,9 +237,7 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
                         summary->step_ms.p50, summary->step_ms.p90);
     }
-    text_table_cell(&table, "peak memory");
-    text_table_cell(&table, "%s (predicted %s)", text_size(summary->peak_bytes.item[0], size),
-                    text_size(summary->predicted_peak_bytes.item[0], predicted));
+    print_peak(summary, &table);
     text_table_cell(&table, "time"),
         text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
     text_table_cell(&table, "param_hash"),

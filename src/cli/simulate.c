@@ -8,8 +8,8 @@
 #include "cli/resume.h"
 #include "plan/resolve.h"
 
-/* With -n the ranks share this machine; else each has a device like it. Nothing is started, so
- * there may be any number. */
+/* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any
+ * number. */
 static struct rank_info info_of(const struct options *options) {
     int asked = resolve_ranks_asked(options), local = (int)options->local_ranks;
     return (struct rank_info){

@@ -77,7 +77,7 @@ static void print_balance(const struct partition *partition, FILE *out) {
     double largest, all = all_weight(partition, &largest);
     if (all <= 0) return;
     fprintf(out, "  %s: the largest stage has %.1f%% of all %s, %.2f times an even share\n",
-            partition->named ? "cut by name" : "balanced", 100 * largest / all,
+            partition->named ? "cut by name" : "balance", 100 * largest / all,
             balance_name(partition->balance), largest * partition->count / all);
 }
 
@@ -131,8 +131,10 @@ void partition_print(const struct partition *partition, const struct partition_p
     layers_free(&layers);
     print_balance(partition, out);
     if (places)
-        fputs("  kept: bytes of a micro-batch until its backward; slots: micro-batches kept\n",
-              out);
+        fputs(
+            "  kept: bytes of a micro-batch until its backward; slots: micro-batches kept\n"
+            "  sent on: bytes of a micro-batch to the next stage; back: of gradients from there\n",
+            out);
     print_tied(partition, needs, out);
     for (int c = 0; c < partition->count; c++) needs_free(&needs[c]);
     free(needs);

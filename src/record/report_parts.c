@@ -65,21 +65,12 @@ static int64_t item_of(const struct summary_ints *ints, int rank) {
     return rank >= 0 && rank < ints->count ? ints->item[rank] : SUMMARY_NO_INT;
 }
 
-/* The rank that needs most, -1 when no rank was measured. */
-static int largest(const struct summary_ints *ints) {
-    int best = -1;
-    for (int i = 0; i < ints->count; i++)
-        if (ints->item[i] != SUMMARY_NO_INT && (best < 0 || ints->item[i] > ints->item[best]))
-            best = i;
-    return best;
-}
-
 /* The rank that needed most, and what was predicted for it. */
 static void memory_card(FILE *stream, const struct summary *summary) {
     char value[TEXT_BYTES], planned[TEXT_BYTES], below[LINE] = "not measured",
                                                  where[TEXT_BYTES] = "";
-    int rank = largest(&summary->peak_bytes);
-    int planned_rank = rank < 0 ? largest(&summary->predicted_peak_bytes) : rank;
+    int rank = summary_largest(&summary->peak_bytes);
+    int planned_rank = rank < 0 ? summary_largest(&summary->predicted_peak_bytes) : rank;
     int64_t peak = item_of(&summary->peak_bytes, rank);
     int64_t predicted = item_of(&summary->predicted_peak_bytes, planned_rank);
     if (summary->peak_bytes.count > 1 && rank >= 0)
@@ -144,7 +135,8 @@ void report_time(FILE *stream, const struct summary *summary) {
         {"waiting for data", summary->time_ms.data},
         {"forward", summary->time_ms.forward},
         {"backward", summary->time_ms.backward},
-        {"communication", summary->time_ms.comm_exposed},
+        {summary->stages > 1 ? "communication, and waiting for other stages" : "communication",
+         summary->time_ms.comm_exposed},
         {"optimizer", summary->time_ms.optimizer},
         {"idle", summary->time_ms.idle},
     };
@@ -197,7 +189,7 @@ static double rank_ms(const struct curves_rank *rank) {
 
 static void emit_sent(FILE *stream, const struct summary_ints *sent) {
     char low_text[TEXT_BYTES], high_text[TEXT_BYTES];
-    int high = largest(sent);
+    int high = summary_largest(sent);
     if (high < 0 || sent->item[high] <= 0) return;
     int64_t low = sent->item[high];
     for (int r = 0; r < sent->count; r++) {
@@ -249,7 +241,7 @@ static void emit_ranks(FILE *stream, const struct summary_ints *peak,
 void report_memory(FILE *stream, const struct summary *summary) {
     const struct summary_ints *peak = &summary->peak_bytes,
                               *planned = &summary->predicted_peak_bytes;
-    int high = largest(peak), high_planned = largest(planned);
+    int high = summary_largest(peak), high_planned = summary_largest(planned);
     int ranks = peak->count > planned->count ? peak->count : planned->count;
     int64_t most = high < 0 ? 0 : peak->item[high];
     if (high_planned >= 0 && planned->item[high_planned] > most) most = planned->item[high_planned];

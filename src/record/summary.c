@@ -87,6 +87,14 @@ struct summary_ints summary_ints_new(struct summary *summary, int count) {
     return (struct summary_ints){item, count};
 }
 
+int summary_largest(const struct summary_ints *ints) {
+    int best = -1;
+    for (int i = 0; i < ints->count; i++)
+        if (ints->item[i] != SUMMARY_NO_INT && (best < 0 || ints->item[i] > ints->item[best]))
+            best = i;
+    return best;
+}
+
 struct summary_reals summary_reals_new(struct summary *summary, int count) {
     double *item = arena_new(&summary->arena, ((size_t)count + 1) * sizeof *item);
     for (int i = 0; i < count; i++) item[i] = NAN;

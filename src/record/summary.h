@@ -61,6 +61,9 @@ const char *summary_text(struct summary *summary, const char *text);
 struct summary_ints summary_ints_new(struct summary *summary, int count);
 struct summary_reals summary_reals_new(struct summary *summary, int count);
 
+/* Local. The rank that has most, -1 when no rank was measured. */
+int summary_largest(const struct summary_ints *ints);
+
 /* Local. The text of summary.json; errors stay in the stream. */
 void summary_emit(FILE *stream, const struct summary *summary);
 /* Local, blocking. Writes the file atomically. */

@@ -18,6 +18,7 @@ answers() {
     "$STRETTO" explain $mlp --deal 2x2 --quiet --save-program whole.txt || say "no program was saved"
     answers 0 'proved     single: 1 rank,' $mlp
     answers 0 '4 ranks, 2 stages x 2 replicas, 4 micro-batches each' $mlp --strategy 1f1b --stages 2 --replicas 2 --micro-batches 4
+    answers 0 '4 ranks, 2 in a pipeline x 2 replicas, 4 micro-batches each' $mlp --strategy zbv --stages 2 --replicas 2 --micro-batches 4
     answers 0 '"proved": true' $mlp --json
     answers 2 "--strategy: 'waltz' is not allowed" $mlp --strategy waltz
     answers 2 'one would be empty' $mlp --strategy gpipe --stages 200

@@ -17,7 +17,7 @@ doctor --j|doctor --json
 doctor --lr|doctor --lr
 train --optimizer s|train --optimizer sgd
 train --optimizer=s|train --optimizer=sgd
-train --model resnet18|train --model resnet18-cifar
+train --model resnet18-|train --model resnet18-cifar
 explain --model=lenet|explain --model=lenet
 train --deterministic of|train --deterministic off
 train --micro-batch-s|train --micro-batch-size

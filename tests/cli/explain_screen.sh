@@ -37,9 +37,22 @@ screen --strategy 1f1b --stages 2 --micro-batches 4 <<'END'
 strategy 1f1b - pipeline: forward and backward in turn
 2 = 2 stages x 1 replica: each rank has one stage of the model
 stage rank from
+sent on: bytes of a micro-batch to the next stage; back: of gradients from there
 forecast of a step:
 peaks predicted, of the ranks of a pipeline: rank 0
 a step from stage to stage
+END
+screen --strategy 1f1b --stages 2 <<'END'
+stages take turns with one: --micro-batches lets them overlap
+END
+screen --strategy 1f1b <<'END'
+ranks 1: nothing is spread; -n, or --stages and --replicas, give more
+END
+screen --schedule zbv --stages 2 --micro-batches 4 <<'END'
+strategy ddp, with --schedule zbv - two stages a rank in a V
+END
+screen --schedule eager-1f1b --stages 2 --micro-batches 4 <<'END'
+strategy ddp, with --schedule eager-1f1b - 1f1b with a longer warm-up
 END
 screen --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 <<'END'
 4 = 2 in a pipeline x 2 replicas: each rank has 2 of the model's 4 stages
@@ -60,10 +73,10 @@ screen --strategy auto --stages 2 --micro-batches 4 <<'END'
 that fits, by the costs of stages and messages
 END
 screen --strategy ddp -n 2 --schedule gpipe --stages 2 <<'END'
-ranks are processes; --schedule gpipe
+, with --schedule gpipe - all forwards, then all backwards
 END
 # Which rank has which stage, and its slots: 1F1B keeps 2 and 1, a V comes back to rank 0.
-column() { awk -v title="$1" '$1 == "stage" { for (i = 1; i <= NF; i++) if ($i == title) at = i } /balanced:/ { at = 0 } at && $1 ~ /^[0-9]+$/ { printf "%s ", $(title == "slots" ? NF - n($0) : at) } function n(line) { return line ~ /- +-$/ ? 2 : 4 }' out; }
+column() { awk -v title="$1" '$1 == "stage" { for (i = 1; i <= NF; i++) if ($i == title) at = i } /balance:/ { at = 0 } at && $1 ~ /^[0-9]+$/ { printf "%s ", $(title == "slots" ? NF - n($0) : at) } function n(line) { return line ~ /- +-$/ ? 2 : 4 }' out; }
 "$STRETTO" explain --model resnet8 --threads 1 --strategy 1f1b --stages 2 --micro-batches 4 >out
 [ "$(column rank)" = "0 1 " ] && [ "$(column slots)" = "2 1 " ] || say "1f1b: ranks $(column rank), slots $(column slots): $(cat out)"
 "$STRETTO" explain --model resnet8 --threads 1 --strategy zbv --stages 2 --micro-batches 4 >out

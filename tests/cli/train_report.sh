@@ -3,11 +3,11 @@
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 "$STRETTO" train --model mlp --device ref --threads 1 --strategy 1f1b -n 2 --micro-batches 3 --batch 24 --data synthetic:size=8,count=88,test_count=8 \
-    --steps 4 --quiet --out run || exit 1
+    --steps 8 --out run >out || exit 1
 python3 - run/report.html <<'END' || exit 1
 import json, re, sys
 page = open(sys.argv[1]).read()
-assert "Timeline of step 3:" in page, re.findall("Timeline of step [0-9]*", page)
+assert "Timeline of step 7:" in page, re.findall("Timeline of step [0-9]*", page)
 data = json.loads(re.search('class="tl-data">(.*?)</script>', page, re.S).group(1))
 assert len(data["labels"]) == 2, data["labels"]
 predicted, measured = data["versions"]
@@ -24,6 +24,9 @@ for rank in range(2):
     assert not missing, "rank %d: predicted, not measured: %s" % (rank, missing)
 assert len(measured["arrows"]) == 4 * 3 * 2, measured["arrows"]
 assert "The step took" in page and "Critical path of the prediction" in page
-summary = json.load(open("run/summary.json"))["predicted_step_ms"]
-assert summary["low"] < summary["p50"] < summary["high"], summary
+assert "communication, and waiting for other stages" in page  # the bubble is in it
+summary = json.load(open("run/summary.json"))
+forecast, peaks, out = summary["predicted_step_ms"], summary["peak_bytes"], open("out").read()
+assert forecast["low"] < forecast["p50"] < forecast["high"], forecast
+assert re.search(r"^peak memory +[0-9.]+ .iB on rank %d " % peaks.index(max(peaks)), out, re.M), (peaks, out)
 END

@@ -59,7 +59,7 @@ static void dualpipe_v_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_dualpipe_v = {
     .name = "dualpipe-v",
-    .help = "two chunks a rank in a V, forwards of one paired with backwards of the other",
+    .help = "two stages a rank in a V, forwards of one paired with backwards of the other",
     .chunks = 2,
     .v_shape = true,
     .micros = dualpipe_v_micros,

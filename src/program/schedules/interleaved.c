@@ -35,7 +35,7 @@ static void interleaved_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_interleaved = {
     .name = "interleaved",
-    .help = "1f1b over several chunks a rank: a smaller bubble for more messages",
+    .help = "1f1b over several stages a rank: a smaller bubble for more messages",
     .chunks = 2,
     .any_chunks = true,
     .micros = interleaved_micros,

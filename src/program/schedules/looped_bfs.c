@@ -12,7 +12,7 @@ static void looped_bfs_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_looped_bfs = {
     .name = "looped-bfs",
-    .help = "chunk by chunk, all micro-batches of one before the next: suits ZeRO-3",
+    .help = "stage by stage, all micro-batches of one before the next: suits ZeRO-3",
     .chunks = 2,
     .any_chunks = true,
     .order = looped_bfs_order};

@@ -13,7 +13,7 @@ static void v_half_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_v_half = {
     .name = "v-half",
-    .help = "two chunks a rank in a V, in about half the memory of 1f1b",
+    .help = "two stages a rank in a V, in about half the memory of 1f1b",
     .chunks = 2,
     .v_shape = true,
     .order = v_half_order};

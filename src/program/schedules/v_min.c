@@ -13,7 +13,7 @@ static void v_min_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_v_min = {
     .name = "v-min",
-    .help = "two chunks a rank in a V, in about a third of the memory of 1f1b",
+    .help = "two stages a rank in a V, in about a third of the memory of 1f1b",
     .chunks = 2,
     .v_shape = true,
     .order = v_min_order};

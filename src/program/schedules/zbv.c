@@ -55,7 +55,7 @@ static void zbv_order(struct pipeline_writer *writer) {
 
 const struct pipeline_schedule pipeline_zbv = {
     .name = "zbv",
-    .help = "two chunks a rank in a V: no bubble between a rank's first and last computation",
+    .help = "two stages a rank in a V: no bubble between a rank's first and last computation",
     .chunks = 2,
     .v_shape = true,
     .micros = zbv_micros,

@@ -292,7 +292,7 @@ Test(plan_partition, is_printed_as_a_table) {
         "      0  fc1   fc1    18560  0.079      67.6  1.0 KiB  1.0 KiB  1.0 KiB\n"
         "      1  fc2   fc3     8906  0.038      32.4  2.0 KiB     80 B     80 B\n"
         "      2  loss  loss       0  0.000       0.0     80 B        -        -\n"
-        "  balanced: the largest stage has 67.6% of all params, 2.03 times an even share\n");
+        "  balance: the largest stage has 67.6% of all params, 2.03 times an even share\n");
     partition_free(&partition);
     graph_free(&graph);
 }
@@ -311,7 +311,7 @@ Test(plan_partition, the_table_says_where_stages_run) {
     fclose(stream);
     int lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
-    cr_expect_eq(lines, 1 + 20 + 1 + 1, "%s", text);
+    cr_expect_eq(lines, 1 + 20 + 1 + 2, "%s", text);
     for (int c = 0; c < 24; c++) {
         char want[64];
         snprintf(want, sizeof want, "\n  %5d   %d", c, 100 + c);
