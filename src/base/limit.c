@@ -190,11 +190,15 @@ void limit_end(void) {
     beginning = 0;
 }
 
+void limit_watch_signals(void) {
+    watch_signal(SIGABRT);
+    watch_signal(SIGSEGV);
+}
+
 void limit_watch(void) {
     watched = 1;
     signal(SIGXFSZ, SIG_IGN);
-    watch_signal(SIGABRT);
-    watch_signal(SIGSEGV);
+    limit_watch_signals();
     on_exit(on_exit_called, NULL);
 }
 

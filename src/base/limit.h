@@ -32,6 +32,9 @@ void limit_end(void);
  * a message and that limit's exit code; otherwise they stay what they are. SIGXFSZ is ignored: a
  * write beyond ulimit -f fails with EFBIG. The end is said before main returns. */
 void limit_watch(void);
+/* Local. Of these the signals alone: for the time before main, where a library's initialisation may
+ * run out of memory (oneDNN 3 does). */
+void limit_watch_signals(void);
 void limit_watch_end(void);
 
 #endif

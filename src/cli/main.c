@@ -2,16 +2,18 @@
  * process itself starts is decided here. */
 #include <malloc.h>
 
+#include "base/limit.h"
 #include "base/process.h"
 #include "cli/cli.h"
 #include "cli/openmp.h"
 
 /* Before the initialisation of any library: some of them take tens of milliseconds, in which a
- * SIGUSR1 would end the run, may open files, or bind the process to a core. What comes while the
- * system still loads the program cannot be helped. */
+ * SIGUSR1 would end the run, may open files, bind the process to a core, or run out of memory. What
+ * comes while the system still loads the program cannot be helped. */
 static void settle_process(void) {
     process_fill_streams();
     process_hold_signals();
+    limit_watch_signals();
     openmp_note_cores();
 }
 

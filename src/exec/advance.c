@@ -59,9 +59,11 @@ static struct posted *posted_on(struct exec *exec, const struct instr *instr, ch
         if (place[i].instr) return &place[i];
         if (place[i].by) return place[i].by;
     }
-    if (!buckets || access.also < 0) return NULL;
-    struct posted *kept = place + (access.also - access.first_bucket);
-    return kept->instr ? kept : NULL;
+    for (int i = 0; i < access.also_count; i++) {
+        struct posted *also = place + (access.also[i] - access.first_bucket);
+        if (also->instr) return also;
+    }
+    return NULL;
 }
 
 /* An operation that also writes slices (h) is found there, too. */

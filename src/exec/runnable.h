@@ -43,11 +43,4 @@ struct step_share {
     double busy_ms; /* of this step, waiting for others left out */
 };
 
-/* Local. Adds the losses and counts of the forward pass in a slot. */
-void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
-               struct tally *tally);
-double tally_loss(const struct tally *tally, int losses);
-/* Local. The tallies of all ranks, added in rank order. */
-void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
-
 #endif

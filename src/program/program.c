@@ -262,12 +262,6 @@ int sizes_place(const struct chunk_sizes *sizes, int places, int bucket) {
     return sizes->kept && bucket == sizes->buckets - 1 ? places : bucket % places;
 }
 
-/* The kept bucket of a stage, counted through all chunks, for a pass of one segment; -1: none. */
-static int kept_beside(const struct chunk_sizes *sizes, int chunk, const struct instr *instr) {
-    if (!sizes[chunk].kept || !instr_is_segment(instr)) return -1;
-    return sizes_bucket(sizes, chunk, sizes[chunk].buckets - 1);
-}
-
 /* Buckets that an instruction touches. Segment e of backward makes bucket e whole, and a segment
  * reads the parameters of its bucket. */
 static struct resource_access buckets_of(const struct program *program,
@@ -278,7 +272,7 @@ static struct resource_access buckets_of(const struct program *program,
     int one = strchr(operands, 'b')   ? instr->bucket
               : strchr(operands, 'e') ? instr->segment
                                       : INSTR_ALL;
-    struct resource_access access = {.also = kept_beside(sizes, chunk, instr)};
+    struct resource_access access = {0};
     if (!strchr(operands, 's')) {
         access.bucket_count = sizes_bucket(sizes, program->grid.chunks, 0);
     } else if (one == INSTR_ALL) {
@@ -291,20 +285,42 @@ static struct resource_access buckets_of(const struct program *program,
     return access;
 }
 
+/* What a pass touches besides its own buckets; `windows`: by their places in the buffer. */
+static void add_also(const struct program *program, const struct chunk_sizes *sizes,
+                     const struct instr *instr, bool windows, struct resource_access *access) {
+    if (!strchr(instr_row(instr)->operands, 'e')) return;
+    const struct program_tie *tie = program_tie_of(program, instr->stage);
+    bool shares = tie && tie->other == instr->stage && !tie_is_apart(tie);
+    int chunk = grid_chunk(&program->grid, instr->stage);
+    struct {
+        int chunk, bucket;
+        bool there;
+    } of[] = {
+        {chunk, sizes[chunk].buckets - 1, sizes[chunk].kept && instr->segment != INSTR_ALL},
+        {shares ? grid_chunk(&program->grid, tie->stage) : 0, shares ? tie->bucket : 0, shares}};
+    for (int i = 0; i < 2; i++) {
+        if (!of[i].there) continue;
+        const struct chunk_sizes *own = &sizes[of[i].chunk];
+        int bucket = windows ? sizes_place(own, own->windows, of[i].bucket) : of[i].bucket;
+        access->also[access->also_count++] = sizes_bucket(sizes, of[i].chunk, bucket);
+    }
+}
+
 static struct resource_access gradient(const struct program *program,
                                        const struct chunk_sizes *sizes, const struct instr *instr,
                                        int grad) {
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_GRADIENT;
     access.grad = grad;
-    if (!(program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES) return access;
+    bool whole = !(program->sliced & SLICED_GRADIENTS) || grad == GRAD_SLICES;
+    add_also(program, sizes, instr, !whole, &access);
+    if (whole) return access;
     int chunk = grid_chunk(&program->grid, instr->stage), first = sizes_bucket(sizes, chunk, 0),
         windows = sizes[chunk].windows;
     bool one = access.bucket_count == 1;
     int bucket = access.first_bucket - first;
     access.first_bucket = one ? first + sizes_place(&sizes[chunk], windows, bucket) : first;
     access.bucket_count = one ? 1 : windows + sizes[chunk].kept;
-    if (access.also >= 0) access.also = first + windows;
     return access;
 }
 
@@ -312,9 +328,10 @@ static struct resource_access gradient(const struct program *program,
 static struct resource_access parameters(const struct program *program,
                                          const struct chunk_sizes *sizes,
                                          const struct instr *instr) {
-    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
+    if (!program->sliced) return (struct resource_access){.resource = RESOURCE_READY};
     struct resource_access access = buckets_of(program, sizes, instr);
     access.resource = RESOURCE_PARAMS;
+    add_also(program, sizes, instr, false, &access);
     return access;
 }
 
@@ -323,16 +340,16 @@ struct resource_access program_access(const struct program *program,
                                       char letter) {
     int chunk = grid_chunk(&program->grid, instr->stage);
     switch (letter) {
-    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS, .also = -1};
-    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES, .also = -1};
-    case 'n': return (struct resource_access){.resource = RESOURCE_NORM, .also = -1};
+    case 'k': return (struct resource_access){.resource = RESOURCE_SEEDS};
+    case 'l': return (struct resource_access){.resource = RESOURCE_LOSSES};
+    case 'n': return (struct resource_access){.resource = RESOURCE_NORM};
     case 'N':
     case 'L':
         if (!(instr->flags & INSTR_CLIP)) break;
         return program_access(program, sizes, instr, letter == 'N' ? 'n' : 'l');
     case 'a':
-        return (struct resource_access){
-            .resource = RESOURCE_SLOT, .also = -1, .slot = sizes_slot(sizes, chunk, instr->slot)};
+        return (struct resource_access){.resource = RESOURCE_SLOT,
+                                        .slot = sizes_slot(sizes, chunk, instr->slot)};
     case 'g':
         if (instr->grad == INSTR_ALL) break; /* of a rank that has none */
         return gradient(program, sizes, instr, instr->grad);
@@ -340,7 +357,7 @@ struct resource_access program_access(const struct program *program,
     case 'p': return parameters(program, sizes, instr);
     default: CHECK(strchr("xot", letter), "a buffer called %c", letter);
     }
-    return (struct resource_access){.resource = RESOURCE_READY, .also = -1};
+    return (struct resource_access){.resource = RESOURCE_READY};
 }
 
 int program_world(const struct program *program) {

@@ -133,7 +133,9 @@ struct resource_access {
     enum resource resource;
     int slot;                             /* counted through all chunks, as are buckets */
     int grad, first_bucket, bucket_count; /* of a gradient, or windows of it; of parameters */
-    int also;                             /* a further bucket; -1: none */
+    /* Further ones: of a segment the kept bucket of its stage; then what the stage shares with an
+     * earlier one of the rank, which holds it. */
+    int also[2], also_count;
 };
 /* Local. `letter` is one of the columns; `sizes` are of the chunks of the rank. */
 struct resource_access program_access(const struct program *program,

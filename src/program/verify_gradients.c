@@ -408,7 +408,9 @@ static void mark_changed(struct walk *walk, int grad) {
 static enum status keep_shared(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct program_tie *tie = program_tie_of(walk->program, instr->stage);
-    int chunk = verify_chunk(walk), last = walk->own->chunk[chunk].buckets - 1;
+    int chunk = verify_chunk(walk);
+    const struct chunk_sizes *sizes = &walk->own->chunk[chunk];
+    int last = sizes->buckets - 1 - sizes->kept; /* the segment of a kept bucket has no nodes */
     if (!(walk->program->sliced & SLICED_GRADIENTS) || !tie || tie_is_apart(tie)) return STATUS_OK;
     if (tie->other != instr->stage || instr->op == INSTR_TIE || !instr_runs_nodes(instr))
         return STATUS_OK;
@@ -431,8 +433,10 @@ enum status verify_gradient(struct walk *walk) {
     if (instr->op == INSTR_SUM && instr->grad == instr->other)
         return verify_broken(walk, RULE_STARTED, nobody, "a buffer added to itself");
     TRY(keep_shared(walk));
-    if (access.also == access.first_bucket) return STATUS_OK; /* the segment without nodes */
-    if (access.also >= 0) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also)));
+    bool kept = instr_is_segment(instr) && walk->own->chunk[verify_chunk(walk)].kept;
+    if (kept && access.also[0] == access.first_bucket)
+        return STATUS_OK; /* the segment without nodes */
+    if (kept) TRY(fill_kept(walk, verify_bucket(walk, instr->grad, access.also[0])));
     for (int b = access.first_bucket; b < access.first_bucket + access.bucket_count; b++) {
         struct bucket *bucket = verify_bucket(walk, instr->grad, b);
         TRY(check_windows(walk, bucket));

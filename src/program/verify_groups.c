@@ -69,14 +69,16 @@ static enum status await_gradient(struct walk *walk, const struct resource_acces
     struct bucket *bucket = walk->grads[access->grad].bucket;
     for (int b = 0; bucket && b < access->bucket_count; b++)
         TRY(await_one(walk, &bucket[access->first_bucket + b].pending));
-    if (bucket && access->also >= 0) return await_one(walk, &bucket[access->also].pending);
+    for (int i = 0; bucket && i < access->also_count; i++)
+        TRY(await_one(walk, &bucket[access->also[i]].pending));
     return STATUS_OK;
 }
 
 static enum status await_params(struct walk *walk, const struct resource_access *access) {
     for (int b = 0; b < access->bucket_count; b++)
         TRY(await_one(walk, &walk->params[access->first_bucket + b].pending));
-    if (access->also >= 0) return await_one(walk, &walk->params[access->also].pending);
+    for (int i = 0; i < access->also_count; i++)
+        TRY(await_one(walk, &walk->params[access->also[i]].pending));
     return STATUS_OK;
 }
 
@@ -108,10 +110,8 @@ enum status verify_await_step(struct walk *walk) {
     for (int s = 0; s < sizes_slot(walk->own->chunk, walk->own->chunks, 0); s++)
         TRY(await_one(walk, &walk->slots[s].pending));
     for (int g = 0; g < walk->own->grads; g++) {
-        struct resource_access all = {.grad = g,
-                                      .also = -1,
-                                      .bucket_count =
-                                          sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
+        struct resource_access all = {
+            .grad = g, .bucket_count = sizes_bucket(walk->own->chunk, walk->own->chunks, 0)};
         TRY(await_gradient(walk, &all));
     }
     return STATUS_OK;

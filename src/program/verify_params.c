@@ -81,7 +81,8 @@ enum status verify_params(struct walk *walk) {
     struct resource_access access = program_access(walk->program, walk->own->chunk, instr, 'p');
     for (int b = 0; b < access.bucket_count; b++)
         TRY(visit(walk, &walk->params[access.first_bucket + b], b));
-    if (access.also >= 0) return visit(walk, &walk->params[access.also], access.also);
+    for (int i = 0; i < access.also_count; i++)
+        TRY(visit(walk, &walk->params[access.also[i]], access.also[i]));
     return STATUS_OK;
 }
 

@@ -55,29 +55,34 @@ static bool lasts(const struct compiler *compiler, int buffer) {
     return buffer == NORM || buffer >= bucket_buffer(compiler, compiler->own->grads, 0);
 }
 
-/* The first of them, and how many; *also is one more, -1: none. */
-static int buffers_of(const struct compiler *compiler, const struct instr *instr, char letter,
-                      int *count, int *also) {
+/* So many from the first on, and further ones. */
+struct touched {
+    int first, count, also[2], also_count;
+};
+
+static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
+                                 char letter) {
     struct instr asked = *instr;
     if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
     struct resource_access access =
         program_access(compiler->program, compiler->own->chunk, &asked, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
-    *count = 1;
-    *also = access.also < 0 ? -1 : bucket_buffer(compiler, grad, access.also);
+    struct touched touched = {.also_count = access.also_count};
+    for (int i = 0; i < access.also_count; i++)
+        touched.also[i] = bucket_buffer(compiler, grad, access.also[i]);
     switch (access.resource) {
-    case RESOURCE_SEEDS: return SEEDS;
-    case RESOURCE_LOSSES: return LOSSES;
-    case RESOURCE_NORM: return NORM;
-    case RESOURCE_SLOT: return SINGLE_COUNT + access.slot;
+    case RESOURCE_SEEDS: return (struct touched){SEEDS, 1, {0}, 0};
+    case RESOURCE_LOSSES: return (struct touched){LOSSES, 1, {0}, 0};
+    case RESOURCE_NORM: return (struct touched){NORM, 1, {0}, 0};
+    case RESOURCE_SLOT: return (struct touched){SINGLE_COUNT + access.slot, 1, {0}, 0};
     case RESOURCE_GRADIENT:
     case RESOURCE_PARAMS:
-        *count = access.bucket_count;
-        return bucket_buffer(compiler, grad, access.first_bucket);
+        touched.count = access.bucket_count;
+        touched.first = bucket_buffer(compiler, grad, access.first_bucket);
+        break;
     case RESOURCE_READY: break;
     }
-    *count = 0;
-    return 0;
+    return touched;
 }
 
 /* What writes two buffers is awaited by who comes first to one of them. */
@@ -120,21 +125,21 @@ static void list_letters(struct compiler *compiler) {
 
 static void await_touched(struct compiler *compiler, const struct instr *instr) {
     for (const char *letter = compiler->letters[instr->op]; *letter; letter++) {
-        int count, also, first = buffers_of(compiler, instr, *letter, &count, &also);
-        for (int b = 0; b < count; b++) await_buffer(compiler, first + b);
-        if (also >= 0) await_buffer(compiler, also);
+        struct touched touched = buffers_of(compiler, instr, *letter);
+        for (int b = 0; b < touched.count; b++) await_buffer(compiler, touched.first + b);
+        for (int i = 0; i < touched.also_count; i++) await_buffer(compiler, touched.also[i]);
     }
 }
 
 /* What it posts is kept by what it writes, or of a send by what it reads. */
 static int post(struct compiler *compiler, const struct instr *instr, int at) {
-    int count, also, buffer = HERE;
+    int buffer = HERE;
     if (instr_row(instr)->meets != MEETS_CALL)
-        buffer = buffers_of(compiler, instr, *instr_posts_on(instr), &count, &also);
+        buffer = buffers_of(compiler, instr, *instr_posts_on(instr)).first;
     compiler->posted[buffer] = at + 1;
     if (!compiler->renamed[buffer]) compiler->renamed[buffer] = ++compiler->out->place_count;
     if (instr->op == INSTR_SCATTER && instr->other != instr->grad) {
-        int slices = buffers_of(compiler, instr, 'h', &count, &also);
+        int slices = buffers_of(compiler, instr, 'h').first;
         compiler->posted[slices] = at + 1;
         compiler->renamed[slices] = compiler->renamed[buffer];
     }

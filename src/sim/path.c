@@ -1,7 +1,8 @@
 /* The critical path of a recorded step, from its last instruction back to its begin: see run.h.
  *
  * An instruction was issued when the one before it on its rank had ended, or when what it awaited
- * was done: a transfer that some instruction, of the same rank or another, had posted. */
+ * was done: a transfer that some instruction, of the same rank or another, had posted. So was the
+ * end of the step. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -62,14 +63,13 @@ void sim_path(const struct sim_input *input, const struct sim_result *result,
     *out = (struct sim_path){0};
     while (most-- > 0 &&
            (place.at > 0 || (place.at == 0 && record_of(result, place.run, 0)->cause_run >= 0))) {
-        const struct sim_record *record =
-            place.at < count || place.run != run ? record_of(result, place.run, place.at) : NULL;
-        if (record && record->cause_run >= 0 && record->cause_before) {
+        const struct sim_record *record = record_of(result, place.run, place.at);
+        if (record->cause_run >= 0 && record->cause_before) {
             add(out, (struct sim_path_item){record->cause_run, record->cause_at, result->begin,
                                             place.time, true});
             return; /* it was under way when the step began */
         }
-        if (record && record->cause_run >= 0) {
+        if (record->cause_run >= 0) {
             place = over_transfer(result, record->cause_run, record->cause_at, place.time, out);
         } else {
             place.at--;

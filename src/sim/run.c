@@ -163,6 +163,7 @@ static bool note_left(struct sim *sim, int32_t run) {
 static bool perform(struct sim *sim, int32_t run, const struct sim_op *op) {
     struct sim_state *state = &sim->run[run];
     if (op->action == SIM_END) {
+        note_issue(state);
         if (!note_left(sim, run)) return false;
         end_step(sim, state);
         return true;
@@ -347,12 +348,12 @@ static void sum_up(const struct sim *sim, struct sim_result *result) {
 /* Room for the records of all runs, where they are wanted and not too many. */
 static void records_new(const struct sim *sim, struct sim_result *result) {
     int64_t count = 0;
-    for (int r = 0; r < result->run_count; r++) count += sim->run[r].kind->count;
+    for (int r = 0; r < result->run_count; r++) count += sim->run[r].kind->count + 1;
     if (!sim->input->record || count > SIM_MOST_RECORDS) return;
     struct sim_record *next = result->record = MEM_ARRAY(struct sim_record, count + 1);
     for (int r = 0; r < result->run_count; r++) {
         result->rank[r].record = next;
-        next += sim->run[r].kind->count;
+        next += sim->run[r].kind->count + 1;
     }
 }
 

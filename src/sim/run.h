@@ -97,7 +97,7 @@ struct sim_rank {
     double waits;       /* time that it waits for others beyond that */
     double end;         /* of the last step */
     int64_t peak_bytes; /* of slots and what is fixed */
-    struct sim_record *record; /* per instruction of the body; NULL: not kept */
+    struct sim_record *record; /* per instruction of the body, and the end; NULL: not kept */
 };
 
 struct sim_result {

@@ -48,17 +48,37 @@ static struct grid grid_of(const struct deal *deal) {
 /* Orders that ranks cannot add in are no cases. */
 static bool can_be(const struct deal *deal) {
     bool ranks = deal->replicas > 1 && !deal->one_rank;
+    bool blocks = recompute_by_block(deal->recompute);
     if (deal->shares && deal->replicas == 1) return false;
+    if (deal->shares && deal->one_rank && blocks) return false;
     if (deal->sum == SUM_TREE && ranks) return (deal->micros & (deal->micros - 1)) == 0;
     return deal->sum != SUM_REPLICAS_FIRST || !ranks || deal->micros == 1;
+}
+
+/* Where more than the state is sliced what stages share is kept: the last bucket of its stage. */
+static bool keeps_tied(const struct deal *deal) {
+    return deal->tied && deal->sliced & ~(unsigned)SLICED_STATE;
 }
 
 static struct program_tie tie_of(const struct deal *deal, const struct grid *grid,
                                  const int *buckets) {
     int last = deal->stages * deal->chunks - 1;
     bool apart = grid_position(grid, 0) != grid_position(grid, last);
-    return (struct program_tie){
-        .stage = 0, .bucket = buckets[0] - 1, .other = last, .other_bucket = apart ? 0 : INSTR_ALL};
+    int other = keeps_tied(deal) ? buckets[last] - 1 : 0;
+    return (struct program_tie){.stage = 0,
+                                .bucket = buckets[0] - 1,
+                                .other = last,
+                                .other_bucket = apart ? other : INSTR_ALL};
+}
+
+/* Buckets of a stage, and whether its last one is kept. */
+static int cut_stage(const struct deal *deal, const struct grid *grid, int stage, bool *kept) {
+    int buckets = 1 + (stage + deal->micros) % 3, last = deal->stages * deal->chunks - 1;
+    bool apart = grid_position(grid, 0) != grid_position(grid, last);
+    bool tied = keeps_tied(deal) && (stage == 0 || (stage == last && apart));
+    if (tied && buckets == 1) buckets = 2;
+    *kept = tied || (deal->kept && buckets > 1);
+    return buckets;
 }
 
 /* `auto` is given the order of a greedy builder for stages that cost more and more. */
@@ -88,12 +108,12 @@ static void build_auto(const struct schedule_config *config, struct program **ou
 static void build(const char *schedule, const struct deal *deal, struct case_of *one) {
     int stages = deal->stages * deal->chunks, buckets[MOST_STAGES], ahead[MOST_STAGES];
     bool kept[MOST_STAGES];
+    struct grid grid = grid_of(deal);
     for (int s = 0; s < stages; s++) {
-        buckets[s] = 1 + (s + deal->micros) % 3;
-        kept[s] = deal->kept && buckets[s] > 1;
+        buckets[s] = cut_stage(deal, &grid, s, &kept[s]);
         ahead[s] = deal->prefetch;
     }
-    struct schedule_config config = {.grid = grid_of(deal),
+    struct schedule_config config = {.grid = grid,
                                      .micro_batches = deal->micros,
                                      .sum = deal->sum,
                                      .samples = one->samples,
@@ -118,11 +138,11 @@ static void name(const char *schedule, const struct deal *deal, struct case_of *
     if (deal->sliced)
         snprintf(more, sizeof more, " sliced %s ahead %d%s", sliced_name(deal->sliced),
                  deal->prefetch, deal->kept ? " kept" : "");
-    snprintf(one->name, sizeof one->name, "%s S%d V%d R%d M%d %s%s%s%s%s%s%s last %d", schedule,
-             deal->stages, deal->chunks, deal->replicas, deal->micros, sum_order_name(deal->sum),
-             deal->shares ? " sync-bn" : "", deal->one_rank ? " one rank" : "", more,
-             deal->recompute ? " recompute" : "", deal->tied ? " tied" : "",
-             deal->clips ? " clip" : "", deal->last);
+    snprintf(one->name, sizeof one->name, "%s S%d V%d R%d M%d %s%s%s%s again %s%s%s last %d",
+             schedule, deal->stages, deal->chunks, deal->replicas, deal->micros,
+             sum_order_name(deal->sum), deal->shares ? " sync-bn" : "",
+             deal->one_rank ? " one rank" : "", more, recompute_policy_name(deal->recompute),
+             deal->tied ? " tied" : "", deal->clips ? " clip" : "", deal->last);
 }
 
 /* Every other case clips. */
@@ -171,17 +191,6 @@ static void add_pipelines(struct all *all, const struct pipeline_schedule *sched
     }
 }
 
-static void add_flat(struct all *all) {
-    static const int shapes[][2] = {{1, 1}, {1, 3}, {2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct deal deal = {
-            .stages = 1, .chunks = 1, .replicas = shapes[i][0], .micros = shapes[i][1]};
-        add_ways(all, "single", deal);
-        deal.one_rank = true;
-        if (deal.replicas > 1) add_ways(all, "single", deal);
-    }
-}
-
 /* --- what replicas slice, what is run again, called for, shared by stages --- */
 
 /* Whole steps and short ones, with and without shared statistics. */
@@ -207,12 +216,27 @@ static void add_sliced(struct all *all, const char *schedule, struct deal deal) 
                 {SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS, false, 0},
                 {SLICED_STATE | SLICED_GRADIENTS | SLICED_PARAMS, true, 1},
                 {SLICED_STATE | SLICED_PARAMS, true, 2}};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] && deal.replicas > 1; i++) {
         deal.sliced = ways[i].sliced;
         deal.kept = ways[i].kept;
         deal.prefetch = ways[i].prefetch;
         add_some(all, schedule, deal);
     }
+}
+
+/* By itself, and together with what replicas slice. */
+static void add_again(struct all *all, const char *schedule, struct deal deal,
+                      enum recompute_policy policy) {
+    deal.recompute = policy;
+    add_some(all, schedule, deal);
+    add_sliced(all, schedule, deal);
+}
+
+static void add_tied(struct all *all, const char *schedule, struct deal deal) {
+    deal.tied = true;
+    if (deal.stages * deal.chunks == 1) return;
+    add_again(all, schedule, deal, RECOMPUTE_NEVER);
+    add_again(all, schedule, deal, RECOMPUTE_ALWAYS_BLOCK);
 }
 
 static void add_more(struct all *all, const char *schedule, int chunks, bool v_shape) {
@@ -223,17 +247,27 @@ static void add_more(struct all *all, const char *schedule, int chunks, bool v_s
                             .replicas = shapes[i][1],
                             .micros = shapes[i][2],
                             .v_shape = v_shape};
-        if (deal.replicas > 1) add_sliced(all, schedule, deal);
-        for (int r = RECOMPUTE_EXCEPT_LAST; r <= RECOMPUTE_ALWAYS; r++) {
-            deal.recompute = (enum recompute_policy)r;
-            add_some(all, schedule, deal);
-        }
-        deal.sliced = SLICED_STATE | SLICED_GRADIENTS;
-        if (deal.replicas > 1) add_some(all, schedule, deal);
-        deal.sliced = 0;
-        deal.recompute = RECOMPUTE_NEVER;
-        deal.tied = true;
-        if (deal.stages * deal.chunks > 1) add_some(all, schedule, deal);
+        add_sliced(all, schedule, deal);
+        for (int r = RECOMPUTE_EXCEPT_LAST; r < RECOMPUTE_POLICY_COUNT; r++)
+            add_again(all, schedule, deal, (enum recompute_policy)r);
+        add_tied(all, schedule, deal);
+    }
+}
+
+/* Ranks that have the whole model, and one that runs all replicas. */
+static void add_flat(struct all *all) {
+    static const int shapes[][2] = {{1, 1}, {1, 3}, {2, 1}, {2, 2}, {3, 2}, {5, 1}, {4, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct deal deal = {
+            .stages = 1, .chunks = 1, .replicas = shapes[i][0], .micros = shapes[i][1]};
+        add_ways(all, "single", deal);
+        add_sliced(all, "single", deal);
+        add_again(all, "single", deal, RECOMPUTE_ALWAYS_BLOCK);
+        deal.one_rank = true;
+        if (deal.replicas == 1) continue;
+        add_ways(all, "single", deal);
+        deal.recompute = RECOMPUTE_ALWAYS_BLOCK;
+        add_some(all, "single", deal);
     }
 }
 

@@ -9,7 +9,7 @@
 enum { CASE_MICROS = 64 };
 
 struct case_of {
-    char name[128];
+    char name[160];
     struct program *program;
     bool shares, driven;
     int64_t samples[CASE_MICROS]; /* more than the step has: mutants may ask for more */

@@ -148,7 +148,7 @@ static bool can_have(const struct program *program, const struct rank_program *r
         if (sizes->windows + sizes->kept > sizes->buckets ||
             sizes->gathered + sizes->kept > sizes->buckets)
             return false;
-        if (sizes->kept && !places) return false;
+        if (sizes->kept && !places && !windows) return false;
     }
     return rank->grads >= 1;
 }

@@ -12,9 +12,12 @@ static bool is_cut(const struct instr *instr) {
     return instr->segment != INSTR_ALL;
 }
 
-/* The memory of what was run again is that of all slots: who else runs nodes overwrites it. */
-static void use_memory(struct rank *rank, const struct slot *slot) {
-    if (rank->again != slot) rank->again = NULL;
+/* The memory of what was run again is that of all slots: who else runs nodes overwrites it, and the
+ * gradients that segments of backward hand on. */
+static void use_memory(struct rank *rank, const struct slot *slot, bool fresh) {
+    if (rank->again == slot && !fresh) return;
+    if (rank->again) rank->again->lost = rank->again->segment > 0;
+    rank->again = NULL;
 }
 
 /* --- parameters and gradients that a pass touches --- */
@@ -26,8 +29,7 @@ struct span {
 /* Segments that an instruction runs. */
 static struct span span_of(const struct world *world, const struct rank *rank,
                            const struct instr *instr) {
-    if (instr->op == INSTR_R || !is_cut(instr))
-        return (struct span){0, sizes_of(world, rank, instr)->buckets};
+    if (!is_cut(instr)) return (struct span){0, sizes_of(world, rank, instr)->buckets};
     return (struct span){instr->segment, instr->segment + 1};
 }
 
@@ -47,8 +49,12 @@ static bool await_parameters(struct world *world, struct rank *rank, const struc
     int last = sizes_of(world, rank, instr)->buckets - 1;
     for (int b = span.first; b < span.end; b++)
         if (!await_params(world, rank, params_at(world, rank, instr->stage, b))) return false;
-    return !touches_kept(world, rank, instr) ||
-           await_params(world, rank, params_at(world, rank, instr->stage, last));
+    if (touches_kept(world, rank, instr) &&
+        !await_params(world, rank, params_at(world, rank, instr->stage, last)))
+        return false;
+    const struct program_tie *tie = program_tie_of(world->program, instr->stage);
+    return !tie || tie_is_apart(tie) || tie->other != instr->stage ||
+           await_params(world, rank, params_at(world, rank, tie->stage, tie->bucket));
 }
 
 static bool read_one(struct world *world, const struct rank *rank, int stage, int bucket, int as,
@@ -71,8 +77,9 @@ static bool read_parameters(struct world *world, const struct rank *rank, const 
     if (touches_kept(world, rank, instr) &&
         !read_one(world, rank, instr->stage, last, last, &beside))
         return false;
-    if (!tie || tie_is_apart(tie) || tie->other != instr->stage || span.first > 0) return true;
-    return read_one(world, rank, tie->stage, tie->bucket, INSTR_ALL, read);
+    if (!tie || tie_is_apart(tie) || tie->other != instr->stage) return true;
+    value *once = span.first == 0 ? read : &beside;
+    return read_one(world, rank, tie->stage, tie->bucket, INSTR_ALL, once);
 }
 
 /* --- gradients of weights, use by use --- */
@@ -93,9 +100,13 @@ static int uses_of(const struct world *world, const struct rank *rank, const str
     if (sizes->kept && segment < last)
         out[count++] =
             (struct use){stage, last, segment, reference_use(kept, stage, last, segment)};
-    if (tie && !tie_is_apart(tie) && tie->other == stage)
-        out[count++] = (struct use){tie->stage, tie->bucket, 1 + segment,
-                                    reference_use(kept, stage, INSTR_ALL, segment)};
+    if (!tie || tie_is_apart(tie) || tie->other != stage) return count;
+    const struct chunk_sizes *first =
+        &rank->own->chunk[grid_chunk(&world->program->grid, tie->stage)];
+    struct stage_shape shape = {first->buckets, first->kept};
+    int behind = reference_own_uses(&shape, tie->bucket);
+    out[count++] = (struct use){tie->stage, tie->bucket, behind + segment,
+                                reference_use(kept, stage, INSTR_ALL, segment)};
     return count;
 }
 
@@ -207,9 +218,19 @@ static void end_forward(struct world *world, struct rank *rank, const struct ins
                           : reference_forward(pass, slot->read, shared);
     slot->output = value_of(VALUE_OUTPUT, slot->forward, 0);
     slot->gradient = VALUE_NONE;
-    slot->light = instr->flags & INSTR_LIGHT;
     slot->read = 0;
     if (instr->stage == world_stages(world) - 1) rank->losses += reference_loss(slot->forward);
+}
+
+/* Memory is laid out for the rank, and for all of a pass. */
+static bool keep_form(struct world *world, struct rank *rank, const struct instr *instr) {
+    struct slot *slot = slot_of(world, rank, instr);
+    unsigned form = instr->flags & INSTR_AGAIN;
+    if (slot->segment > 0 && form != slot->form)
+        return world_wrong(world, "segments of forward keep different things");
+    slot->form = form;
+    if (rank->list == LIST_BODY) rank->forms |= form;
+    return rank->forms != INSTR_AGAIN || world_wrong(world, "runs again by stage and by block");
 }
 
 static bool can_forward(struct world *world, struct rank *rank, const struct instr *instr) {
@@ -220,7 +241,27 @@ static bool can_forward(struct world *world, struct rank *rank, const struct ins
         return world_wrong(world, "forward before the tensors came");
     if (slot->forward || slot->kept || slot->input_gradient)
         return world_wrong(world, "forward twice");
-    (void)rank;
+    return keep_form(world, rank, instr);
+}
+
+/* By stage segments follow one another as those of forward do, and all stay. By block each is made
+ * right before its backward, in the memory of the one before it. */
+static bool make_again(struct world *world, struct rank *rank, const struct instr *instr) {
+    struct slot *slot = slot_of(world, rank, instr);
+    struct span span = span_of(world, rank, instr);
+    int count = sizes_of(world, rank, instr)->buckets;
+    bool blocks = slot->form == INSTR_BLOCK;
+    if (blocks && (span.end - span.first > 1 || span.first != slot->segment))
+        return world_wrong(world, "runs a block again out of turn");
+    if (!blocks && slot->segment > 0)
+        return world_wrong(world, "runs again in the middle of backward");
+    bool begins = rank->again != slot || span.end == count;
+    use_memory(rank, slot, false);
+    rank->again = slot;
+    if (blocks || begins) rank->made = 0;
+    if (!blocks && span.end != count - rank->made)
+        return world_wrong(world, "runs segments again out of order");
+    rank->made = blocks ? span.first : rank->made + span.end - span.first;
     return true;
 }
 
@@ -228,16 +269,24 @@ bool run_again(struct world *world, struct rank *rank, const struct instr *instr
     struct slot *slot = slot_of(world, rank, instr);
     value read = 0;
     if (!await_parameters(world, rank, instr) || !await_slot(world, rank, slot)) return false;
-    if (slot->micro < 0 || slot->micro != instr->micro || !slot->forward || !slot->light ||
-        slot->segment > 0)
+    if (slot->micro < 0 || slot->micro != instr->micro || !slot->forward || !slot->form)
         return world_wrong(world, "runs again what was not run, or is there");
     if (!read_parameters(world, rank, instr, &read)) return false;
     slot->output = VALUE_NONE;
-    rank->again = slot;
-    return true;
+    return make_again(world, rank, instr);
 }
 
 /* --- backward --- */
+
+static bool has_activations(const struct world *world, const struct rank *rank,
+                            const struct instr *instr) {
+    const struct slot *slot = slot_of(world, rank, instr);
+    struct span span = span_of(world, rank, instr);
+    if (!slot->form) return true;
+    if (rank->again != slot || slot->lost) return false;
+    if (slot->form == INSTR_LIGHT) return rank->made == sizes_of(world, rank, instr)->buckets;
+    return span.first == rank->made && span.end == rank->made + 1;
+}
 
 static bool can_backward(struct world *world, struct rank *rank, const struct instr *instr) {
     struct slot *slot = slot_of(world, rank, instr);
@@ -248,7 +297,7 @@ static bool can_backward(struct world *world, struct rank *rank, const struct in
         return true;
     }
     if (!slot->forward) return world_wrong(world, "backward before forward");
-    if (slot->light && rank->again != slot)
+    if (!has_activations(world, rank, instr))
         return world_wrong(world, "backward without activations");
     if (!gradient_of(world, rank, slot, instr))
         return world_wrong(world, "backward before its gradient or seeds");
@@ -269,6 +318,7 @@ static void backward(struct world *world, struct rank *rank, const struct instr 
     slot->input_gradient = reference_input_gradient(kept, slot->read);
     slot->forward = slot->gradient = VALUE_NONE;
     slot->read = 0;
+    if (rank->again == slot) rank->again = NULL;
 }
 
 /* --- several replicas of one rank that share statistics --- */
@@ -352,7 +402,7 @@ static bool begin_pass(struct world *world, struct rank *rank, const struct inst
         !was_called(world, rank, instr, called))
         return false;
     if (!check_segment(world, rank, instr)) return false;
-    use_memory(rank, slot);
+    use_memory(rank, slot, ahead);
     if (!(ahead ? can_forward : can_backward)(world, rank, instr)) return false;
     return instr->op == INSTR_W || read_parameters(world, rank, instr, &slot->read);
 }
@@ -416,7 +466,7 @@ bool run_stand_in(struct world *world, struct rank *rank, const struct instr *in
         if (world_present(world, rank, instr->micro))
             return world_wrong(world, "stands in for a micro-batch with samples");
         if (!stands_in_order(world, rank, instr)) return false;
-        use_memory(rank, slot);
+        use_memory(rank, slot, true);
     }
     value shared = slot->shared;
     bool done = share(world, rank, instr, 0, &shared);

@@ -263,14 +263,18 @@ static value by_tree(const struct leaves *of) {
     return total;
 }
 
-static value by_micro_batch(const struct leaves *of) {
+static value by_micro_batch(const struct leaves *of, const struct leaves *joined) {
     int micros = of->reference->micros, replicas = of->reference->grid.replicas;
     value *level = MEM_ARRAY(value, replicas), total = VALUE_NEUTRAL;
     for (int m = 0; m < micros; m++) {
         int count = 0;
-        for (int r = 0; r < replicas; r++)
-            if (present(of->reference, r * micros + m))
-                level[count++] = leaf_tied(of, r * micros + m);
+        for (int r = 0; r < replicas; r++) {
+            int micro = r * micros + m;
+            if (!present(of->reference, micro)) continue;
+            level[count] = leaf_tied(of, micro);
+            if (joined) level[count] = value_sum(level[count], leaf_tied(joined, micro));
+            count++;
+        }
         total = value_sum(total, value_tree(level, count));
     }
     free(level);
@@ -282,14 +286,15 @@ static value by_micro_batch(const struct leaves *of) {
 static value gradient_of(const struct reference *reference, const struct step *step, int stage,
                          int bucket) {
     const struct program_tie *tie = program_tie_at(reference->program, stage, bucket);
-    struct leaves of = leaves_of(reference, step, stage, bucket);
-    if (tie && tie_is_apart(tie)) {
-        struct leaves first = leaves_of(reference, step, tie->stage, tie->bucket),
-                      second = leaves_of(reference, step, tie->other, tie->other_bucket);
-        return by_replica(&first, &second);
+    struct leaves of = leaves_of(reference, step, stage, bucket), second;
+    bool joins = tie && tie_is_apart(tie);
+    if (joins) {
+        of = leaves_of(reference, step, tie->stage, tie->bucket);
+        second = leaves_of(reference, step, tie->other, tie->other_bucket);
     }
-    if (reference->sum == SUM_TREE) return by_tree(&of);
-    return reference->sum == SUM_REPLICAS_FIRST ? by_micro_batch(&of) : by_replica(&of, NULL);
+    if (reference->sum == SUM_TREE && !joins) return by_tree(&of);
+    return (reference->sum == SUM_REPLICAS_FIRST ? by_micro_batch : by_replica)(&of, joins ? &second
+                                                                                           : NULL);
 }
 
 /* --- passes --- */
