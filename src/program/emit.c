@@ -363,6 +363,11 @@ static void call_backwards(const struct schedule_config *config, struct rank_pro
     }
 }
 
+/* Whoever awaits norm and losses does so before the call: where they stop the run there is none. */
+static unsigned update_call(const struct schedule_config *config) {
+    return INSTR_UPDATE | (config->clips ? INSTR_CLIP : 0);
+}
+
 static void end_step(struct emitter *emitter) {
     int grad = emitter->stage[0].grad;
     program_add(emitter->out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
@@ -370,7 +375,8 @@ static void end_step(struct emitter *emitter) {
     norm->grad = (int16_t)grad;
     norm->group = norm_group(emitter->config);
     if (emitter->config->driven) /* its first stage stands for the rank */
-        add_call(emitter->out, INSTR_SERVE, emitter->stage[0].tree.stage, INSTR_ALL, INSTR_UPDATE);
+        add_call(emitter->out, INSTR_SERVE, emitter->stage[0].tree.stage, INSTR_ALL,
+                 update_call(emitter->config));
     program_add_step(emitter->out, grad, emitter->config->clips);
 }
 
@@ -386,9 +392,8 @@ void emit_driver(const struct schedule_config *config, struct rank_program *out)
     }
     program_add(out, LIST_BODY, INSTR_REPORT)->group = EVERYONE;
     program_add(out, LIST_BODY, INSTR_NORM)->group = norm_group(config);
-    unsigned update = INSTR_UPDATE | (config->clips ? INSTR_CLIP : 0);
     for (int s = 0; config->driven && s < config->grid.stages; s++)
-        add_call(out, INSTR_CALL, s, INSTR_ALL, update);
+        add_call(out, INSTR_CALL, s, INSTR_ALL, update_call(config));
 }
 
 void emit_rank(const struct schedule_config *config, const struct program *program,

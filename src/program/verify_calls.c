@@ -56,7 +56,7 @@ static struct channel *channel_of(const struct walk *walk) {
 static enum status post(struct walk *walk, struct channel *channel) {
     TRY(check_ends(walk));
     TRY(check_what(walk));
-    if (walk->instr->op == INSTR_CALL && walk->instr->flags & INSTR_UPDATE) TRY(verify_clips(walk));
+    if (walk->instr->flags & INSTR_UPDATE) TRY(verify_clips(walk));
     if (!is_call(walk->instr)) {
         channel->received++;
         return STATUS_OK;
