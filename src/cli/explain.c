@@ -21,7 +21,6 @@
 #include "cli/session.h"
 #include "cli/start.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
 #include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
@@ -197,26 +196,15 @@ static void print_positions(const struct job *job, FILE *out) {
         positions > SHOWN ? " ..." : "", driver);
 }
 
-/* With a schedule of its own it is not what the strategy's text says. */
-static void print_strategy(const struct job *job, FILE *out) {
-    const char *name = job->plan->config.schedule;
-    const struct strategy *strategy = strategy_find(job->options.strategy);
-    const struct pipeline_schedule *schedule = pipeline_find(name);
-    if (strcmp(name, strategy->schedule) == 0)
-        row(out, "strategy", "%s - %s", strategy->name, strategy->help);
-    else
-        row(out, "strategy", "%s, with --schedule %s%s%s", strategy->name, name,
-            schedule ? " - " : "", schedule ? schedule->help : "");
-}
-
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
-    print_strategy(job, out);
+    const struct strategy *strategy = strategy_find(job->options.strategy);
+    char text[STRATEGY_TEXT_BYTES];
+    row(out, "strategy", "%s", strategy_text(strategy, plan->config.schedule, text));
     if (plan->config.ranks == 1)
-        row(out, "ranks", "1%s",
-            strcmp(job->options.strategy, "single") == 0
-                ? ""
-                : ": nothing is spread; -n, or --stages and --replicas, give more");
+        row(out, "ranks",
+            strategy->one_rank ? "1"
+                               : "1: nothing is spread; -n, or --stages and --replicas, give more");
     else if (plan->config.grid.stages > 1 || plan->config.grid.drivers > 0)
         print_pipelines(job, out);
     else

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "program/pipeline.h"
 
 enum { ONE_RANK, PROCESSES, THREADS };
 
@@ -37,6 +38,17 @@ const struct strategy *strategy_find(const char *name) {
 
 static const struct strategy *chosen(const struct options *options) {
     return options->strategy ? strategy_find(options->strategy) : NULL;
+}
+
+const char *strategy_text(const struct strategy *strategy, const char *schedule,
+                          char text[STRATEGY_TEXT_BYTES]) {
+    const struct pipeline_schedule *other = pipeline_find(schedule);
+    if (strcmp(schedule, strategy->schedule) == 0)
+        snprintf(text, STRATEGY_TEXT_BYTES, "%s - %s", strategy->name, strategy->help);
+    else
+        snprintf(text, STRATEGY_TEXT_BYTES, "%s, with --schedule %s%s%s", strategy->name, schedule,
+                 other ? " - " : "", other ? other->help : "");
+    return text;
 }
 
 bool strategy_uses_threads(const struct options *options) {

@@ -18,6 +18,12 @@ struct strategy {
 const struct strategy *strategy_find(const char *name);
 const struct strategy *strategy_all(int *count);
 
+/* Local. "1f1b - pipeline: ..."; with another schedule than its own, which it is then not, that
+ * one's. Returns `text`. */
+enum { STRATEGY_TEXT_BYTES = 256 };
+const char *strategy_text(const struct strategy *strategy, const char *schedule,
+                          char text[STRATEGY_TEXT_BYTES]);
+
 /* Local. Whether the options say that ranks are threads of one process: by --strategy or --spawn.
  */
 bool strategy_uses_threads(const struct options *options);
