@@ -20,20 +20,9 @@ static const struct op_def *const defs[OP_COUNT] = {
 #undef OP
 };
 
-static const char *const docs[OP_COUNT] = {
-#define OP(NAME, name, doc) [OP_##NAME] = doc,
-#include "op/op.def"
-#undef OP
-};
-
 const struct op_def *op_def(enum op op) {
     CHECK((unsigned)op < OP_COUNT, "operation %d is not in op.def", (int)op);
     return defs[op];
-}
-
-const char *op_doc(enum op op) {
-    CHECK((unsigned)op < OP_COUNT, "operation %d is not in op.def", (int)op);
-    return docs[op];
 }
 
 struct op_cost op_cost(const struct op_call *call) {

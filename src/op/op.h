@@ -139,9 +139,8 @@ struct op_def {
     size_t (*scratch_bytes)(const struct op_call *call);
 };
 
-/* Local. The definition of an operation, never NULL; its doc line. */
+/* Local. The definition of an operation, never NULL. */
 const struct op_def *op_def(enum op op);
-const char *op_doc(enum op op);
 /* Local. Cost of a call whose types are known. */
 struct op_cost op_cost(const struct op_call *call);
 /* Local. Fills in the output types; logs nothing. */

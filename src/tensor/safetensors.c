@@ -54,10 +54,6 @@ int safetensors_type_row(const char *type) {
     return -1;
 }
 
-int safetensors_type_bits(int row) {
-    return types[row].bits;
-}
-
 const char *safetensors_shape_text(const struct safetensors_entry *entry,
                                    char text[SHAPE_TEXT_BYTES]) {
     size_t used = (size_t)snprintf(text, SHAPE_TEXT_BYTES, "[");

@@ -94,10 +94,8 @@ enum status safetensors_write(const char *path, const struct safetensors_content
 /* Reads any file through and gives its mark, to be held against a manifest. */
 enum status safetensors_checksum(const char *path, struct safetensors_mark *out);
 
-/* For the reader and the writer alike: row of a type in safetensors.def, -1 when there is none; its
- * bits. */
+/* For the reader and the writer alike: row of a type in safetensors.def, -1 when there is none. */
 int safetensors_type_row(const char *type);
-int safetensors_type_bits(int row);
 enum { SAFETENSORS_HEADER_LIMIT = 100000000 };
 
 #endif
