@@ -2,7 +2,8 @@
  * an evaluation.
  *
  * Arrays go one after the other, in pieces, through a gradient buffer, which is the memory others
- * can reach and is free between steps. */
+ * can reach and is free between steps. The step is exchanged behind them: a stage without
+ * parameters has no such buffer. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -10,12 +11,10 @@
 #include "exec/handlers.h"
 #include "exec/state.h"
 
-/* What is given: all arrays that every member holds whole, but for the gradients, then the step; or
- * running statistics alone. */
+/* What is given: all arrays that every member holds whole, but for the gradients; or running
+ * statistics alone. */
 static bool is_given(const struct exec *exec, int index) {
     const struct store_layout *layout = exec->store->layout;
-    bool is_step = index == layout->array_count;
-    if (is_step) return !exec->broadcast.statistics;
     const struct array_layout *array = &layout->arrays[index];
     if (array->held == 0 || store_is_sliced(layout, index)) return false;
     if (exec->broadcast.statistics) return array->kind == ARRAY_BUFFER;
@@ -23,48 +22,38 @@ static bool is_given(const struct exec *exec, int index) {
 }
 
 /* The one under way. */
-struct piece_of {
-    char *data;
-    size_t bytes;
-    bool on_host;
-};
-
-static struct piece_of being_given(struct exec *exec) {
-    const struct store *store = exec->store;
-    int index = exec->broadcast.array;
-    if (index == store->layout->array_count)
-        return (struct piece_of){(char *)&exec->first_step, sizeof exec->first_step, true};
-    return (struct piece_of){.data = store->held[index].data,
-                             .bytes = elements_bytes(&store->held[index])};
+static const struct elements *being_given(const struct exec *exec) {
+    return &exec->store->held[exec->broadcast.array];
 }
 
 static const struct elements *staging_of(const struct exec *exec) {
     return store_staging(exec->store);
 }
 
-static enum status give_piece(struct exec *exec, struct piece_of of) {
+static enum status give_piece(struct exec *exec) {
     struct device *device = exec->plan->device;
     const struct broadcast_run *run = &exec->broadcast;
-    void *staging = staging_of(exec)->data, *data = of.data + run->done;
-    return of.on_host ? device->backend->copy_in(device, staging, data, run->piece)
-                      : device->backend->array_copy(device, staging, data, run->piece, NULL);
+    char *data = being_given(exec)->data;
+    return device->backend->array_copy(device, staging_of(exec)->data, data + run->done, run->piece,
+                                       NULL);
 }
 
-static enum status take_piece(struct exec *exec, struct piece_of of) {
+static enum status take_piece(struct exec *exec) {
     struct device *device = exec->plan->device;
     const struct broadcast_run *run = &exec->broadcast;
-    void *staging = staging_of(exec)->data, *data = of.data + run->done;
-    return of.on_host ? device->backend->copy_out(device, data, staging, run->piece)
-                      : device->backend->array_copy(device, data, staging, run->piece, NULL);
+    char *data = being_given(exec)->data;
+    return device->backend->array_copy(device, data + run->done, staging_of(exec)->data, run->piece,
+                                       NULL);
 }
 
 static enum status post_piece(struct exec *exec, struct comm_group *group) {
     struct broadcast_run *run = &exec->broadcast;
-    struct piece_of of = being_given(exec);
-    size_t left = of.bytes - run->done, room = elements_bytes(staging_of(exec));
+    size_t left = elements_bytes(being_given(exec)) - run->done,
+           room = elements_bytes(staging_of(exec));
+    CHECK(room > 0, "array %d has no buffer to go through", run->array);
     run->piece = left < room ? left : room;
     if (run->piece > run->most) run->most = run->piece;
-    if (comm_group_member(group) == 0) TRY(give_piece(exec, of));
+    if (comm_group_member(group) == 0) TRY(give_piece(exec));
     exec->awaiting = &exec->request;
     return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
 }
@@ -72,11 +61,24 @@ static enum status post_piece(struct exec *exec, struct comm_group *group) {
 /* The piece has come. Others may still read the staging: it is free again after a meeting. */
 static enum status end_piece(struct exec *exec, struct comm_group *group) {
     struct broadcast_run *run = &exec->broadcast;
-    if (comm_group_member(group) != 0) TRY(take_piece(exec, being_given(exec)));
+    if (comm_group_member(group) != 0) TRY(take_piece(exec));
     run->done += run->piece;
     run->releasing = true;
     exec->awaiting = &exec->request;
     return comm_barrier_post(group, &exec->request);
+}
+
+static enum status post_step(struct exec *exec, struct comm_group *group) {
+    exec->first_steps = MEM_ARRAY(int64_t, comm_group_count(group));
+    exec->awaiting = &exec->request;
+    return comm_exchange_post(group, &exec->first_step, sizeof exec->first_step, exec->first_steps,
+                              &exec->request);
+}
+
+static void end_step(struct exec *exec) {
+    exec->first_step = exec->first_steps[0];
+    free(exec->first_steps);
+    exec->first_steps = NULL;
 }
 
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
@@ -97,13 +99,17 @@ static enum status go_on(struct exec *exec, struct comm_group *group, bool *done
     int last = exec->store->layout->array_count;
     if (run->piece > 0 && !run->releasing) return end_piece(exec, group);
     run->releasing = false;
-    if (run->array < 0 || run->done == being_given(exec).bytes) {
+    if (run->array < 0 || (run->array < last && run->done == elements_bytes(being_given(exec)))) {
         run->done = 0;
         do run->array++;
-        while (run->array <= last && !is_given(exec, run->array));
+        while (run->array < last && !is_given(exec, run->array));
     }
-    *done = run->array > last;
-    return *done ? end_broadcast(exec) : post_piece(exec, group);
+    if (run->array < last) return post_piece(exec, group);
+    run->piece = 0;
+    if (!run->statistics && !exec->first_steps) return post_step(exec, group);
+    if (!run->statistics) end_step(exec);
+    *done = true;
+    return end_broadcast(exec);
 }
 
 static void begin(struct exec *exec, bool statistics) {

@@ -279,6 +279,7 @@ void exec_free(struct exec **pointer) {
     free(exec->rank_loss);
     free(exec->rank_ms);
     free(exec->own_statistics);
+    free(exec->first_steps);
     free(exec);
     *pointer = NULL;
 }

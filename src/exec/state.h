@@ -130,6 +130,7 @@ struct exec {
     double *rank_loss, *rank_ms;     /* per rank, for who watches */
     int64_t step_begin_ns;
     int64_t first_step;   /* of the first member, in BCAST */
+    int64_t *first_steps; /* of all members, while they are exchanged */
     char *own_statistics; /* while another rank's stand in for them; NULL: they do not */
 };
 
