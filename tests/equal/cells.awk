@@ -21,11 +21,15 @@ function extras() {
     extra("--virtual 3", "", "", 0, "^(interleaved|looped-bfs)$", 4, 3)
     extra("--recompute always", "", "", 0, ".", 3, 0)
     extra("--recompute except-last", "", "", 1, ".", 3, 0)
+    extra("--recompute always:block", "", "", 0, ".", 3, 0)
+    extra("--recompute always:block --sync-bn", "--sync-bn", "resnet8", 1, ".", 3, 0)
     extra("--zero-stage 1", "", "", 0, ".", 3, 0)
     extra("--zero-stage 2", "", "", 1, ".", 3, 0)
     extra("--zero-stage 3", "", "", 0, ".", 3, 0)
+    extra("--zero-stage 1 --zero-accumulate scatter", "", "bert-tiny", 1, ".", 3, 0)
     extra("--zero-stage 2 --zero-accumulate scatter", "--sum replicas-first", "", 0, ".", 4, 0)
     extra("--zero-stage 3 --zero-accumulate scatter", "--sum replicas-first", "", 2, ".", 3, 0)
+    extra("--zero-stage 3 --zero-accumulate scatter --zero-keep 2000", "--sum replicas-first", "bert-tiny", 0, ".", 3, 0)
 }
 
 function extra(many, one, model, left, schedules, micros, chunks_each) {
@@ -48,9 +52,9 @@ function data_of(model, count) {
 }
 
 # Whether each chunk can have a layer (only mlp has less layers than the most chunks there are), and whether tied parameters of
-# stages can be added in that order, or sliced.
+# stages can be added in that order.
 function fits(chunks_each, stages, model, many) {
-    if (many ~ /--sum|--zero/ && model == "bert-tiny") return 0
+    if (many ~ /--sum/ && model == "bert-tiny") return 0
     return model != "mlp" || stages * chunks_each <= 4
 }
 
@@ -85,8 +89,9 @@ function further(a, e, model) {
     return cell(value[1, a], 2, 2, extra_micros[e], model, extra_many[e], extra_one[e], extra_left[e], extra_chunks[e])
 }
 
+# They have replicas, which a driver has not.
 function is_of(e, a, d) {
-    return value[1, a] ~ extra_schedules[e] && (extra_model[e] == "" || extra_model[e] == value[4, d])
+    return !driven[value[1, a]] && value[1, a] ~ extra_schedules[e] && (extra_model[e] == "" || extra_model[e] == value[4, d])
 }
 
 function print_all(    a, b, c, d, e) {
@@ -137,10 +142,9 @@ function print_cover(    a, b, c, d, most, best, part, i, n) {
         print plain(part[1], part[2], part[3], part[4])
     } while (most)
     # extras in turn, each with the next schedule and model that it is for
-    for (a = 1; a <= size[1]; a++) {
-        n = 1 + (a - 1) % extra_count
-        for (i = 0; !is_of(n, 1 + (a + i - 1) % size[1], 1 + (a + 1 + int(i / size[1])) % size[4]);) i++
-        print further(1 + (a + i - 1) % size[1], n, value[4, 1 + (a + 1 + int(i / size[1])) % size[4]])
+    for (n = 1; n <= extra_count; n++) {
+        for (i = 0; !is_of(n, 1 + (n + i - 1) % size[1], 1 + (n + 1 + int(i / size[1])) % size[4]);) i++
+        print further(1 + (n + i - 1) % size[1], n, value[4, 1 + (n + 1 + int(i / size[1])) % size[4]])
     }
 }
 

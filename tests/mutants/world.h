@@ -58,12 +58,10 @@ struct under_way {
 struct slot {
     int micro; /* loaded, or -1 */
     value samples, received, forward, output, gradient, kept, input_gradient, shared;
-    value read;    /* of the parameters, by the pass under way */
-    unsigned form; /* forward kept only what came in (INSTR_LIGHT), or into each segment
-                      (INSTR_BLOCK) */
-    bool lost;     /* another pass ran in the middle of its backward, in the same memory */
-    int pass;      /* under way, where segments of it were run: */
-    int segment;   /* so many */
+    value read;        /* of the parameters, by the pass under way */
+    unsigned form;     /* INSTR_AGAIN of its forward: what is not kept */
+    bool lost;         /* another pass ran in the middle of its backward, in the same memory */
+    int pass, segment; /* under way, where segments of it were run: so many */
     struct under_way posted;
 };
 
@@ -104,12 +102,11 @@ struct rank {
     const struct instr *stands_in; /* segments of it were run: */
     int stood;
     const struct instr *lockstep[MOST_LOCKSTEP];
-    int lockstep_count;
-    struct slot *again; /* its forward was run again: the memory is that of all slots */
-    int made;           /* so many segments of it, or, by block, which one */
-    unsigned forms;     /* of all slots: memory is laid out for one */
+    int lockstep_count, saved; /* how many; of opening, writing and committing */
+    struct slot *again;        /* its forward was run again: the memory is that of all slots */
+    int made;                  /* so many segments of it, or, by block, which one */
+    unsigned forms;            /* of all slots: memory is laid out for one */
     const struct instr *served;
-    int saved; /* of opening, writing and committing */
     bool ended;
 };
 
