@@ -71,17 +71,22 @@ void kernel_free(struct kernel **kernel) {
 
 /* --- plain copies --- */
 
+static enum status create_reorder(struct device *device, const struct layout *from,
+                                  const struct layout *to, struct kernel **out) {
+    struct op_call call = {.op = OP_REORDER, .in_count = 1, .out_count = 1};
+    call.attrs.reorder.to = to;
+    call.in[0] = from->type;
+    call.out[0] = to->type;
+    return kernel_create(device, &call, &from, out);
+}
+
 /* Runs a REORDER of device memory, with scratch memory of its own. */
 static enum status reorder(struct device *device, const struct layout *from,
                            const struct layout *to, const void *source, void *target) {
     const struct backend *backend = device->backend;
-    struct op_call call = {.op = OP_REORDER, .in_count = 1, .out_count = 1};
     struct kernel *kernel = NULL;
     void *scratch = NULL;
-    call.attrs.reorder.to = to;
-    call.in[0] = from->type;
-    call.out[0] = to->type;
-    TRY(kernel_create(device, &call, &from, &kernel));
+    TRY(create_reorder(device, from, to, &kernel));
     size_t bytes = kernel->scratch_bytes;
     enum status status = STATUS_OK;
     if (bytes) TRY_GOTO(backend->memory_new(device, bytes, "a copy's scratch", &scratch), done);
@@ -119,4 +124,15 @@ enum status layout_from_plain(struct device *device, const struct layout *layout
     if (status == STATUS_OK) status = reorder(device, plain, layout, between, to);
     backend->memory_free(device, between, plain->bytes);
     return status;
+}
+
+enum status layout_warm_up(struct device *device, const struct layout *layout) {
+    const struct layout *plain = device->backend->plain(device, &layout->type);
+    struct kernel *kernel = NULL;
+    if (layout->plain) return STATUS_OK;
+    TRY(create_reorder(device, plain, layout, &kernel));
+    kernel_free(&kernel);
+    TRY(create_reorder(device, layout, plain, &kernel));
+    kernel_free(&kernel);
+    return STATUS_OK;
 }

@@ -50,17 +50,11 @@ struct kernel {
 struct stream;
 struct event;
 
-/* Pages of a library's code, which processes share; memory of the process: tables, code that is
- * made at run time. */
-struct backend_overhead {
-    size_t code_bytes, data_bytes;
-};
-
 struct backend {
     const char *name, *help;
-    /* Local. What the kernels of an operation take when they first run, beyond what their making
-     * took and their scratch memory; operations share it. Measured. NULL: nothing. */
-    struct backend_overhead (*overhead)(struct device *device, enum op op);
+    /* Local. Makes what kernels of an operation would make when the first of the process runs, so
+     * that it can be measured before. NULL: nothing. */
+    void (*warm_up)(struct device *device, enum op op);
 
     /* Local. Opens device `index` for a team of `threads`; the caller frees it with close. */
     enum status (*open)(int index, int threads, struct device **out);
@@ -156,5 +150,8 @@ enum status layout_to_plain(struct device *device, const struct layout *layout, 
                             void *host);
 enum status layout_from_plain(struct device *device, const struct layout *layout, const void *host,
                               void *to);
+/* Local. Makes the kernels of both and drops them: what the library takes for such kernels, its
+ * code above all, is resident afterwards. */
+enum status layout_warm_up(struct device *device, const struct layout *layout);
 
 #endif

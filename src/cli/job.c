@@ -88,7 +88,7 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
     free(job->position_bytes);
     job->position_bytes = NULL;
     TRY(plan_new(config, name, text, &job->plan));
-    job_estimate_memory(job, info);
+    TRY(job_estimate_memory(job, info));
     return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
 }
 

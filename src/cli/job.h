@@ -48,7 +48,7 @@ void job_close(struct job *job);
 
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */
-void job_estimate_memory(struct job *job, const struct rank_info *info);
+enum status job_estimate_memory(struct job *job, const struct rank_info *info);
 /* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
 enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program);
 /* Local. What a rank at position `position` needs, as far as this process knows; the most that any

@@ -1,9 +1,10 @@
 /* What a run takes of this machine's memory, and whether it fits.
  *
  * The plan knows its own arrays. The rest of a process is found here: what planning took is
- * measured (graphs, kernels and their code exist by then), what comes when kernels first run and
- * ranks meet is the backend's figure and two of ours, measured once. A model of all of it was tried
- * and dropped: it depends on the instruction set and on the version of the libraries.
+ * measured (graphs, kernels and their code exist by then; what kernels would make when the first
+ * one runs is made now), what comes when ranks run and meet is two figures of ours, measured once.
+ * A model of all of it was tried and dropped: it depends on the instruction set and on the version
+ * of the libraries.
  *
  * Ranks at one position of their pipelines are alike; pages of code are there once. */
 #include <stdlib.h>
@@ -13,15 +14,11 @@
 #include "base/text.h"
 #include "cli/job.h"
 #include "cli/watch.h"
+#include "plan/staging.h"
 
-/* Of a rank beside its backend: the executor's tables, metrics; libm. And of a rank that is one of
- * several processes: ZeroMQ, its cryptography, the threads of the control plane. Measured. */
-enum {
-    RUN_DATA_BYTES = 500 << 10,
-    RUN_CODE_BYTES = 380 << 10,
-    CONTROL_DATA_BYTES = 380 << 10,
-    CONTROL_CODE_BYTES = 900 << 10
-};
+/* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control
+ * plane. Measured. */
+enum { CONTROL_DATA_BYTES = 380 << 10, CONTROL_CODE_BYTES = 900 << 10 };
 
 /* What planning took is measured anew at each start, and is never quite the same: a run fits into
  * what was predicted for it the last time. */
@@ -40,43 +37,39 @@ static size_t shared_library(const struct job *job, size_t own, size_t once) {
     return own - again + (again + once) / (size_t)config->ranks;
 }
 
-static void estimate_library(struct job *job) {
+static enum status estimate_library(struct job *job) {
+    struct mem_parts planned = mem_resident_parts();
+    TRY(plan_warm_up(job->plan));
     struct mem_parts now = mem_resident_parts();
-    struct backend_overhead run =
-        job->threads ? plan_model_overhead(job->plan) : plan_overhead(job->plan);
-    size_t own = grown(now.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
-           code = grown(now.file_bytes, job->before.file_bytes) + run.code_bytes + RUN_CODE_BYTES;
+    size_t own = grown(planned.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
+           once = grown(now.own_bytes, planned.own_bytes),
+           code = grown(now.file_bytes, job->before.file_bytes) + RUN_CODE_BYTES;
     int ranks = job->plan->config.ranks;
     if (ranks > 1 && !job->threads) own += CONTROL_DATA_BYTES, code += CONTROL_CODE_BYTES;
     if (!job->threads) {
         job->code_bytes = code;
-        job->plan->memory.library = own + run.data_bytes + code;
-        return;
+        job->plan->memory.library = own + once + code;
+        return STATUS_OK;
     }
-    job->plan->memory.library = shared_library(job, own, run.data_bytes + code);
+    job->plan->memory.library = shared_library(job, own, once + code);
+    return STATUS_OK;
 }
 
-void job_estimate_memory(struct job *job, const struct rank_info *info) {
+enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
     struct memory_estimate *estimate = &job->plan->memory;
     struct trace_config trace = watch_trace_config(job, job->plan->config.rank);
     estimate->trace = trace_bytes(&trace);
     /* Of replicas that hold the same one writes. */
     if (job->threads && !job->plan->config.sliced)
         estimate->staging /= (size_t)job->plan->config.grid.replicas;
-    if (info->library_bytes)
-        estimate->library = info->library_bytes;
-    else
-        estimate_library(job);
+    if (!info->library_bytes) return estimate_library(job);
+    estimate->library = info->library_bytes;
+    return STATUS_OK;
 }
 
-/* Beside its arrays a rank takes what this one does, but for what its own kernels take when they
- * first run. */
+/* Beside its arrays a rank takes what this one does. */
 static size_t with_library(const struct job *job, struct plan *plan) {
-    struct backend_overhead own = plan_overhead(job->plan), other = plan_overhead(plan);
     plan->memory.library = job->plan->memory.library;
-    if (!job->threads) /* those have it once */
-        plan->memory.library +=
-            other.data_bytes + other.code_bytes - own.data_bytes - own.code_bytes;
     plan->memory.trace = job->plan->memory.trace;
     return plan_bytes(plan);
 }

@@ -78,30 +78,17 @@ double plan_evaluation_ns(const struct plan *plan) {
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }
 
-static struct backend_overhead most_overhead(const struct plan *plan, struct node_range nodes,
-                                             struct backend_overhead most) {
+enum status plan_warm_up(const struct plan *plan) {
+    const struct graph *graph = plan->micro[0].graph;
     const struct backend *backend = plan->device->backend;
-    for (int n = nodes.begin; backend->overhead && n < nodes.end; n++) {
-        enum op op = plan->micro[0].graph->nodes[n].op;
-        struct backend_overhead one = backend->overhead(plan->device, op);
-        if (one.data_bytes > most.data_bytes) most = one;
+    const struct layout *other = NULL;
+    for (int n = 0; backend->warm_up && n < graph->node_count; n++)
+        backend->warm_up(plan->device, graph->nodes[n].op);
+    for (int p = 0; p < graph->param_count && !other; p++) {
+        const struct layout *layout = graph->values[graph->params[p].value].layout;
+        if (!layout->plain) other = layout;
     }
-    return most;
-}
-
-struct backend_overhead plan_overhead(const struct plan *plan) {
-    struct backend_overhead most = {0};
-    for (int i = 0; i < plan->chunk_count * PHASE_COUNT; i++)
-        most = most_overhead(plan,
-                             ranges_find(&plan->micro[0].ranges, plan->chunk[i / PHASE_COUNT].stage,
-                                         SEGMENT_ALL, (enum phase)(i % PHASE_COUNT)),
-                             most);
-    return most;
-}
-
-struct backend_overhead plan_model_overhead(const struct plan *plan) {
-    struct node_range all = {0, plan->micro[0].graph->node_count};
-    return most_overhead(plan, all, (struct backend_overhead){0});
+    return other ? layout_warm_up(plan->device, other) : STATUS_OK;
 }
 
 /* Instructions of the driver that meet others in one of two ways. */

@@ -126,9 +126,9 @@ double plan_recompute_flops(const struct plan *plan); /* the part of it that run
 double plan_step_ns(const struct plan *plan);
 double plan_evaluation_ns(const struct plan *plan);
 
-/* Local. What the backend takes when kernels first run: those of this rank, or of all stages. */
-struct backend_overhead plan_overhead(const struct plan *plan);
-struct backend_overhead plan_model_overhead(const struct plan *plan);
+/* Local. The backend makes what the kernels of the model, of all stages, share, and what copies of
+ * its parameters do. */
+enum status plan_warm_up(const struct plan *plan);
 
 /* Local. Of a run with a driver, in a step: its calls; meetings with the other ranks that it waits
  * for. 0 of others. */

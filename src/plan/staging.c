@@ -67,9 +67,8 @@ static size_t end_bytes(const struct plan *plan) {
 
 static size_t comes_later(const struct plan *plan) {
     const struct memory_estimate *estimate = &plan->memory;
-    struct backend_overhead run = plan_overhead(plan);
-    return estimate->activations + estimate->scratch + estimate->loader + run.data_bytes +
-           run.code_bytes;
+    return estimate->activations + estimate->scratch + estimate->loader + RUN_DATA_BYTES +
+           RUN_CODE_BYTES;
 }
 
 size_t staging_bytes(const struct plan *plan) {

@@ -257,21 +257,24 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
 
 /* --- memory --- */
 
-/* oneDNN makes all its gemm kernels when the first one runs; how many depends on the instruction
- * set. */
-static struct backend_overhead cpu_overhead(struct device *device, enum op op) {
+/* oneDNN makes all its gemm kernels when the first one runs. */
+static void multiply_once(void) {
+    enum { SIDE = 32 };
+    static float zeros[3][SIDE * SIDE];
+    dnnl_sgemm('N', 'N', SIDE, SIDE, SIDE, 1, zeros[0], SIDE, zeros[1], SIDE, 0, zeros[2], SIDE);
+}
+
+static void cpu_warm_up(struct device *device, enum op op) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     bool multiplies =
         (op >= OP_LINEAR && op <= OP_MATMUL) || op == OP_ATTENTION || op == OP_ATTENTION_BWD;
     (void)device;
-    if (!multiplies) return (struct backend_overhead){0};
-    if (cpu_has_avx512()) return (struct backend_overhead){2300 << 10, 3950 << 10};
-    return cpu_has_avx2() ? (struct backend_overhead){1700 << 10, 1950 << 10}
-                          : (struct backend_overhead){1000 << 10, 750 << 10};
+    if (multiplies) pthread_once(&once, multiply_once);
 }
 
 const struct backend backend_cpu = {
     .name = "cpu",
-    .overhead = cpu_overhead,
+    .warm_up = cpu_warm_up,
     .help = "CPU kernels of oneDNN and of our own",
     .open = cpu_open,
     .close = cpu_close,
