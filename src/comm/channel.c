@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -115,6 +116,7 @@ static enum status move_sends(struct comm_channel *channel) {
     struct comm_queue *queue = &channel->queue[COMM_SENDER];
     while (queue->first) {
         bool sent;
+        queue->first->start_ns = clock_ns();
         TRY(channel->comm->ops->try_send(channel, queue->first, &sent));
         if (!sent) break;
         finish_first(queue);
@@ -126,12 +128,13 @@ static enum status move_receives(struct comm_channel *channel) {
     struct comm_queue *queue = &channel->queue[COMM_RECEIVER];
     const struct comm_ops *ops = channel->comm->ops;
     while (queue->first) {
-        size_t bytes;
+        struct ring_head head;
         bool come;
         TRY(ops->try_receive(channel, queue->first->sequence, &come));
         if (!come) break;
-        ops->message(channel, queue->first->sequence, &bytes);
-        queue->first->count = (int64_t)bytes;
+        ops->message(channel, queue->first->sequence, &head);
+        queue->first->count = (int64_t)head.bytes;
+        queue->first->start_ns = head.start_ns;
         finish_first(queue);
     }
     return STATUS_OK;
@@ -239,14 +242,16 @@ enum status comm_channel_post_receive(struct comm_channel *channel, struct comm_
 
 void *comm_channel_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
     struct comm *comm = channel->comm;
-    size_t unused;
+    struct ring_head head;
     PROGRESS_THREAD_GUARD(comm);
     CHECK(number > channel->released && number <= channel->queue[COMM_RECEIVER].done,
           "message %llu of channel %d: %llu were received, %llu released",
           (unsigned long long)number, channel->kind,
           (unsigned long long)channel->queue[COMM_RECEIVER].done,
           (unsigned long long)channel->released);
-    return comm->ops->message(channel, number, bytes ? bytes : &unused);
+    void *message = comm->ops->message(channel, number, &head);
+    if (bytes) *bytes = (size_t)head.bytes;
+    return message;
 }
 
 enum status comm_channel_release(struct comm_channel *channel) {

@@ -338,6 +338,7 @@ static struct comm_event event_of(const struct comm_request *request) {
     event.sequence = request->sequence;
     event.bytes = request_bytes(request);
     event.begin_ns = request->begin_ns;
+    event.start_ns = request->start_ns;
     return event;
 }
 

@@ -178,6 +178,8 @@ struct comm_event {
     uint64_t sequence;
     size_t bytes;
     int64_t begin_ns, end_ns;
+    int64_t start_ns; /* of a message that is done: when it had a credit and its sender began to
+                         move it; 0: not known, as where it did not come through shared memory */
 };
 struct comm_hooks {
     void *context;

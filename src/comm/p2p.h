@@ -176,7 +176,7 @@ void p2p_poll(struct comm *comm);
 enum status p2p_try_send(struct comm_channel *channel, const struct comm_request *message,
                          bool *sent);
 enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool *come);
-void *p2p_message(struct comm_channel *channel, uint64_t number, size_t *bytes);
+void *p2p_message(struct comm_channel *channel, uint64_t number, struct ring_head *head);
 void p2p_release(struct comm_channel *channel);
 bool p2p_settle(struct comm_channel *channel);
 /* near: ranks of one host see one another's heaps. */

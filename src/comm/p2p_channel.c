@@ -151,14 +151,15 @@ static char *reserve(const struct comm_channel *channel) {
     return end->moved - end->released < (uint64_t)channel->slots ? slot(channel, end->moved) : NULL;
 }
 
-static void publish(struct comm_channel *channel, size_t bytes) {
+static void publish(struct comm_channel *channel, const struct comm_request *message) {
     struct p2p_transport *transport = p2p_of(channel->comm)->transport;
     struct end *end = channel->state;
-    if (end->ring) ring_publish(end->ring, bytes, channel->slots);
+    struct ring_head head = {(uint64_t)message->count, message->start_ns};
+    if (end->ring) ring_publish(end->ring, &head, channel->slots);
     if (!is_inside(channel))
         transport->ops->send(transport, channel->to, stream_of(channel, P2P_DATA),
-                             end->ring ? NULL : slot(channel, end->moved), end->ring ? 0 : bytes,
-                             data_of(channel, end->moved));
+                             end->ring ? NULL : slot(channel, end->moved),
+                             end->ring ? 0 : head.bytes, data_of(channel, end->moved));
     end->moved++;
 }
 
@@ -173,7 +174,7 @@ enum status p2p_try_send(struct comm_channel *channel, const struct comm_request
     if (!buffer)
         return p2p_check_gone(p2p_of(channel->comm), is_inside(channel) ? -1 : channel->to);
     comm_copy_pieces(message, buffer);
-    publish(channel, (size_t)message->count);
+    publish(channel, message);
     return STATUS_OK;
 }
 
@@ -201,10 +202,11 @@ enum status p2p_try_receive(struct comm_channel *channel, uint64_t number, bool 
     return p2p_check_gone(p2p_of(channel->comm), channel->from);
 }
 
-void *p2p_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
+/* Clocks of hosts differ: when a message began to move is told inside one only. */
+void *p2p_message(struct comm_channel *channel, uint64_t number, struct ring_head *head) {
     const struct end *end = channel->state;
-    if (end->ring) return ring_message(end->ring, number, channel->bytes, channel->slots, bytes);
-    *bytes = data_of(channel, number - 1)->bytes;
+    if (end->ring) return ring_message(end->ring, number, channel->bytes, channel->slots, head);
+    *head = (struct ring_head){.bytes = data_of(channel, number - 1)->bytes};
     return slot(channel, number - 1);
 }
 

@@ -9,22 +9,21 @@ static size_t round_up(size_t bytes) {
     return (bytes + RING_ALIGN - 1) / RING_ALIGN * RING_ALIGN;
 }
 
-static size_t lengths_bytes(int slots) {
-    return round_up((size_t)slots * sizeof(uint64_t));
+static size_t heads_bytes(int slots) {
+    return round_up((size_t)slots * sizeof(struct ring_head));
 }
 
 size_t ring_bytes(size_t message_bytes, int slots) {
-    return sizeof(struct ring) + lengths_bytes(slots) + round_up(message_bytes) * (size_t)slots;
+    return sizeof(struct ring) + heads_bytes(slots) + round_up(message_bytes) * (size_t)slots;
 }
 
 /* Of the message after `before` others. */
 static void *slot(struct ring *ring, uint64_t before, size_t message_bytes, int slots) {
-    return ring->buffer + lengths_bytes(slots) +
-           round_up(message_bytes) * (before % (uint64_t)slots);
+    return ring->buffer + heads_bytes(slots) + round_up(message_bytes) * (before % (uint64_t)slots);
 }
 
-static uint64_t *length(struct ring *ring, uint64_t before, int slots) {
-    return &((uint64_t *)ring->buffer)[before % (uint64_t)slots];
+static struct ring_head *head_of(struct ring *ring, uint64_t before, int slots) {
+    return &((struct ring_head *)ring->buffer)[before % (uint64_t)slots];
 }
 
 void *ring_reserve(struct ring *ring, size_t message_bytes, int slots) {
@@ -33,8 +32,8 @@ void *ring_reserve(struct ring *ring, size_t message_bytes, int slots) {
     return slot(ring, head, message_bytes, slots);
 }
 
-void ring_publish(struct ring *ring, size_t bytes, int slots) {
-    *length(ring, atomic_load_explicit(&ring->head, memory_order_relaxed), slots) = bytes;
+void ring_publish(struct ring *ring, const struct ring_head *head, int slots) {
+    *head_of(ring, atomic_load_explicit(&ring->head, memory_order_relaxed), slots) = *head;
     atomic_fetch_add(&ring->head, 1);
 }
 
@@ -43,8 +42,8 @@ bool ring_has(struct ring *ring, uint64_t number) {
 }
 
 void *ring_message(struct ring *ring, uint64_t number, size_t message_bytes, int slots,
-                   size_t *bytes) {
-    *bytes = *length(ring, number - 1, slots);
+                   struct ring_head *head) {
+    *head = *head_of(ring, number - 1, slots);
     return slot(ring, number - 1, message_bytes, slots);
 }
 

@@ -91,7 +91,8 @@ static enum status self_try_send(struct comm_channel *channel, const struct comm
     void *slot = ring_reserve(channel->state, channel->bytes, channel->slots);
     if (slot) {
         comm_copy_pieces(message, slot);
-        ring_publish(channel->state, (size_t)message->count, channel->slots);
+        struct ring_head head = {(uint64_t)message->count, message->start_ns};
+        ring_publish(channel->state, &head, channel->slots);
     }
     *sent = slot != NULL;
     return STATUS_OK;
@@ -102,8 +103,8 @@ static enum status self_try_receive(struct comm_channel *channel, uint64_t numbe
     return STATUS_OK;
 }
 
-static void *self_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
-    return ring_message(channel->state, number, channel->bytes, channel->slots, bytes);
+static void *self_message(struct comm_channel *channel, uint64_t number, struct ring_head *head) {
+    return ring_message(channel->state, number, channel->bytes, channel->slots, head);
 }
 
 static void self_release(struct comm_channel *channel) {

@@ -212,7 +212,8 @@ static enum status shm_try_send(struct comm_channel *channel, const struct comm_
     void *slot = ring_reserve(ring_of(channel), channel->bytes, channel->slots);
     if (slot) {
         comm_copy_pieces(message, slot);
-        ring_publish(ring_of(channel), (size_t)message->count, channel->slots);
+        struct ring_head head = {(uint64_t)message->count, message->start_ns};
+        ring_publish(ring_of(channel), &head, channel->slots);
         shm_wake(shm_of(channel->comm)->team, channel->to);
     }
     *sent = slot != NULL;
@@ -225,8 +226,8 @@ static enum status shm_try_receive(struct comm_channel *channel, uint64_t number
     return STATUS_OK;
 }
 
-static void *shm_message(struct comm_channel *channel, uint64_t number, size_t *bytes) {
-    return ring_message(ring_of(channel), number, channel->bytes, channel->slots, bytes);
+static void *shm_message(struct comm_channel *channel, uint64_t number, struct ring_head *head) {
+    return ring_message(ring_of(channel), number, channel->bytes, channel->slots, head);
 }
 
 static void shm_release(struct comm_channel *channel) {

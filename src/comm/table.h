@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/progress_thread.h"
+#include "comm/ring.h"
 
 enum comm_kind {
 #define KIND(NAME, name, dtype) COMM_##NAME,
@@ -79,7 +80,7 @@ struct comm_request {
     uint64_t turn;            /* exchange: how many came before it */
     struct comm_piece *piece; /* send: what it consists of, `count` bytes in all */
     int piece_count, piece_capacity;
-    int64_t begin_ns;
+    int64_t begin_ns, start_ns; /* see comm_event */
     bool done;
     /* The table's. */
     bool launched;  /* shown to the others */
@@ -145,9 +146,9 @@ struct comm_ops {
     /* Copies the pieces of the next message; *sent is false when no credit is left. */
     enum status (*try_send)(struct comm_channel *channel, const struct comm_request *message,
                             bool *sent);
-    /* Whether that message, all before it being there, has come; its data and its length. */
+    /* Whether that message, all before it being there, has come; its data and its head. */
     enum status (*try_receive)(struct comm_channel *channel, uint64_t number, bool *come);
-    void *(*message)(struct comm_channel *channel, uint64_t number, size_t *bytes);
+    void *(*message)(struct comm_channel *channel, uint64_t number, struct ring_head *head);
     void (*release)(struct comm_channel *channel);
     /* Moves on what was sent or released; false: nothing is left of it. NULL: nothing ever is. */
     bool (*settle)(struct comm_channel *channel);

@@ -116,15 +116,17 @@ static enum status on_post(void *context, const struct comm_event *event) {
     posting->group = event->group;
     posting->sequence = event->sequence;
     posting->begin_ns = event->begin_ns;
-    posting->end_ns = 0;
+    posting->end_ns = posting->start_ns = 0;
     return STATUS_OK;
 }
 
 static void on_done(void *context, const struct comm_event *event) {
     struct posted *posted;
     for (int i = 0; (posted = place_at(context, i)); i++)
-        if (posted->group == event->group && posted->sequence == event->sequence)
+        if (posted->group == event->group && posted->sequence == event->sequence) {
             posted->end_ns = event->end_ns;
+            posted->start_ns = event->start_ns;
+        }
 }
 
 void exec_listen(struct exec *exec, bool on) {
@@ -145,6 +147,12 @@ static enum status finish(struct exec *exec, struct posted *posted) {
     return status;
 }
 
+static void await(struct exec *exec, struct posted *posted) {
+    exec->awaiting = &posted->request;
+    exec->awaited = posted->instr;
+    exec->awaited_at = posted;
+}
+
 /* Finishes what is done of all that the instruction must await; exec->awaiting is the first that is
  * not. */
 static enum status settle(struct exec *exec, const struct instr *instr) {
@@ -153,8 +161,7 @@ static enum status settle(struct exec *exec, const struct instr *instr) {
         TRY(exec->comm_status);
         TRY(comm_test(&posted->request, &done));
         if (!done) {
-            exec->awaiting = &posted->request;
-            exec->awaited = posted->instr;
+            await(exec, posted);
             return STATUS_OK;
         }
         TRY(finish(exec, posted));
@@ -220,6 +227,7 @@ enum status exec_advance(struct exec *exec, bool *ended) {
     exec->begun = true;
     exec->awaiting = NULL;
     exec->awaited = instr;
+    exec->awaited_at = NULL;
     TRY(settle(exec, instr));
     if (!exec->awaiting) TRY(run_timed(exec, instr));
     if (exec->awaiting) return STATUS_OK;
@@ -230,13 +238,23 @@ enum status exec_advance(struct exec *exec, bool *ended) {
     return STATUS_OK;
 }
 
+/* Of a message: the wait before it began to move is for its sender, or for a credit. */
+static void note_wait(struct exec *exec, int64_t begin, int64_t end) {
+    const struct posted *at = exec->awaited_at;
+    exec->times.of[TIME_COMM] += end - begin;
+    if (!at || instr_row(at->instr)->meets != MEETS_PEER) return;
+    int64_t moving = at->start_ns < end ? at->start_ns : end;
+    exec->times.message_ns += end - begin;
+    if (moving > begin) exec->times.unsent_ns += moving - begin;
+}
+
 enum status exec_wait(struct exec *exec) {
     const struct exec_observer *observer = observer_of(exec);
     const struct instr *waiter = exec->at < exec->list->count ? &exec->list->items[exec->at] : NULL;
     int64_t begin = clock_ns();
     enum status status = comm_wait(exec->awaiting);
     int64_t end = exec->now_ns = clock_ns();
-    exec->times.of[TIME_COMM] += end - begin;
+    if (status == STATUS_OK) note_wait(exec, begin, end);
     exec->awaiting = NULL;
     if (observer->waited)
         observer->waited(observer->context, waiter, exec->awaited, exec->list_step, begin, end);
@@ -244,8 +262,7 @@ enum status exec_wait(struct exec *exec) {
 }
 
 static enum status await_posted(struct exec *exec, struct posted *posted) {
-    exec->awaiting = &posted->request;
-    exec->awaited = posted->instr;
+    await(exec, posted);
     TRY(exec_wait(exec));
     return finish(exec, posted);
 }

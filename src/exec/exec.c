@@ -344,13 +344,17 @@ static int64_t step_samples(const struct exec *exec) {
     return total;
 }
 
-/* Until the slowest rank had come this far there was nobody to communicate with. */
+/* Until the slowest rank had come this far there was nobody to communicate with, and until a
+ * message was sent nothing to wait for but its sender. A rank that came late to a group because it
+ * waited for a message was waited for no less. */
 static int64_t idle_ns(const struct exec *exec) {
-    double own_ms = exec->share.busy_ms, slowest_ms = own_ms;
+    const struct exec_times *times = &exec->times;
+    double own_ms = exec->share.came_ms, slowest_ms = own_ms;
     for (int r = 0; r < comm_size(exec->comm); r++)
-        slowest_ms = fmax(slowest_ms, exec->shares[r].busy_ms);
-    int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6), comm = exec->times.of[TIME_COMM];
-    return idle < comm ? idle : comm;
+        slowest_ms = fmax(slowest_ms, exec->shares[r].came_ms);
+    int64_t idle = (int64_t)((slowest_ms - own_ms) * 1e6);
+    int64_t groups = times->of[TIME_COMM] - times->message_ns;
+    return times->unsent_ns + (idle < groups ? idle : groups);
 }
 
 /* Of a rank with a part of the model that has no loss, or without samples, there is none. */

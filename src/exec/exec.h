@@ -39,8 +39,11 @@ struct exec_times {
     int64_t total_ns;
     int64_t of[TIME_COUNT]; /* by category; TIME_COMM is posting, adding and waiting: not hidden
                                behind computation */
-    int64_t idle_ns;        /* the part of that in which a slower rank was waited for */
-    int64_t hidden_ns;      /* moving bytes beside it */
+    int64_t message_ns;     /* the part of that in which a message between stages was awaited */
+    int64_t unsent_ns;      /* the part of that before the message began to move */
+    int64_t idle_ns;   /* the part of TIME_COMM in which nothing could move: unsent_ns, and until
+                          the slowest rank had come to an operation of a group */
+    int64_t hidden_ns; /* moving bytes beside it */
 };
 
 /* What a rank asks for after the step under way; all ranks learn what any of them asks. */

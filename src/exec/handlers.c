@@ -416,8 +416,10 @@ enum status post_REPORT(struct exec *exec, const struct instr *instr, struct com
     bool reads = exec->list_name == LIST_BODY && exec->train;
     if (reads) TRY(need_batch(exec)); /* also of a rank without the loss */
     int64_t busy_ns = clock_ns() - exec->step_begin_ns - exec->times.of[TIME_COMM];
-    exec->share = (struct step_share){
-        .tally = exec->tally, .request = exec->asked, .busy_ms = (double)busy_ns * 1e-6};
+    exec->share = (struct step_share){.tally = exec->tally,
+                                      .request = exec->asked,
+                                      .busy_ms = (double)busy_ns * 1e-6,
+                                      .came_ms = (double)(busy_ns + exec->times.message_ns) * 1e-6};
     return comm_exchange_post(exec->group[instr->group], &exec->share, sizeof exec->share,
                               exec->shares, out);
 }

@@ -41,6 +41,7 @@ struct step_share {
     struct tally tally;
     struct exec_request request;
     double busy_ms; /* of this step, waiting for others left out */
+    double came_ms; /* likewise, the waiting for messages not left out */
 };
 
 #endif

@@ -17,6 +17,7 @@ struct posted {
     int group;
     uint64_t sequence;
     int64_t begin_ns, end_ns; /* 0: not yet */
+    int64_t start_ns;         /* of a message: see comm_event */
     uint64_t number;          /* of a message to be received */
 };
 
@@ -81,6 +82,7 @@ struct exec {
     bool begun;                        /* whoever watches was told of that one */
     struct comm_request **awaiting;    /* what it waits for; NULL: it can go on */
     const struct instr *awaited;       /* who posted that */
+    const struct posted *awaited_at;   /* where it is kept; NULL: in `request` */
     struct posted seeds, losses, norm; /* COUNT, REPORT and NORM under way */
     struct posted *messages;           /* per slot: a send or a receive under way */
     struct posted *reductions; /* per gradient buffer and bucket: REDUCE, SCATTER under way */

@@ -135,10 +135,9 @@ void report_time(FILE *stream, const struct summary *summary) {
         {"waiting for data", summary->time_ms.data},
         {"forward", summary->time_ms.forward},
         {"backward", summary->time_ms.backward},
-        {summary->stages > 1 ? "communication, and waiting for other stages" : "communication",
-         summary->time_ms.comm_exposed},
+        {"communication", summary->time_ms.comm_exposed},
         {"optimizer", summary->time_ms.optimizer},
-        {"idle", summary->time_ms.idle},
+        {"idle: waiting for other ranks", summary->time_ms.idle},
     };
     enum { PARTS = sizeof parts / sizeof parts[0] };
     char text[TEXT_BYTES];

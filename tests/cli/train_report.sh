@@ -24,7 +24,7 @@ for rank in range(2):
     assert not missing, "rank %d: predicted, not measured: %s" % (rank, missing)
 assert len(measured["arrows"]) == 4 * 3 * 2, measured["arrows"]
 assert "The step took" in page and "Critical path of the prediction" in page
-assert "communication, and waiting for other stages" in page  # the bubble is in it
+assert "idle: waiting for other ranks" in page  # the bubble is in it
 summary = json.load(open("run/summary.json"))
 forecast, peaks, out = summary["predicted_step_ms"], summary["peak_bytes"], open("out").read()
 assert forecast["low"] < forecast["p50"] < forecast["high"], forecast
