@@ -370,21 +370,9 @@ static void print_work(const struct job *job, FILE *out) {
         graph->forward_count, graph->node_count - graph->forward_count, reorders);
 }
 
-/* By the simulator where it was asked, else by the backend's estimate of the rank alone. */
-static void print_time(const struct job *job, const struct outlook *outlook, FILE *out) {
-    const struct plan *plan = job->plan;
-    char step[TEXT_BYTES];
-    if (outlook) {
-        outlook_print_row(outlook, out);
-        return;
-    }
-    row(out, "time", "%.3f GFLOP a step%s, about %s by the backend's estimate",
-        plan_step_flops(plan) * 1e-9, plan->config.ranks > 1 ? " and rank" : "",
-        text_duration(plan_step_ns(job->plan) * 1e-9, step));
-}
-
 /* What is trained, who does what, what it takes; details of the machine and the program last. */
-static void print_screen(const struct job *job, const struct outlook *outlook, FILE *out) {
+void explain_print(const struct outlook *outlook, bool compares, FILE *out) {
+    const struct job *job = outlook->job;
     print_model(job, out);
     print_training(job, out);
     print_ranks(job, out);
@@ -394,19 +382,15 @@ static void print_screen(const struct job *job, const struct outlook *outlook, F
     print_stages(job, out);
     print_traffic(job, out);
     print_sync_bn(job, out);
-    print_time(job, outlook, out);
+    outlook_print_row(outlook, out);
     print_memory(job, out);
     print_positions(job, out);
     print_machine(job, out);
-    print_recompute(job, outlook, out);
+    print_recompute(job, compares ? outlook : NULL, out);
     explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
     print_work(job, out);
     print_device(job->plan, out);
-}
-
-void explain_print(const struct job *job, FILE *out) {
-    print_screen(job, NULL, out);
 }
 
 /* Every part of the peak, and their sum. */
@@ -462,7 +446,13 @@ static json_t *shown_parts(const struct job *job) {
     return parts;
 }
 
-static void explain_print_json(const struct job *job, const struct outlook *outlook, FILE *out) {
+/* Units of --costs are no times. */
+static json_t *step_ms(const struct forecast *forecast) {
+    return forecast->units ? json_null() : json_real(forecast->result.step * 1e-6);
+}
+
+static void print_json(const struct outlook *outlook, FILE *out) {
+    const struct job *job = outlook->job;
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
     struct memory_part part;
@@ -473,7 +463,7 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:s, s:f, s:f, s:I, s:I, s:I, s:i, s:i, s:o}",
+        "s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:o}",
         "version", stretto_version(), "strategy", job->options.strategy, "model",
         config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
@@ -484,13 +474,14 @@ static void explain_print_json(const struct job *job, const struct outlook *outl
         program_list(plan->program, plan->config.rank, LIST_BODY)->count, "slots", slot_count(plan),
         "gradient_buffers", plan->grads, "step_flops", plan_step_flops(plan), "recompute",
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
-        "predicted_step_ms", plan_step_ns(job->plan) * 1e-6, "reduced_bytes_per_step",
+        "predicted_step_ms", step_ms(&outlook->forecast), "reduced_bytes_per_step",
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
         "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "calls_per_step", plan_calls(plan),
         "round_trips_per_step", plan_round_trips(plan), "memory", estimate);
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
-    if (outlook) json_object_set_new(root, "forecast", outlook_json(outlook));
+    if (outlook_is_wanted(&job->options))
+        json_object_set_new(root, "forecast", outlook_json(outlook));
     char *text = json_dumps(root, JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
     free(text);
@@ -522,17 +513,17 @@ enum status explain_save_program(const struct plan *plan, const char *path) {
     return STATUS_OK;
 }
 
-static void print(const struct job *job, const struct outlook *outlook) {
+static void print(const struct outlook *outlook) {
+    const struct job *job = outlook->job;
     const struct options *options = &job->options;
     bool text = !options->json && !options->quiet;
-    bool wanted = outlook_is_wanted(options);
-    if (options->json) explain_print_json(job, wanted ? outlook : NULL, stdout);
-    if (text) print_screen(job, outlook, stdout);
+    if (options->json) print_json(outlook, stdout);
+    if (text) explain_print(outlook, true, stdout);
     for (int i = 0; i < options->show.count && text; i++) {
         printf("\n%s\n", options->show.item[i]);
         show_part(job, options->show.item[i], stdout);
     }
-    if (wanted && text) {
+    if (outlook_is_wanted(options) && text) {
         printf("\nforecast\n");
         outlook_print(outlook, stdout);
     }
@@ -542,12 +533,8 @@ static void print(const struct job *job, const struct outlook *outlook) {
 static enum status print_with_outlook(const struct job *job) {
     const struct options *options = &job->options;
     struct outlook outlook;
-    if (options->json && !outlook_is_wanted(options)) {
-        print(job, NULL);
-        return STATUS_OK;
-    }
     TRY(outlook_open(job, &outlook));
-    print(job, &outlook);
+    print(&outlook);
     enum status status = STATUS_OK;
     if (option_is_given(options, OPTION_draw)) status = outlook_draw(&outlook, options->draw);
     outlook_close(&outlook);

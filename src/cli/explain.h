@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-#include "cli/job.h"
+#include "cli/outlook.h"
 
 /* Local. What train prints before it starts and explain prints altogether, without the parts of
- * --show. */
-void explain_print(const struct job *job, FILE *out);
+ * --show. `compares`: forecasts of the other ways to recompute, too, each of which is simulated. */
+void explain_print(const struct outlook *outlook, bool compares, FILE *out);
 /* Local, blocking. Writes the program as text; STATUS_USAGE when the file exists. */
 enum status explain_save_program(const struct plan *plan, const char *path);
 /* Local, blocking. Whether that would be refused; leaves no file behind. */

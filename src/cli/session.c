@@ -92,14 +92,19 @@ static enum status write_texts(struct session *session) {
     return agree_save(session->job.plan, session->folder);
 }
 
-/* What a step should take, before any was run. */
+/* What a step should take, before any was run, and the plan with it. */
 static enum status predict(struct session *session) {
+    const struct options *options = &session->job.options;
     struct outlook outlook;
     if (!first_rank(session)) return STATUS_OK;
     TRY(outlook_open(&session->job, &outlook));
     session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
                                                    .low_ms = outlook.forecast.low * 1e-6,
                                                    .high_ms = outlook.forecast.high * 1e-6};
+    if (!options->quiet && !options->json) {
+        explain_print(&outlook, false, display_out());
+        fputs("\n", display_out());
+    }
     outlook_close(&outlook);
     return STATUS_OK;
 }
@@ -329,8 +334,6 @@ static enum status finish(struct session *session, enum status status) {
 
 enum status session_run(struct session *session) {
     const struct options *options = &session->job.options;
-    bool talks = first_rank(session) && !options->quiet && !options->json;
-    if (talks) explain_print(&session->job, display_out()), fputs("\n", display_out());
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
     char *checkpoints = folder_path(session->folder, "checkpoints");

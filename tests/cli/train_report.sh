@@ -4,6 +4,10 @@ set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
 "$STRETTO" train --model mlp --device ref --threads 1 --strategy 1f1b -n 2 --micro-batches 3 --batch 24 --data synthetic:size=8,count=88,test_count=8 \
     --steps 8 --out run >out || exit 1
+"$STRETTO" explain --model mlp --device ref --threads 1 --strategy 1f1b -n 2 --micro-batches 3 --batch 24 \
+    --data synthetic:size=8,count=88,test_count=8 --steps 8 --json >plan || exit 1
+"$STRETTO" explain --model mlp --device ref --costs f=1,b=2 --json | grep -q '"predicted_step_ms": null' ||
+    { echo "units are told as ms"; exit 1; }
 python3 - run/report.html <<'END' || exit 1
 import json, re, sys
 page = open(sys.argv[1]).read()
@@ -28,5 +32,8 @@ assert "idle: waiting for other ranks" in page  # the bubble is in it
 summary = json.load(open("run/summary.json"))
 forecast, peaks, out = summary["predicted_step_ms"], summary["peak_bytes"], open("out").read()
 assert forecast["low"] < forecast["p50"] < forecast["high"], forecast
+# One forecast, whoever tells it.
+assert abs(json.load(open("plan"))["predicted_step_ms"] / forecast["p50"] - 1) < 1e-6, forecast
+assert re.search(r"^time +forecast of a step: [0-9]", out, re.M), out
 assert re.search(r"^peak memory +[0-9.]+ .iB on rank %d " % peaks.index(max(peaks)), out, re.M), (peaks, out)
 END
