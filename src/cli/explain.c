@@ -200,7 +200,8 @@ static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct strategy *strategy = strategy_find(job->options.strategy);
     char text[STRATEGY_TEXT_BYTES];
-    row(out, "strategy", "%s", strategy_text(strategy, plan->config.schedule, text));
+    row(out, "strategy", "%s",
+        strategy_text(strategy, plan->config.schedule, plan->config.zero_stage, text));
     if (plan->config.ranks == 1)
         row(out, "ranks",
             strategy->one_rank ? "1"

@@ -40,14 +40,17 @@ static const struct strategy *chosen(const struct options *options) {
     return options->strategy ? strategy_find(options->strategy) : NULL;
 }
 
-const char *strategy_text(const struct strategy *strategy, const char *schedule,
+const char *strategy_text(const struct strategy *strategy, const char *schedule, int zero_stage,
                           char text[STRATEGY_TEXT_BYTES]) {
     const struct pipeline_schedule *other = pipeline_find(schedule);
-    if (strcmp(schedule, strategy->schedule) == 0)
-        snprintf(text, STRATEGY_TEXT_BYTES, "%s - %s", strategy->name, strategy->help);
-    else
-        snprintf(text, STRATEGY_TEXT_BYTES, "%s, with --schedule %s%s%s", strategy->name, schedule,
-                 other ? " - " : "", other ? other->help : "");
+    bool own = strcmp(schedule, strategy->schedule) == 0;
+    const char *help = own ? strategy->help : other ? other->help : NULL;
+    char zero[64] = "";
+    if (zero_stage && zero_stage != strategy->zero_stage)
+        snprintf(zero, sizeof zero, ", with --zero-stage %d: ZeRO-%d", zero_stage, zero_stage);
+    snprintf(text, STRATEGY_TEXT_BYTES, "%s%s%s%s%s%s", strategy->name,
+             own ? "" : ", with --schedule ", own ? "" : schedule, zero, help ? " - " : "",
+             help ? help : "");
     return text;
 }
 

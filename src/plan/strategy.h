@@ -19,9 +19,9 @@ const struct strategy *strategy_find(const char *name);
 const struct strategy *strategy_all(int *count);
 
 /* Local. "1f1b - pipeline: ..."; with another schedule than its own, which it is then not, that
- * one's. Returns `text`. */
+ * one's; with another stage of ZeRO (0: none) that stage. Returns `text`. */
 enum { STRATEGY_TEXT_BYTES = 256 };
-const char *strategy_text(const struct strategy *strategy, const char *schedule,
+const char *strategy_text(const struct strategy *strategy, const char *schedule, int zero_stage,
                           char text[STRATEGY_TEXT_BYTES]);
 
 /* Local. Whether the options say that ranks are threads of one process: by --strategy or --spawn.

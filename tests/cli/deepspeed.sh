@@ -38,6 +38,7 @@ refused 'typo.json:1: train_batch: unknown key; did you mean train_batch_size' -
 echo '{"zero_optimization": {"stage": 1}}' >zero.json
 if "$STRETTO" explain --help | grep -q -- --zero-stage; then
     "$STRETTO" explain $run -n 2 --deepspeed zero.json >out 2>err || say "zero: $(cat err)"
+    grep -q '^strategy .*, with --zero-stage 1: ZeRO-1 ' out || say "zero: $(grep ^strategy out)"
 else
     refused 'zero_optimization.stage asks for --zero-stage 1, an option that this version does not have' -n 2 --deepspeed zero.json
 fi

@@ -30,7 +30,11 @@ traffic replicas sum 392 KiB of gradients a step (--sync allreduce) in
 forecast of a step:
 with a bubble of
 END
+screen -n 2 --zero-stage 2 <<'END'
+strategy ddp, with --zero-stage 2: ZeRO-2 - data parallel
+END
 screen --strategy zero3 -n 4 <<'END'
+strategy zero3 - data parallel, each replica
 ZeRO-3: each of 4 replicas holds 1/4 of the optimizer state, gradients, parameters
 END
 screen --strategy 1f1b --stages 2 --micro-batches 4 <<'END'
