@@ -45,6 +45,9 @@ struct output {
     struct rank_output *rank;
     struct held held[HELD_MAX];
     int held_count;
+    char *shown[HELD_MAX]; /* the last lines, in a ring; NULL: none yet */
+    int next_shown;
+    bool concluded;
     bool terminal; /* the display is one */
     bool mid_line; /* the display's cursor is behind an unfinished line: a progress bar */
 };
@@ -88,9 +91,19 @@ static void show_held(struct output *output) {
     snprintf(who, sizeof who, "rank%s %s", first.count > 1 ? "s" : "",
              output_ranks_text(first.ranks, first.count, ranks, sizeof ranks));
     show_tagged(output, output->config.error, who, first.text, (int)strlen(first.text));
-    free(first.text);
+    char **shown = &output->shown[output->next_shown++ % HELD_MAX];
+    free(*shown);
+    *shown = first.text;
     free(first.ranks);
     memmove(output->held, output->held + 1, (size_t)--output->held_count * sizeof *output->held);
+}
+
+static bool was_shown(const struct output *output, const char *text, int length) {
+    for (int i = 0; i < HELD_MAX && output->shown[i]; i++) {
+        const char *shown = output->shown[i];
+        if ((int)strlen(shown) == length && memcmp(shown, text, (size_t)length) == 0) return true;
+    }
+    return false;
 }
 
 static bool said_it(const struct held *held, int rank) {
@@ -101,6 +114,7 @@ static bool said_it(const struct held *held, int rank) {
 }
 
 static void hold(struct output *output, int rank, const char *text, int length) {
+    if (output->concluded && was_shown(output, text, length)) return;
     for (int i = 0; i < output->held_count; i++) {
         struct held *held = &output->held[i];
         if (said_it(held, rank) || (int)strlen(held->text) != length ||
@@ -126,6 +140,11 @@ int output_flush(struct output *output, bool all) {
         show_held(output);
     }
     return -1;
+}
+
+void output_conclude(struct output *output) {
+    output_flush(output, true);
+    output->concluded = true;
 }
 
 /* ---- lines ---- */
@@ -270,6 +289,7 @@ void output_free(struct output **output) {
         if ((*output)->rank[i].log) fclose((*output)->rank[i].log);
     }
     output_flush(*output, true);
+    for (int i = 0; i < HELD_MAX; i++) free((*output)->shown[i]);
     free((*output)->rank);
     free(*output);
     *output = NULL;

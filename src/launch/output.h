@@ -46,6 +46,9 @@ void output_drain(struct output *output, int index);
 /* Shows what was held long enough, or all of it; milliseconds until the next time, -1: nothing is
  * held. */
 int output_flush(struct output *output, bool all);
+/* Shows all that is held. From now on, what other ranks say in words that were shown is in their
+ * logs alone. For the end of a rank, to which others may come for the same reason. */
+void output_conclude(struct output *output);
 /* The terminal changed its size. */
 void output_resize(struct output *output);
 

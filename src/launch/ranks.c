@@ -131,11 +131,12 @@ static bool is_own_fault(int signal) {
 struct end {
     int code;
     bool by_itself; /* not because the launcher was told, or made it, to end */
+    bool said;      /* the code is its own */
     char words[128];
 };
 
 static struct end judge(struct ranks *ranks, int index, int result) {
-    struct end end = {.code = result, .by_itself = ranks->phase < ASKED};
+    struct end end = {.code = result, .by_itself = ranks->phase < ASKED, .said = result >= 0};
     int signal = -result;
     if (result >= 0) {
         snprintf(end.words, sizeof end.words, "exit code %d", result);
@@ -163,14 +164,21 @@ static struct end judge(struct ranks *ranks, int index, int result) {
     return end;
 }
 
+/* A rank that refuses to run has said why: nothing happened to it. */
+static bool refuses(const struct end *end) {
+    return end->said && (end->code == status_exit_code(STATUS_USAGE) ||
+                         end->code == status_exit_code(STATUS_MEMORY));
+}
+
 static void write_exit_report(const struct ranks *ranks, int rank, const struct end *end) {
     const struct ranks_config *config = ranks->config;
     char doing[128] = "";
+    output_conclude(ranks->output); /* what the rank itself said comes first */
+    if (refuses(end)) return;
     if (config->doing) config->doing(config->context, rank, doing, sizeof doing);
     char *log = config->log_folder
                     ? mem_format("\n  its output: %s/rank-%d.log", config->log_folder, rank)
                     : mem_text("");
-    output_flush(ranks->output, true); /* what the rank itself said comes first */
     fail(STATUS_PEER, "rank %d ended: %s%s%s%s", rank, end->words, *doing ? ", last at " : "",
          doing, log);
     free(log);
@@ -237,7 +245,7 @@ static void handle_end(struct ranks *ranks, int index, int result) {
  */
 static void report_relayed_end(const struct ranks *ranks) {
     const struct ranks_outcome *outcome = &ranks->outcome;
-    struct end end;
+    struct end end = {.code = outcome->exit_code};
     char who[32] = "another rank";
     bool known = ranks->cause >= 0 && ranks->cause != outcome->rank;
     if (ranks->settled || outcome->exit_code == 0 || outcome->exit_code > 128) return;

@@ -371,6 +371,28 @@ Test(launch_ranks, texts_of_ranks) {
     cr_expect_str_eq(output_ranks_text(ranks, 0, text, sizeof text), "");
 }
 
+/* Rank 0 goes on when the launcher has seen the end of rank 1. */
+static void let_rank_0_go(void *context, int rank, const char *why) {
+    char *path = mem_format("%s/go", (const char *)context);
+    (void)rank, (void)why;
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    free(path);
+}
+
+Test(launch_ranks, a_refusal_is_told_once, .timeout = 100) {
+    struct ranks_config config = defaults;
+    config.context = folder;
+    config.ended = let_rank_0_go;
+    struct ranks_outcome outcome =
+        run(config, "[ $STRETTO_RANK = 1 ] || until [ -e $DIR/go ]; do sleep 0.01; done; "
+                    "echo too much >&2; echo for it >&2; exit 5");
+    cr_expect_eq(outcome.exit_code, 5);
+    char *text = text_of("err");
+    cr_expect_str_eq(text, "[rank 1] too much\n[rank 1] for it\n");
+    free(text);
+    cr_expect(file_says("rank-0.log", "too much"));
+}
+
 /* --- who caused it --- */
 
 /* Rank 0 blames rank 1, which ends only then. */
