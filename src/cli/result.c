@@ -271,11 +271,17 @@ static char *text_of(const char *folder, const char *name) {
     return text;
 }
 
+static const char delay_notice[] =
+    "Nothing was learned: with --delay passes wait instead of computing, so losses, accuracies and "
+    "norms of gradients say nothing; times do";
+
 enum status result_report(const struct session *session, const struct timeline *timeline) {
     char *lines = history_commands(session->history),
          *yaml = text_of(session->folder, "config.yml");
     char *program = text_of(session->folder, "program.txt");
+    bool waits = option_is_given(&session->job.options, OPTION_delay);
     struct report_input input = {.summary = &session->summary,
+                                 .notice = waits ? delay_notice : NULL,
                                  .command_lines = lines,
                                  .config_yaml = yaml,
                                  .timeline = timeline,

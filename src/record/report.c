@@ -136,13 +136,16 @@ static void emit_header(FILE *stream, const struct summary *summary, const struc
     fputs("</header>\n", stream);
 }
 
+static void emit_notice(FILE *stream, const char *text) {
+    if (!text) return;
+    fputs("<p class=\"notice\">", stream);
+    html_text(stream, text);
+    fputs(".</p>\n", stream);
+}
+
 static void emit_notices(FILE *stream, const struct curves *curves) {
     char text[TEXT_BYTES];
-    if (curves->trouble) {
-        fputs("<p class=\"notice\">", stream);
-        html_text(stream, curves->trouble);
-        fputs(".</p>\n", stream);
-    }
+    emit_notice(stream, curves->trouble);
     if (curves->damaged > 0)
         fprintf(stream, "<p class=\"notice\">%s damaged %s of metrics.jsonl left out.</p>\n",
                 html_integer(curves->damaged, text), curves->damaged == 1 ? "line" : "lines");
@@ -276,6 +279,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     char nonce[HTML_NONCE_BYTES];
     emit_head(stream, input->summary, input->timeline ? html_nonce(nonce) : NULL);
     emit_header(stream, input->summary, curves);
+    emit_notice(stream, input->notice);
     report_cards(stream, input->summary);
     emit_notices(stream, curves);
     emit_charts(stream, curves);

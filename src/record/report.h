@@ -13,6 +13,7 @@
  * anything: they are escaped. */
 struct report_input {
     const struct summary *summary;
+    const char *notice;              /* a sentence that all figures must be read with */
     const char *command_lines;       /* a line for each start */
     const char *config_yaml;         /* of config.yml */
     const struct timeline *timeline; /* of a step; NULL: none was traced */

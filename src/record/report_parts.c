@@ -54,7 +54,7 @@ static void step_card(FILE *stream, const struct summary *summary) {
     char value[TEXT_BYTES], slow[TEXT_BYTES], planned[TEXT_BYTES], below[LINE] = "not measured";
     double p50 = summary->step_ms.p50, predicted = summary->predicted_step_ms.p50;
     if (!isnan(summary->step_ms.p90))
-        snprintf(below, sizeof below, "median; 90%% within %s%s%s",
+        snprintf(below, sizeof below, "median, from step to step; 90%% within %s%s%s",
                  text_duration(summary->step_ms.p90 / 1e3, slow),
                  isnan(predicted) ? "" : "; predicted ",
                  isnan(predicted) ? "" : text_duration(predicted / 1e3, planned));

@@ -8,6 +8,7 @@ set -- --model mlp --device ref --threads 1 --strategy 1f1b --micro-batches 3 --
 [ -f slow/model.safetensors.index.json ] || [ -f slow/model.safetensors ] || say "no model"
 grep -q '"name":"F' slow/trace.json || say "the trace has no F"
 # Nothing was learned, but was finite; no step was shorter than its waits.
+grep -q 'Nothing was learned: with --delay' slow/report.html || say "the report says nothing of --delay"
 grep -q '"loss_last": 0,' slow/summary.json || say "the loss: $(grep loss_last slow/summary.json)"
 if command -v python3 >/dev/null; then
     python3 - <<'END' || say "the summary is wrong"
