@@ -97,6 +97,17 @@ static bool is_on_or_off(const char *text) {
     return text && (strcmp(text, "on") == 0 || strcmp(text, "off") == 0);
 }
 
+/* Of a text, what it stands for says more than what it may consist of. */
+static enum status lacks_value(const char *typed, enum option_id id) {
+    const struct option_row *row = &option_rows[id];
+    if (row->type == OPTION_TYPE_TEXT)
+        return fail(STATUS_USAGE, "%s needs a value: %s %s", typed, typed, row->placeholder);
+    char *allowed = option_allowed(id);
+    enum status status = fail(STATUS_USAGE, "%s needs a value\n  allowed: %s", typed, allowed);
+    free(allowed);
+    return status;
+}
+
 static enum status parse_option(struct parser *parser) {
     const char *typed = parser->argv[parser->next++];
     const char *following = parser->next < parser->argc ? parser->argv[parser->next] : NULL;
@@ -111,12 +122,7 @@ static enum status parse_option(struct parser *parser) {
         assignment.value = parser->argv[parser->next++];
     else if (!assignment.value && flag)
         assignment.value = "on";
-    if (!assignment.value) {
-        char *allowed = option_allowed(assignment.id);
-        enum status status = fail(STATUS_USAGE, "%s needs a value\n  allowed: %s", typed, allowed);
-        free(allowed);
-        return status;
-    }
+    if (!assignment.value) return lacks_value(typed, assignment.id);
     parser->assignment[parser->assignment_count++] = assignment;
     return STATUS_OK;
 }

@@ -69,8 +69,9 @@ static void print_model(const struct job *job, FILE *out) {
     row(out, "model", "%s, %s parameters (%s) in %s", plan->config.model->name,
         text_thousands(params, all), text_size(params * (int64_t)sizeof(float), size),
         text_count(graph->param_count, "tensor", tensors));
-    row(out, "data", "%s, %s to train on, %s to test on, %s an epoch", plan->config.dataset->spec,
-        text_thousands(count[SPLIT_TRAIN], all), text_thousands(count[SPLIT_TEST], test),
+    row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch",
+        plan->config.dataset->spec, text_thousands(count[SPLIT_TRAIN], all),
+        count[SPLIT_TRAIN] == 1 ? "" : "s", text_thousands(count[SPLIT_TEST], test),
         text_count(plan->config.steps_per_epoch, "step", steps));
 }
 

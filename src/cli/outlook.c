@@ -127,10 +127,16 @@ static char *part_text(const struct outlook *outlook, const struct path_part *pa
 enum { NAME_COLUMNS = 12 };
 #define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
 
-/* A time in the unit of the costs. */
+/* A time in the unit of the costs: in a sentence, in a table that names the unit itself. */
 static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
     if (!outlook->forecast.units) return text_duration(time * 1e-9, text);
-    snprintf(text, TEXT_BYTES, "%.6g", time);
+    snprintf(text, TEXT_BYTES, "%.6g units", time);
+    return text;
+}
+
+static const char *cell_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+    time_text(outlook, time, text);
+    if (outlook->forecast.units) *strchr(text, ' ') = 0;
     return text;
 }
 
@@ -258,17 +264,19 @@ static void print_table(const struct outlook *outlook, FILE *out) {
         const struct sim_rank *rank = &result->rank[r];
         text_table_cell(&table, "%d", rank->rank);
         if (alike) text_table_cell(&table, "%d", rank->like - 1);
-        text_table_cell(&table, "%s", time_text(outlook, rank->busy, text));
+        text_table_cell(&table, "%s", cell_text(outlook, rank->busy, text));
         text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
-        text_table_cell(&table, "%s", time_text(outlook, rank->waits, text));
-        text_table_cell(&table, "%s", time_text(outlook, rank->exposed, text));
+        text_table_cell(&table, "%s", cell_text(outlook, rank->waits, text));
+        text_table_cell(&table, "%s", cell_text(outlook, rank->exposed, text));
         text_table_cell(&table, "%s", text_size(rank->peak_bytes, text));
     }
     text_table_print(&table, 2, out);
     text_table_free(&table);
-    fputs(
-        "  computes: in passes; waits: for other ranks; exposed: in messages that no work hides\n",
-        out);
+    if (alike) fputs("  others alike: so many ranks more do the same, with the same times\n", out);
+    fprintf(out,
+            "  computes: in passes; waits: for other ranks; exposed: in messages that no work "
+            "hides%s\n",
+            outlook->forecast.units ? "; in units" : "");
 }
 
 static void print_memory(const struct outlook *outlook, FILE *out) {

@@ -165,10 +165,12 @@ static bool has_results(struct session *session, int64_t step, int64_t total) {
 static bool look_done(struct session *session, int64_t step) {
     int64_t total = session->job.plan->config.steps;
     bool done = has_results(session, step, total);
+    long long steps = done ? (long long)session->summary.steps : 0;
     if (done)
-        log_note("nothing to do: %s is at step %lld of %lld, its results are there\n"
+        log_note("nothing to do: %s is at step %lld%s %lld%s, its results are there\n"
                  "  a larger --steps or --epochs trains on, --overwrite starts anew",
-                 session->folder, (long long)session->summary.steps, (long long)total);
+                 session->folder, steps, steps > total ? ", beyond the" : " of", (long long)total,
+                 steps > total ? " of this run" : "");
     else if (step == 0)
         log_note("no checkpoint in %s/checkpoints: starting at step 1", session->folder);
     else if (step == total)

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option_registry.h"
 #include "base/text.h"
 
 #define DATASET(name) extern const struct dataset_ops dataset_##name;
@@ -40,6 +41,15 @@ static const struct dataset_ops *find(const char *spec, size_t length) {
     return NULL;
 }
 
+/* ", mnist:DIR" */
+static size_t add_usage(const struct dataset_ops *ops, char *text, size_t bytes, size_t used) {
+    struct option_word word = {.name = ops->name, .argument = ops->argument};
+    char *usage = option_word_usage(&word);
+    int count = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", usage);
+    free(usage);
+    return used + (size_t)count;
+}
+
 static enum status fail_unknown(const char *spec) {
     char known[512] = "", word[32], quoted[TEXT_QUOTED_BYTES];
     const char *names[TABLE_COUNT];
@@ -51,9 +61,7 @@ static enum status fail_unknown(const char *spec) {
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
     for (int i = 0; i < TABLE_COUNT && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s%s%s", i ? ", " : "",
-                                 table[i]->name, table[i]->argument ? ":" : "",
-                                 table[i]->argument ? table[i]->argument : "");
+        used = add_usage(table[i], known, sizeof known, used);
     return fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
 }
 

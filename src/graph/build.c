@@ -97,7 +97,7 @@ void graph_misfit(struct graph *graph, const char *name, const char *format, ...
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    graph->status = fail(STATUS_USAGE, "node %s: %s", name, text);
+    graph->status = fail(STATUS_USAGE, "%s: %s", name, text);
 }
 
 int graph_conv2d(struct graph *graph, const char *name, int x, int weight, int bias, int stride,

@@ -21,7 +21,7 @@ strategy single - one device has the whole model
 64 = 1 replica x 1 micro-batch x 64 samples; the last step of an epoch has 28
 END
 screen --steps 1 --warmup 1 --data synthetic:count=64,test_count=1 <<'END'
-64 to train on, 1 to test on, 1 step an epoch
+64 samples to train on, 1 to test on, 1 step an epoch
 1 step with sgd: lr 0.1, cosine after a warm-up of 1 step
 END
 screen --strategy ddp -n 2 <<'END'

@@ -53,6 +53,11 @@ grep -q '<html' x.html && grep -q 'rank 3' x.html || say "x.html is no drawing"
 "$STRETTO" explain -n 2 --device ref --threads 1 --model resnet8 --strategy 1f1b --micro-batches 2 --costs f=1,c=0.5 --draw x.svg >out 2>err || say "explain: $(cat err)"
 grep -q '^forecast' out && grep -q '<svg' x.svg || say "explain shows no forecast"
 
+# A number of units is called one; what a column counts is said.
+sim --model vit-tiny --batch 64 --costs f=1,i=1,w=1,c=1 --strategy 1f1b --stages 2 --replicas 2 --micro-batches 4 >out || say "units: $(cat err)"
+grep -Eq '^step +[0-9.]+ units$' out && grep -Eq '^exposed +[0-9.]+ units a step' out && grep -q '; in units$' out || say "units: $(cat out)"
+grep -q '  others alike: ' out || say "others alike: $(cat out)"
+
 # refused CODE TEXT OPTIONS
 refused() {
     code=$1 part=$2

@@ -29,6 +29,7 @@ done <<'END'
 2|did you mean resnet8?|--model resnet
 2|one of: mlp|--model xyzzyxyzzy
 2|did you mean digits?|--data digit
+2|synthetic[:key=value,...]|--data xyzzyxyzzy
 2|did you mean --batch?|--bacth 3
 2|did you mean --momentum?|--momentun 0.9
 2|did you mean adam?|--optimizer adamm
@@ -45,8 +46,8 @@ done <<'END'
 2|--lr|--lr nan
 2|2000|--batch 2000 --drop-last
 # models and data that do not fit
-2|node|--model lenet --image-size 6
-2|node|--model vit-tiny --image-size 30 --patch 4
+2|error: lenet: images are|--model lenet --image-size 6
+2|error: vit-tiny: |--model vit-tiny --image-size 30 --patch 4
 2|reads tokens|--model bert-tiny
 2|try --data wiki:DIR or synthetic|--model bert-tiny
 2|--beta1 has no effect with --optimizer sgd|--model mlp --beta1 0.5

@@ -70,7 +70,7 @@ mlp="--model mlp --device ref --threads 1 --batch 32 --steps 2"
     ls -l --time-style=full-iso longer | grep -v '^total' | cmp -s - before || say "changed: $(ls -l longer)"
     answer 0 'its results are written anew' train --resume --out longer
     answer 0 '' explain --resume --out longer --steps 3 --quiet
-    answer 0 'nothing to do' train --resume --out longer --steps 3
+    answer 0 'nothing to do: longer is at step 4, beyond the 3 of this run' train --resume --out longer --steps 3
 
     # A run that was stopped before its first checkpoint begins again, with its own options.
     rm -r first/checkpoints first/summary.json

@@ -82,6 +82,7 @@ static const struct {
     {COMMAND_TRAIN, "-hx", STATUS_USAGE, {"'-hx'", "unknown option"}},
     {COMMAND_TRAIN, "--stage 2", STATUS_USAGE, {"'--stage'", "did you mean --stages?"}},
     {COMMAND_TRAIN, "--lr", STATUS_USAGE, {"--lr needs a value", "a number"}},
+    {COMMAND_SIMULATE, "--costs", STATUS_USAGE, {"--costs needs a value: --costs f=1,...", ""}},
     {COMMAND_TRAIN, "--lr --batch 3", STATUS_USAGE, {"--lr needs a value", ""}},
     {COMMAND_TRAIN, "--lr -1", STATUS_USAGE, {"--lr: '-1' is not allowed", "at least 0"}},
     {COMMAND_TRAIN, "--lr=", STATUS_USAGE, {"--lr: '' is not allowed", ""}},
