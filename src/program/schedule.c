@@ -97,6 +97,19 @@ static enum status check_size(const struct schedule_config *config) {
                 PROGRAM_MAX_MICROS);
 }
 
+/* Operands are small: a slot's number has 15 bits. */
+static enum status check_slots(const struct program *program) {
+    for (int k = 0; k < program->kind_count; k++)
+        for (int c = 0; c < program->kinds[k].chunks; c++)
+            if (program->kinds[k].chunk[c].slots > PROGRAM_MAX_SMALL)
+                return fail(STATUS_USAGE,
+                            "a rank keeps the activations of %d micro-batches at once, at most %d\n"
+                            "  fewer --micro-batches, or a schedule that keeps fewer (--strategy "
+                            "1f1b)",
+                            program->kinds[k].chunk[c].slots, PROGRAM_MAX_SMALL);
+    return STATUS_OK;
+}
+
 static enum status build(const struct schedule *schedule, const struct schedule_config *config,
                          struct program **out) {
     struct program *program = program_new(&config->grid, config->micro_batches, config->sum);
@@ -105,10 +118,12 @@ static enum status build(const struct schedule *schedule, const struct schedule_
         if (program_world(program) < 0) program_declare_group(program, GROUP_WORLD);
         build_ranks(schedule, config, program);
         program_share(program);
-        *out = program;
-    } else {
-        program_free(&program);
+        status = check_slots(program);
     }
+    if (status == STATUS_OK)
+        *out = program;
+    else
+        program_free(&program);
     return status;
 }
 

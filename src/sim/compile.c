@@ -226,7 +226,7 @@ static void operation(struct compiler *compiler, const struct instr *instr, stru
     op->bytes = (double)compiler->costs->exchange_bytes;
     op->barrier = instr->op == INSTR_MEET;
     bool half = instr->op == INSTR_SCATTER || instr->op == INSTR_GATHER;
-    op->reduces = instr->op == INSTR_REDUCE || half;
+    op->reduces = instr->op == INSTR_REDUCE || instr->op == INSTR_JOIN || half;
     if (op->reduces) {
         const int64_t *bytes = stage_of(compiler, instr)->bucket_bytes;
         op->bytes = bytes ? (double)bytes[instr->bucket] * (half ? 0.5 : 1) : 0;

@@ -42,6 +42,7 @@ done <<'END'
 2|--cut: 'fc2,fc2' is not allowed|--strategy gpipe --stages 3 --cut fc2,fc2
 2|--cut|--strategy gpipe --stages 3 --cut fc3,fc2
 2|--cut|--strategy ddp -n 2 --cut fc2
+2|activations of 40000 micro-batches|--strategy gpipe --stages 2 --micro-batches 40000 --batch 40000
 # words
 2|did you mean gpipe?|--strategy gpip
 2|did you mean 1f1b?|--schedule 1f1 --stages 2

@@ -1,12 +1,15 @@
 # A program that --save-program writes is one that --program reads: the same plan, whatever the options.
 set -u
 failed=0
+model="--model resnet8"
 check() {
     rm -f program.txt again.txt
-    "$STRETTO" explain --model resnet8 --device ref --threads 1 --quiet "$@" --save-program program.txt 2>err
+    # shellcheck disable=SC2086
+    "$STRETTO" explain $model --device ref --threads 1 --quiet "$@" --save-program program.txt 2>err
     got=$?
     [ "$got" = 0 ] || { echo "$*: exit $got"; cat err; failed=1; return; }
-    "$STRETTO" explain --model resnet8 --device ref --threads 1 --quiet "$@" --program program.txt --save-program again.txt 2>err
+    # shellcheck disable=SC2086
+    "$STRETTO" explain $model --device ref --threads 1 --quiet "$@" --program program.txt --save-program again.txt 2>err
     got=$?
     [ "$got" = 0 ] || { echo "$*: its own program is refused: exit $got"; cat err; failed=1; return; }
     cmp program.txt again.txt || { echo "$*: read again, it is another"; failed=1; }
@@ -26,5 +29,12 @@ done
 for schedule in gpipe 1f1b interleaved zb-h1 zbv; do
     check --strategy $schedule --stages 2 --micro-batches 4 --batch 24
     check --strategy $schedule --stages 2 --replicas 2 --micro-batches 4 --batch 24
+done
+# Parameters that stages share, whole and in slices.
+model="--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3,count=40,test_count=10"
+for schedule in 1f1b zbv auto; do
+    for stage in 1 2 3; do
+        check --strategy $schedule --stages 2 --replicas 2 --micro-batches 2 --batch 8 --zero-stage $stage --zero-accumulate scatter
+    done
 done
 exit $failed

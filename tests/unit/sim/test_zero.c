@@ -119,3 +119,32 @@ Test(sim_zero, gathers_behind_the_update_are_awaited_in_the_next_step) {
         program_free(&program);
     }
 }
+
+/* A bucket that two stages share is summed over their ranks: all of it moves. */
+Test(sim_zero, a_join_moves_its_bucket) {
+    struct program_tie tie = {.stage = 0, .bucket = 2, .other = 1, .other_bucket = 0};
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 1, .replicas_each = 1},
+        .micro_batches = 2,
+        .sum = SUM_REPLICA,
+        .buckets = (int[]){BUCKETS, BUCKETS},
+        .ties = &tie,
+        .tie_count = 1};
+    struct program *program = NULL;
+    struct sim_stage both[] = {stage, stage};
+    struct sim_costs costs = {.stage = both, .exchange_bytes = 7};
+    struct sim_kind kind;
+    int joins = 0;
+    cr_assert_eq(schedule_build("1f1b", &config, &program), STATUS_OK);
+    sim_kit_compile(program, &costs, &kind);
+    const struct instr_list *body = program_list(program, 0, LIST_BODY);
+    for (int i = 0; i < body->count; i++) {
+        if (body->items[i].op != INSTR_JOIN) continue;
+        joins++;
+        cr_expect(kind.op[i].reduces);
+        cr_expect_float_eq(kind.op[i].bytes, (double)bucket_bytes[2], 1e-9);
+    }
+    cr_expect_eq(joins, 1);
+    sim_kit_kind_free(&kind);
+    program_free(&program);
+}
