@@ -69,6 +69,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    out->dry = false; /* kernels are made also where none will run: what they take is measured */
     return take_delays(&job->options, out);
 }
 

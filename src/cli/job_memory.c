@@ -154,6 +154,7 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         struct job other = *job;
         struct run_config config = job->plan->config;
         config.micro_batches = (int)count;
+        config.dry = true;
         config.memory_limit = 0; /* refusals are said by the caller */
         other.position_bytes = NULL;
         other.agreed = NULL;
