@@ -13,6 +13,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "cli/job.h"
+#include "cli/probe.h"
 #include "cli/watch.h"
 #include "plan/staging.h"
 
@@ -67,11 +68,10 @@ enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
     return STATUS_OK;
 }
 
-/* Beside its arrays a rank takes what this one does. */
-static size_t with_library(const struct job *job, struct plan *plan) {
+/* Beside its arrays and kernels a rank takes what this one does. */
+static void with_library(const struct job *job, struct plan *plan) {
     plan->memory.library = job->plan->memory.library;
     plan->memory.trace = job->plan->memory.trace;
-    return plan_bytes(plan);
 }
 
 /* Drivers are alike, and stand behind the positions. */
@@ -81,18 +81,50 @@ static int place_of(const struct job *job, int rank) {
     return position < 0 ? grid->stages : position;
 }
 
+static struct run_config config_at(const struct run_config *config, int position) {
+    struct run_config at = *config;
+    bool staged = position < config->grid.stages;
+    at.rank = staged ? group_rank(&config->grid, GROUP_PIPELINE, 0, position) : 0;
+    at.cell = grid_cell(&config->grid, at.rank);
+    return at;
+}
+
+/* Of a long pipeline the inner ranks are taken to be alike: each costs the time of a plan. */
+enum { PROBED = 8 };
+
+void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
+                         const struct bytes *program) {
+    int stages = config->grid.stages;
+    if (stages == 1) return;
+    job->position_planning = MEM_ARRAY(size_t, stages);
+    for (int p = 0; p < stages; p++) {
+        struct run_config at = config_at(config, p);
+        bool inner = p >= PROBED - 1 && p < stages - 1;
+        job->position_planning[p] =
+            inner ? job->position_planning[p - 1] : probe_planning(&at, name, program);
+    }
+}
+
+/* What planning takes of a rank there more than of this one. */
+static ptrdiff_t planning_beside(const struct job *job, int position) {
+    int own = place_of(job, job->plan->config.rank), stages = job->plan->config.grid.stages;
+    const size_t *planning = job->position_planning;
+    if (!planning || own >= stages || position >= stages) return 0;
+    if (!planning[own] || !planning[position]) return 0;
+    return (ptrdiff_t)planning[position] - (ptrdiff_t)planning[own];
+}
+
 static enum status estimate_position(struct job *job, int position, const char *name,
                                      const struct bytes *program) {
-    struct run_config config = job->plan->config;
+    struct run_config config = config_at(&job->plan->config, position);
     struct plan *plan;
-    bool staged = position < config.grid.stages;
-    config.rank = staged ? group_rank(&config.grid, GROUP_PIPELINE, 0, position) : 0;
-    config.cell = grid_cell(&config.grid, config.rank);
     config.dry = true;
     config.agreed = job->agreed;
     config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
     TRY(plan_new(&config, name, program, &plan));
-    job->position_bytes[position] = with_library(job, plan);
+    with_library(job, plan);
+    plan->memory.library += (size_t)planning_beside(job, position);
+    job->position_bytes[position] = plan_bytes(plan);
     plan_free(&plan);
     return STATUS_OK;
 }
