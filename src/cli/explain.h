@@ -6,6 +6,8 @@
 
 #include "cli/job.h"
 
+enum { EXPLAIN_NAME_COLUMNS = 11 }; /* of a row's name */
+
 /* Local. What train prints before it starts and explain prints altogether, without the parts of
  * --show. */
 void explain_print(const struct job *job, FILE *out);

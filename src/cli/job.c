@@ -88,8 +88,8 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
                              const struct run_config *config, const struct bytes *text) {
     const char *name = text ? job->options.program : "program";
     plan_free(&job->plan);
-    free(job->position_bytes);
-    job->position_bytes = NULL;
+    free(job->position);
+    job->position = NULL;
     TRY(plan_new(config, name, text, &job->plan));
     TRY(job_estimate_memory(job, info));
     return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
@@ -198,7 +198,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
 void job_close(struct job *job) {
     plan_free(&job->plan);
     agree_costs_free(&job->costs);
-    free(job->position_bytes);
+    free(job->position);
     free(job->position_planning);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};

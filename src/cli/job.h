@@ -38,9 +38,9 @@ struct job {
     size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
     size_t *position_planning; /* what planning takes of a rank at each position, forked; 0: not
                                   known; NULL: of none */
-    size_t *position_bytes;    /* predicted peak of a rank at each position of a pipeline, then of a
-                                  driver; NULL where all are like this one */
-    int64_t available_bytes;   /* of this machine, once the plan was made; 0: unknown */
+    struct memory_estimate *position; /* of a rank at each position of a pipeline, then of a driver;
+                                         NULL where all are like this one */
+    int64_t available_bytes;          /* of this machine, once the plan was made; 0: unknown */
 };
 
 /* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
@@ -63,6 +63,8 @@ enum status job_estimate_positions(struct job *job, const char *name, const stru
  */
 size_t job_position_bytes(const struct job *job, int position);
 size_t job_most_bytes(const struct job *job);
+/* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
+const struct memory_estimate *job_largest(const struct job *job, int *rank);
 size_t job_machine_bytes(const struct job *job);
 /* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
  * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */

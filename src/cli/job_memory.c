@@ -124,7 +124,7 @@ static enum status estimate_position(struct job *job, int position, const char *
     TRY(plan_new(&config, name, program, &plan));
     with_library(job, plan);
     plan->memory.library += (size_t)planning_beside(job, position);
-    job->position_bytes[position] = plan_bytes(plan);
+    job->position[position] = plan->memory;
     plan_free(&plan);
     return STATUS_OK;
 }
@@ -134,15 +134,15 @@ static void count_planning(struct job *job, int own) {
     size_t planning = grown(mem_peak_bytes(), job->before.own_bytes + job->before.file_bytes);
     if (job->plan->chunk_count > 0 || job->threads || job->to_start) return;
     if (planning > job->plan->memory.library) job->plan->memory.library = planning;
-    job->position_bytes[own] = plan_bytes(job->plan);
+    job->position[own] = job->plan->memory;
 }
 
 enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
     const struct grid *grid = &job->plan->config.grid;
     int positions = grid->stages + (grid->drivers > 0), own = place_of(job, job->plan->config.rank);
     if (positions == 1) return STATUS_OK;
-    job->position_bytes = MEM_ARRAY(size_t, positions);
-    job->position_bytes[own] = plan_bytes(job->plan);
+    job->position = MEM_ARRAY(struct memory_estimate, positions);
+    job->position[own] = job->plan->memory;
     for (int p = 0; p < positions; p++)
         if (p != own) TRY(estimate_position(job, p, name, program));
     count_planning(job, own);
@@ -150,14 +150,23 @@ enum status job_estimate_positions(struct job *job, const char *name, const stru
 }
 
 size_t job_position_bytes(const struct job *job, int position) {
-    return job->position_bytes ? job->position_bytes[position] : plan_bytes(job->plan);
+    return job->position ? memory_sum(&job->position[position]) : plan_bytes(job->plan);
+}
+
+const struct memory_estimate *job_largest(const struct job *job, int *rank) {
+    const struct grid *grid = &job->plan->config.grid;
+    int most = 0;
+    *rank = job->plan->config.rank;
+    if (!job->position) return &job->plan->memory;
+    for (int p = 1; p < grid->stages; p++) /* drivers need less */
+        if (job_position_bytes(job, p) > job_position_bytes(job, most)) most = p;
+    *rank = group_rank(grid, GROUP_PIPELINE, 0, most);
+    return &job->position[most];
 }
 
 size_t job_most_bytes(const struct job *job) {
-    size_t most = 0;
-    for (int p = 0; p < job->plan->config.grid.stages; p++) /* drivers need less */
-        if (job_position_bytes(job, p) > most) most = job_position_bytes(job, p);
-    return most;
+    int rank;
+    return memory_sum(job_largest(job, &rank));
 }
 
 /* Ranks of this machine, from the first on. */
@@ -188,14 +197,14 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         config.micro_batches = (int)count;
         config.dry = true;
         config.memory_limit = 0; /* refusals are said by the caller */
-        other.position_bytes = NULL;
+        other.position = NULL;
         other.agreed = NULL;
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
         *bytes = counted(&other);
         plan_free(&other.plan);
-        free(other.position_bytes);
+        free(other.position);
         if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
     }
     return 0;
