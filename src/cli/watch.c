@@ -383,12 +383,11 @@ static void open_spool(struct watch *watch) {
 }
 
 enum status watch_gather(struct watch *watch, struct comm *comm) {
-    enum status lacks;
     if (comm_size(comm) == 1) return STATUS_OK;
     if (watch->folder) open_spool(watch);
     int file = watch->spool ? fileno(watch->spool) : -1;
-    TRY(traces_gather(comm, watch->trace, &watch->trace_config, file, &watch->traces, &lacks));
-    watch_lacks(watch, lacks, "the other ranks in trace.json");
+    TRY(traces_gather(comm, watch->trace, &watch->trace_config, file, &watch->traces,
+                      &watch->spooled));
     if (watch->traces) watch->trace_count = comm_size(comm);
     return STATUS_OK;
 }
@@ -425,6 +424,8 @@ enum status watch_close(struct watch *watch) {
         progress_close(&watch->progress);
         status = write_traces(watch);
         watch_lacks(watch, status, "trace.json");
+        if (status == STATUS_OK)
+            watch_lacks(watch, watch->spooled, "the other ranks in trace.json");
         closed = metrics_close(&watch->metrics);
         if (watch->status == STATUS_OK) watch_lacks(watch, closed, "rows of metrics.jsonl");
     }
