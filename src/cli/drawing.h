@@ -1,5 +1,5 @@
 /* The last step of a forecast as a timeline (record/timeline.h), and beside it what a run measured.
- * All local; nothing blocks. */
+ * All local; nothing blocks but the reading of traces. */
 #ifndef CLI_DRAWING_H
 #define CLI_DRAWING_H
 
@@ -34,7 +34,7 @@ void drawing_close(struct drawing *drawing);
 /* The number of an instruction's row of the legend, which it gets with its first use. */
 int drawing_kind(struct drawing *drawing, int op);
 /* Adds the events of a step as the measured version: those of rank r are in traces[r]. The forecast
- * was made with every rank apart. */
-void drawing_measured(struct drawing *drawing, struct trace *const *traces, int64_t step);
+ * was made with every rank apart. Fails where trace_step does, and adds nothing then. */
+enum status drawing_measured(struct drawing *drawing, struct trace *const *traces, int64_t step);
 
 #endif

@@ -163,30 +163,30 @@ static void add_waits(const struct drawing *drawing, int kind, const struct trac
     }
 }
 
-void drawing_measured(struct drawing *drawing, struct trace *const *traces, int64_t step) {
+/* The events of a step, per run. */
+struct step_events {
+    struct trace_event *item;
+    size_t count;
+};
+
+static void add_step(struct drawing *drawing, const struct step_events *events) {
     int runs = drawing->result->run_count;
-    struct trace_event **events = MEM_ARRAY(struct trace_event *, runs + 1);
-    size_t *count = MEM_ARRAY(size_t, runs + 1);
     struct parts parts = {0};
     drawing->measured = MEM_ARRAY(struct timeline_lane, runs + 1);
     struct timeline_interval **interval = MEM_ARRAY(struct timeline_interval *, runs + 1);
     for (int r = 0; r < runs; r++) {
-        events[r] = trace_step(traces[drawing->result->rank[r].rank], step, &count[r]);
-        interval[r] = arena_new(&drawing->arena, (count[r] + 1) * sizeof *interval[r]);
-        add_ran(drawing, r, events[r], count[r], &parts, interval[r],
+        interval[r] = arena_new(&drawing->arena, (events[r].count + 1) * sizeof *interval[r]);
+        add_ran(drawing, r, events[r].item, events[r].count, &parts, interval[r],
                 &drawing->measured[r].interval_count);
     }
     meet_all(drawing, &parts);
     free(parts.item);
     int waits = wait_kind(drawing);
     for (int r = 0; r < runs; r++) {
-        add_waits(drawing, waits, events[r], count[r], interval[r],
+        add_waits(drawing, waits, events[r].item, events[r].count, interval[r],
                   &drawing->measured[r].interval_count);
         drawing->measured[r].interval = interval[r];
-        free(events[r]);
     }
-    free(events);
-    free(count);
     free(interval);
     drawing->timeline.kind_count = (size_t)drawing->kind_count;
     drawing->timeline.version[TIMELINE_MEASURED] =
@@ -194,4 +194,17 @@ void drawing_measured(struct drawing *drawing, struct trace *const *traces, int6
                                .arrow = drawing->measured_arrow,
                                .arrow_count = drawing->measured_arrow_count,
                                .figures = timeline_figures_none};
+}
+
+enum status drawing_measured(struct drawing *drawing, struct trace *const *traces, int64_t step) {
+    int runs = drawing->result->run_count;
+    struct step_events *events = MEM_ARRAY(struct step_events, runs + 1);
+    enum status status = STATUS_OK;
+    for (int r = 0; r < runs && status == STATUS_OK; r++)
+        status = trace_step(traces[drawing->result->rank[r].rank], step, &events[r].item,
+                            &events[r].count);
+    if (status == STATUS_OK) add_step(drawing, events);
+    for (int r = 0; r < runs; r++) free(events[r].item);
+    free(events);
+    return status;
 }

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/explain_auto.h"
+#include "cli/explain_memory.h"
 #include "cli/explain_recompute.h"
 #include "cli/folder.h"
 #include "cli/outlook.h"
@@ -24,8 +25,7 @@
 #include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
-enum { NAME_COLUMNS = 11 };
-#define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
+#define row(out, name, ...) text_row(out, name, EXPLAIN_NAME_COLUMNS, __VA_ARGS__)
 
 /* What a step reduces over all ranks, and a rank's even share of what is sent for it. */
 static int64_t reduced_bytes(const struct plan *plan) {
@@ -179,24 +179,6 @@ static void print_recompute(const struct job *job, const struct outlook *outlook
     recompute_cost_free(&cost);
 }
 
-/* Of ranks that are not alike. */
-static void print_positions(const struct job *job, FILE *out) {
-    enum { SHOWN = 16 };
-    int positions = job->plan->config.grid.stages;
-    char text[SHOWN * (TEXT_BYTES + 24)] = "", size[TEXT_BYTES];
-    if (!job->position_bytes) return;
-    for (int p = 0, used = 0; p < positions && p < SHOWN; p++)
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s rank %d %s", p ? "," : "",
-                         group_rank(&job->plan->config.grid, GROUP_PIPELINE, 0, p),
-                         text_size((int64_t)job->position_bytes[p], size));
-    char driver[TEXT_BYTES + 16] = "";
-    if (job->plan->config.grid.drivers > 0)
-        snprintf(driver, sizeof driver, "; of the driver %s",
-                 text_size((int64_t)job->position_bytes[positions], size));
-    row(out, "peaks", "predicted, of the ranks of a pipeline:%s%s%s", text,
-        positions > SHOWN ? " ..." : "", driver);
-}
-
 static void print_ranks(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct strategy *strategy = strategy_find(job->options.strategy);
@@ -318,51 +300,6 @@ static void print_program(const struct job *job, FILE *out) {
         text_count(plan->grads, "gradient buffer", grads));
 }
 
-static int by_bytes(const void *a, const void *b) {
-    size_t one = ((const struct memory_part *)a)->bytes,
-           other = ((const struct memory_part *)b)->bytes;
-    return (one < other) - (one > other);
-}
-
-/* Keys of JSON have no spaces. */
-static const char *part_name(const struct memory_part *part, char *text, size_t bytes) {
-    snprintf(text, bytes, "%s", part->name);
-    for (char *c = text; *c; c++)
-        if (*c == '_') *c = ' ';
-    return text;
-}
-
-/* The largest first; what is less than a hundredth together. */
-static void print_memory(const struct job *job, FILE *out) {
-    enum { MOST_PARTS = 32 };
-    const struct plan *plan = job->plan;
-    struct memory_part part[MOST_PARTS];
-    char size[TEXT_BYTES], name[TEXT_BYTES], parts[1024] = "", of[TEXT_BYTES] = "";
-    int count = 0, used = 0;
-    while (count < MOST_PARTS && memory_part(&plan->memory, count, &part[count])) count++;
-    qsort(part, (size_t)count, sizeof part[0], by_bytes);
-    size_t all = plan_bytes(plan), rest = all;
-    for (int i = 0; i < count && part[i].bytes >= all / 100; rest -= part[i++].bytes)
-        used += snprintf(parts + used, sizeof parts - (size_t)used, "%s %s %s", i ? "," : "",
-                         part_name(&part[i], name, sizeof name),
-                         text_size((int64_t)part[i].bytes, size));
-    if (rest > 0)
-        snprintf(parts + used, sizeof parts - (size_t)used, ", other %s",
-                 text_size((int64_t)rest, size));
-    if (job->position_bytes)
-        snprintf(of, sizeof of, " of rank %d", plan->config.rank);
-    else if (plan->config.ranks > 1)
-        snprintf(of, sizeof of, " of a rank");
-    row(out, "memory", "%s predicted peak%s:%s", text_size((int64_t)all, size), of, parts);
-}
-
-static void print_machine(const struct job *job, FILE *out) {
-    char size[TEXT_BYTES];
-    if (job->local_ranks > 1)
-        row(out, "machine", "%s for the %d ranks of this machine",
-            text_size((int64_t)job_machine_bytes(job), size), job->local_ranks);
-}
-
 static void print_work(const struct job *job, FILE *out) {
     const struct graph *graph = job->plan->micro[0].graph;
     int reorders = 0;
@@ -385,9 +322,7 @@ void explain_print(const struct outlook *outlook, bool compares, FILE *out) {
     print_traffic(job, out);
     print_sync_bn(job, out);
     outlook_print_row(outlook, out);
-    print_memory(job, out);
-    print_positions(job, out);
-    print_machine(job, out);
+    explain_print_memory(job, out);
     print_recompute(job, compares ? outlook : NULL, out);
     explain_auto_print(&job->plan->choice, out);
     print_program(job, out);
@@ -395,41 +330,10 @@ void explain_print(const struct outlook *outlook, bool compares, FILE *out) {
     print_device(job->plan, out);
 }
 
-/* Every part of the peak, and their sum. */
-static void show_estimate(const struct plan *plan, FILE *out) {
-    struct text_table table = {.align = "lrl"};
-    struct memory_part part;
-    char size[TEXT_BYTES], name[64];
-    for (int i = 0; memory_part(&plan->memory, i, &part); i++) {
-        text_table_cell(&table, "%s", part_name(&part, name, sizeof name));
-        text_table_cell(&table, "%s", text_size((int64_t)part.bytes, size));
-        text_table_cell(&table, "%s", part.doc);
-    }
-    text_table_cell(&table, "predicted peak");
-    text_table_cell(&table, "%s", text_size((int64_t)plan_bytes(plan), size));
-    text_table_cell(&table, "the sum, of rank %d", plan->config.rank);
-    text_table_print(&table, 2, out);
-    text_table_free(&table);
-}
-
-static void show_memory(const struct plan *plan, FILE *out) {
-    enum { MEMORY_LINES = 40 };
-    char arena[TEXT_BYTES], shared[TEXT_BYTES], live[TEXT_BYTES];
-    show_estimate(plan, out);
-    if (plan->chunk_count == 0) return; /* a driver has no activations */
-    const struct placement *placement = plan_placement(plan, &plan->micro[0], 0, 0);
-    fprintf(out, "  arena of a slot %s%s%s; most bytes of a micro-batch alive at once %s\n",
-            text_size((int64_t)placement->slot_bytes, arena),
-            plan->shared_bytes ? ", shared by all slots " : "",
-            plan->shared_bytes ? text_size((int64_t)plan->shared_bytes, shared) : "",
-            text_size((int64_t)placement->live_bytes, live));
-    placement_print(placement, out, MEMORY_LINES);
-}
-
 static void show_part(const struct job *job, const char *part, FILE *out) {
     if (strcmp(part, "graph") == 0) graph_print(job->plan->micro[0].graph, out);
     if (strcmp(part, "program") == 0) program_print(job->plan->program, out);
-    if (strcmp(part, "memory") == 0) show_memory(job->plan, out);
+    if (strcmp(part, "memory") == 0) explain_show_memory(job, out);
 }
 
 /* The parts of --show as texts. */
@@ -457,15 +361,13 @@ static void print_json(const struct outlook *outlook, FILE *out) {
     const struct job *job = outlook->job;
     const struct plan *plan = job->plan;
     const struct run_config *config = &plan->config;
-    struct memory_part part;
-    json_t *estimate = json_object();
-    for (int i = 0; memory_part(&plan->memory, i, &part); i++)
-        json_object_set_new(estimate, part.name, json_integer((json_int_t)part.bytes));
+    int largest;
+    size_t peak = memory_sum(job_largest(job, &largest));
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:I, s:i, s:i, s:b, s:I, s:I, s:i, s:i, "
-        "s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:o}",
+        "s:i, s:f, s:s, s:f, s:o, s:I, s:I, s:I, s:i, s:i, s:i, s:o}",
         "version", stretto_version(), "strategy", job->options.strategy, "model",
         config->model->name, "data", config->dataset->spec, "device", device, "threads",
         config->threads, "comm", config->ranks == 1 ? "self" : job->options.comm, "ranks",
@@ -478,8 +380,9 @@ static void print_json(const struct outlook *outlook, FILE *out) {
         recompute_policy_name(config->recompute), "recompute_flops", plan_recompute_flops(plan),
         "predicted_step_ms", step_ms(&outlook->forecast), "reduced_bytes_per_step",
         (json_int_t)reduced_bytes(plan), "sent_bytes_per_step", (json_int_t)sent_bytes(plan),
-        "predicted_peak_bytes", (json_int_t)plan_bytes(plan), "calls_per_step", plan_calls(plan),
-        "round_trips_per_step", plan_round_trips(plan), "memory", estimate);
+        "predicted_peak_bytes", (json_int_t)peak, "calls_per_step", plan_calls(plan),
+        "round_trips_per_step", plan_round_trips(plan), "memory_rank", largest, "memory",
+        explain_memory_json(job));
     if (job->options.show.count) json_object_set_new(root, "show", shown_parts(job));
     if (plan->choice.row_count) json_object_set_new(root, "auto", explain_auto_json(&plan->choice));
     if (outlook_is_wanted(&job->options))

@@ -6,6 +6,8 @@
 
 #include "cli/outlook.h"
 
+enum { EXPLAIN_NAME_COLUMNS = 11 }; /* of a row's name */
+
 /* Local. What train prints before it starts and explain prints altogether, without the parts of
  * --show. `compares`: forecasts of the other ways to recompute, too, each of which is simulated. */
 void explain_print(const struct outlook *outlook, bool compares, FILE *out);

@@ -69,6 +69,9 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    /* Kernels are made also where none will run, to measure what they take; not of orders that
+     * are still to be chosen, where other positions cannot be measured. */
+    if (info->weighed && !plan_is_auto(out)) out->dry = false;
     return take_delays(&job->options, out);
 }
 
@@ -85,8 +88,8 @@ static enum status plan_once(struct job *job, const struct rank_info *info,
                              const struct run_config *config, const struct bytes *text) {
     const char *name = text ? job->options.program : "program";
     plan_free(&job->plan);
-    free(job->position_bytes);
-    job->position_bytes = NULL;
+    free(job->position);
+    job->position = NULL;
     TRY(plan_new(config, name, text, &job->plan));
     TRY(job_estimate_memory(job, info));
     return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
@@ -150,6 +153,8 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     job->agreed = config->agreed;
     enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
     if (job->costs) config->costs = &job->costs->costs;
+    if (status == STATUS_OK && info->weighed && !config->dry)
+        job_probe_positions(job, config, path ? path : "program", path ? &text : NULL);
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
     job->agreed = NULL;
@@ -193,7 +198,8 @@ enum status job_open(const struct options *options, const struct rank_info *info
 void job_close(struct job *job) {
     plan_free(&job->plan);
     agree_costs_free(&job->costs);
-    free(job->position_bytes);
+    free(job->position);
+    free(job->position_planning);
     if (job->owns_dataset) dataset_free(&job->dataset);
     *job = (struct job){0};
 }

@@ -13,6 +13,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "cli/job.h"
+#include "cli/probe.h"
 #include "cli/watch.h"
 #include "plan/staging.h"
 
@@ -67,11 +68,10 @@ enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
     return STATUS_OK;
 }
 
-/* Beside its arrays a rank takes what this one does. */
-static size_t with_library(const struct job *job, struct plan *plan) {
+/* Beside its arrays and kernels a rank takes what this one does. */
+static void with_library(const struct job *job, struct plan *plan) {
     plan->memory.library = job->plan->memory.library;
     plan->memory.trace = job->plan->memory.trace;
-    return plan_bytes(plan);
 }
 
 /* Drivers are alike, and stand behind the positions. */
@@ -81,18 +81,50 @@ static int place_of(const struct job *job, int rank) {
     return position < 0 ? grid->stages : position;
 }
 
+static struct run_config config_at(const struct run_config *config, int position) {
+    struct run_config at = *config;
+    bool staged = position < config->grid.stages;
+    at.rank = staged ? group_rank(&config->grid, GROUP_PIPELINE, 0, position) : 0;
+    at.cell = grid_cell(&config->grid, at.rank);
+    return at;
+}
+
+/* Of a long pipeline the inner ranks are taken to be alike: each costs the time of a plan. */
+enum { PROBED = 8 };
+
+void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
+                         const struct bytes *program) {
+    int stages = config->grid.stages;
+    if (stages == 1) return;
+    job->position_planning = MEM_ARRAY(size_t, stages);
+    for (int p = 0; p < stages; p++) {
+        struct run_config at = config_at(config, p);
+        bool inner = p >= PROBED - 1 && p < stages - 1;
+        job->position_planning[p] =
+            inner ? job->position_planning[p - 1] : probe_planning(&at, name, program);
+    }
+}
+
+/* What planning takes of a rank there more than of this one. */
+static ptrdiff_t planning_beside(const struct job *job, int position) {
+    int own = place_of(job, job->plan->config.rank), stages = job->plan->config.grid.stages;
+    const size_t *planning = job->position_planning;
+    if (!planning || own >= stages || position >= stages) return 0;
+    if (!planning[own] || !planning[position]) return 0;
+    return (ptrdiff_t)planning[position] - (ptrdiff_t)planning[own];
+}
+
 static enum status estimate_position(struct job *job, int position, const char *name,
                                      const struct bytes *program) {
-    struct run_config config = job->plan->config;
+    struct run_config config = config_at(&job->plan->config, position);
     struct plan *plan;
-    bool staged = position < config.grid.stages;
-    config.rank = staged ? group_rank(&config.grid, GROUP_PIPELINE, 0, position) : 0;
-    config.cell = grid_cell(&config.grid, config.rank);
     config.dry = true;
     config.agreed = job->agreed;
     config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
     TRY(plan_new(&config, name, program, &plan));
-    job->position_bytes[position] = with_library(job, plan);
+    with_library(job, plan);
+    plan->memory.library += (size_t)planning_beside(job, position);
+    job->position[position] = plan->memory;
     plan_free(&plan);
     return STATUS_OK;
 }
@@ -102,15 +134,15 @@ static void count_planning(struct job *job, int own) {
     size_t planning = grown(mem_peak_bytes(), job->before.own_bytes + job->before.file_bytes);
     if (job->plan->chunk_count > 0 || job->threads || job->to_start) return;
     if (planning > job->plan->memory.library) job->plan->memory.library = planning;
-    job->position_bytes[own] = plan_bytes(job->plan);
+    job->position[own] = job->plan->memory;
 }
 
 enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
     const struct grid *grid = &job->plan->config.grid;
     int positions = grid->stages + (grid->drivers > 0), own = place_of(job, job->plan->config.rank);
     if (positions == 1) return STATUS_OK;
-    job->position_bytes = MEM_ARRAY(size_t, positions);
-    job->position_bytes[own] = plan_bytes(job->plan);
+    job->position = MEM_ARRAY(struct memory_estimate, positions);
+    job->position[own] = job->plan->memory;
     for (int p = 0; p < positions; p++)
         if (p != own) TRY(estimate_position(job, p, name, program));
     count_planning(job, own);
@@ -118,14 +150,23 @@ enum status job_estimate_positions(struct job *job, const char *name, const stru
 }
 
 size_t job_position_bytes(const struct job *job, int position) {
-    return job->position_bytes ? job->position_bytes[position] : plan_bytes(job->plan);
+    return job->position ? memory_sum(&job->position[position]) : plan_bytes(job->plan);
+}
+
+const struct memory_estimate *job_largest(const struct job *job, int *rank) {
+    const struct grid *grid = &job->plan->config.grid;
+    int most = 0;
+    *rank = job->plan->config.rank;
+    if (!job->position) return &job->plan->memory;
+    for (int p = 1; p < grid->stages; p++) /* drivers need less */
+        if (job_position_bytes(job, p) > job_position_bytes(job, most)) most = p;
+    *rank = group_rank(grid, GROUP_PIPELINE, 0, most);
+    return &job->position[most];
 }
 
 size_t job_most_bytes(const struct job *job) {
-    size_t most = 0;
-    for (int p = 0; p < job->plan->config.grid.stages; p++) /* drivers need less */
-        if (job_position_bytes(job, p) > most) most = job_position_bytes(job, p);
-    return most;
+    int rank;
+    return memory_sum(job_largest(job, &rank));
 }
 
 /* Ranks of this machine, from the first on. */
@@ -154,15 +195,16 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
         struct job other = *job;
         struct run_config config = job->plan->config;
         config.micro_batches = (int)count;
+        config.dry = true;
         config.memory_limit = 0; /* refusals are said by the caller */
-        other.position_bytes = NULL;
+        other.position = NULL;
         other.agreed = NULL;
         if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
         with_library(job, other.plan);
         enum status status = job_estimate_positions(&other, "program", NULL);
         *bytes = counted(&other);
         plan_free(&other.plan);
-        free(other.position_bytes);
+        free(other.position);
         if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
     }
     return 0;

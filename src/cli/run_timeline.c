@@ -60,9 +60,11 @@ struct run_timeline *run_timeline_new(const struct session *session) {
     struct trace *const *traces = watch->traces ? watch->traces : &watch->trace;
     if (!watch->trace || (ranks > 1 && !watch->traces)) return NULL;
     int64_t step = whole_step(session->job.plan, trace_last_step(watch->trace));
-    size_t events = 0;
-    free(trace_step(watch->trace, step, &events));
-    if (events == 0) return NULL;
+    struct trace_event *events = NULL;
+    size_t count = 0;
+    enum status status = trace_step(watch->trace, step, &events, &count);
+    free(events);
+    if (status != STATUS_OK || count == 0) return NULL;
     struct run_timeline *run = MEM_NEW(struct run_timeline);
     bool good = outlook_open_apart(&session->job, &run->outlook) == STATUS_OK;
     if (!good || !run->outlook.forecast.input.record) {
@@ -71,7 +73,10 @@ struct run_timeline *run_timeline_new(const struct session *session) {
         return NULL;
     }
     drawing_open(&run->outlook, &run->drawing);
-    drawing_measured(&run->drawing, traces, step);
+    if (drawing_measured(&run->drawing, traces, step) != STATUS_OK) {
+        run_timeline_free(&run);
+        return NULL;
+    }
     set_peaks(&run->drawing.timeline, session);
     set_words(&run->drawing, step, dropped_of(traces, ranks));
     return run;

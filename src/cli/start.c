@@ -55,7 +55,7 @@ enum status start_find(const struct options *options, struct start *out) {
         start.info.ranks = start.layout.world;
         start.info.local_ranks = start.layout.count;
         start.info.spread = start.layout.nodes > 1;
-        start.info.to_start = true;
+        start.info.to_start = start.info.weighed = true;
     }
     TRY(check_hosts(options, &start));
     *out = start;

@@ -1,100 +1,127 @@
 /* See traces.h. In pieces of what comm_exchange carries: every rank gets everything, but it is some
- * hundred kilobytes, once a run. */
+ * hundred kilobytes, once a run. Rank 0 keeps none of it in memory: what many ranks traced is more
+ * than a small model takes. */
 #include "cli/traces.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 /* Clocks nearer than this are one: ranks of one host leave a barrier as the scheduler lets them. */
 static const int64_t same_clock_ns = 100000000;
 
 struct head {
-    uint64_t bytes;
+    uint64_t count, dropped;
     int64_t now_ns;
+};
+
+enum { PIECE_EVENTS = COMM_EXCHANGE_BYTES / sizeof(struct trace_event) };
+
+struct piece {
+    struct trace_event event[PIECE_EVENTS];
 };
 
 static uint64_t longest(const struct head *heads, int ranks) {
     uint64_t most = 0;
-    for (int r = 0; r < ranks; r++) most = heads[r].bytes > most ? heads[r].bytes : most;
+    for (int r = 1; r < ranks; r++) most = heads[r].count > most ? heads[r].count : most;
     return most;
 }
 
 static size_t piece_of(const struct head *head, uint64_t at) {
-    uint64_t left = head->bytes > at ? head->bytes - at : 0;
-    return left < COMM_EXCHANGE_BYTES ? (size_t)left : COMM_EXCHANGE_BYTES;
+    uint64_t left = head->count > at ? head->count - at : 0;
+    return left < PIECE_EVENTS ? (size_t)left : PIECE_EVENTS;
 }
 
-/* all[r] gets the bytes of rank r. */
-static enum status exchange(struct comm *comm, const struct bytes *mine, const struct head *heads,
-                            unsigned char **all) {
-    int own = comm_rank(comm), ranks = comm_size(comm);
-    unsigned char piece[COMM_EXCHANGE_BYTES] = {0};
-    unsigned char *pieces = mem_array((size_t)ranks, COMM_EXCHANGE_BYTES);
+static enum status write_at(int file, const void *data, size_t bytes, size_t at) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t put = pwrite(file, (const char *)data + done, bytes - done, (off_t)(at + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0)
+            return fail(STATUS_DATA, "traces of other ranks cannot be written: %s",
+                        strerror(errno));
+        done += (size_t)put;
+    }
+    return STATUS_OK;
+}
+
+/* Those of the ranks lie one behind the other. */
+static enum status store(int file, const struct head *heads, int ranks, uint64_t at,
+                         const struct piece *pieces) {
+    uint64_t begin = 0;
+    for (int r = 1; r < ranks; begin += heads[r++].count)
+        TRY(write_at(file, pieces[r].event, piece_of(&heads[r], at) * sizeof(struct trace_event),
+                     (begin + at) * sizeof(struct trace_event)));
+    return STATUS_OK;
+}
+
+/* All go on whatever becomes of rank 0's file. */
+static enum status exchange(struct comm *comm, const struct trace *mine, const struct head *heads,
+                            int file, enum status *lacks) {
+    int ranks = comm_size(comm);
+    bool first = comm_rank(comm) == 0;
+    struct piece piece = {0}, *pieces = MEM_ARRAY(struct piece, ranks);
     enum status status = STATUS_OK;
     uint64_t most = longest(heads, ranks);
-    for (uint64_t at = 0; at < most && status == STATUS_OK; at += COMM_EXCHANGE_BYTES) {
-        size_t count = piece_of(&heads[own], at);
-        if (count) memcpy(piece, mine->data + at, count);
-        status = comm_exchange(comm_world(comm), piece, sizeof piece, pieces);
-        for (int r = 0; all && r < ranks && status == STATUS_OK; r++) {
-            count = piece_of(&heads[r], at);
-            if (count) memcpy(all[r] + at, pieces + (size_t)r * sizeof piece, count);
-        }
+    size_t cursor = 0;
+    for (uint64_t at = 0; at < most && status == STATUS_OK; at += PIECE_EVENTS) {
+        trace_copy(mine, &cursor, PIECE_EVENTS, piece.event);
+        status = comm_exchange(comm_world(comm), &piece, sizeof piece, pieces);
+        if (status == STATUS_OK && first && *lacks == STATUS_OK)
+            *lacks = store(file, heads, ranks, at, pieces);
     }
     free(pieces);
     return status;
 }
 
 static enum status open_all(const struct trace_config *config, const struct head *heads, int ranks,
-                            unsigned char *const *all, struct trace **out) {
-    for (int r = 1; r < ranks; r++) {
+                            int file, struct trace **out) {
+    uint64_t begin = 0;
+    for (int r = 1; r < ranks; begin += heads[r++].count) {
         struct trace_config other = *config;
-        int64_t shift_ns = heads[0].now_ns - heads[r].now_ns;
-        if (llabs(shift_ns) < same_clock_ns) shift_ns = 0;
+        struct trace_stored stored = {.file = file,
+                                      .at = begin * sizeof(struct trace_event),
+                                      .count = heads[r].count,
+                                      .dropped = heads[r].dropped,
+                                      .shift_ns = heads[0].now_ns - heads[r].now_ns};
+        if (llabs(stored.shift_ns) < same_clock_ns) stored.shift_ns = 0;
         other.rank = r;
-        TRY(trace_open_packed(&other, all[r], heads[r].bytes, shift_ns, &out[r]));
+        TRY(trace_open_stored(&other, &stored, &out[r]));
     }
     return STATUS_OK;
 }
 
-static void free_all(struct trace **traces, int ranks) {
+static enum status open_traces(struct trace *mine, const struct trace_config *config,
+                               const struct head *heads, int ranks, int file, struct trace ***out) {
+    struct trace **traces = MEM_ARRAY(struct trace *, ranks);
+    enum status status = open_all(config, heads, ranks, file, traces);
+    traces[0] = mine;
+    if (status == STATUS_OK) {
+        *out = traces;
+        return STATUS_OK;
+    }
     for (int r = 1; r < ranks; r++) trace_free(&traces[r]);
     free(traces);
-}
-
-static enum status gather(struct comm *comm, const struct bytes *packed,
-                          const struct trace_config *config, const struct head *heads,
-                          struct trace **out) {
-    int ranks = comm_size(comm);
-    unsigned char **all = out ? MEM_ARRAY(unsigned char *, ranks) : NULL;
-    for (int r = 0; out && r < ranks; r++) all[r] = mem_new(heads[r].bytes + 1);
-    enum status status = exchange(comm, packed, heads, all);
-    if (status == STATUS_OK && out) status = open_all(config, heads, ranks, all, out);
-    for (int r = 0; out && r < ranks; r++) free(all[r]);
-    free(all);
     return status;
 }
 
 enum status traces_gather(struct comm *comm, struct trace *mine, const struct trace_config *config,
-                          struct trace ***out) {
+                          int file, struct trace ***out, enum status *lacks) {
     int ranks = comm_size(comm);
     struct head *heads = MEM_ARRAY(struct head, ranks);
-    struct trace **traces = comm_rank(comm) == 0 ? MEM_ARRAY(struct trace *, ranks) : NULL;
-    struct bytes packed = trace_pack(mine);
+    *out = NULL;
+    *lacks = comm_rank(comm) == 0 && file < 0 ? STATUS_DATA : STATUS_OK;
     enum status status = comm_barrier(comm_world(comm));
-    struct head head = {.bytes = packed.count, .now_ns = clock_ns()};
+    struct head head = {
+        .count = trace_kept(mine), .dropped = trace_dropped(mine), .now_ns = clock_ns()};
     if (status == STATUS_OK) status = comm_exchange(comm_world(comm), &head, sizeof head, heads);
-    if (status == STATUS_OK) status = gather(comm, &packed, config, heads, traces);
-    bytes_free(&packed);
+    if (status == STATUS_OK) status = exchange(comm, mine, heads, file, lacks);
+    if (status == STATUS_OK && comm_rank(comm) == 0 && *lacks == STATUS_OK)
+        status = open_traces(mine, config, heads, ranks, file, out);
     free(heads);
-    if (traces && status != STATUS_OK) {
-        free_all(traces, ranks);
-        return status;
-    }
-    if (traces) traces[0] = mine;
-    *out = traces;
     return status;
 }

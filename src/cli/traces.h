@@ -5,11 +5,13 @@
 #include "comm/comm.h"
 #include "record/trace.h"
 
-/* Collective over the ranks, blocking. On rank 0 out[1..] are the traces of the others, which the
- * caller frees, as is the array of all ranks; `mine` is out[0]. Elsewhere *out is NULL. Ranks of
- * other hosts have clocks of their own: theirs are set by the moment all leave a barrier, so they
- * are right to some milliseconds. */
+/* Collective over the ranks, blocking. On rank 0 the events of the others go to `file`, an empty
+ * one of the caller (-1 elsewhere, or where it could not be opened); out[1..] are their traces,
+ * which read it and which the caller frees before it, as is the array of all ranks; `mine` is
+ * out[0]. Elsewhere *out is NULL. Ranks of other hosts have clocks of their own: theirs are set by
+ * the moment all leave a barrier, so they are right to some milliseconds. A file that cannot be
+ * written does not fail the others: `lacks` is its status, and *out NULL. */
 enum status traces_gather(struct comm *comm, struct trace *mine, const struct trace_config *config,
-                          struct trace ***out);
+                          int file, struct trace ***out, enum status *lacks);
 
 #endif

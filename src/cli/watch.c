@@ -1,12 +1,14 @@
 /* See watch.h. */
 #include "cli/watch.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -369,9 +371,23 @@ void watch_summary(const struct watch *watch, struct summary *summary) {
     if (watch->metrics) fill_evaluation(metrics_past(watch->metrics), summary);
 }
 
+/* Without a name: nothing of it is left, whatever ends the run. */
+static void open_spool(struct watch *watch) {
+    char *path = mem_format("%s/trace.json.tmp.%d", watch->folder, (int)getpid());
+    watch->spool = fopen(path, "w+be");
+    if (!watch->spool)
+        fail(STATUS_DATA, "%s: cannot write: %s", path, strerror(errno));
+    else
+        unlink(path);
+    free(path);
+}
+
 enum status watch_gather(struct watch *watch, struct comm *comm) {
     if (comm_size(comm) == 1) return STATUS_OK;
-    TRY(traces_gather(comm, watch->trace, &watch->trace_config, &watch->traces));
+    if (watch->folder) open_spool(watch);
+    int file = watch->spool ? fileno(watch->spool) : -1;
+    TRY(traces_gather(comm, watch->trace, &watch->trace_config, file, &watch->traces,
+                      &watch->spooled));
     if (watch->traces) watch->trace_count = comm_size(comm);
     return STATUS_OK;
 }
@@ -388,6 +404,8 @@ static enum status write_traces(const struct watch *watch) {
 void watch_free(struct watch *watch) {
     for (int r = 1; r < watch->trace_count; r++) trace_free(&watch->traces[r]);
     free(watch->traces);
+    if (watch->spool) fclose(watch->spool);
+    watch->spool = NULL;
     trace_free(&watch->trace);
     free(watch->step_ms);
     free(watch->busy_ms);
@@ -406,6 +424,8 @@ enum status watch_close(struct watch *watch) {
         progress_close(&watch->progress);
         status = write_traces(watch);
         watch_lacks(watch, status, "trace.json");
+        if (status == STATUS_OK)
+            watch_lacks(watch, watch->spooled, "the other ranks in trace.json");
         closed = metrics_close(&watch->metrics);
         if (watch->status == STATUS_OK) watch_lacks(watch, closed, "rows of metrics.jsonl");
     }

@@ -37,6 +37,8 @@ struct watch {
     struct trace *trace;   /* this rank's */
     struct trace **traces; /* [trace_count], once gathered: those of all ranks, this one first */
     int trace_count;
+    FILE *spool; /* where the events of the others are, a file without a name; NULL: none came */
+    enum status spooled; /* whether they came */
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;

@@ -445,9 +445,13 @@ bool memory_part(const struct memory_estimate *estimate, int index, struct memor
     return true;
 }
 
-size_t plan_bytes(const struct plan *plan) {
+size_t memory_sum(const struct memory_estimate *estimate) {
     struct memory_part part;
     size_t sum = 0;
-    for (int i = 0; memory_part(&plan->memory, i, &part); i++) sum += part.bytes;
+    for (int i = 0; memory_part(estimate, i, &part); i++) sum += part.bytes;
     return sum;
+}
+
+size_t plan_bytes(const struct plan *plan) {
+    return memory_sum(&plan->memory);
 }

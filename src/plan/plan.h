@@ -55,6 +55,7 @@ struct memory_part {
     size_t bytes;
 };
 bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out);
+size_t memory_sum(const struct memory_estimate *estimate);
 
 enum { PLAN_MAX_MICRO = 5 };
 

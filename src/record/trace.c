@@ -5,12 +5,14 @@
  * step in a small table, since only the losses of steps that are written matter to the reader. */
 #include "record/trace.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -31,6 +33,8 @@ struct trace {
     size_t capacity, taken;     /* taken counts all events ever taken in */
     int64_t newest;             /* step, 0 before the first event */
     struct lost *lost;          /* [newest_steps], or one for a range */
+    bool is_stored;             /* the events are in a file, and in the region only while needed */
+    struct trace_stored stored;
 };
 
 static bool is_range(const struct trace_config *config) {
@@ -54,27 +58,35 @@ size_t trace_bytes(const struct trace_config *config) {
     return capacity_for(config) * sizeof(struct trace_event);
 }
 
-static enum status open_ring(const struct trace_config *config, size_t capacity,
-                             struct trace **out) {
+static enum status open_empty(const struct trace_config *config, struct trace **out) {
     CHECK(kept_steps(config) > 0, "steps %" PRId64 "-%" PRId64, config->first_step,
           config->last_step);
     CHECK(config->schema->arg_count <= TRACE_MAX_ARGS, "%d arguments", config->schema->arg_count);
-    struct region region;
-    TRY(region_map(capacity * sizeof(struct trace_event), "trace", &region));
     struct trace *trace = MEM_NEW(struct trace);
     trace->config = *config;
     trace->config.newest_steps = kept_steps(config);
-    trace->region = region;
-    trace->events = region.base;
-    trace->capacity = capacity;
     trace->lost = MEM_ARRAY(struct lost, is_range(config) ? 1 : kept_steps(config));
     pthread_mutex_init(&trace->lock, NULL);
     *out = trace;
     return STATUS_OK;
 }
 
+static enum status map_ring(struct trace *trace, size_t capacity) {
+    TRY(region_map(capacity * sizeof(struct trace_event), "trace", &trace->region));
+    trace->events = trace->region.base;
+    trace->capacity = capacity;
+    return STATUS_OK;
+}
+
 enum status trace_open(const struct trace_config *config, struct trace **out) {
-    return open_ring(config, capacity_for(config), out);
+    struct trace *trace;
+    TRY(open_empty(config, &trace));
+    enum status status = map_ring(trace, capacity_for(config));
+    if (status == STATUS_OK)
+        *out = trace;
+    else
+        trace_free(&trace);
+    return status;
 }
 
 void trace_free(struct trace **trace) {
@@ -165,12 +177,91 @@ int64_t trace_last_step(const struct trace *trace) {
     return last;
 }
 
-struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count) {
-    struct trace_event *events = MEM_ARRAY(struct trace_event, held(trace) + 1);
+static struct trace_event *copy_step(const struct trace *trace, int64_t step, size_t *count) {
+    size_t most = 0;
+    for (size_t i = 0; i < held(trace); i++) most += event_at(trace, i)->step == step;
+    struct trace_event *events = MEM_ARRAY(struct trace_event, most + 1);
     *count = 0;
     for (size_t i = 0; i < held(trace); i++)
         if (event_at(trace, i)->step == step) events[(*count)++] = *event_at(trace, i);
     return events;
+}
+
+/* --- between processes --- */
+
+size_t trace_kept(const struct trace *trace) {
+    size_t count = 0;
+    for (size_t i = 0; i < held(trace); i++) count += event_at(trace, i)->step >= first_kept(trace);
+    return count;
+}
+
+size_t trace_copy(const struct trace *trace, size_t *at, size_t most, struct trace_event *out) {
+    size_t copied = 0;
+    for (; *at < held(trace) && copied < most; ++*at)
+        if (event_at(trace, *at)->step >= first_kept(trace)) out[copied++] = *event_at(trace, *at);
+    return copied;
+}
+
+enum status trace_open_stored(const struct trace_config *config, const struct trace_stored *stored,
+                              struct trace **out) {
+    struct trace *trace;
+    TRY(open_empty(config, &trace));
+    trace->is_stored = true;
+    trace->stored = *stored;
+    trace->lost[0] = (struct lost){INT64_MAX, stored->dropped}; /* all of steps that are kept */
+    *out = trace;
+    return STATUS_OK;
+}
+
+static enum status read_events(const struct trace *trace, const struct trace_stored *stored) {
+    size_t bytes = stored->count * sizeof *trace->events;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(stored->file, (char *)trace->events + done, bytes - done,
+                            (off_t)(stored->at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            return fail(STATUS_DATA, "the trace of rank %d cannot be read again: %s",
+                        trace->config.rank, got < 0 ? strerror(errno) : "its file is short");
+        done += (size_t)got;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_events(struct trace *trace, const struct trace_stored *stored) {
+    TRY(read_events(trace, stored));
+    for (; trace->taken < stored->count; trace->taken++) {
+        struct trace_event *event = &trace->events[trace->taken];
+        if (!is_sound(event, trace->config.schema))
+            return fail(STATUS_BUG, "event %zu of rank %d's trace is none", trace->taken,
+                        trace->config.rank);
+        event->begin_ns += stored->shift_ns;
+        event->end_ns += stored->shift_ns;
+        if (event->step > trace->newest) trace->newest = event->step;
+    }
+    return STATUS_OK;
+}
+
+/* Events are in memory between these two. */
+static void put_away(struct trace *trace) {
+    if (!trace->is_stored) return;
+    region_free(&trace->region);
+    trace->events = NULL;
+    trace->capacity = trace->taken = 0;
+}
+
+static enum status fetch(struct trace *trace) {
+    if (!trace->is_stored) return STATUS_OK;
+    TRY(map_ring(trace, trace->stored.count));
+    enum status status = take_events(trace, &trace->stored);
+    if (status != STATUS_OK) put_away(trace);
+    return status;
+}
+
+enum status trace_step(struct trace *trace, int64_t step, struct trace_event **out, size_t *count) {
+    TRY(fetch(trace));
+    *out = copy_step(trace, step, count);
+    put_away(trace);
+    return STATUS_OK;
 }
 
 /* --- the picture --- */
@@ -244,14 +335,15 @@ static int thread_of(const struct picture *picture, int track, int line) {
 }
 
 /* Times in the file count from the earliest event: viewers handle small numbers better. */
-static int64_t earliest_ns(const struct picture *pictures, int count) {
-    int64_t earliest = INT64_MAX;
-    for (int p = 0; p < count; p++)
-        for (size_t i = 0; i < pictures[p].count; i++) {
-            int64_t begin_ns = pictures[p].items[i].event->begin_ns;
-            if (begin_ns < earliest) earliest = begin_ns;
-        }
-    return earliest;
+static enum status find_earliest(struct trace *trace, int64_t *earliest_ns) {
+    TRY(fetch(trace));
+    for (size_t i = 0; i < held(trace); i++) {
+        const struct trace_event *event = event_at(trace, i);
+        if (event->step >= first_kept(trace) && event->begin_ns < *earliest_ns)
+            *earliest_ns = event->begin_ns;
+    }
+    put_away(trace);
+    return STATUS_OK;
 }
 
 static void emit_us(FILE *stream, const char *key, int64_t ns) {
@@ -322,81 +414,38 @@ static void emit_names(FILE *stream, const struct picture *picture) {
         }
 }
 
-static void emit_all(FILE *stream, const struct picture *pictures, int count, uint64_t dropped) {
-    int64_t origin_ns = earliest_ns(pictures, count);
+static enum status emit_trace(FILE *stream, struct trace *trace, int64_t origin_ns) {
+    TRY(fetch(trace));
+    struct picture picture = picture_of(trace);
+    emit_names(stream, &picture);
+    for (size_t i = 0; i < picture.count; i++) {
+        emit_event(stream, &picture, &picture.items[i], origin_ns);
+        emit_message(stream, &picture, &picture.items[i], origin_ns);
+    }
+    free(picture.items);
+    free(picture.lines);
+    put_away(trace);
+    return STATUS_OK;
+}
+
+/* One after the other: the traces of many ranks are many times this one's. */
+static enum status emit_traces(FILE *stream, struct trace *const *traces, int count,
+                               uint64_t dropped) {
+    int64_t origin_ns = INT64_MAX;
+    for (int t = 0; t < count; t++) TRY(find_earliest(traces[t], &origin_ns));
     fprintf(stream,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":%" PRIu64
             "},\n\"traceEvents\":[",
             dropped);
-    for (int p = 0; p < count; p++) {
-        if (p > 0) fputc(',', stream);
-        emit_names(stream, &pictures[p]);
-        for (size_t i = 0; i < pictures[p].count; i++) {
-            emit_event(stream, &pictures[p], &pictures[p].items[i], origin_ns);
-            emit_message(stream, &pictures[p], &pictures[p].items[i], origin_ns);
-        }
+    for (int t = 0; t < count; t++) {
+        if (t > 0) fputc(',', stream);
+        TRY(emit_trace(stream, traces[t], origin_ns));
     }
     fputs("\n]}\n", stream);
-}
-
-static void emit_traces(FILE *stream, struct trace *const *traces, int count, uint64_t dropped) {
-    struct picture *pictures = MEM_ARRAY(struct picture, count + 1);
-    for (int t = 0; t < count; t++) pictures[t] = picture_of(traces[t]);
-    emit_all(stream, pictures, count, dropped);
-    for (int t = 0; t < count; t++) {
-        free(pictures[t].items);
-        free(pictures[t].lines);
-    }
-    free(pictures);
-}
-
-/* --- between processes --- */
-
-/* First how many events were lost, then those that are kept. */
-struct bytes trace_pack(struct trace *trace) {
-    uint64_t dropped = trace_dropped(trace);
-    size_t most = sizeof dropped + held(trace) * sizeof(struct trace_event);
-    struct bytes out = {.count = sizeof dropped, .data = mem_new(most)};
-    memcpy(out.data, &dropped, sizeof dropped);
-    for (size_t i = 0; i < held(trace); i++) {
-        const struct trace_event *event = event_at(trace, i);
-        if (event->step < first_kept(trace)) continue;
-        memcpy(out.data + out.count, event, sizeof *event);
-        out.count += sizeof *event;
-    }
-    return out;
-}
-
-static enum status take_packed(struct trace *trace, const char *data, int64_t shift_ns) {
-    memcpy(trace->events, data, trace->capacity * sizeof(struct trace_event));
-    for (; trace->taken < trace->capacity; trace->taken++) {
-        struct trace_event *event = &trace->events[trace->taken];
-        if (!is_sound(event, trace->config.schema))
-            return fail(STATUS_BUG, "event %zu of rank %d's trace is none", trace->taken,
-                        trace->config.rank);
-        event->begin_ns += shift_ns;
-        event->end_ns += shift_ns;
-        if (event->step > trace->newest) trace->newest = event->step;
-    }
     return STATUS_OK;
 }
 
-enum status trace_open_packed(const struct trace_config *config, const void *data, size_t bytes,
-                              int64_t shift_ns, struct trace **out) {
-    struct trace *trace;
-    uint64_t dropped;
-    if (bytes < sizeof dropped || (bytes - sizeof dropped) % sizeof(struct trace_event) != 0)
-        return fail(STATUS_BUG, "rank %d's trace has %zu bytes", config->rank, bytes);
-    memcpy(&dropped, data, sizeof dropped);
-    TRY(open_ring(config, (bytes - sizeof dropped) / sizeof(struct trace_event), &trace));
-    enum status status = take_packed(trace, (const char *)data + sizeof dropped, shift_ns);
-    if (dropped) trace->lost[0] = (struct lost){trace->newest, dropped};
-    if (status == STATUS_OK)
-        *out = trace;
-    else
-        trace_free(&trace);
-    return status;
-}
+/* --- the file --- */
 
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count) {
     uint64_t dropped = 0;
@@ -404,7 +453,11 @@ enum status trace_write(const char *path, struct trace *const *traces, int trace
     for (int t = 0; t < trace_count; t++) dropped += trace_dropped(traces[t]);
     struct file_writer writer;
     TRY(file_begin(path, &writer));
-    emit_traces(writer.stream, traces, trace_count, dropped);
+    enum status status = emit_traces(writer.stream, traces, trace_count, dropped);
+    if (status != STATUS_OK) {
+        file_abandon(&writer);
+        return status;
+    }
     TRY(file_commit(&writer));
     if (dropped > 0)
         log_note("%s: %s of these steps did not fit\n"

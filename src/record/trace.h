@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
 #include "base/status.h"
 
 enum { TRACE_STEPS = 20, TRACE_EVENT_LIMIT = 1 << 20, TRACE_MAX_ARGS = 13, TRACE_NONE = -1 };
@@ -72,17 +71,27 @@ uint64_t trace_dropped(struct trace *trace);
 /* Local, blocking. Writes the events of all `traces` (one a rank) into one file, atomically; notes
  * it when some were lost. Nobody records meanwhile. */
 enum status trace_write(const char *path, struct trace *const *traces, int trace_count);
-/* Local. The newest step with events, 0 without any; the events of a step, which the caller frees.
- * Nobody records meanwhile. */
+/* Local. The newest step with events, 0 without any. Nobody records meanwhile. */
 int64_t trace_last_step(const struct trace *trace);
-struct trace_event *trace_step(const struct trace *trace, int64_t step, size_t *count);
-/* Local. Traces of other processes come as bytes: pack gives those of the steps that would be
- * written (the caller frees), open_packed makes a trace of them that can only be written, its times
- * moved by `shift_ns`; it has room for what came, whatever the configuration expects. STATUS_BUG
- * for bytes that no trace has made. */
-struct bytes trace_pack(struct trace *trace);
-enum status trace_open_packed(const struct trace_config *config, const void *data, size_t bytes,
-                              int64_t shift_ns, struct trace **out);
+/* Local, blocking where the events are in a file. The events of a step, which the caller frees.
+ * STATUS_DATA where the file cannot be read, STATUS_BUG for events that no trace has made. */
+enum status trace_step(struct trace *trace, int64_t step, struct trace_event **out, size_t *count);
+/* Local. Traces of other processes come as events that lie in a file, so that of all ranks' one at
+ * a time takes memory. How many events would be written; copies up to `most` of them, returns how
+ * many, and moves `at`, which begins as 0, behind them. */
+size_t trace_kept(const struct trace *trace);
+size_t trace_copy(const struct trace *trace, size_t *at, size_t most, struct trace_event *out);
+struct trace_stored {
+    int file;
+    size_t at, count; /* bytes, events */
+    uint64_t dropped;
+    int64_t shift_ns; /* added to their times */
+};
+/* Local. Such a trace can only be written, or asked for a step, both of which read the file; it has
+ * room for what came, whatever the configuration expects. The file is the caller's, and outlives
+ * it. */
+enum status trace_open_stored(const struct trace_config *config, const struct trace_stored *stored,
+                              struct trace **out);
 /* Local. Accepts NULL. */
 void trace_free(struct trace **trace);
 

@@ -45,6 +45,21 @@ check_ranks threads 4 --model resnet20 --data $images
 check_ranks shm 2 --model resnet18-cifar --data $images --batch 8
 check_ranks shm 2 --model mlp --data $images
 check_ranks shm 2 --model resnet8 --data digits
+# explain tells what the ranks that run do, and refuses what they refuse: its own process has kernels, too.
+set -- --model resnet8 --data digits --steps 2 --threads 1 --save-every never --eval-every never
+told=$("$STRETTO" explain -n 2 "$@" --json | sed 's/.*"predicted_peak_bytes": \([0-9]*\).*/\1/')
+numbers predicted_peak_bytes | awk -v told="$told" '{
+    off = told - $1; print "explain: " told ", rank 0: " $1
+    exit off < -262144 || off > 262144 }' || exit 1
+for less in 0 1572864; do
+    rm -rf limited
+    "$STRETTO" explain -n 2 "$@" --quiet --memory-limit $((told - less)) 2>err
+    explained=$?
+    "$STRETTO" train -n 2 "$@" --quiet --memory-limit $((told - less)) --out limited 2>err
+    trained=$?
+    echo "$less bytes below what explain predicted: exit $explained of explain, $trained of train"
+    [ $explained = $((less ? 5 : 0)) ] && [ $trained = $explained ] || { cat err; exit 1; }
+done
 check_ranks shm 3 --model vit-micro --data digits --batch 48
 bound=8388608
 if built UCX; then

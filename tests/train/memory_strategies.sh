@@ -14,12 +14,13 @@ judge() {
 }
 images=synthetic:size=32,channels=3,count=64,test_count=64
 tokens=synthetic:kind=tokens,seq=32,count=64,test_count=32
+steps=2
 check() { # MODEL RANKS OPTION...
     model=$1 ranks=$2
     shift 2
     case $model in bert-tiny) data=$tokens batch=16 ;; resnet18-cifar) data=$images batch=8 ;; *) data=$images batch=32 ;; esac
     rm -rf run
-    "$STRETTO" train --model "$model" -n "$ranks" --data $data --batch $batch --threads 1 --steps 2 --out run --quiet "$@" 2>err || { cat err; exit 1; }
+    "$STRETTO" train --model "$model" -n "$ranks" --data $data --batch $batch --threads 1 --steps $steps --out run --quiet "$@" 2>err || { cat err; exit 1; }
     judge "$model $ranks $*"
 }
 check resnet18-cifar 2 --strategy 1f1b --micro-batches 2
@@ -34,6 +35,32 @@ check resnet18-cifar 2 --strategy zero2 --zero-accumulate scatter --micro-batche
 check bert-tiny 2 --strategy zero3
 check vit-micro 4 --strategy zbv --stages 2 --replicas 2 --zero-stage 3 --micro-batches 4
 check resnet8 2 --strategy gpipe --micro-batches 2 --spawn threads
+# Rank 0 writes what all traced: as many steps as a trace keeps, of many instructions.
+steps=20
+check mlp 4 --strategy zb-h1 --micro-batches 32
+check mlp 4 --strategy zb-h1 --micro-batches 32 --spawn threads
+steps=2
+
+# explain tells it before any rank runs: of the one that needs most, which is not the first here, in the row and in JSON; and
+# refuses what the ranks refuse.
+options="--model resnet8 -n 2 --strategy gpipe --micro-batches 2 --data digits --threads 1 --steps 2"
+rm -rf run
+# shellcheck disable=SC2086
+"$STRETTO" train $options --quiet --out run || exit 1
+# shellcheck disable=SC2086
+"$STRETTO" explain $options --json >told || exit 1
+told=$(sed 's/.*"predicted_peak_bytes": \([0-9]*\).*/\1/' told)
+echo "explain: $told, the ranks: $(numbers predicted_peak_bytes)"
+numbers predicted_peak_bytes | awk -v told="$told" '{ off = told - $2; exit !($2 > $1 + 1048576 && off < 393216 && off > -393216) }' || exit 1
+grep -q '"memory_rank": 1,' told || { cat told; exit 1; }
+# shellcheck disable=SC2086
+"$STRETTO" explain $options | grep -q '^memory .* predicted peak of rank 1:' || { echo "not of rank 1"; exit 1; }
+for less in 0 1572864; do
+    # shellcheck disable=SC2086
+    "$STRETTO" explain $options --quiet --memory-limit $((told - less)) 2>err
+    got=$?
+    [ $got = $((less ? 5 : 0)) ] || { echo "explain, $less bytes below: exit $got"; cat err; exit 1; }
+done
 
 # A run fits into what was predicted for it, and into no less.
 options="--model vit-micro -n 2 --strategy gpipe --micro-batches 4 --data $images --batch 32 --threads 1 --steps 2 --quiet"

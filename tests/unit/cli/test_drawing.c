@@ -76,7 +76,7 @@ Test(cli_drawing, a_receive_begins_with_its_send) {
     tell(0, INSTR_F, 200, 690);
     tell(0, INSTR_SEND_F, 700, 800);
     tell(3, INSTR_RECV_F, 150, 950); /* of another pipeline: its send was not traced */
-    drawing_measured(&drawing, traces, 1);
+    cr_assert_eq(drawing_measured(&drawing, traces, 1), STATUS_OK);
     const struct timeline_side *side = &drawing.timeline.version[TIMELINE_MEASURED];
     cr_expect_eq(measured(1, INSTR_RECV_F)->begin, 700);
     cr_expect_eq(measured(1, INSTR_RECV_F)->end, 900);
@@ -93,7 +93,7 @@ Test(cli_drawing, groups_begin_with_their_last_member) {
     static const int64_t begin[4] = {100, 400, 300, 200};
     for (int r = 0; r < 4; r++) tell(r, INSTR_REPORT, begin[r], r == 2 ? 350 : 500);
     for (int r = 0; r < 4; r++) tell(r, INSTR_REDUCE, begin[r], 500);
-    drawing_measured(&drawing, traces, 1);
+    cr_assert_eq(drawing_measured(&drawing, traces, 1), STATUS_OK);
     for (int r = 0; r < 4; r++) {
         cr_expect_eq(measured(r, INSTR_REPORT)->begin, r == 2 ? 350 : 400, "never after its end");
         cr_expect_eq(measured(r, INSTR_REDUCE)->begin, r % 2 ? 400 : 300);
@@ -106,7 +106,7 @@ Test(cli_drawing, posts_are_left_out_and_waits_have_no_id) {
                        wait = timeline_waited(f, recv, 0, 20, 80);
     trace_record(traces[1], &post);
     trace_record(traces[1], &wait);
-    drawing_measured(&drawing, traces, 1);
+    cr_assert_eq(drawing_measured(&drawing, traces, 1), STATUS_OK);
     const struct timeline_lane *lane = &drawing.timeline.version[TIMELINE_MEASURED].lane[1];
     cr_assert_eq(lane->interval_count, 1);
     cr_expect_eq(lane->interval[0].id, TIMELINE_NONE);

@@ -3,9 +3,11 @@
 
 #include <omp.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "record/trace.h"
@@ -309,17 +311,32 @@ Test(record_trace, several_threads_and_ranks) {
     trace_record(NULL, &(struct trace_event){0});
 }
 
-Test(record_trace, other_ranks_come_packed) {
+static void store(const struct trace_stored *stored, const struct trace_event *events) {
+    size_t bytes = stored->count * sizeof *events;
+    cr_assert_eq(pwrite(stored->file, events, bytes, (off_t)stored->at), (ssize_t)bytes);
+}
+
+Test(record_trace, other_ranks_lie_in_a_file) {
     struct trace *traces[2] = {open_trace(0, 0, 5, 4), NULL};
     struct trace_config other = {.rank = 7,
                                  .newest_steps = 5,
                                  .events_per_step = 1, /* of this rank; the other's may be longer */
                                  .schema = &schema};
     record_steps(traces[0], 1, 50, 10);
-    struct bytes packed = trace_pack(traces[0]);
-    cr_assert_eq(packed.count, sizeof(uint64_t) + 20 * sizeof(struct trace_event));
-    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 1000000, &traces[1]),
-                 STATUS_OK);
+    struct trace_event sent[21];
+    size_t at = 0, count = trace_copy(traces[0], &at, 7, sent); /* in pieces */
+    cr_assert_eq(count, 7);
+    count += trace_copy(traces[0], &at, 14, sent + count);
+    cr_assert_eq(count, 20);
+    cr_assert_eq(trace_kept(traces[0]), 20);
+    FILE *file = tmpfile();
+    struct trace_stored stored = {.file = fileno(file),
+                                  .at = 5,
+                                  .count = count,
+                                  .dropped = trace_dropped(traces[0]),
+                                  .shift_ns = 1000000};
+    store(&stored, sent);
+    cr_assert_eq(trace_open_stored(&other, &stored, &traces[1]), STATUS_OK);
     char said[512];
     log_capture(said, sizeof said);
     json_t *root = written(traces, 2), *event;
@@ -337,21 +354,47 @@ Test(record_trace, other_ranks_come_packed) {
     cr_assert_float_eq(moved - own, 1000, 1e-6, "the other clock is set");
     json_decref(root);
     log_capture(said, sizeof said);
-    struct trace *none = NULL;
-    cr_assert_eq(trace_open_packed(&other, packed.data, packed.count - 1, 0, &none), STATUS_BUG);
+    struct trace_event *of_step = NULL;
+    cr_assert_eq(trace_step(traces[1], 50, &of_step, &count), STATUS_OK);
+    cr_assert_eq(count, 10);
+    cr_assert_eq(of_step[9].begin_ns, sent[19].begin_ns + 1000000);
+    free(of_step);
+    log_capture(NULL, 0);
+    fclose(file);
+    for (int t = 0; t < 2; t++) trace_free(&traces[t]);
+}
+
+Test(record_trace, what_lies_in_a_file_is_checked) {
+    struct trace *traces[2] = {open_trace(0, 0, 5, 4), NULL};
+    struct trace_config other = {.rank = 7, .newest_steps = 5, .schema = &schema};
+    struct trace_event sent[20], *of_step;
+    size_t begin = 0, count;
+    char said[512];
+    FILE *file = tmpfile();
+    struct trace_stored stored = {.file = fileno(file), .count = 20};
+    record_steps(traces[0], 1, 5, 4);
+    cr_assert_eq(trace_copy(traces[0], &begin, 20, sent), 20);
+    cr_assert_eq(trace_open_stored(&other, &stored, &traces[1]), STATUS_OK);
+    log_capture(said, sizeof said);
     const size_t fields[] = {offsetof(struct trace_event, step), offsetof(struct trace_event, name),
                              offsetof(struct trace_event, category),
                              offsetof(struct trace_event, track)};
     for (int i = 0; i < 4; i++) {
-        char *at = (char *)packed.data + sizeof(uint64_t) + fields[i], kept = at[3];
+        char *at = (char *)&sent[3] + fields[i], kept = at[3];
         at[3] = (char)0x80; /* far out of range, or negative */
         if (i == 0) at[7] = (char)0x80;
-        cr_assert_eq(trace_open_packed(&other, packed.data, packed.count, 0, &none), STATUS_BUG);
+        store(&stored, sent);
+        cr_assert_eq(trace_step(traces[1], 5, &of_step, &count), STATUS_BUG);
         at[3] = kept;
         if (i == 0) at[7] = 0;
     }
-    cr_assert_null(none);
+    cr_assert_eq(ftruncate(stored.file, 100), 0);
+    cr_assert_eq(trace_step(traces[1], 5, &of_step, &count), STATUS_DATA);
+    char *path = mem_format("%s/short.json", folder);
+    cr_assert_eq(trace_write(path, traces, 2), STATUS_DATA);
+    cr_assert_not(file_exists(path), "part of a trace was written");
+    free(path);
     log_capture(NULL, 0);
-    bytes_free(&packed);
+    fclose(file);
     for (int t = 0; t < 2; t++) trace_free(&traces[t]);
 }
