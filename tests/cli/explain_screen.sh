@@ -70,7 +70,7 @@ batch norm over 2 replicas
 END
 screen --strategy rpc --stages 2 --micro-batches 4 <<'END'
 3 = a driver + 2 stages: rank 0 drives
-predicted peak of rank 1:
+predicted peak of rank 2:
 peaks predicted, of the ranks of a pipeline: rank 1
 END
 screen --strategy auto --stages 2 --micro-batches 4 <<'END'
