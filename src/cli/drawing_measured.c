@@ -58,6 +58,7 @@ static int by_meeting(const void *left, const void *right) {
 static void number_meetings(struct parts *parts) {
     uint64_t before = 0;
     int run = -1, times = 0;
+    if (parts->count == 0) return;
     qsort(parts->item, parts->count, sizeof *parts->item, by_meeting);
     for (size_t i = 0; i < parts->count; i++) {
         struct part *part = &parts->item[i];

@@ -26,7 +26,7 @@ struct search {
     struct timeline_range range[TIMELINE_VERSIONS];
     struct difference *out;
     size_t capacity;
-    int64_t *row_delta; /* [kind_count * row_count]: differences of a kind by row */
+    double *row_delta; /* [kind_count * row_count]: differences of a kind by row */
 };
 
 static int by_id(const void *left, const void *right) {
@@ -122,19 +122,26 @@ static struct difference_part *part_for(struct search *search, enum difference_c
     return &out->part[out->count++];
 }
 
+/* Times of a damaged trace may be of any size. */
+static int64_t bounded_sum(int64_t a, int64_t b) {
+    int64_t sum;
+    if (!__builtin_add_overflow(a, b, &sum)) return sum;
+    return b > 0 ? INT64_MAX : INT64_MIN;
+}
+
 static void add(struct search *search, enum difference_cause cause, int32_t kind, int32_t row,
                 int64_t predicted, int64_t measured) {
     if (predicted == 0 && measured == 0) return;
     struct difference_part *part = part_for(search, cause, kind, row);
-    part->predicted += predicted;
-    part->measured += measured;
+    part->predicted = bounded_sum(part->predicted, predicted);
+    part->measured = bounded_sum(part->measured, measured);
 }
 
 static void add_kind(struct search *search, struct place place, int64_t predicted) {
     int64_t measured = timeline_length(place.interval);
     add(search, DIFFERENCE_KIND, place.interval->kind, TIMELINE_NONE, predicted, measured);
     size_t at = (size_t)place.interval->kind * search->timeline->row_count + (size_t)place.row;
-    search->row_delta[at] += measured - predicted;
+    search->row_delta[at] += (double)measured - (double)predicted;
 }
 
 static void add_gap(struct search *search, struct place from, struct place to, int64_t predicted,
@@ -196,7 +203,7 @@ static void name_rows(struct search *search) {
         if (part->cause != DIFFERENCE_KIND) continue;
         double whole = (double)(part->measured - part->predicted);
         for (size_t r = 0; r < rows; r++) {
-            double share = (double)search->row_delta[(size_t)part->kind * rows + r] / whole;
+            double share = search->row_delta[(size_t)part->kind * rows + r] / whole;
             if (whole == 0 || share <= part->most_share) continue;
             part->most_share = share;
             part->most_row = (int32_t)r;
@@ -219,7 +226,7 @@ static int by_delta(const void *left, const void *right) {
 struct difference difference_of(const struct timeline *timeline) {
     struct difference out = {0};
     struct search search = {.timeline = timeline, .out = &out};
-    search.row_delta = MEM_ARRAY(int64_t, timeline->kind_count * timeline->row_count + 1);
+    search.row_delta = MEM_ARRAY(double, timeline->kind_count * timeline->row_count + 1);
     for (int v = 0; v < TIMELINE_VERSIONS; v++) {
         CHECK(timeline_has(timeline, v), "version %d is not there", v);
         search.rows[v] = MEM_ARRAY(struct lookup, timeline->row_count + 1);

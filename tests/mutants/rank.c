@@ -151,7 +151,7 @@ bool run_call(struct world *world, struct rank *rank, const struct instr *instr)
     int server = grid_owner(&world->program->grid, instr->stage, 0);
     if (call != (rank->cell.role == GRID_DRIVER))
         return world_wrong(world, "a call of somebody else than the driver");
-    bool clips = call && instr->flags & INSTR_CLIP;
+    bool clips = instr->flags & INSTR_CLIP;
     if (!rank->in_pass && clips && !await_norm(world, rank)) return false;
     int wire = wire_find(world, (struct wire){.to = call ? server : rank->number, .cut = CALLS});
     struct wire *of = &world->wires[wire];
@@ -173,7 +173,7 @@ bool run_call(struct world *world, struct rank *rank, const struct instr *instr)
 bool was_called(struct world *world, struct rank *rank, const struct instr *instr, unsigned what) {
     const struct instr *served = rank->served;
     if (!world->driven) return true;
-    if (!served || served->flags != what ||
+    if (!served || (served->flags & ~INSTR_CLIP) != what ||
         (instr->op != INSTR_STEP &&
          (served->stage != instr->stage || served->micro != instr->micro)))
         return world_wrong(world, "nobody called for it");
