@@ -24,7 +24,8 @@ void log_quiet(bool quiet);
 void log_answer(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Local. Sends every later message into `text` (cut at `size`, always terminated) instead of
- * standard error; NULL goes back. For tests and for fuzzers; not thread safe. The caller keeps
+ * standard error; NULL goes back. For tests, fuzzers and forked processes that
+ * nobody listens to; not thread safe. The caller keeps
  * `text` alive. */
 void log_capture(char *text, size_t size);
 

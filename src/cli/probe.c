@@ -8,11 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 
 enum { PROBE_LIMIT_S = 60 };
 
+/* The process it was forked from may write to other places than these two. */
 static void be_silent(void) {
+    static char unheard[256];
+    log_capture(unheard, sizeof unheard);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nothing < 0) return;
     dup2(nothing, STDOUT_FILENO);

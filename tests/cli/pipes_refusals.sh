@@ -52,6 +52,12 @@ END
 "$STRETTO" train --out run --model mlp --device ref --threads 1 --strategy gpipe --stages 4 -n 4 --memory-limit 2M >out 2>err
 [ $? = 5 ] || bad "--memory-limit: exit code is not 5"
 grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { bad "--memory-limit:"; cat out err; }
+# a refused program is told once, however many ranks were to run it, and nothing is written
+"$STRETTO" explain --model mlp --strategy 1f1b --stages 2 --micro-batches 2 --quiet --save-program right.txt 2>err || bad "--save-program: $(cat err)"
+sed 's/ SEND_F / RECV_F /' right.txt >wrong.txt
+{ "$STRETTO" train --model mlp --strategy 1f1b -n 2 --micro-batches 2 --program wrong.txt --out run 2>&1 >out; echo $? >code; } | cat >err
+[ "$(cat code)" = 2 ] || bad "a refused program: exit code is not 2"
+grep -q 'refused by rule' err && [ "$(wc -l <err)" = 1 ] && [ ! -e run ] || { bad "a refused program:"; cat err; }
 # -n follows from stages and replicas
 "$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || bad "explain without -n: $(cat err)"
 grep -q 'ranks  *4 = 2 in a pipeline x 2 replicas' out || { bad "no grid"; cat out; }
