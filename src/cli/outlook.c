@@ -77,6 +77,15 @@ void outlook_close(struct outlook *outlook) {
 
 /* --- the critical path --- */
 
+/* Parts of the critical path, largest first: what it spends on one kind of instruction of one rank.
+ */
+struct path_part {
+    int run;
+    uint8_t op;
+    bool transfer;
+    double time;
+};
+
 static int by_time(const void *a, const void *b) {
     double one = ((const struct path_part *)a)->time, other = ((const struct path_part *)b)->time;
     return (one < other) - (one > other);
@@ -87,7 +96,8 @@ static const struct instr *instr_at(const struct outlook *outlook, int run, int 
     return &program_list(outlook->job->plan->program, rank, LIST_BODY)->items[at];
 }
 
-struct path_part *outlook_path(const struct outlook *outlook, int *count) {
+/* The caller frees the parts. */
+static struct path_part *critical_path(const struct outlook *outlook, int *count) {
     const struct sim_path *path = &outlook->forecast.path;
     int kinds = INSTR_COUNT_ * 2, runs = outlook->forecast.result.run_count, kept = 0;
     struct path_part *part = MEM_ARRAY(struct path_part, (size_t)runs * (size_t)kinds + 1);
@@ -228,7 +238,7 @@ void outlook_print_row(const struct outlook *outlook, FILE *out) {
 char *outlook_path_text(const struct outlook *outlook) {
     enum { SHOWN = 4 };
     int count;
-    struct path_part *part = outlook_path(outlook, &count);
+    struct path_part *part = critical_path(outlook, &count);
     char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
     double rest = 100;
     for (int i = 0; i <= count && i <= SHOWN; i++) {
@@ -354,7 +364,7 @@ static json_t *ranks_json(const struct sim_result *result) {
 static json_t *path_json(const struct outlook *outlook) {
     json_t *list = json_array();
     int count;
-    struct path_part *part = outlook_path(outlook, &count);
+    struct path_part *part = critical_path(outlook, &count);
     for (int i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
                                               outlook->forecast.result.rank[part[i].run].rank,

@@ -38,16 +38,6 @@ json_t *outlook_json(const struct outlook *outlook);
 /* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
 enum status outlook_draw(const struct outlook *outlook, const char *path);
 
-/* Parts of the critical path, largest first: what it spends on one kind of instruction of one rank.
- */
-struct path_part {
-    int run;
-    uint8_t op;
-    bool transfer;
-    double time;
-};
-/* Local. The caller frees the parts. */
-struct path_part *outlook_path(const struct outlook *outlook, int *count);
 /* Local. Ranks, stages and the like, and the path, in words; the caller frees them. */
 char *outlook_shape_text(const struct outlook *outlook);
 char *outlook_path_text(const struct outlook *outlook);

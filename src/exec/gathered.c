@@ -20,7 +20,9 @@ static struct instr gather_like(const struct exec *exec, int chunk, int bucket) 
     return gather;
 }
 
-enum status exec_gather(struct exec *exec, int chunk, int bucket) {
+/* Collective over the replicas, blocking, between steps. Parameters of a bucket into their window.
+ */
+static enum status gather(struct exec *exec, int chunk, int bucket) {
     struct instr gather = gather_like(exec, chunk, bucket);
     struct comm_request *request;
     TRY(handlers[INSTR_GATHER].post(exec, &gather, &request));
@@ -50,7 +52,7 @@ enum status exec_each_param(struct exec *exec, exec_param_fn *visit, void *conte
     TRY(exec_settle(exec));
     for (int c = 0; c < plan->chunk_count; c++) {
         for (int b = 0; b < plan->chunk[c].buckets.count; b++) {
-            if (sliced) TRY(exec_gather(exec, c, b));
+            if (sliced) TRY(gather(exec, c, b));
             TRY(visit_bucket(exec, &plan->chunk[c].buckets.items[b], visit, context));
         }
     }

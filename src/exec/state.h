@@ -181,10 +181,6 @@ void exec_progress(struct exec *exec);
 /* Local. Each rank's own running statistics, where STATS_ALL has replaced them. */
 enum status restore_statistics(struct exec *exec);
 
-/* Collective over the replicas, blocking, between steps. Parameters of a bucket into their window.
- */
-enum status exec_gather(struct exec *exec, int chunk, int bucket);
-
 /* Local. Logs which value was the first to be not finite in the step under way; returns
  * STATUS_NUMERIC. */
 enum status numeric_failure(struct exec *exec, const char *what, double value);

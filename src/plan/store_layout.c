@@ -287,19 +287,19 @@ bool store_holds_part(const struct store_layout *layout, int array, const struct
     return false;
 }
 
-bool store_holds_first(const struct store_layout *layout, int array,
-                       const struct store_item *item) {
+static bool holds_first(const struct store_layout *layout, int array,
+                        const struct store_item *item) {
     return store_place(layout, array, item->begin, 1) >= 0;
 }
 
 bool store_writes(const struct store_layout *layout, int array, const struct store_item *item,
                   bool first_replica) {
     if (!store_answers(item)) return false;
-    return store_is_sliced(layout, array) ? store_holds_first(layout, array, item) : first_replica;
+    return store_is_sliced(layout, array) ? holds_first(layout, array, item) : first_replica;
 }
 
 bool store_collects(const struct store_layout *layout, int array, const struct store_item *item) {
-    return store_is_sliced(layout, array) && store_holds_first(layout, array, item) &&
+    return store_is_sliced(layout, array) && holds_first(layout, array, item) &&
            store_place(layout, array, item->begin, item->count) < 0;
 }
 

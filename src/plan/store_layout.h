@@ -134,11 +134,10 @@ const struct store_item *store_items(const struct store_layout *layout, int arra
  * in one slice. */
 int64_t store_place(const struct store_layout *layout, int array, int64_t begin, int64_t count);
 
-/* Local. Whether an array holds what is owned alone; whether any element of an item of it is held,
- * or its first one. */
+/* Local. Whether an array holds what is owned alone; whether any element of an item of it is held.
+ */
 bool store_is_sliced(const struct store_layout *layout, int array);
 bool store_holds_part(const struct store_layout *layout, int array, const struct store_item *item);
-bool store_holds_first(const struct store_layout *layout, int array, const struct store_item *item);
 
 /* Local. Each tensor has one rank that saves it: who holds the first element in an array of slices,
  * else the first of the replicas that hold the same. Whether this is the one; whether it must put

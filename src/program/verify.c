@@ -77,7 +77,8 @@ bool verify_group_is(const struct program *program, int group, enum group_family
 
 static const struct place nobody = {NULL, 0};
 
-bool verify_has_loss(const struct walk *walk) {
+/* Does the rank hold the model's last stage? */
+static bool has_last_stage(const struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     return walk->cell.role == GRID_STAGE &&
            grid_position(grid, grid->stages * grid->chunks - 1) == walk->cell.position;
@@ -85,7 +86,7 @@ bool verify_has_loss(const struct walk *walk) {
 
 /* Labels are counted by the ranks that have the loss, once for each replica. */
 static enum status check_count(struct walk *walk) {
-    if (!verify_has_loss(walk))
+    if (!has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
@@ -109,7 +110,7 @@ static enum status check_report(struct walk *walk) {
 static enum status check_sequence(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
-    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : verify_has_loss(walk);
+    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : has_last_stage(walk);
     if (instr->op == INSTR_COUNT) TRY(check_count(walk));
     if (strchr(row->reads, 'k') && has_loss && !walk->counted)
         return verify_broken(walk, RULE_SEEDS, nobody, "no COUNT before it");

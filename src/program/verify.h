@@ -19,8 +19,6 @@ bool verify_present(const struct walk *walk, int micro);
 int verify_chunk(const struct walk *walk);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
-/* Local. Does the rank hold the model's last stage? */
-bool verify_has_loss(const struct walk *walk);
 /* Local. Are the members of a declared group those of a family? */
 bool verify_group_is(const struct program *program, int group, enum group_family family);
 
