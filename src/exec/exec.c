@@ -234,6 +234,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
     exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
+    exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
     exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
     exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
     exec->rank_ms = MEM_ARRAY(double, plan->config.ranks);
@@ -275,6 +276,7 @@ void exec_free(struct exec **pointer) {
     free(exec->calls);
     free(exec->pieces);
     free(exec->shares);
+    free(exec->eval_shares);
     free(exec->labels);
     free(exec->rank_loss);
     free(exec->rank_ms);
@@ -425,6 +427,7 @@ static enum status run_rounds(struct exec *exec) {
 
 static enum status run_evaluation(struct exec *exec) {
     exec->tally = (struct tally){0};
+    exec->eval_share = (struct eval_share){0};
     if (exec->eval) loader_seek(exec->eval, 0, 0);
     TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
     TRY(run_rounds(exec));

@@ -17,7 +17,8 @@
 #include "sync/sync.h"
 #include "program/schedule.h"
 
-/* Evaluation needs no gradients, so small micro-batches would only make it slow. */
+/* Evaluation needs no gradients, so small micro-batches would only make it slow. Its batches are
+ * the same however many pipelines share them: so are the bits of its results. */
 enum { EVAL_BATCH = 64 };
 
 static int stage_count(const struct plan *plan) {
@@ -217,10 +218,9 @@ static void plan_samples(struct plan *plan) {
                                .workers = config->workers};
     int64_t test = config->dataset->count[SPLIT_TEST];
     struct eval_share eval = eval_share(config);
-    int64_t share = (test + eval.pipelines - 1) / eval.pipelines;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
-    if (plan->eval_batch > share) plan->eval_batch = share;
+    if (plan->eval_batch > test) plan->eval_batch = test;
     plan->eval_loader = (struct loader_config){.split = SPLIT_TEST,
                                                .evaluate = true,
                                                .batch = plan->eval_batch * eval.pipelines,
@@ -333,8 +333,10 @@ static enum status plan_other_graphs(struct plan *plan) {
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
     struct eval_share eval = eval_share(config);
-    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines);
-    return add_micro(plan, (rest - eval.index + eval.pipelines - 1) / eval.pipelines, false);
+    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines),
+            own_rest = rest - eval.index * plan->eval_batch;
+    bool is_short = own_rest > 0 && own_rest < plan->eval_batch;
+    return is_short ? add_micro(plan, own_rest, false) : STATUS_OK;
 }
 
 static size_t scratch_bytes(const struct plan *plan) {
