@@ -239,6 +239,34 @@ enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
 }
 
+/* --- what was asked for --- */
+
+/* Of a layout of the backend's own a plain copy is made; its memory is kept for the next batch. */
+static enum status plain_scores(struct exec *exec, const struct value *value, void *address,
+                                const float **out) {
+    *out = address;
+    if (value->layout->plain) return STATUS_OK;
+    int64_t each = shape_count(&value->type.shape) / value->type.shape.dim[0];
+    if (!exec->scores) exec->scores = MEM_ARRAY(float, each * exec->plan->eval_batch);
+    *out = exec->scores;
+    return layout_to_plain(exec->plan->device, value->layout, address, exec->scores);
+}
+
+enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
+    const struct slot *slot = slot_of(exec, instr);
+    if (!exec->sink || !slot->runnable) return STATUS_OK;
+    const struct graph *graph = slot->runnable->plan->graph;
+    const struct value *value = &graph->values[graph->losses[0].scores];
+    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    struct exec_output output = {.samples = samples->samples,
+                                 .sample_id = samples->sample_id,
+                                 .labels = samples->field[slot->runnable->label_field[0]]};
+    void *address = slot->runnable->slot[slot_index(exec, instr)].address[graph->losses[0].scores];
+    exec_output_shape(exec->plan, &output.rows, &output.classes);
+    TRY(plain_scores(exec, value, address, &output.scores));
+    return exec->sink->output(exec->sink->context, &output);
+}
+
 /* --- messages between stages --- */
 
 static struct comm_channel *channel_of(const struct exec *exec, const struct instr *instr) {

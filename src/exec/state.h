@@ -99,6 +99,8 @@ struct exec {
     char *arena; /* the slots' arenas one behind the other, then the one they share */
     char *scratch;
     struct loader *train, *eval;
+    const struct exec_sink *sink;   /* of OUTPUT; NULL: nobody asked */
+    float *scores;                  /* plain, where they lie otherwise; else NULL */
     const struct step_batch *batch; /* of the step under way, NULL between steps */
     int64_t step;
     float seed[GRAPH_MAX_LOSSES];
