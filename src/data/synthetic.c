@@ -253,7 +253,7 @@ static enum status synthetic_read(const struct dataset *dataset, enum split spli
         return STATUS_OK;
     }
     int64_t label = rng_word(rng_key_text(sample, "label"), 0) % (uint64_t)state->classes;
-    read_image(state, sample, label, out[0]);
+    if (out[0]) read_image(state, sample, label, out[0]);
     *(int32_t *)out[1] = (int32_t)label;
     return STATUS_OK;
 }
