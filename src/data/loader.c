@@ -85,11 +85,17 @@ static void *carve(struct carver *carver, size_t bytes) {
     return carver->base ? carver->base + at : NULL;
 }
 
-static void carve_micro(struct carver *carver, const struct dataset *dataset, int64_t most,
+static bool is_made(const struct loader *loader, int field) {
+    return !((loader->config.unwanted & loader->dataset->may_miss) >> field & 1);
+}
+
+static void carve_micro(struct carver *carver, const struct loader *loader, int64_t most,
                         struct micro_batch *micro) {
+    const struct dataset *dataset = loader->dataset;
     struct micro_batch made = {0};
     for (int f = 0; f < dataset->field_count; f++)
-        made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
+        if (is_made(loader, f))
+            made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
     made.sample_id = carve(carver, (size_t)most * sizeof *made.sample_id);
     made.sample_key = carve(carver, (size_t)most * sizeof *made.sample_key);
     if (micro) *micro = made;
@@ -113,7 +119,7 @@ static size_t carve_all(struct loader *loader) {
             loader->slots[s].batch = batch;
         }
         for (int m = 0; m < config->micro_count; m++)
-            carve_micro(&carver, loader->dataset, most, batch ? &batch->micro[m] : NULL);
+            carve_micro(&carver, loader, most, batch ? &batch->micro[m] : NULL);
     }
     return carver.used;
 }
@@ -197,7 +203,9 @@ static enum status read_sample(const struct loader *loader, struct step_batch *b
     struct micro_batch *micro = micro_at(batch, &at);
     void *out[DATASET_MAX_FIELDS];
     for (int f = 0; f < dataset->field_count; f++)
-        out[f] = (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f);
+        out[f] = is_made(loader, f)
+                     ? (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f)
+                     : NULL;
     uint64_t id = (uint64_t)micro->sample_id[at];
     uint64_t key =
         rng_key(rng_key(rng_key_text(config->seed, "augment"), (uint64_t)batch->epoch), id);

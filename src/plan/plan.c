@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/sampler.h"
+#include "graph/needs.h"
 #include "plan/activations.h"
 #include "plan/cut.h"
 #include "plan/given.h"
@@ -357,6 +358,26 @@ static size_t scratch_bytes(const struct plan *plan) {
     return most;
 }
 
+static void want_inputs(const struct plan *plan, const struct micro_plan *micro, int stage,
+                        uint32_t *wanted) {
+    struct needs needs = needs_of(&micro->ranges, stage);
+    for (int i = 0; i < needs.input_count; i++) {
+        int value = micro->graph->inputs[needs.inputs[i]];
+        int field = dataset_field(plan->config.dataset, micro->graph->values[value].name);
+        if (field >= 0) *wanted |= 1u << field;
+    }
+    needs_free(&needs);
+}
+
+/* Images are read by the first stage alone, as a rule: the others need not make them. */
+static void plan_fields(struct plan *plan) {
+    uint32_t wanted = 0;
+    for (int i = 0; i < plan->micro_count; i++)
+        for (int c = 0; c < plan->chunk_count; c++)
+            want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
+    plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
+}
+
 static void plan_estimate(struct plan *plan) {
     struct memory_estimate *estimate = &plan->memory;
     estimate->params = store_kind_bytes(plan->store, ARRAY_PARAM);
@@ -393,6 +414,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_other_graphs(plan), failed);
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
+    plan_fields(plan);
     struct placement_config placement = placement_of(plan);
     plan_activations(plan, &placement);
     struct rank_program sizes = {.grads = plan->grads, .chunks = plan->chunk_count};

@@ -62,12 +62,10 @@ static double byte_ns(const struct maker *maker) {
     return crowd_of(maker) / (PLAN_COSTS_BYTES_PER_NS * maker->plan->config.threads);
 }
 
-/* Devices of a cluster have engines that copy; ranks of this machine copy themselves. */
+/* Devices of a cluster have engines that copy; ranks of this machine copy themselves, from and to
+ * memory that another rank used last: no cache has it, however small the message is. */
 static double copy_ns(const struct maker *maker, size_t bytes) {
-    const struct cost_source *source = maker->source;
-    if (source->cluster) return 0;
-    double rate = source->section ? source->section->rate[PROFILE_COPY].median : 0;
-    return rate > 0 ? (double)bytes / rate : 2 * (double)bytes * byte_ns(maker);
+    return maker->source->cluster ? 0 : 2 * (double)bytes * byte_ns(maker);
 }
 
 /* --- a stage --- */

@@ -9,7 +9,7 @@ quick="--steps 7 --eval-every never --save-every never --quiet"
 "$STRETTO" train "$@" --strategy ddp --batch 8 --micro-batches 2 $quick --save-profile ddp.json --out ddp 2>err || say "ddp: $(cat err)"
 # shellcheck disable=SC2086
 "$STRETTO" train "$@" --strategy 1f1b --batch 4 --micro-batches 2 $quick --save-profile pipe.json --out pipe 2>err || say "1f1b: $(cat err)"
-for key in flops_per_ns bytes_per_ns copy_bytes_per_ns instruction_ns operation_ns step_ratio wake_ns latency_ns; do
+for key in flops_per_ns bytes_per_ns instruction_ns operation_ns step_ratio wake_ns latency_ns; do
     grep -q "\"$key\"" ddp.json && grep -q "\"$key\"" pipe.json || say "no $key"
 done
 # A note names the first operation without a row.
