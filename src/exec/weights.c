@@ -60,6 +60,7 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
 struct loading {
     const struct store_layout *layout;
     struct store *store; /* NULL: only checked */
+    bool whole;          /* all of the model must be there */
     const char *path;
     const struct shards *file;
     int taken, converted[DTYPE_COUNT];
@@ -210,6 +211,18 @@ static enum status nothing_fits(const struct loading *loading) {
                 loading->misfits.count ? loading->misfits.text : first);
 }
 
+/* A model that is to be used as it is. */
+static enum status not_whole(const struct loading *loading) {
+    int missing = loading->missing.count, misfits = loading->misfits.count;
+    char count[TEXT_BYTES];
+    if (misfits)
+        return fail(STATUS_DATA, "%s: not this model: %s of another shape or type%s", loading->path,
+                    text_count(misfits, "tensor", count), loading->misfits.text);
+    return fail(STATUS_DATA, "%s: not this model: %s missing: %s%s\n  is it another --model?",
+                loading->path, text_count(missing, "tensor", count), loading->missing.text,
+                missing > 3 ? ", ..." : "");
+}
+
 static void report(const struct loading *loading) {
     const char *path = loading->path;
     char converted[128], count[TEXT_BYTES];
@@ -234,9 +247,11 @@ static enum status load(struct loading *loading) {
     free(used);
     TRY(status);
     if (loading->taken == 0) return nothing_fits(loading);
+    bool lacks = loading->missing.count || loading->misfits.count;
+    if (loading->whole && lacks) return not_whole(loading);
     if (!loading->store) return STATUS_OK;
     TRY(take_all(loading));
-    report(loading);
+    if (!loading->whole) report(loading);
     return STATUS_OK;
 }
 
@@ -287,19 +302,23 @@ static enum status load_file(struct loading *loading) {
 }
 
 static enum status load_path(const struct store_layout *layout, struct store *store,
-                             const char *path) {
+                             const char *path, bool whole) {
     char *file;
     TRY(weights_path(path, &file));
-    struct loading loading = {.layout = layout, .store = store, .path = file};
+    struct loading loading = {.layout = layout, .store = store, .path = file, .whole = whole};
     enum status status = load_file(&loading);
     free(file);
     return status;
 }
 
 enum status weights_check(const struct store_layout *layout, const char *path) {
-    return load_path(layout, NULL, path);
+    return load_path(layout, NULL, path, false);
 }
 
 enum status weights_load(struct store *store, const char *path) {
-    return load_path(store->layout, store, path);
+    return load_path(store->layout, store, path, false);
+}
+
+enum status weights_load_whole(struct store *store, const char *path) {
+    return load_path(store->layout, store, path, true);
 }

@@ -6,6 +6,9 @@
 
 /* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
 enum status weights_load(struct store *store, const char *path);
+/* Local, blocking. The same, of a file that has all of the model: else STATUS_DATA. Silent where
+ * all is well. */
+enum status weights_load_whole(struct store *store, const char *path);
 /* Local, blocking. Whether weights_load would refuse the file for a store of this layout, in the
  * same words; reads all of it, takes nothing, and is silent where it would not. */
 enum status weights_check(const struct store_layout *layout, const char *path);
