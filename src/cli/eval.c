@@ -64,7 +64,7 @@ static enum status add_ranks(struct evaluation *of) {
 
 /* exp of the first term, where that is of words. */
 static double perplexity(const struct evaluation *of) {
-    return config_of(of)->model->input == MODEL_IMAGES ? NAN : exp(of->result.term[0]);
+    return config_of(of)->dataset->vocab > 0 ? exp(of->result.term[0]) : NAN;
 }
 
 static json_t *real(double value) {
@@ -194,7 +194,7 @@ static enum status evaluate(struct session *session) {
     struct forward forward = {.context = &of, .output = count};
     int64_t rows, classes;
     exec_output_shape(plan, &rows, &classes);
-    if (plan->config.model->input == MODEL_IMAGES)
+    if (rows == 1)
         confusion_new(classes, plan->config.dataset->names, &of.confusion);
     enum status status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);
