@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/input.h"
 #include "plan/resolve.h"
 #include "record/summary.h"
 #include "run/option_files.h"
@@ -112,6 +113,9 @@ static enum status merge(const struct options *given, struct options *out) {
     TRY(status);
     TRY(set_number(out, OPTION_micro_batches, 1));
     TRY(resume_apply_given(given, out));
+    /* An input that is no file of rows names a data set. */
+    if (option_is_given(given, OPTION_input) && !input_is_file(given->input))
+        TRY(option_set(out, OPTION_data, given->input, "--input", OPTION_FROM_COMMAND_LINE));
     return option_files_apply(out);
 }
 

@@ -394,8 +394,9 @@ enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t firs
               "rows %" PRId64 " + %" PRId64 " of %s", first, count, to.label);
         int64_t each = shape_count(&to.array.shape) / to.array.shape.dim[0];
         stream.given += (uint64_t)(first * each) * (uint64_t)to.array.element_bytes;
+        size_t bytes = (size_t)(count * each) * (size_t)to.array.element_bytes;
         to.array.shape = SHAPE(count * each);
-        to.raw = mem_new(CHUNK_BYTES);
+        to.raw = mem_new(bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES);
         status = read_some(&stream, &to);
         free(to.raw);
     }
