@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -46,6 +47,7 @@ struct loader {
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
+    struct loader_spent spent;
     enum status status; /* the first failure */
 };
 
@@ -250,9 +252,13 @@ static void work_read(struct loader *loader, struct slot *slot) {
     loader->busy++;
     pthread_mutex_unlock(&loader->lock);
     enum status status = STATUS_OK;
+    int64_t begin = clock_thread_ns();
     for (int64_t i = from; i < to && status == STATUS_OK; i++)
         status = read_sample(loader, slot->batch, i);
+    int64_t ns = clock_thread_ns() - begin;
     pthread_mutex_lock(&loader->lock);
+    loader->spent.ns += ns;
+    loader->spent.samples += to - from;
     loader->busy--;
     if (status != STATUS_OK && loader->status == STATUS_OK) loader->status = status;
     slot->done += to - from;
@@ -358,6 +364,13 @@ void loader_release(struct loader *loader) {
     loader->released++;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
+}
+
+struct loader_spent loader_spent(struct loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    struct loader_spent spent = loader->spent;
+    pthread_mutex_unlock(&loader->lock);
+    return spent;
 }
 
 void loader_seek(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {
