@@ -1,7 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
-#include "cli/openmp.h"
+#include "run/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
