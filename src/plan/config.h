@@ -66,6 +66,7 @@ struct run_config {
     const char *device;
     bool spread; /* ranks are on several machines */
     int threads;
+    enum conv_method conv;
     uint64_t seed;
     int workers;
     bool saves; /* this rank writes all it holds, whichever replica it is */

@@ -392,6 +392,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
     plan->device->dry = config->dry;
+    plan->device->conv = config->conv;
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);

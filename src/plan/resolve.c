@@ -236,6 +236,11 @@ const char *resolve_comm(const struct options *options, bool spread) {
     return spread ? "hosts" : "shm";
 }
 
+static enum conv_method conv_method(const char *word) {
+    if (strcmp(word, "auto") == 0) return CONV_AUTO;
+    return strcmp(word, "direct") == 0 ? CONV_DIRECT : CONV_WINOGRAD;
+}
+
 static void resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -243,6 +248,7 @@ static void resolve_machine(struct resolve *resolve) {
         options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
     config->threads = (int)options->threads;
     config->device = options->device;
+    config->conv = conv_method(options->conv);
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
