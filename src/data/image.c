@@ -78,6 +78,8 @@ static void describe(struct image_state *state, struct dataset *out) {
     out->mean = state->recipe.mean;
     out->std = state->recipe.std;
     out->bytes = sizeof *state;
+    out->scratch_bytes = (size_t)set->height * (size_t)(set->width + state->size_x) +
+                         (size_t)state->size_y * (size_t)state->size_x;
     for (int s = 0; s < SPLIT_COUNT; s++) {
         out->count[s] = set[s].count;
         out->bytes += (size_t)(set[s].count * (pixel_count(&set[s]) + 1));
@@ -135,12 +137,11 @@ static struct draw draw_transforms(const struct image_recipe *recipe, uint64_t k
 }
 
 static void read_pixels(const struct image_state *state, const struct image_set *set, int64_t index,
-                        uint64_t key, float *out) {
+                        uint64_t key, unsigned char *work, float *out) {
     struct draw draw = draw_transforms(&state->recipe, key);
     size_t plane = (size_t)set->height * (size_t)set->width;
     size_t out_plane = (size_t)state->size_y * (size_t)state->size_x;
     size_t line = (size_t)set->height * (size_t)state->size_x;
-    unsigned char *work = draw.any || state->resize ? mem_new(plane + line + out_plane) : NULL;
     for (int c = 0; c < set->channels; c++, out += out_plane) {
         const unsigned char *pixels =
             set->pixels + ((size_t)index * (size_t)set->channels + (size_t)c) * plane;
@@ -155,14 +156,13 @@ static void read_pixels(const struct image_state *state, const struct image_set 
         const float *table = state->table[c];
         for (size_t i = 0; i < out_plane; i++) out[i] = table[pixels[i]];
     }
-    free(work);
 }
 
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
-                       void *const out[]) {
+                       void *scratch, void *const out[]) {
     const struct image_state *state = dataset->state;
     const struct image_set *set = &state->set[split];
-    read_pixels(state, set, index, key, out[0]);
+    read_pixels(state, set, index, key, scratch, out[0]);
     *(int32_t *)out[1] = set->labels[index];
     return STATUS_OK;
 }

@@ -38,7 +38,7 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
                   struct dataset *out);
 /* The read and close of such a data set's ops. */
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
-                       void *const out[]);
+                       void *scratch, void *const out[]);
 void image_close(struct dataset *dataset);
 
 /* Local. Gives both sets' memory back. */

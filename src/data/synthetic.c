@@ -232,7 +232,8 @@ static void read_text(const struct synthetic *state, uint64_t sample, int32_t *i
 }
 
 static enum status synthetic_read(const struct dataset *dataset, enum split split, int64_t index,
-                                  uint64_t key, void *const out[]) {
+                                  uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key; /* nothing to augment */
     const struct synthetic *state = dataset->state;
     uint64_t sample =
