@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/augment.h"
 #include "tensor/tensor.h"
 
 enum split { SPLIT_TRAIN, SPLIT_TEST, SPLIT_COUNT };
@@ -33,6 +34,7 @@ struct field {
 struct dataset_config {
     int64_t image_size; /* images are resized to this side; 0: the data's own */
     int64_t seq;        /* tokens a row; 0: the data's own */
+    enum augment_policy augment; /* of training images; AUGMENT_STANDARD (0): the data's own */
 };
 
 /* Read-only once open; owned by whoever opened it. */
