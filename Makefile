@@ -227,7 +227,12 @@ test-equal: all $(B)/equal
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch
 
-test-torch: all
+# What a model computes from given weights and samples.
+$(B)/torch-step: $(B)/tests/torch/step.o $(B)/tests/unit/golden/run_graph.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+test-torch: all $(B)/torch-step
 	@scripts/venv $(VENV)
 	@B=$(B) scripts/test-torch $(VENV)/bin/python
 
@@ -356,5 +361,5 @@ clean:
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/torch/step.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif
