@@ -64,7 +64,8 @@ struct run_config {
     int64_t steps_per_epoch;
 
     const char *device;
-    bool spread; /* ranks are on several machines */
+    enum dtype dtype; /* of activations and products: f32 or bf16 */
+    bool spread;      /* ranks are on several machines */
     int threads;
     uint64_t seed;
     int workers;

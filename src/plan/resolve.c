@@ -243,6 +243,7 @@ static void resolve_machine(struct resolve *resolve) {
         options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
     config->threads = (int)options->threads;
     config->device = options->device;
+    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
