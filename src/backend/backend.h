@@ -69,6 +69,8 @@ struct backend {
     /* Local. The instruction set of its kernels by itself: "avx2". */
     void (*isa)(struct device *device, char *text, size_t bytes);
 
+    /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
+    enum status (*takes)(struct device *device, enum dtype dtype);
     /* Local. Can this call be run here, and about how long would it take (ns, one call)? */
     bool (*supports)(struct device *device, const struct op_call *call);
     double (*cost_ns)(struct device *device, const struct op_call *call);

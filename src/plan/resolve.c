@@ -258,6 +258,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->threads = (int)options->threads;
     config->device = options->device;
     config->conv = conv_method(options->conv);
+    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
