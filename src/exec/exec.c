@@ -464,6 +464,8 @@ enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
                                 .ns = clock_ns() - begin};
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
+        out->term[i] = tally->labels[i] > 0 ? tally->loss[i] / tally->labels[i] : NAN;
     return STATUS_OK;
 }
 

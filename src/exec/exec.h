@@ -69,6 +69,7 @@ struct step_result {
 struct eval_result {
     int64_t samples;
     double loss, acc1, acc5;
+    double term[GRAPH_MAX_LOSSES]; /* of the loss, in the graph's order */
     int64_t ns;
 };
 

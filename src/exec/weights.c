@@ -59,6 +59,7 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
 struct loading {
     const struct store_layout *layout;
     struct store *store; /* NULL: only checked */
+    bool whole;          /* all of the model must be there */
     const char *path;
     const struct shards *file;
     struct resize_grid positions;
@@ -176,6 +177,18 @@ static enum status nothing_fits(const struct loading *loading) {
                 loading->misfits.count ? loading->misfits.text : first);
 }
 
+/* A model that is to be used as it is. */
+static enum status not_whole(const struct loading *loading) {
+    int missing = loading->missing.count, misfits = loading->misfits.count;
+    char count[TEXT_BYTES];
+    if (misfits)
+        return fail(STATUS_DATA, "%s: not this model: %s of another shape or type%s", loading->path,
+                    text_count(misfits, "tensor", count), loading->misfits.text);
+    return fail(STATUS_DATA, "%s: not this model: %s missing: %s%s\n  is it another --model?",
+                loading->path, text_count(missing, "tensor", count), loading->missing.text,
+                missing > 3 ? ", ..." : "");
+}
+
 static void report(const struct loading *loading) {
     const char *path = loading->path;
     char converted[128], count[TEXT_BYTES];
@@ -205,9 +218,11 @@ static enum status load(struct loading *loading) {
     free(used);
     TRY(status);
     if (loading->taken == 0) return nothing_fits(loading);
+    bool lacks = loading->missing.count || loading->misfits.count;
+    if (loading->whole && lacks) return not_whole(loading);
     if (!loading->store) return STATUS_OK;
     TRY(take_all(loading));
-    report(loading);
+    if (!loading->whole) report(loading);
     return STATUS_OK;
 }
 
@@ -272,11 +287,14 @@ static struct resize_grid patch_grid(const struct store_layout *layout,
 }
 
 static enum status load_path(const struct store_layout *layout, struct store *store,
-                             const struct model_config *shape, const char *path) {
+                             const struct model_config *shape, const char *path, bool whole) {
     char *file;
     TRY(weights_path(path, &file));
-    struct loading loading = {
-        .layout = layout, .store = store, .path = file, .positions = patch_grid(layout, shape)};
+    struct loading loading = {.layout = layout,
+                              .store = store,
+                              .path = file,
+                              .positions = patch_grid(layout, shape),
+                              .whole = whole};
     enum status status = load_file(&loading);
     free(file);
     return status;
@@ -284,9 +302,14 @@ static enum status load_path(const struct store_layout *layout, struct store *st
 
 enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
                           const char *path) {
-    return load_path(layout, NULL, shape, path);
+    return load_path(layout, NULL, shape, path, false);
 }
 
 enum status weights_load(struct store *store, const struct model_config *shape, const char *path) {
-    return load_path(store->layout, store, shape, path);
+    return load_path(store->layout, store, shape, path, false);
+}
+
+enum status weights_load_whole(struct store *store, const struct model_config *shape,
+                               const char *path) {
+    return load_path(store->layout, store, shape, path, true);
 }

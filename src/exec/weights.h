@@ -8,6 +8,10 @@
 /* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. `shape` is what the model
  * was told of its images: positions are resized to them. */
 enum status weights_load(struct store *store, const struct model_config *shape, const char *path);
+/* Local, blocking. The same, of a file that has all of the model: else STATUS_DATA. Silent where
+ * all is well. */
+enum status weights_load_whole(struct store *store, const struct model_config *shape,
+                               const char *path);
 /* Local, blocking. Whether weights_load would refuse the file for a store of this layout, in the
  * same words; reads all of it, takes nothing, and is silent where it would not. */
 enum status weights_check(const struct store_layout *layout, const struct model_config *shape,

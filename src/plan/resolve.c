@@ -23,7 +23,7 @@ struct resolve {
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input == MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
+    if (!synthetic || model->input & MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
     return mem_format("synthetic:kind=%s%s%s", model_reads(model->input)->synthetic,
                       *rest ? "," : "", rest);
@@ -41,16 +41,23 @@ enum status resolve_data(const struct options *options, const struct model *mode
     return status;
 }
 
+/* The models that do read what the data set has, where they are few. */
+static const char *reader_of(const struct dataset *dataset) {
+    return dataset_field(dataset, "features") >= 0 ? ", or --model mlp" : "";
+}
+
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
     const struct model_reads *wanted = model_reads(config->model->input);
-    if (dataset_field(config->dataset, wanted->field) >= 0) return STATUS_OK;
     const char *has = "something else";
-    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
-        if (dataset_field(config->dataset, model_reads((enum model_input)i)->field) >= 0)
-            has = model_reads((enum model_input)i)->what;
-    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s",
-                config->model->name, wanted->what, resolve->options->data, has, wanted->example);
+    for (unsigned kind = 1; kind < MODEL_INPUT_END; kind <<= 1) {
+        if (dataset_field(config->dataset, model_reads(kind)->field) < 0) continue;
+        if (config->model->input & kind) return STATUS_OK;
+        has = model_reads(kind)->what;
+    }
+    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s%s",
+                config->model->name, wanted->what, resolve->options->data, has, wanted->example,
+                reader_of(config->dataset));
 }
 
 static enum status resolve_shape(struct resolve *resolve) {
@@ -74,6 +81,8 @@ static enum status resolve_shape(struct resolve *resolve) {
         shape->channels = pixels->dim[0], shape->height = pixels->dim[1],
         shape->width = pixels->dim[2];
     }
+    int features = dataset_field(data, "features");
+    if (features >= 0) shape->features = data->field[features].shape.dim[0];
     int masked = dataset_field(data, "masked_positions");
     if (ids >= 0) shape->sequence = data->field[ids].shape.dim[0];
     if (masked >= 0) shape->predictions = data->field[masked].shape.dim[0];

@@ -2,6 +2,7 @@
  * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
  * losses are added up once, over all ranks; each rank has its own running statistics back; a
  * checkpoint is opened, written and committed, in this order and by all ranks. */
+#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};

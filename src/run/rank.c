@@ -338,6 +338,7 @@ static enum status open_comm(struct rank *rank) {
 static enum status share_folder(struct rank *rank) {
     struct session *session = &rank->session;
     const struct options *options = &session->job.options;
+    if (session->use) return STATUS_OK; /* it has none */
     if (rank->identity->source == LAUNCH_LAUNCHER) {
         session->folder = mem_text(options->out);
         return STATUS_OK;
@@ -403,7 +404,8 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(open_comm(rank));
     /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
      */
-    stop_install(start_keeps_run(rank->start) && !rank->options->quiet);
+    bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
+    stop_install(says);
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);
@@ -418,7 +420,7 @@ enum status rank_run(const struct options *options, const struct start *start) {
                         .start = start,
                         .launch = &start->launch,
                         .identity = &start->identity,
-                        .session = {.begin_ns = clock_ns()}};
+                        .session = {.begin_ns = clock_ns(), .use = start->use}};
     enum status status = run(&rank, &start->info);
     say_lost(&rank, status);
     say_cause(&rank, status);
