@@ -32,9 +32,10 @@ struct field {
 };
 
 struct dataset_config {
-    int64_t image_size; /* images are resized to this side; 0: the data's own */
-    int64_t seq;        /* tokens a row; 0: the data's own */
+    int64_t image_size;          /* images are resized to this side; 0: the data's own */
+    int64_t seq;                 /* tokens a row; 0: the data's own */
     enum augment_policy augment; /* of training images; AUGMENT_STANDARD (0): the data's own */
+    bool skip_damaged; /* samples whose files are damaged are left out; else they are an error */
 };
 
 /* Read-only once open; owned by whoever opened it. */
@@ -50,6 +51,7 @@ struct dataset {
     const float *mean, *std;    /* per channel, applied to pixels in [0,1]; NULL: not normalised */
     const char *const *names;   /* of the classes; NULL: they have none */
     uint64_t content_hash; /* of samples and transforms: equal on two ranks when the data are */
+    int64_t damaged;       /* samples left out because their files are damaged; 0: all are there */
     size_t bytes;          /* memory held while open */
     size_t scratch_bytes;  /* memory that the reading of a sample needs */
     void *state;           /* the implementation's own, owned */

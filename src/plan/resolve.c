@@ -34,7 +34,8 @@ enum status resolve_data(const struct options *options, const struct model *mode
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
-        .augment = (enum augment_policy)augment_find(options->augment)};
+        .augment = (enum augment_policy)augment_find(options->augment),
+        .skip_damaged = strcmp(options->damaged, "skip") == 0};
     char *spec = data_spec_for(model, options->data);
     enum status status = dataset_open(spec, &config, out);
     free(spec);
