@@ -13,11 +13,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/rank.h"
-#include "cli/resume.h"
-#include "cli/session.h"
-#include "cli/start.h"
-#include "cli/threads.h"
+#include "run/rank.h"
+#include "run/resume.h"
+#include "run/session.h"
+#include "run/start.h"
+#include "run/threads.h"
 #include "exec/stop.h"
 #include "launch/local.h"
 
@@ -59,7 +59,7 @@ static enum status check_plan(const struct options *options, const struct start 
 
 /* An exit code back to a status: those above 128 name a signal. */
 static enum status status_of_code(int code) {
-    if (code > 128) cli_stopped_by(code - 128);
+    if (code > 128) session_stopped_by(code - 128);
     for (int status = STATUS_OK; code <= 128 && status < STATUS_STOPPED; status++) {
         if (status_exit_code((enum status)status) == code) return (enum status)status;
     }

@@ -126,11 +126,21 @@ void dataset_free(struct dataset **dataset) {
     *dataset = NULL;
 }
 
-enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
-                         uint64_t key, void *const out[]) {
+enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
+                            uint64_t key, void *scratch, void *const out[]) {
     CHECK(index >= 0 && index < dataset->count[split], "sample %lld of %lld", (long long)index,
           (long long)dataset->count[split]);
-    return dataset->ops->read(dataset, split, index, key, out);
+    return dataset->ops->read(dataset, split, index, key, scratch, out);
+}
+
+enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
+                         uint64_t key, void *const out[]) {
+    struct region scratch = {0};
+    if (dataset->scratch_bytes)
+        TRY(region_map(dataset->scratch_bytes, "the reading of a sample", &scratch));
+    enum status status = dataset_read_in(dataset, split, index, key, scratch.base, out);
+    region_free(&scratch);
+    return status;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {
