@@ -40,10 +40,8 @@ def check(good, what, detail=""):
 def ours(options, weights, inputs, folder, direct=True):
     save_file({name: tensor.contiguous() for name, tensor in inputs.items()}, folder / "in.safetensors")
     line = f"{options} --weights {weights} --dropout 0 --micro-batches 1 --steps 1 --out {folder}/out"
-    line += f" --batch {len(next(iter(inputs.values())))}"
-    environment = dict(os.environ, STRETTO_CPU_WINOGRAD="off" if direct else "on")
-    done = subprocess.run([STEP, line, folder / "in.safetensors", folder / "out.safetensors"], capture_output=True, text=True,
-                          env=environment)
+    line += f" --batch {len(next(iter(inputs.values())))} --conv {'direct' if direct else 'auto'}"
+    done = subprocess.run([STEP, line, folder / "in.safetensors", folder / "out.safetensors"], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{line}\n{done.stderr}")
     return load_file(folder / "out.safetensors"), done.stderr
@@ -219,7 +217,7 @@ def jax(model, folder):
 
 
 def other_grid(model, folder):
-    """Saved at 224x224; the model is then timm's for 96x160 images, its positions resized by timm."""
+    """Saved at 224x224; the model is then timm's for 96x96 images, its positions resized by timm."""
     path = state_dict(model, folder)
     model.set_input_size((96, 96))
     return path
