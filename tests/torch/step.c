@@ -138,7 +138,7 @@ static enum status run_phase(const struct job *job, bool training, struct list *
     shape.batch = job->plan->config.batch;
     shape.training = training;
     TRY(model_build(job->model, &shape, &graph));
-    TRY(run_graph_open(graph, job->options.device, &run));
+    TRY(run_graph_open_on(graph, job->plan->device, &run));
     TRY(set_tensors(job, &run, true));
     TRY(set_tensors(job, &run, false));
     for (int i = 0; i < graph->input_count; i++)
