@@ -178,6 +178,9 @@ enum status cpu_array_update(struct device *device, const struct optim_update *u
  * y[i] may be x[i]. */
 void cpu_drop(uint64_t key, float probability, int64_t count, int tensors, const float *const x[],
               float *const y[]);
+/* Local. The same of one bf16 tensor. */
+void cpu_drop_narrow(uint64_t key, float probability, int64_t count, const uint16_t *x,
+                     uint16_t *y);
 
 /* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
  * team's size. */

@@ -222,7 +222,7 @@ void cpu_drop(uint64_t key, float p, int64_t count, int tensors, const float *co
 }
 
 /* Words of the generator are drawn by fours: blocks begin at multiples of that. */
-static void drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
+void cpu_drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
     float room[NARROW_BLOCK];
     for (int64_t at = 0; at < count; at += NARROW_BLOCK) {
         int64_t n = count - at < NARROW_BLOCK ? count - at : NARROW_BLOCK;
@@ -243,8 +243,8 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
         uint64_t stream = rng_key(key[b], kernel->call.attrs.dropout.place);
         int64_t at = b * kernel->columns;
         if (narrow)
-            drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
-                        (uint16_t *)out[0] + at);
+            cpu_drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
+                            (uint16_t *)out[0] + at);
         else
             cpu_drop(stream, p, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
                      (float *[]){(float *)out[0] + at});

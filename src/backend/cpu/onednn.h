@@ -77,9 +77,9 @@ struct dnn_spec {
     const struct dnn_md *src, *weights, *bias, *dst; /* bias NULL: none */
     /* Of the gradient of weights: those of forward, where they are of another element type. */
     const struct dnn_md *forward_weights;
-    bool tanh;                                       /* applied to the result */
-    float scale;                                     /* of the result, matmul only; 0 is 1 */
-    int stride[2], pad[2], dilation[2];              /* dilation 1 is dense */
+    bool tanh;                          /* applied to the result */
+    float scale;                        /* of the result, matmul only; 0 is 1 */
+    int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */
 };
 
 /* Local. Describes a primitive with a user scratchpad; STATUS_NO when oneDNN has no implementation.
