@@ -17,8 +17,7 @@
 #include "sync/sync.h"
 #include "program/schedule.h"
 
-/* Evaluation needs no gradients, so small micro-batches would only make it slow. In a pipeline they
- * are those of training all the same: channels hold several messages, and must not grow by it. */
+/* Evaluation needs no gradients, so small micro-batches would only make it slow. */
 enum { EVAL_BATCH = 64 };
 
 static int stage_count(const struct plan *plan) {
@@ -220,8 +219,7 @@ static void plan_samples(struct plan *plan) {
     struct eval_share eval = eval_share(config);
     int64_t share = (test + eval.pipelines - 1) / eval.pipelines;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
-    bool sends = config->grid.stages > 1;
-    plan->eval_batch = sends || micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
     if (plan->eval_batch > share) plan->eval_batch = share;
     plan->eval_loader = (struct loader_config){.split = SPLIT_TEST,
                                                .evaluate = true,
