@@ -1,5 +1,6 @@
-/* See arrays.h. Values that stay bytes go through a table a channel when they are read; reals are
- * normalised in place at the start. Images become [C,H,W] at the start, too. */
+/* See arrays.h. Images become [C,H,W] at the start, and reals are normalised then. Pixels stay
+ * bytes, which the transforms of image.h read; of more channels than those know they become reals.
+ */
 #include "data/arrays.h"
 
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "data/image.h"
-#include "data/transform.h"
 
 enum { FEATURES_MOST = 1 << 24, CLASSES_MOST = 1 << 20, TENTH = 10 };
 
@@ -28,11 +28,10 @@ struct split_of {
 
 struct arrays {
     struct split_of split[SPLIT_COUNT];
-    struct shape sample;   /* [D] or [C,H,W], as stored */
-    struct shape out;      /* as read */
-    struct resize *resize; /* NULL: as stored */
-    float *mean, *std;     /* per channel, owned; NULL: none */
-    float (*table)[256];   /* per channel, owned; NULL: reals */
+    struct shape sample;    /* [D] or [C,H,W], as stored */
+    struct augment augment; /* of pixels */
+    float *mean, *std;      /* per channel, owned; NULL: none */
+    float (*table)[256];    /* per channel, owned; NULL: values are reals */
     int64_t classes;
 };
 
@@ -69,15 +68,14 @@ void array_free(struct array *array) {
     *array = (struct array){0};
 }
 
-/* Bytes stay bytes where they are pixels; in rows they are numbers like others. */
-static enum status widen(struct array *x) {
-    if (x->dtype != DTYPE_U8 || x->shape.rank != 2) return STATUS_OK;
+/* Bytes become reals: those of rows as numbers (scale 1), pixels of many channels from 0 to 1. */
+static enum status widen(struct array *x, float scale) {
     size_t count = array_bytes(x);
     const unsigned char *from = x->values;
     float *to = malloc(count * sizeof *to);
     if (!to)
         return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", x->label, count * sizeof *to);
-    for (size_t i = 0; i < count; i++) to[i] = from[i];
+    for (size_t i = 0; i < count; i++) to[i] = (float)from[i] / scale;
     free(x->values);
     x->values = to;
     x->dtype = DTYPE_F32;
@@ -167,28 +165,37 @@ static enum status check_sample(const struct array *x, const struct shape *sampl
 }
 
 static enum status set_shapes(const char *kind, struct array array[ARRAY_ROLES],
-                              const struct array_spec *spec, const struct dataset_config *config,
-                              struct arrays *state) {
+                              const struct array_spec *spec, struct arrays *state) {
     struct array *x = &array[ARRAY_X];
     bool nhwc = is_nhwc(&x->shape, spec->layout);
-    state->sample = state->out = sample_shape(&x->shape, nhwc);
+    state->sample = sample_shape(&x->shape, nhwc);
     TRY(check_sample(x, &state->sample));
     log_note("%s: %s %s%s, %lld classes", kind, state->sample.rank == 1 ? "rows" : "images",
              shape_text(&state->sample, (char[SHAPE_TEXT_BYTES]){0}),
              nhwc ? " (channels last in the file)" : "", (long long)state->classes);
     if (nhwc) transpose(x);
     if (nhwc && array[ARRAY_TEST_X].label) transpose(&array[ARRAY_TEST_X]);
+    return STATUS_OK;
+}
+
+/* What --image-size and --augment ask for acts on pixels alone. */
+static enum status set_augment(const char *kind, const struct array *x,
+                               const struct dataset_config *config, struct arrays *state) {
+    const struct shape *sample = &state->sample;
     int64_t size = config->image_size;
-    bool image = state->sample.rank == 3;
-    if (size == 0 || (image && state->sample.dim[1] == size && state->sample.dim[2] == size))
-        return STATUS_OK;
-    TRY(image_size_check(kind, size));
-    if (x->dtype != DTYPE_U8)
-        return fail(STATUS_USAGE, "--image-size %lld: %s holds %s, only 8-bit images are resized",
-                    (long long)size, x->label, image ? "images of reals" : "rows of numbers");
-    state->out.dim[1] = state->out.dim[2] = size;
-    state->resize =
-        resize_new((int)state->sample.dim[1], (int)state->sample.dim[2], (int)size, (int)size);
+    bool image = sample->rank == 3;
+    bool resized = size != 0 && !(image && sample->dim[1] == size && sample->dim[2] == size),
+         drawn = config->augment != AUGMENT_STANDARD && config->augment != AUGMENT_NONE;
+    if (size != 0) TRY(image_size_check(kind, size));
+    if ((resized || drawn) && x->dtype != DTYPE_U8)
+        return fail(STATUS_USAGE, "--%s: %s holds %s, only images of 8 bits are %s",
+                    resized ? "image-size" : "augment", x->label,
+                    image ? "images of reals" : "rows of numbers",
+                    resized ? "resized" : "augmented");
+    state->augment = (struct augment){.policy = config->augment ? config->augment : AUGMENT_NONE,
+                                      .frame = FRAME_STRETCH,
+                                      .out_height = (int)(resized ? size : sample->dim[1]),
+                                      .out_width = (int)(resized ? size : sample->dim[2])};
     return STATUS_OK;
 }
 
@@ -218,12 +225,16 @@ static void normalise(const struct arrays *state, struct array *x) {
 static enum status set_normalisation(struct array array[ARRAY_ROLES], const struct array_spec *spec,
                                      struct arrays *state) {
     const char *label = array[ARRAY_X].label;
-    bool bytes = array[ARRAY_X].dtype == DTYPE_U8;
     int64_t channels = state->sample.dim[0];
-    if (!bytes && !spec->mean && !spec->std) return STATUS_OK;
-    TRY(spread(label, "mean", spec->mean, spec->mean_count, bytes ? usual_mean : 0, channels,
+    bool pixels = array[ARRAY_X].dtype == DTYPE_U8 && state->sample.rank == 3,
+         bytes = pixels && channels <= IMAGE_MAX_CHANNELS;
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        if (array[2 * s].dtype == DTYPE_U8 && array[2 * s].label && !bytes)
+            TRY(widen(&array[2 * s], pixels ? 255 : 1));
+    if (!pixels && !spec->mean && !spec->std) return STATUS_OK;
+    TRY(spread(label, "mean", spec->mean, spec->mean_count, pixels ? usual_mean : 0, channels,
                &state->mean));
-    TRY(spread(label, "std", spec->std, spec->std_count, bytes ? usual_std : 1, channels,
+    TRY(spread(label, "std", spec->std, spec->std_count, pixels ? usual_std : 1, channels,
                &state->std));
     for (int s = 0; s < SPLIT_COUNT && !bytes; s++)
         if (array[2 * s].label) normalise(state, &array[2 * s]);
@@ -309,7 +320,6 @@ static void free_state(struct arrays *state) {
         array_free(&state->split[s].x);
         free(state->split[s].label);
     }
-    resize_free(&state->resize);
     free(state->mean);
     free(state->std);
     free(state->table);
@@ -319,8 +329,10 @@ static void free_state(struct arrays *state) {
 /* --- the data set --- */
 
 static uint64_t content_hash(const struct arrays *state) {
-    uint64_t hash = hash64(HASH64_START, &state->out, sizeof state->out);
-    hash = hash64(hash, &state->classes, sizeof state->classes);
+    int64_t kept[] = {state->classes, state->augment.out_height, state->augment.out_width,
+                      state->augment.policy};
+    uint64_t hash = hash64(HASH64_START, &state->sample, sizeof state->sample);
+    hash = hash64(hash, kept, sizeof kept);
     if (state->table)
         hash = hash64(hash, state->table, (size_t)state->sample.dim[0] * sizeof *state->table);
     for (int s = 0; s < SPLIT_COUNT; s++) {
@@ -333,11 +345,21 @@ static uint64_t content_hash(const struct arrays *state) {
     return hash;
 }
 
+static struct image_set pixels_of(const struct arrays *state, enum split split) {
+    return (struct image_set){.pixels = state->split[split].x.values,
+                              .channels = (int)state->sample.dim[0],
+                              .height = (int)state->sample.dim[1],
+                              .width = (int)state->sample.dim[2]};
+}
+
 static void describe(struct arrays *state, struct dataset *out) {
-    const struct shape *shape = &state->out;
-    image_fields(shape->dim[0], shape->dim[1], shape->dim[2], state->classes, out);
-    if (shape->rank == 1)
-        out->field[0] = (struct field){.name = "features", .dtype = DTYPE_F32, .shape = *shape};
+    struct image_set set = pixels_of(state, SPLIT_TRAIN);
+    image_fields(set.channels, state->augment.out_height, state->augment.out_width, state->classes,
+                 out);
+    if (state->sample.rank == 1)
+        out->field[0] =
+            (struct field){.name = "features", .dtype = DTYPE_F32, .shape = state->sample};
+    out->scratch_bytes = state->table ? image_scratch_bytes(&set, &state->augment) : 0;
     out->mean = state->table ? state->mean : NULL;
     out->std = state->table ? state->std : NULL;
     out->bytes = sizeof *state;
@@ -354,14 +376,13 @@ static void describe(struct arrays *state, struct dataset *out) {
 static enum status fill(const char *kind, struct array array[ARRAY_ROLES],
                         const struct array_spec *spec, const struct dataset_config *config,
                         struct arrays *state) {
-    TRY(widen(&array[ARRAY_X]));
-    TRY(widen(&array[ARRAY_TEST_X]));
     TRY(check_arrays(array));
     TRY(check_finite(&array[ARRAY_X]));
     if (array[ARRAY_TEST_X].label) TRY(check_finite(&array[ARRAY_TEST_X]));
     TRY(set_labels(array, spec, state));
-    TRY(set_shapes(kind, array, spec, config, state));
+    TRY(set_shapes(kind, array, spec, state));
     TRY(set_normalisation(array, spec, state));
+    TRY(set_augment(kind, &array[ARRAY_X], config, state));
     return set_splits(kind, array, state);
 }
 
@@ -382,31 +403,17 @@ enum status arrays_open(const char *kind, array_reader *reader, const char *argu
     return status;
 }
 
-static void read_bytes(const struct arrays *state, const unsigned char *pixels, float *out) {
-    int channels = (int)state->sample.dim[0];
-    size_t plane = (size_t)shape_span(&state->sample, 1, 3), height = (size_t)state->sample.dim[1],
-           width = (size_t)state->out.dim[2], out_plane = (size_t)shape_span(&state->out, 1, 3);
-    unsigned char *work = state->resize ? mem_new(height * width + out_plane) : NULL;
-    for (int c = 0; c < channels; c++, pixels += plane, out += out_plane) {
-        const unsigned char *from = pixels;
-        if (work) resize_run(state->resize, pixels, work, work + height * width);
-        if (work) from = work + height * width;
-        for (size_t i = 0; i < out_plane; i++) out[i] = state->table[c][from[i]];
-    }
-    free(work);
-}
-
 enum status arrays_read(const struct dataset *dataset, enum split split, int64_t index,
-                        uint64_t key, void *const out[]) {
-    (void)key; /* nothing is drawn: own arrays are taken as they are */
+                        uint64_t key, void *scratch, void *const out[]) {
     const struct arrays *state = dataset->state;
     const struct split_of *from = &state->split[split];
     int64_t row = index + index / from->part * from->skip + from->first;
-    size_t bytes = (size_t)shape_count(&state->sample) * dtype_bytes(from->x.dtype);
-    const unsigned char *values = from->x.values;
-    if (state->table)
-        read_bytes(state, values + (size_t)row * bytes, out[0]);
-    else
+    size_t bytes = (size_t)shape_count(&state->sample) * sizeof(float);
+    const char *values = from->x.values;
+    struct image_set set = pixels_of(state, split);
+    if (out[0] && state->table)
+        image_transform(&set, row, &state->augment, state->table, key, scratch, out[0]);
+    else if (out[0])
         memcpy(out[0], values + (size_t)row * bytes, bytes);
     *(int32_t *)out[1] = from->label[row];
     return STATUS_OK;

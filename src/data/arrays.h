@@ -56,7 +56,7 @@ typedef enum status array_reader(const struct array_spec *spec, struct array out
 enum status arrays_open(const char *kind, array_reader *reader, const char *argument,
                         const struct dataset_config *config, struct dataset *out);
 enum status arrays_read(const struct dataset *dataset, enum split split, int64_t index,
-                        uint64_t key, void *const out[]);
+                        uint64_t key, void *scratch, void *const out[]);
 void arrays_close(struct dataset *dataset);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -38,6 +39,7 @@ struct loader {
     int64_t order_epoch; /* -1: none yet */
     pthread_t *threads;
     int thread_count;
+    char *scratch; /* of all workers, one behind the other */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work, ready;
@@ -46,6 +48,8 @@ struct loader {
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
+    int running;        /* workers that have begun */
+    struct loader_spent spent;
     enum status status; /* the first failure */
 };
 
@@ -73,6 +77,10 @@ static struct sampler sampler_of(const struct dataset *dataset,
                             .exactly_once = config->evaluate};
 }
 
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 /* Hands out pieces of a region, or only counts them while `base` is NULL. */
 struct carver {
     char *base;
@@ -81,7 +89,7 @@ struct carver {
 
 static void *carve(struct carver *carver, size_t bytes) {
     size_t at = carver->used;
-    carver->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    carver->used += aligned(bytes);
     return carver->base ? carver->base + at : NULL;
 }
 
@@ -108,6 +116,8 @@ static size_t carve_all(struct loader *loader) {
     struct carver carver = {loader->region.base, 0};
     int64_t most = sampler_micro_most(sampler), positions = sampler_positions(sampler);
     loader->threads = carve(&carver, (size_t)config->workers * sizeof *loader->threads);
+    loader->scratch =
+        carve(&carver, (size_t)config->workers * aligned(loader->dataset->scratch_bytes));
     loader->slots = carve(&carver, (size_t)config->depth * sizeof *loader->slots);
     loader->order =
         carve(&carver, (size_t)(positions > sampler->samples ? positions : sampler->samples) * 8);
@@ -197,7 +207,8 @@ static struct micro_batch *micro_at(struct step_batch *batch, int64_t *at) {
     return micro;
 }
 
-static enum status read_sample(const struct loader *loader, struct step_batch *batch, int64_t at) {
+static enum status read_sample(const struct loader *loader, struct step_batch *batch, int64_t at,
+                               void *scratch) {
     const struct dataset *dataset = loader->dataset;
     const struct loader_config *config = &loader->config;
     struct micro_batch *micro = micro_at(batch, &at);
@@ -210,7 +221,8 @@ static enum status read_sample(const struct loader *loader, struct step_batch *b
     uint64_t key =
         rng_key(rng_key(rng_key_text(config->seed, "augment"), (uint64_t)batch->epoch), id);
     if (key == 0) key = 1; /* 0 would mean no augmentation */
-    return dataset_read(dataset, config->split, (int64_t)id, config->evaluate ? 0 : key, out);
+    return dataset_read_in(dataset, config->split, (int64_t)id, config->evaluate ? 0 : key, scratch,
+                           out);
 }
 
 /* All samples of a step are there: what is left is counting its labels. */
@@ -244,15 +256,19 @@ static void work_deal(struct loader *loader) {
     pthread_cond_signal(&loader->ready); /* a step without samples is complete now */
 }
 
-static void work_read(struct loader *loader, struct slot *slot) {
+static void work_read(struct loader *loader, struct slot *slot, void *scratch) {
     int64_t from = slot->claimed, to = from + CLAIM < slot->samples ? from + CLAIM : slot->samples;
     slot->claimed = to;
     loader->busy++;
     pthread_mutex_unlock(&loader->lock);
     enum status status = STATUS_OK;
+    int64_t begin = clock_thread_ns();
     for (int64_t i = from; i < to && status == STATUS_OK; i++)
-        status = read_sample(loader, slot->batch, i);
+        status = read_sample(loader, slot->batch, i, scratch);
+    int64_t ns = clock_thread_ns() - begin;
     pthread_mutex_lock(&loader->lock);
+    loader->spent.ns += ns;
+    loader->spent.samples += to - from;
     loader->busy--;
     if (status != STATUS_OK && loader->status == STATUS_OK) loader->status = status;
     slot->done += to - from;
@@ -277,11 +293,13 @@ static bool can_deal(const struct loader *loader) {
 static void *worker(void *argument) {
     struct loader *loader = argument;
     pthread_mutex_lock(&loader->lock);
+    void *scratch =
+        loader->scratch + (size_t)loader->running++ * aligned(loader->dataset->scratch_bytes);
     while (!loader->stop) {
         bool idle = loader->hold || loader->status != STATUS_OK;
         struct slot *slot = idle ? NULL : unclaimed_slot(loader);
         if (slot)
-            work_read(loader, slot);
+            work_read(loader, slot, scratch);
         else if (!idle && can_deal(loader))
             work_deal(loader);
         else
@@ -358,6 +376,13 @@ void loader_release(struct loader *loader) {
     loader->released++;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
+}
+
+struct loader_spent loader_spent(struct loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    struct loader_spent spent = loader->spent;
+    pthread_mutex_unlock(&loader->lock);
+    return spent;
 }
 
 void loader_seek(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {

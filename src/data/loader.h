@@ -74,6 +74,12 @@ enum status loader_next(struct loader *loader, const struct step_batch **out);
  * more. */
 void loader_release(struct loader *loader);
 
+/* Local. Processor time of the workers so far, and the samples they read in it. */
+struct loader_spent {
+    int64_t ns, samples;
+};
+struct loader_spent loader_spent(struct loader *loader);
+
 /* Local, blocking for the reads under way. Everything held becomes invalid; reading goes on from
  * there. */
 void loader_seek(struct loader *loader, int64_t epoch, int64_t step_in_epoch);

@@ -116,6 +116,13 @@ static void describe(const struct synthetic *state, struct dataset *out) {
     out->bytes = sizeof *state;
 }
 
+/* Its images are as random as they can be. */
+static enum status check_augment(enum augment_policy policy) {
+    if (policy == AUGMENT_STANDARD || policy == AUGMENT_NONE) return STATUS_OK;
+    return fail(STATUS_USAGE, "--augment %s has no effect with --data synthetic",
+                augment_name(policy));
+}
+
 static enum status synthetic_open(const char *argument, const struct dataset_config *config,
                                   struct dataset *out) {
     struct synthetic state = {.count = 2048,
@@ -127,6 +134,7 @@ static enum status synthetic_open(const char *argument, const struct dataset_con
                               .predictions = 20,
                               .vocab = 30522};
     TRY(parse(argument, &state));
+    TRY(check_augment(config->augment));
     if (config->image_size) {
         TRY(image_size_check("synthetic", config->image_size));
         state.size = config->image_size; /* made at that size, so there is nothing to resize */
@@ -238,7 +246,8 @@ static void read_text(const struct synthetic *state, uint64_t sample, int32_t *i
 }
 
 static enum status synthetic_read(const struct dataset *dataset, enum split split, int64_t index,
-                                  uint64_t key, void *const out[]) {
+                                  uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key; /* nothing to augment */
     const struct synthetic *state = dataset->state;
     uint64_t sample =

@@ -231,7 +231,8 @@ static enum status wiki_open(const char *argument, const struct dataset_config *
 }
 
 static enum status wiki_read(const struct dataset *dataset, enum split split, int64_t index,
-                             uint64_t key, void *const out[]) {
+                             uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key; /* masking is part of the shards: nothing is drawn here */
     const struct wiki *wiki = dataset->state;
     for (int c = 0; c < COLUMN_COUNT; c++) {

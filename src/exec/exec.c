@@ -311,6 +311,10 @@ void exec_progress(struct exec *exec) {
     exec->times.of[TIME_COMM] += clock_ns() - begin;
 }
 
+struct loader_spent exec_loading(const struct exec *exec) {
+    return exec->train ? loader_spent(exec->train) : (struct loader_spent){0};
+}
+
 struct store *exec_store(struct exec *exec) {
     return exec->store;
 }

@@ -114,6 +114,8 @@ struct comm *exec_comm(const struct exec *exec);
 
 /* Local. The store, for checkpoints and comparisons; owned by the executor. */
 struct store *exec_store(struct exec *exec);
+/* Local. What reading the training data took; nothing where this rank reads none. */
+struct loader_spent exec_loading(const struct exec *exec);
 const struct plan *exec_plan(const struct exec *exec);
 
 /* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under

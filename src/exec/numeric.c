@@ -44,7 +44,8 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
     const struct node *node = &graph->nodes[n];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
-        if (value->type.dtype != DTYPE_F32 || !value->layout) continue;
+        bool real = value->type.dtype == DTYPE_F32 || value->type.dtype == DTYPE_BF16;
+        if (!real || !value->layout) continue;
         const struct store *store = search->exec->store;
         void *address = runnable->slot[slot].address[node->out[i]];
         if (!is_bad(store, elements_of(store, value, address))) continue;

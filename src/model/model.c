@@ -53,7 +53,7 @@ const struct model *model_all(int *count) {
 
 const char *model_acts(const struct model *model) {
     if (!(model->input & MODEL_IMAGES)) return "seq";
-    return model->heads > 0 ? "image-size classes patch" : "image-size classes";
+    return model->heads > 0 ? "image-size classes augment patch" : "image-size classes augment";
 }
 
 static void fill(int64_t *field, int64_t usual) {

@@ -67,8 +67,10 @@ struct run_config {
     int64_t steps_per_epoch;
 
     const char *device;
-    bool spread; /* ranks are on several machines */
+    enum dtype dtype; /* of activations and products: f32 or bf16 */
+    bool spread;      /* ranks are on several machines */
     int threads;
+    enum conv_method conv;
     uint64_t seed;
     int workers;
     bool saves; /* this rank writes all it holds, whichever replica it is */

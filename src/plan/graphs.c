@@ -25,6 +25,7 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     const struct layout **layouts = NULL;
     graph_fuse(graph);
     if (training) TRY_GOTO(graph_gradient(graph), failed);
+    graph_narrow(graph, config->dtype);
     if (plan->micro_count > 0) {
         const struct graph *main = plan->micro[0].graph;
         layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
@@ -72,6 +73,8 @@ void graphs_free(const struct plan *plan, struct micro_plan *micro) {
 static uint64_t hash_layout(uint64_t hash, const struct graph *graph, int value) {
     const struct layout *layout = graph->values[value].layout;
     uint64_t bytes = layout->bytes;
+    const char *dtype = dtype_name(layout->type.dtype);
+    hash = hash64(hash, dtype, strlen(dtype));
     hash = hash64(hash, layout->text, strlen(layout->text));
     return hash64(hash, &bytes, sizeof bytes);
 }

@@ -400,7 +400,9 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     enum status status;
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
+    TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
     plan->device->dry = config->dry;
+    plan->device->conv = config->conv;
     plan_samples(plan);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     TRY_GOTO(add_micro(plan, micro, true), failed);

@@ -33,7 +33,9 @@ enum status resolve_data(const struct options *options, const struct model *mode
                          struct dataset **out) {
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
-        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
+        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
+        .augment = (enum augment_policy)augment_find(options->augment),
+        .skip_damaged = strcmp(options->damaged, "skip") == 0};
     char *spec = data_spec_for(model, options->data);
     enum status status = dataset_open(spec, &config, out);
     free(spec);
@@ -253,6 +255,11 @@ const char *resolve_comm(const struct options *options, bool spread) {
     return spread ? "hosts" : "shm";
 }
 
+static enum conv_method conv_method(const char *word) {
+    if (strcmp(word, "auto") == 0) return CONV_AUTO;
+    return strcmp(word, "direct") == 0 ? CONV_DIRECT : CONV_WINOGRAD;
+}
+
 static void resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
@@ -260,6 +267,8 @@ static void resolve_machine(struct resolve *resolve) {
         options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
     config->threads = (int)options->threads;
     config->device = options->device;
+    config->conv = conv_method(options->conv);
+    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "sim/key.h"
 
 /* The newest times of a node; gaps between instructions, passes and steps; repetitions at the end;
@@ -272,6 +273,17 @@ static void record_executor(struct profiling *profiling, struct profile_section 
             (struct measure){step.median / ordinary, step.iqr / ordinary, step.samples};
 }
 
+/* Loaders of ranks that leave no core to them. */
+static void record_loading(const struct profiling *profiling, struct exec *exec,
+                           struct profile_section *section) {
+    const struct run_config *config = &exec_plan(exec)->config;
+    int taken = profiling->job->local_ranks * config->threads;
+    struct loader_spent spent = exec_loading(exec);
+    if (spent.samples > 0 && taken >= machine_cores("").online)
+        section->rate[PROFILE_SAMPLE] =
+            (struct measure){(double)spent.ns / (double)spent.samples, 0, spent.samples};
+}
+
 /* Rows, and the most arithmetic that any of them did in its time. */
 static void record(const struct profiling *profiling, const struct measure *nodes,
                    struct profile *profile, struct profile_section *section) {
@@ -304,6 +316,7 @@ static enum status write(struct profiling *profiling, struct exec *exec,
     if (status == STATUS_OK) status = measure_links(exec, section);
     if (status == STATUS_OK) {
         record_executor(profiling, section);
+        record_loading(profiling, exec, section);
         record(profiling, nodes, &profile, section);
     }
     if (status == STATUS_OK && comm_rank(exec_comm(exec)) == 0)

@@ -60,7 +60,9 @@ static int link_lost(void *context) {
 static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct rank *rank = context;
     if (stop_take_report()) control_print_all(rank->control);
-    control_waiting(rank->control, peer, what, since_ns, session_wait_limit_s(&rank->session));
+    double limit_s = session_wait_limit_s(&rank->session);
+    control_waiting(rank->control, peer, what, since_ns, limit_s);
+    stop_end_stalled(rank->identity->rank, since_ns, limit_s);
 }
 
 /* --- joining --- */

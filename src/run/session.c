@@ -16,6 +16,7 @@
 #include "run/outlook.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
+#include "cli/waiting.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
 #include "stretto.h"
@@ -373,11 +374,14 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
+    bool first_here = !session->threads || first_rank(session);
+    struct waiting *waiting = first_here ? waiting_new(session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint, &state);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);
     if (status == STATUS_OK && !session->done)
         status = finish(session, train(session, &checkpoint, &state));
+    waiting_free(&waiting);
     free(checkpoints);
     return status;
 }

@@ -75,9 +75,12 @@ static void on_waiting(void *context, int peer, const char *what, int64_t since_
     char there[256];
     if (stop_take_report()) print_positions((void *)rank->team);
     double limit_s = session_wait_limit_s(&rank->session);
-    if (!control_stall_due(&rank->stall, since_ns, limit_s)) return;
-    position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
-    control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
+    if (control_stall_due(&rank->stall, since_ns, limit_s)) {
+        position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there,
+                      sizeof there);
+        control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
+    }
+    stop_end_stalled(rank->index, since_ns, limit_s);
 }
 
 static void be_seen(struct thread_rank *rank) {

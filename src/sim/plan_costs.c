@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "graph/needs.h"
 #include "sim/key.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
@@ -146,6 +147,28 @@ static void add_messages(struct maker *maker) {
     }
 }
 
+static bool reads_images(const struct maker *maker, int s) {
+    const struct dataset *dataset = maker->plan->config.dataset;
+    struct needs needs = needs_of(&maker->ranges, s);
+    bool reads = false;
+    for (int i = 0; i < needs.input_count; i++) {
+        int value = maker->graph->inputs[needs.inputs[i]];
+        int field = dataset_field(dataset, maker->graph->values[value].name);
+        reads |= field >= 0 && dataset->may_miss >> field & 1;
+    }
+    needs_free(&needs);
+    return reads;
+}
+
+/* Without a core of its own the loader takes its time from the rank. */
+static void add_loading(struct maker *maker) {
+    const struct run_config *config = &maker->plan->config;
+    double samples = (double)(config->batch / config->replicas / config->micro_batches);
+    for (int s = 0; s < maker->out->stage_count && maker->source->section; s++)
+        if (reads_images(maker, s))
+            maker->stage[s].load = samples * maker->source->section->rate[PROFILE_SAMPLE].median;
+}
+
 static enum status make_class(struct maker *maker) {
     int stages = maker->out->stage_count;
     struct sim_costs *costs = &maker->out->costs[maker->class];
@@ -161,6 +184,7 @@ static enum status make_class(struct maker *maker) {
             (int64_t)maker->plan->partition.chunks[s].kept_bytes;
     }
     add_messages(maker);
+    add_loading(maker);
     return STATUS_OK;
 }
 

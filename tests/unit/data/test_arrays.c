@@ -46,7 +46,8 @@ static void hdf5_put(const struct values *values) {
                                    : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
           links = H5Pcreate(H5P_LINK_CREATE), type = types[values->dtype];
     H5Pset_create_intermediate_group(links, 1);
-    if (!strchr(values->name, '/') && H5Lexists(file, values->name, H5P_DEFAULT) > 0) H5Ldelete(file, values->name, H5P_DEFAULT);
+    if (!strchr(values->name, '/') && H5Lexists(file, values->name, H5P_DEFAULT) > 0)
+        H5Ldelete(file, values->name, H5P_DEFAULT);
     hid_t space = H5Screate_simple(values->shape.rank, dims, NULL),
           set = H5Dcreate2(file, values->name, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
     cr_assert(set >= 0 && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values->data) >= 0);
@@ -211,8 +212,49 @@ Test(data_arrays, images_are_resized_where_they_are_bytes) {
     dataset_free(&dataset);
     put(&kinds[0], "x_train", DTYPE_F32, SHAPE(2, 4, 4), (float[32]){0});
     cr_assert_eq(open_sized(&kinds[0], "", 2, &dataset), STATUS_USAGE);
-    cr_assert(strstr(message, "only 8-bit images are resized"), "%s", message);
+    cr_assert(strstr(message, "only images of 8 bits are resized"), "%s", message);
     cr_assert_eq(open_sized(&kinds[0], "", 4, &dataset), STATUS_OK, "%s", message);
+    dataset_free(&dataset);
+}
+
+/* Of two images that mirror one another a key draws either; evaluation sees what was written. */
+Test(data_arrays, pixels_are_augmented) {
+    const unsigned char pixels[2][1][2] = {{{0, 255}}, {{255, 0}}};
+    put(&kinds[0], "x_train", DTYPE_U8, SHAPE(2, 1, 2), pixels);
+    put(&kinds[0], "y_train", DTYPE_I64, SHAPE(2), labels);
+    struct dataset *dataset = NULL;
+    char *spec = mem_format("npy:%s,test_x=x_train,test_y=y_train", folder);
+    const struct dataset_config flip = {.augment = AUGMENT_FLIP};
+    cr_assert_eq(dataset_open(spec, &flip, &dataset), STATUS_OK);
+    int mirrored = 0;
+    for (uint64_t key = 0; key <= 100; key++) {
+        float out[2];
+        int32_t label;
+        dataset_read(dataset, SPLIT_TRAIN, 0, key, (void *[]){out, &label});
+        cr_assert(out[0] == -out[1] && fabsf(out[0]) == 1);
+        cr_assert(key > 0 || out[0] == -1);
+        mirrored += out[0] == 1;
+    }
+    cr_assert(mirrored > 20 && mirrored < 80, "%d of 100", mirrored);
+    dataset_free(&dataset);
+    put_rows(&kinds[0]);
+    log_capture(message, sizeof message);
+    cr_assert_eq(dataset_open(spec, &flip, &dataset), STATUS_USAGE);
+    log_capture(NULL, 0);
+    cr_assert(strstr(message, "rows of numbers, only images of 8 bits are augmented"), "%s",
+              message);
+    free(spec);
+}
+
+Test(data_arrays, pixels_of_many_channels) {
+    unsigned char pixels[2][6][2][2];
+    memset(pixels, 51, sizeof pixels);
+    put(&kinds[0], "x_train", DTYPE_U8, SHAPE(2, 6, 2, 2), pixels);
+    put(&kinds[0], "y_train", DTYPE_I64, SHAPE(2), labels);
+    struct dataset *dataset = opened(&kinds[0], "");
+    float out[24];
+    label_of(dataset, SPLIT_TRAIN, 0, out);
+    for (int i = 0; i < 24; i++) cr_assert_float_eq(out[i], -0.6f, 1e-6f);
     dataset_free(&dataset);
 }
 

@@ -280,7 +280,8 @@ Test(data_loader, closes_at_any_time_and_leaves_no_thread) {
 
 /* A data set whose 200th sample cannot be read. */
 static enum status bad_read(const struct dataset *dataset, enum split split, int64_t index,
-                            uint64_t key, void *const out[]) {
+                            uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)dataset, (void)split, (void)key;
     if (index == 200) return STATUS_DATA;
     *(int32_t *)out[0] = (int32_t)index;
