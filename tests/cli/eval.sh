@@ -54,9 +54,9 @@ same weights "$(field out loss)" "$(field two/summary.json eval_loss)"
 "$STRETTO" eval one --split train --json >out || say "train split: exit $?"
 [ "$(field out samples)" = 96 ] || say "train split: $(cat out)"
 
-# Predicted memory is what is taken, within 5%.
+# Predicted memory is what is taken, within 5%; not by a sanitizer, which has memory of its own.
 "$STRETTO" eval one --json >out
-awk -v a="$(field out peak_bytes)" -v b="$(field out predicted_peak_bytes)" 'BEGIN { exit !(a > 0.8 * b && a < 1.05 * b) }' ||
+[ -n "${SAN:-}" ] || awk -v a="$(field out peak_bytes)" -v b="$(field out predicted_peak_bytes)" 'BEGIN { exit !(a > 0.8 * b && a < 1.05 * b) }' ||
     say "memory: $(cat out)"
 refused 5 'the run would need .* --memory-limit is 1.0 MiB' one --memory-limit 1MiB
 
