@@ -236,6 +236,11 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
                         summary->step_ms.p50, summary->step_ms.p90);
     }
+    if (summary->damaged_samples > 0 || summary->skipped_samples > 0) {
+        text_table_cell(&table, "damaged");
+        text_table_cell(&table, "%lld samples left out, %lld skipped in the steps",
+                        (long long)summary->damaged_samples, (long long)summary->skipped_samples);
+    }
     print_peak(summary, &table);
     text_table_cell(&table, "time"),
         text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
