@@ -54,8 +54,13 @@ enum lr_policy lr_policy_find(const char *name) {
     return (enum lr_policy)policy;
 }
 
+/* The share of the base rate, 0 to 1. The logarithm is DeepSpeed's WarmupLR. */
+static double warmup_at(const struct lr_config *config, int64_t step) {
+    double steps = (double)config->warmup_steps, done = (double)step + 1;
+    return config->warmup_log && steps > 1 ? log(done) / log(steps) : done / steps;
+}
+
 double lr_at(const struct lr_config *config, int64_t step) {
-    if (step < config->warmup_steps)
-        return config->base * (double)(step + 1) / (double)config->warmup_steps;
+    if (step < config->warmup_steps) return config->base * warmup_at(config, step);
     return policies[config->policy].at(config, step);
 }

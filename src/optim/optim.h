@@ -74,9 +74,10 @@ struct lr_config {
     enum lr_policy policy;
     double base, gamma;
     int64_t warmup_steps, total_steps, step_size;
+    bool warmup_log;
 };
-/* Local. Rate of step `step` (from 0). Warm-up rises linearly and reaches the base rate on its last
- * step. */
+/* Local. Rate of step `step` (from 0). Warm-up reaches the base rate on its last step: in equal
+ * parts, or as the logarithm of the step, which begins at 0. */
 double lr_at(const struct lr_config *config, int64_t step);
 
 #endif

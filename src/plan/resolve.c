@@ -302,6 +302,7 @@ static void resolve_rate(struct resolve *resolve) {
                                     .base = options->lr,
                                     .gamma = options->lr_gamma,
                                     .warmup_steps = warmup,
+                                    .warmup_log = strcmp(options->warmup_type, "log") == 0,
                                     .total_steps = config->steps,
                                     .step_size = step_size};
 }
