@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/folder.h"
 #include "cli/session.h"
+#include "record/range_test.h"
 #include "record/report.h"
 #include "stretto.h"
 
@@ -215,6 +216,22 @@ static void print_peak(const struct summary *summary, struct text_table *table) 
                     where, text_size(summary->predicted_peak_bytes.item[rank], predicted));
 }
 
+static bool is_range_test(const struct session *session) {
+    return session->job.plan->config.lr.policy == LR_RANGE;
+}
+
+static void print_range_test(const struct session *session) {
+    struct curves curves;
+    if (!is_range_test(session)) return;
+    curves_read(session->folder, &curves);
+    struct range_test test = range_test_read(&curves);
+    char *words = range_test_words(&test);
+    fprintf(display_out(), "\n");
+    text_wrap(display_out(), words, 0, text_columns(display_out(), 100));
+    free(words);
+    curves_free(&curves);
+}
+
 void result_print(const struct session *session) {
     const struct summary *summary = &session->summary;
     char wall[TEXT_BYTES];
@@ -247,6 +264,7 @@ void result_print(const struct session *session) {
     fputs("\n", display_out());
     text_table_print(&table, 0, display_out());
     text_table_free(&table);
+    print_range_test(session);
 }
 
 void result_print_json(const struct session *session) {
@@ -285,6 +303,7 @@ enum status result_report(const struct session *session, const struct timeline *
                                  .command_lines = lines,
                                  .config_yaml = yaml,
                                  .timeline = timeline,
+                                 .range_test = is_range_test(session),
                                  .program_text = program};
     enum status status = report_write(session->folder, &input);
     free(lines);

@@ -30,11 +30,19 @@ static double lr_linear(const struct lr_config *config, int64_t step) {
     return config->base * (1 - done_of(config, step));
 }
 
+/* A range test: the rate grows by the same factor at each step, and is the base at the last one. */
+static double lr_range(const struct lr_config *config, int64_t step) {
+    double span = (double)(config->total_steps - 1), done = span > 0 ? (double)step / span : 1;
+    if (!(config->low > 0)) return config->base * done;
+    return config->low * pow(config->base / config->low, done);
+}
+
 static const struct {
     const char *name, *acts;
+    double peak;
     double (*at)(const struct lr_config *config, int64_t step);
 } policies[LR_POLICY_COUNT] = {
-#define LR_POLICY(NAME, word, acting) [LR_##NAME] = {#word, acting, lr_##word},
+#define LR_POLICY(NAME, word, peak, acting) [LR_##NAME] = {#word, acting, peak, lr_##word},
 #include "optim/lr.def"
 #undef LR_POLICY
 };
@@ -45,6 +53,10 @@ const char *lr_policy_name(enum lr_policy policy) {
 
 const char *lr_policy_acts(enum lr_policy policy) {
     return policies[policy].acts;
+}
+
+double lr_policy_peak(enum lr_policy policy) {
+    return policies[policy].peak;
 }
 
 enum lr_policy lr_policy_find(const char *name) {

@@ -12,13 +12,13 @@ enum { MOST = 10 };
 static const struct {
     const char *name;
     enum lr_policy policy;
-    double base, gamma;
+    double base, gamma, low;
     int total, size;
     double rate[MOST];
 } rows[] = {
 #define RULE(...)
-#define POLICY(name, kind, base, gamma, total, size, rates)                                        \
-    {name, kind, base, gamma, total, size, rates},
+#define POLICY(name, kind, base, gamma, low, total, size, rates)                                   \
+    {name, kind, base, gamma, low, total, size, rates},
 #include "values.def"
 #undef RULE
 #undef POLICY
@@ -29,6 +29,7 @@ Test(optim_lr, values_of_pytorch) {
         struct lr_config config = {.policy = rows[r].policy,
                                    .base = rows[r].base,
                                    .gamma = rows[r].gamma,
+                                   .low = rows[r].low,
                                    .total_steps = rows[r].total,
                                    .step_size = rows[r].size};
         for (int step = 0; step < rows[r].total; step++)
@@ -41,6 +42,7 @@ Test(optim_lr, values_of_pytorch) {
  */
 Test(optim_lr, warm_up) {
     for (int policy = 0; policy < LR_POLICY_COUNT; policy++) {
+        if (policy == LR_RANGE) continue; /* it has no warm-up */
         struct lr_config config = {.policy = (enum lr_policy)policy,
                                    .base = 0.4,
                                    .gamma = 0.1,
