@@ -252,6 +252,13 @@ static enum status open_trace(struct watch *watch) {
     return trace_open(&watch->trace_config, &watch->trace);
 }
 
+/* Every step of a range test is a point of its curve. */
+static int64_t rows_every(const struct job *job) {
+    bool all = job->plan->config.lr.policy == LR_RANGE &&
+               !option_is_given(&job->options, OPTION_log_every);
+    return all ? 1 : job->options.log_every;
+}
+
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out) {
     const struct options *options = &job->options;
@@ -267,7 +274,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .lines = out->lines,
                           .job = job,
                           .folder = folder,
-                          .log_every = options->log_every,
+                          .log_every = rows_every(job),
                           .loss_first = NAN,
                           .loss_last = NAN};
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
