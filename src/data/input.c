@@ -53,9 +53,9 @@ static enum status read_ids(const struct dataset *dataset, const struct field *f
 }
 
 static enum status input_read(const struct dataset *dataset, enum split split, int64_t index,
-                              uint64_t key, void *const out[]) {
+                              uint64_t key, void *scratch, void *const out[]) {
     const struct input *input = dataset->state;
-    (void)split, (void)key;
+    (void)split, (void)key, (void)scratch;
     for (int f = 1; f < dataset->field_count; f++)
         for (int64_t i = 0; i < shape_count(&dataset->field[f].shape); i++)
             ((int32_t *)out[f])[i] = LABEL_IGNORE;
