@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/explain.h"
 #include "cli/folder.h"
+#include "cli/narrow_gain.h"
 #include "cli/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
@@ -130,6 +131,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
     warn_crowded(job);
+    narrow_gain_say(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;
