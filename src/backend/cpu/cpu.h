@@ -151,10 +151,10 @@ enum status cpu_array_check(struct device *device, const struct elements *of, in
 enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
                              struct stream *stream);
 
-/* Local. Dropout of `count` elements of one sample, the same ones in each of `tensors` tensors;
- * y[i] may be x[i]. */
-void cpu_drop(uint64_t key, float probability, int64_t count, int tensors, const float *const x[],
-              float *const y[]);
+/* Local. Dropout of the elements [first, first + count) of one sample, the same ones in each of
+ * `tensors` tensors, which begin at `first`; y[i] may be x[i]. */
+void cpu_drop(uint64_t key, float probability, int64_t first, int64_t count, int tensors,
+              const float *const x[], float *const y[]);
 
 /* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
  * team's size. */

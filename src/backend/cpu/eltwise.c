@@ -165,14 +165,17 @@ VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, float
     }
 }
 
-void cpu_drop(uint64_t key, float p, int64_t count, int tensors, const float *const x[],
-              float *const y[]) {
+/* A word is of a place in the sample: those of the first block begin before it. */
+void cpu_drop(uint64_t key, float p, int64_t first, int64_t count, int tensors,
+              const float *const x[], float *const y[]) {
     uint32_t words[4 * DROPOUT_BLOCKS];
-    for (int64_t at = 0; at < count; at += 4 * DROPOUT_BLOCKS) {
-        int64_t n = count - at < 4 * DROPOUT_BLOCKS ? count - at : 4 * DROPOUT_BLOCKS;
-        rng_words(key, (uint64_t)at / 4, (n + 3) / 4, words);
+    int64_t skip = first % 4;
+    for (int64_t at = 0; at < count; skip = 0) {
+        int64_t room = 4 * DROPOUT_BLOCKS - skip, n = count - at < room ? count - at : room;
+        rng_words(key, (uint64_t)(first + at) / 4, (skip + n + 3) / 4, words);
         for (int i = 0; i < tensors; i++)
-            drop_span(x[i] + at, words, p, 1.0f / (1.0f - p), y[i] + at, n);
+            drop_span(x[i] + at, words + skip, p, 1.0f / (1.0f - p), y[i] + at, n);
+        at += n;
     }
 }
 
@@ -185,8 +188,8 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
     const struct op_attrs *attrs = &kernel->call.attrs;
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < kernel->rows; b++)
-        cpu_drop(rng_key(key[b], attrs->dropout.place), attrs->dropout.probability, kernel->columns,
-                 1, (const float *[]){x + b * kernel->columns},
+        cpu_drop(rng_key(key[b], attrs->dropout.place), attrs->dropout.probability, 0,
+                 kernel->columns, 1, (const float *[]){x + b * kernel->columns},
                  (float *[]){y + b * kernel->columns});
 }
 
