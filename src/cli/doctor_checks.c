@@ -1,7 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
-#include "cli/openmp.h"
+#include "run/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -71,6 +71,7 @@ static const struct {
     bool (*built)(const char *what);
 } parts[] = {
     {"HDF5", "data set", "wiki", has_data_set},
+    {"pictures", "data set", "folder", has_data_set},
     {"UCX", "--comm", "ucx", comm_exists},
     {"MPI", "--comm", "mpi", comm_exists},
     {"MUNGE", "key under srun by", "munge", control_seal_exists},
