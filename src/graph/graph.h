@@ -121,6 +121,7 @@ struct graph {
     int inputs[GRAPH_MAX_INPUTS], input_count; /* values */
     struct loss losses[GRAPH_MAX_LOSSES];
     int loss_count;
+    int output; /* what the model answers, such as logits, or NO_VALUE; kept in evaluation graphs */
 
     int block;             /* being built */
     uint32_t places;       /* random places handed out so far */

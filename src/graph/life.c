@@ -204,6 +204,10 @@ static void keep_losses(struct survey *survey, struct life_order *order) {
         if (loss->top_k != NO_VALUE && order->first[loss->top_k] != LIFE_NEVER)
             keep(survey, order, loss->top_k, survey->end);
     }
+    int output =
+        graph->training || graph->output == NO_VALUE ? NO_VALUE : graph->values[graph->output].root;
+    if (output != NO_VALUE && order->first[output] != LIFE_NEVER)
+        keep(survey, order, output, survey->end);
 }
 
 /* What forward made and must not make again: from there on in use. */

@@ -332,6 +332,7 @@ static enum status plan_other_graphs(struct plan *plan) {
     for (int g = first; plan->last_samples && g < first + own; g++)
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
+    if (config->forward_batch > 0) TRY(add_micro(plan, config->forward_batch, false));
     struct eval_share eval = eval_share(config);
     int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines);
     return add_micro(plan, (rest - eval.index + eval.pipelines - 1) / eval.pipelines, false);

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include <pthread.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/thread.h"
