@@ -299,9 +299,9 @@ STRETTO_API stretto_value stretto_flatten(struct stretto_graph *graph, const cha
 STRETTO_API stretto_value stretto_transpose(struct stretto_graph *graph, const char *name,
                                             stretto_value x, const int *order);
 
-/* Ends of a model: a term of the loss, which is divided by the labels of a step that count; what
- * stretto_forward gives (of a cross entropy its logits, unless this is called). The labels are an
- * input of a field that is a label. */
+/* Ends of a model: a term of the loss, which is divided by the labels of a step that count; and what
+ * stretto_forward gives, where that is not what the first loss compares with its labels (logits, or
+ * the first input of an own loss). The labels are an input of a field that is a label. */
 STRETTO_API void stretto_cross_entropy(struct stretto_graph *graph, const char *name,
                                        stretto_value logits, stretto_value labels, float smoothing);
 STRETTO_API void stretto_loss(struct stretto_graph *graph, const char *name, stretto_value sum,

@@ -109,7 +109,8 @@ static enum status check_values(const struct dataset *dataset, const struct fiel
 }
 
 static enum status own_read(const struct dataset *dataset, enum split split, int64_t index,
-                            uint64_t key, void *const out[]) {
+                            uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     const struct stretto_data *data = data_of(dataset);
     int code = data->read(data->context, split == SPLIT_TRAIN ? STRETTO_TRAIN : STRETTO_TEST, index,
                           key, out);

@@ -268,11 +268,11 @@ void graph_cross_entropy(struct graph *graph, const char *name, int logits, int 
     int sum = graph_op(graph, name, OP_NLL, &attrs, 2, (int[]){logp, labels});
     int counts =
         top_k ? graph_op(graph, name, OP_TOP_K, NULL, 2, (int[]){logits, labels}) : NO_VALUE;
-    if (graph->output == NO_VALUE) graph->output = logits;
-    graph_loss(graph, name, sum, labels, counts);
+    graph_loss(graph, name, sum, labels, counts, logits);
 }
 
-void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k) {
+void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k,
+                int scores) {
     CHECK(graph->loss_count < GRAPH_MAX_LOSSES, "too many losses at %s", name);
     if (sum == NO_VALUE) return;
     char seed_name[160];
@@ -282,5 +282,6 @@ void graph_loss(struct graph *graph, const char *name, int sum, int labels, int 
                                                        .label = graph->values[labels].name,
                                                        .sum = sum,
                                                        .seed = seed,
-                                                       .top_k = top_k};
+                                                       .top_k = top_k,
+                                                       .scores = scores};
 }

@@ -16,6 +16,7 @@
 struct stretto_graph {
     struct graph *graph;
     const struct model_config *config;
+    int output; /* NO_VALUE: what the first loss compares */
 };
 
 /* --- checks --- */
@@ -319,7 +320,8 @@ void stretto_loss(struct stretto_graph *own, const char *name, stretto_value sum
     bool made = value->producer >= 0 && own->graph->nodes[value->producer].op == OP_USER &&
                 own->graph->nodes[value->producer].out[0] == sum;
     if (made && value->type.dtype == DTYPE_F64 && value->type.shape.rank == 0)
-        graph_loss(own->graph, name, sum, labels, NO_VALUE);
+        graph_loss(own->graph, name, sum, labels, NO_VALUE,
+                   own->graph->nodes[value->producer].in[0]);
     else
         graph_misfit(own->graph, name,
                      "a loss is the first output of an own operation, one value "
@@ -329,7 +331,7 @@ void stretto_loss(struct stretto_graph *own, const char *name, stretto_value sum
 void stretto_output(struct stretto_graph *own, stretto_value value) {
     if (!has(own, "the output", value, 1)) return;
     if (own->graph->values[value].kind == VALUE_LOCAL)
-        own->graph->output = value;
+        own->output = value;
     else
         graph_misfit(own->graph, "the output", "is an input or a parameter of the model");
 }
@@ -346,9 +348,10 @@ static void check_names(struct graph *graph) {
 static void own_build(struct graph *graph, const struct model_config *config,
                       const struct model *model) {
     const struct stretto_model *given = model->own;
-    struct stretto_graph own = {graph, config};
+    struct stretto_graph own = {graph, config, NO_VALUE};
     given->build(&own, given->context);
     check_names(graph);
+    if (graph->loss_count && own.output != NO_VALUE) graph->losses[0].scores = own.output;
     if (graph->loss_count == 0) graph_misfit(graph, model->name, "the model has no loss");
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }

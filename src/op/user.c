@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "op/rule.h"
 
-_Static_assert((int)STRETTO_OP_MAX_IN + 2 * (int)STRETTO_OP_MAX_OUT <= (int)OP_MAX_IN, "backward reads all");
-_Static_assert((int)STRETTO_OP_MAX_IN <= (int)OP_MAX_OUT, "backward makes a gradient for each input");
+_Static_assert((int)STRETTO_OP_MAX_IN + 2 * (int)STRETTO_OP_MAX_OUT <= (int)OP_MAX_IN,
+               "backward reads all");
+_Static_assert((int)STRETTO_OP_MAX_IN <= (int)OP_MAX_OUT,
+               "backward makes a gradient for each input");
 _Static_assert((int)STRETTO_MAX_RANK == (int)SHAPE_MAX_RANK, "public shapes are those here");
 _Static_assert((int)STRETTO_F32 == (int)DTYPE_F32 && (int)STRETTO_F64 == (int)DTYPE_F64 &&
                    (int)STRETTO_I32 == (int)DTYPE_I32 && (int)STRETTO_I64 == (int)DTYPE_I64,

@@ -32,6 +32,13 @@ static bool data_sets_word(int index, struct option_word *out) {
     return true;
 }
 
+static bool augments_word(int index, struct option_word *out) {
+    if (index >= AUGMENT_COUNT) return false;
+    enum augment_policy policy = (enum augment_policy)index;
+    *out = (struct option_word){.name = augment_name(policy), .help = augment_help(policy)};
+    return true;
+}
+
 static bool strategies_word(int index, struct option_word *out) {
     int count;
     const struct strategy *all = strategy_all(&count);

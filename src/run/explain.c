@@ -55,15 +55,40 @@ static int64_t sent_bytes(const struct plan *plan) {
     return bytes / members * (members - 1);
 }
 
+/* The side of a vision transformer's patches; 0: the model is none. */
+static int64_t patch_side(const struct graph *graph) {
+    for (int i = 0; i < graph->param_count; i++)
+        if (strcmp(graph->params[i].name, "patch_embed.proj.weight") == 0)
+            return graph->values[graph->params[i].value].type.shape.dim[2];
+    return 0;
+}
+
+/* "; 64 patches of 4x4 pixels, for images of 32x32 (--patch chooses others)", or "". */
+static void patches_text(const struct plan *plan, char *text, size_t room) {
+    const struct model_config *image = &plan->config.shape;
+    int64_t side = patch_side(plan->micro[0].graph);
+    char count[TEXT_BYTES];
+    *text = 0;
+    if (side == 0) return;
+    int used = snprintf(text, room, "; %s of %ldx%ld pixels",
+                        text_count((image->height / side) * (image->width / side), "patch", count),
+                        (long)side, (long)side);
+    if (image->patch == 0)
+        snprintf(text + used, room - (size_t)used,
+                 ", for images of %ldx%ld (--patch chooses others)", (long)image->height,
+                 (long)image->width);
+}
+
 static void print_model(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct graph *graph = plan->micro[0].graph;
     const int64_t *count = plan->config.dataset->count, params = graph_param_elements(graph);
     char all[TEXT_BYTES], tensors[TEXT_BYTES], size[TEXT_BYTES], test[TEXT_BYTES],
-        steps[TEXT_BYTES];
-    row(out, "model", "%s, %s parameters (%s) in %s", plan->config.model->name,
+        steps[TEXT_BYTES], patches[160];
+    patches_text(plan, patches, sizeof patches);
+    row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
         text_thousands(params, all), text_size(params * (int64_t)sizeof(float), size),
-        text_count(graph->param_count, "tensor", tensors));
+        text_count(graph->param_count, "tensor", tensors), patches);
     row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch",
         plan->config.dataset->spec, text_thousands(count[SPLIT_TRAIN], all),
         count[SPLIT_TRAIN] == 1 ? "" : "s", text_thousands(count[SPLIT_TEST], test),

@@ -11,13 +11,11 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-static const char *const actions[] = {[FAULT_KILL] = "kill",
-                                      [FAULT_STOP] = "stop",
-                                      [FAULT_PAUSE] = "pause",
-                                      [FAULT_EXIT] = "exit",
-                                      [FAULT_NAN] = "nan",
-                                      [FAULT_FLIP] = "flip",
-                                      [FAULT_NAN_GRADIENT] = "nan-gradient"};
+static const char *const actions[] = {
+    [FAULT_KILL] = "kill",   [FAULT_STOP] = "stop",
+    [FAULT_PAUSE] = "pause", [FAULT_HANG] = "hang",
+    [FAULT_EXIT] = "exit",   [FAULT_NAN] = "nan",
+    [FAULT_FLIP] = "flip",   [FAULT_NAN_GRADIENT] = "nan-gradient"};
 
 static enum status refuse(const char *part) {
     char quoted[TEXT_QUOTED_BYTES];
@@ -79,23 +77,35 @@ enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t ste
     if (action == FAULT_KILL) raise(SIGKILL);
     if (action == FAULT_STOP) raise(SIGSTOP); /* and goes on after SIGCONT */
     if (action == FAULT_PAUSE) sleep(4);
+    while (action == FAULT_HANG) pause();
     if (action == FAULT_EXIT) _exit(7);
     return action >= FAULT_NAN ? action : FAULT_NONE;
 }
 
-/* The last parameter: behind it there is no ReLU that would hide it. */
-void fault_corrupt(struct store *store, enum fault_action action) {
-    if (action != FAULT_NAN && action != FAULT_FLIP) return;
-    int params = store_array(store->layout, ARRAY_PARAM, 0),
-        last = store->layout->order[store->layout->held_count - 1];
-    float *plain = mem_new(tensor_type_bytes(&store->layout->params[last].type));
-    if (store_get(store, params, last, plain) == STATUS_OK) {
-        uint32_t bits;
-        memcpy(&bits, plain, sizeof bits);
-        bits ^= 1;
-        memcpy(plain, &bits, sizeof bits);
-        if (action == FAULT_NAN) plain[0] = NAN;
-        store_put(store, params, last, plain);
+/* The first element of the last parameter: behind it there is no ReLU that would hide it. Of a rank
+ * that holds slices, of the last block it holds: a tensor begins a block, so that it is no padding.
+ */
+static float *victim(struct store *store) {
+    const struct store_layout *layout = store->layout;
+    int params = store_array(layout, ARRAY_PARAM, 0), last = layout->order[layout->held_count - 1];
+    const struct array_layout *array = &layout->arrays[params];
+    int64_t begin = layout->params[last].begin;
+    if (store_place(layout, params, begin, 1) < 0) {
+        int slice = array->slice_count - 1;
+        while (slice > 0 && array->slices[slice].count == 0) slice--;
+        if (slice < 0 || array->slices[slice].count == 0) return NULL; /* it holds nothing */
+        begin = array->slices[slice].begin;
     }
-    free(plain);
+    return store_elements(store, params, begin, 1).data;
+}
+
+void fault_corrupt(struct store *store, enum fault_action action) {
+    bool corrupts = action == FAULT_NAN || action == FAULT_FLIP;
+    float *element = corrupts ? victim(store) : NULL;
+    uint32_t bits;
+    if (!element) return;
+    memcpy(&bits, element, sizeof bits);
+    bits ^= 1;
+    memcpy(element, &bits, sizeof bits);
+    if (action == FAULT_NAN) *element = NAN;
 }

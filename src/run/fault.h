@@ -5,10 +5,10 @@
  *
  * `at` is an instruction of the program, or JOIN, EVAL, SAVE; `step` counts as progress does and
  * may be left out (the first time); `do` is kill (SIGKILL), stop (SIGSTOP), pause (four
- * seconds, for ranks that are threads), exit (code 7, unannounced), nan (a parameter of this rank
- * becomes one), flip (its lowest bit is turned over) or nan-gradient (an element of the gradient
- * bucket that the instruction names, such as TIE, becomes one). It is triggered before the
- * instruction, on the first start of the ranks only, so that
+ * seconds, for ranks that are threads), hang (for ever, alive), exit (code 7, unannounced), nan (a
+ * parameter of this rank becomes one), flip (its lowest bit is turned over) or nan-gradient (an
+ * element of the gradient bucket that the instruction names, such as TIE, becomes one). It is
+ * triggered before the instruction, on the first start of the ranks only, so that
  * --restarts can be tested. */
 #ifndef RUN_FAULT_H
 #define RUN_FAULT_H
@@ -23,6 +23,7 @@ enum fault_action {
     FAULT_KILL,
     FAULT_STOP,
     FAULT_PAUSE,
+    FAULT_HANG,
     FAULT_EXIT,
     FAULT_NAN,
     FAULT_FLIP,

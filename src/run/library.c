@@ -269,12 +269,12 @@ struct forward {
 
 static const struct value *output_of(const struct stretto_run *run) {
     const struct graph *graph = job_of(run)->plan->micro[0].graph;
-    return graph->output == NO_VALUE ? NULL : &graph->values[graph->output];
+    return &graph->values[graph->losses[0].scores];
 }
 
 static int64_t output_elements(const struct stretto_run *run) {
     const struct value *output = output_of(run);
-    if (!output || output->type.dtype != DTYPE_F32) return -1;
+    if (output->type.dtype != DTYPE_F32 || output->type.shape.rank < 1) return -1;
     return shape_span(&output->type.shape, 1, output->type.shape.rank);
 }
 
@@ -291,10 +291,10 @@ static enum status forward_task(struct crew_rank *rank, void *context) {
     struct forward *forward = context;
     struct exec *exec = rank->session->exec;
     const struct graph *graph = rank->session->job.plan->micro[0].graph;
-    const struct shape *shape = &graph->values[graph->output].type.shape;
+    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
-    TRY(exec_forward(exec, forward->samples, forward->field, forward->output, &here));
+    TRY(exec_apply(exec, forward->samples, forward->field, forward->output, &here));
     return crew_share(rank, here, forward->output, bytes);
 }
 
@@ -339,7 +339,7 @@ static enum status run_forward(struct stretto_run *run, int64_t samples, const v
                                float *output) {
     const struct dataset *data = job_of(run)->dataset;
     const struct exec *exec = run->crew->rank[0].session->exec;
-    struct forward forward = {.samples = exec_forward_samples(exec, samples)};
+    struct forward forward = {.samples = exec_apply_samples(exec, samples)};
     size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;
     size_t room = (size_t)forward.samples;
     enum status status = STATUS_OK;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/waiting.h"
+
 const char *const openmp_binding[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
                                       "KMP_AFFINITY", NULL};
 
@@ -38,12 +40,12 @@ void openmp_set_aside(void) {
     }
 }
 
-/* Workers that spin for long between parallel regions are what makes a busy machine crawl
- * (measured: ten times slower and more beside other processes); a short spin keeps the speed of an
- * idle one. A team that shrinks by itself breaks oneDNN. */
+/* Where nobody can see that others want the cores (cli/waiting.h), workers spin a little at most:
+ * long spinning makes a busy machine crawl (measured: ten times slower and more beside other
+ * processes). A team that shrinks by itself breaks oneDNN. */
 static void set_waiting(void) {
     setenv("OMP_DYNAMIC", "false", 1);
-    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "3000", 0);
+    if (!getenv("OMP_WAIT_POLICY") && !waiting_is_watched()) setenv("GOMP_SPINCOUNT", "3000", 0);
 }
 
 void openmp_settle(char *const argv[]) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "sim/key.h"
 
 /* The newest times of a node; gaps between instructions, passes and steps; repetitions at the end;
@@ -19,9 +20,7 @@ enum {
     GAP_SAMPLES = 1024,
     SLEEP_NS = 2 * 1000 * 1000,
     REPEATS = 20,
-    COPY_BYTES = 32 << 20,
-    MESSAGE_BYTES = 1 << 20,
-    MESSAGE_PARTS = 16 /* the smallest that is measured, of the above */
+    COPY_BYTES = 32 << 20
 };
 
 struct samples {
@@ -148,8 +147,6 @@ static enum status measure_copies(struct exec *exec, struct profile_section *sec
     char *memory;
     TRY(backend->memory_new(device, 2 * (size_t)COPY_BYTES, "a copy", (void **)&memory));
     enum status status = copy_rate(exec, memory, COPY_BYTES, bytes);
-    if (status == STATUS_OK)
-        status = copy_rate(exec, memory, MESSAGE_BYTES, &section->rate[PROFILE_COPY]);
     backend->memory_free(device, memory, 2 * (size_t)COPY_BYTES);
     bytes->median *= 2;
     bytes->iqr *= 2;
@@ -205,47 +202,6 @@ static enum status least(struct comm *comm, int64_t *count) {
     return status;
 }
 
-/* A message is in the caches of its sender, and its place in those of the receiver, who used it
- * last: such a copy is several times slower than one inside a cache. Each rank gives its part of
- * the first gradient buffer to all, after it has written all of its own. */
-static enum status time_messages(struct exec *exec, const char *memory, struct elements data,
-                                 double latency_ns, struct measure *out) {
-    struct comm *comm = exec_comm(exec);
-    struct device *device = exec_plan(exec)->device;
-    double rate[REPEATS], others = comm_size(comm) - 1,
-                          bytes = (double)data.count * sizeof(float) / comm_size(comm);
-    for (int i = -1; i < REPEATS; i++) {
-        struct comm_request *request;
-        TRY(device->backend->array_copy(device, data.data, memory,
-                                        (size_t)data.count * sizeof(float), NULL));
-        TRY(comm_barrier(comm_world(comm)));
-        int64_t begin = clock_ns();
-        TRY(comm_all_gather(comm_world(comm), data.data, data.count, &request));
-        TRY(comm_wait(&request));
-        double all = (double)(clock_ns() - begin), ns = all - latency_ns;
-        if (i >= 0) rate[i] = bytes * others / (ns > all / 2 ? ns : all / 2);
-    }
-    *out = measure_of(rate, REPEATS);
-    return STATUS_OK;
-}
-
-static enum status measure_messages(struct exec *exec, double latency_ns, struct measure *out) {
-    const struct store *store = exec_store(exec);
-    struct device *device = exec_plan(exec)->device;
-    struct elements data = store->held[store_array(store->layout, ARRAY_GRAD, 0)];
-    int64_t ranks = comm_size(exec_comm(exec)),
-            most = ranks * (MESSAGE_BYTES / (int64_t)sizeof(float));
-    TRY(least(exec_comm(exec), &data.count));
-    if (data.count > most) data.count = most;
-    if (data.count < most / MESSAGE_PARTS) return STATUS_OK; /* its latency is all of it */
-    size_t bytes = (size_t)data.count * sizeof(float);
-    char *memory;
-    TRY(device->backend->memory_new(device, bytes, "messages", (void **)&memory));
-    enum status status = time_messages(exec, memory, data, latency_ns, out);
-    device->backend->memory_free(device, memory, bytes);
-    return status;
-}
-
 /* Sums of the first gradient buffer, by the formula of the simulator: latency and twice the bytes
  * over the bandwidth. */
 static enum status measure_sums(struct exec *exec, struct profile_link *link) {
@@ -275,8 +231,6 @@ static enum status measure_links(struct exec *exec, struct profile_section *sect
     if (config->ranks == 1) return STATUS_OK;
     TRY(measure_latency(exec, link));
     if (!config->spread) TRY(measure_wake(exec, &section->rate[PROFILE_WAKE]));
-    if (!config->spread)
-        TRY(measure_messages(exec, link->latency_ns.median, &section->rate[PROFILE_COPY]));
     return measure_sums(exec, link);
 }
 
@@ -319,6 +273,17 @@ static void record_executor(struct profiling *profiling, struct profile_section 
             (struct measure){step.median / ordinary, step.iqr / ordinary, step.samples};
 }
 
+/* Loaders of ranks that leave no core to them. */
+static void record_loading(const struct profiling *profiling, struct exec *exec,
+                           struct profile_section *section) {
+    const struct run_config *config = &exec_plan(exec)->config;
+    int taken = profiling->job->local_ranks * config->threads;
+    struct loader_spent spent = exec_loading(exec);
+    if (spent.samples > 0 && taken >= machine_cores("").online)
+        section->rate[PROFILE_SAMPLE] =
+            (struct measure){(double)spent.ns / (double)spent.samples, 0, spent.samples};
+}
+
 /* Rows, and the most arithmetic that any of them did in its time. */
 static void record(const struct profiling *profiling, const struct measure *nodes,
                    struct profile *profile, struct profile_section *section) {
@@ -351,6 +316,7 @@ static enum status write(struct profiling *profiling, struct exec *exec,
     if (status == STATUS_OK) status = measure_links(exec, section);
     if (status == STATUS_OK) {
         record_executor(profiling, section);
+        record_loading(profiling, exec, section);
         record(profiling, nodes, &profile, section);
     }
     if (status == STATUS_OK && comm_rank(exec_comm(exec)) == 0)

@@ -42,7 +42,9 @@ static int link_lost(void *context) {
 static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
     struct rank *rank = context;
     if (stop_take_report()) control_print_all(rank->control);
-    control_waiting(rank->control, peer, what, since_ns, session_wait_limit_s(&rank->session));
+    double limit_s = session_wait_limit_s(&rank->session);
+    control_waiting(rank->control, peer, what, since_ns, limit_s);
+    stop_end_stalled(rank->identity->rank, since_ns, limit_s);
 }
 
 /* --- joining --- */
@@ -320,6 +322,7 @@ static enum status open_comm(struct rank *rank) {
 static enum status share_folder(struct rank *rank) {
     struct session *session = &rank->session;
     const struct options *options = &session->job.options;
+    if (session->use) return STATUS_OK; /* it has none */
     if (rank->identity->source == LAUNCH_LAUNCHER) {
         session->folder = mem_text(options->out);
         return STATUS_OK;
@@ -391,6 +394,7 @@ enum status rank_open(const struct options *options, const struct start *start, 
     rank->launch = &start->launch;
     rank->identity = &start->identity;
     rank->session.begin_ns = clock_ns();
+    rank->session.use = start->use;
     return open_rank(rank, &start->info);
 }
 
@@ -411,7 +415,8 @@ void rank_close(struct rank *rank, enum status status) {
 static enum status run(struct rank *rank) {
     /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
      */
-    stop_install(start_keeps_run(rank->start) && !rank->options->quiet);
+    bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
+    stop_install(says);
     struct watch *watch = &rank->session.watch;
     watch->rank = rank->identity->rank;
     watch->row = row_of(rank);

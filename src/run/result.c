@@ -75,7 +75,7 @@ static void measure_run(struct session *session, struct summary *summary) {
 /* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
  * ranks as processes that share memory have each other's heaps among their pages, and keep them to
  * the end. */
-static int64_t own_peak_bytes(const struct session *session) {
+int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->job.before;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
     if (session->threads) return peak / comm_size(session->comm);
@@ -113,7 +113,7 @@ void result_measure(struct session *session) {
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
                       : 0};
     hash_tensors(session, &session->figures);
-    session->figures.peak_bytes = own_peak_bytes(session);
+    session->figures.peak_bytes = result_peak_bytes(session);
     summary_free(&timed);
 }
 
@@ -163,7 +163,7 @@ static void fill_bubbles(const struct session *session, struct summary *summary)
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
     int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
-    session->figures.peak_bytes = own_peak_bytes(session);
+    session->figures.peak_bytes = result_peak_bytes(session);
     for (int r = 0; session->all && r < ranks; r++)
         session->all[r].peak_bytes = session->figures.peak_bytes;
 }

@@ -14,7 +14,7 @@
 #include "launch/identity.h"
 #include "plan/resolve.h"
 
-static enum status apply_given(const struct options *given, struct options *out) {
+enum status resume_apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {
         if (!option_is_given(given, (enum option_id)id)) continue;
         char *text = option_text(given, (enum option_id)id);
@@ -28,7 +28,7 @@ static enum status apply_given(const struct options *given, struct options *out)
     return options_check(out);
 }
 
-static enum status read_config(const char *path, struct options *out) {
+enum status resume_read_config(const char *path, struct options *out) {
     enum { CONFIG_LIMIT = 1 << 20 };
     struct bytes text;
     TRY(file_read(path, CONFIG_LIMIT, &text));
@@ -61,9 +61,9 @@ static void forget_layout(const struct options *given, struct options *kept) {
 static enum status merge(const struct options *given, const char *path, struct options *out) {
     struct options merged;
     options_init(given->command, &merged);
-    enum status status = path ? read_config(path, &merged) : STATUS_OK;
+    enum status status = path ? resume_read_config(path, &merged) : STATUS_OK;
     if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
-    if (status == STATUS_OK) status = apply_given(given, &merged);
+    if (status == STATUS_OK) status = resume_apply_given(given, &merged);
     if (status == STATUS_OK) status = option_files_apply(&merged);
     if (status == STATUS_OK)
         *out = merged;

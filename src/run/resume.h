@@ -11,4 +11,9 @@
  * likely a mistyped one (STATUS_USAGE). Ranks of our launcher are exempt: it has looked already. */
 enum status resume_with(const struct options *given, enum status (*run)(const struct options *));
 
+/* Local, blocking. Its parts: the options in a config.yml; those that the user named, on top,
+ * checked together. */
+enum status resume_read_config(const char *path, struct options *out);
+enum status resume_apply_given(const struct options *given, struct options *out);
+
 #endif

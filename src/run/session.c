@@ -16,6 +16,7 @@
 #include "run/outlook.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
+#include "cli/waiting.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
 #include "stretto.h"
@@ -343,7 +344,27 @@ static enum status finish(struct session *session, enum status status) {
     return finished == STATUS_OK ? profiled : finished;
 }
 
+/* Replicas get what the first one has read; but slices each reads itself. */
+static enum status load_model(struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    bool reads = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
+    if (!reads || config->cell.role != GRID_STAGE) return STATUS_OK;
+    return checkpoint_load_model(session->exec, session->job.options.argument[0]);
+}
+
+/* Of a model that is not trained here. */
+static enum status use_model(struct session *session) {
+    struct comm_group *world = comm_world(session->comm);
+    mem_give_back();
+    TRY(comm_agree(world, exec_new(session->job.plan, session->comm, NULL, &session->exec)));
+    TRY(comm_agree(world, load_model(session)));
+    if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
+    TRY(exec_start(session->exec));
+    return session->use(session);
+}
+
 enum status session_run(struct session *session) {
+    if (session->use) return use_model(session);
     const struct options *options = &session->job.options;
     summary_init(&session->summary);
     if (session->fact_count == 0) session_facts(session);
@@ -353,11 +374,14 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
+    bool first_here = !session->threads || first_rank(session);
+    struct waiting *waiting = first_here ? waiting_new(session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint, &state);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);
     if (status == STATUS_OK && !session->done)
         status = finish(session, train(session, &checkpoint, &state));
+    waiting_free(&waiting);
     free(checkpoints);
     return status;
 }

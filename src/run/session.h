@@ -5,6 +5,7 @@
 
 #include "run/job.h"
 #include "run/lock.h"
+#include "run/start.h"
 #include "run/watch.h"
 #include "exec/checkpoint.h"
 #include "exec/train.h"
@@ -26,7 +27,8 @@ struct session_forecast {
 };
 
 struct session {
-    bool threads; /* the ranks share this process */
+    bool threads;     /* the ranks share this process */
+    session_use *use; /* NULL: it trains */
     struct job job;
     struct comm *comm; /* the caller's */
     char
@@ -69,6 +71,8 @@ void session_facts(struct session *session);
 /* Local, blocking. Refuses (STATUS_USAGE) to resume at a step behind the run's last one, unless
  * the folder holds the results of that step: then there is nothing to do. */
 enum status session_check_step(struct session *session, int64_t step);
+/* This rank's, as it is predicted. */
+int64_t result_peak_bytes(const struct session *session);
 void result_measure(struct session *session);
 /* Collective, blocking: every rank's own figures to all. */
 enum status result_gather(struct session *session);

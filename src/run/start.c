@@ -114,6 +114,7 @@ static enum status check_folder(const struct start *start, const struct job *job
 
 enum status start_check(const struct start *start, const struct job *job) {
     TRY(job_check_memory(job));
+    if (start->use) return check_rendezvous(start);
     TRY(check_program(start, &job->options));
     TRY(start_check_weights(start, job));
     TRY(check_rendezvous(start));
@@ -130,6 +131,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
     warn_crowded(job);
+    if (start->use) return STATUS_OK;
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;

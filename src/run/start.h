@@ -7,6 +7,10 @@
 #include "run/lock.h"
 #include "launch/layout.h"
 
+struct session;
+/* Collective: what a rank does with a trained model; see begin.h. */
+typedef enum status session_use(struct session *session);
+
 enum start_kind {
     START_ONE,      /* one rank, in this process */
     START_THREADS,  /* ranks as threads of this process */
@@ -20,6 +24,7 @@ struct start {
     struct launch_identity identity;
     struct launch_layout layout; /* of START_LAUNCHER */
     struct rank_info info;       /* to plan with: this process's, or rank 0's */
+    session_use *use;            /* of a trained model; NULL: it is trained */
 };
 
 /* Local. From the options and the environment; may read a host file and look up names. */

@@ -75,9 +75,12 @@ static void on_waiting(void *context, int peer, const char *what, int64_t since_
     char there[256];
     if (stop_take_report()) print_positions((void *)rank->team);
     double limit_s = session_wait_limit_s(&rank->session);
-    if (!control_stall_due(&rank->stall, since_ns, limit_s)) return;
-    position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there, sizeof there);
-    control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
+    if (control_stall_due(&rank->stall, since_ns, limit_s)) {
+        position_text(peer >= 0 ? &rank->team->rank[peer] : furthest_behind(rank), there,
+                      sizeof there);
+        control_stall_message(rank->index, &rank->row, peer, what, since_ns, there);
+    }
+    stop_end_stalled(rank->index, since_ns, limit_s);
 }
 
 static void be_seen(struct thread_rank *rank) {
@@ -139,6 +142,7 @@ static enum status run_team(const struct team *team) {
         all[started].library_bytes = all[0].session.job.plan->memory.library;
         if (team->programs.step.count) all[started].agreed = &team->programs;
         all[started].session.folder = all[0].session.folder;
+        all[started].session.use = all[0].session.use;
         all[started].session.begin_ns = all[0].session.begin_ns;
         if (pthread_create(&all[started].thread, NULL, thread_main, &all[started]) != 0) break;
     }
@@ -173,13 +177,13 @@ enum status threads_run(const struct options *options, const struct start *start
     int ranks = start->info.ranks;
     struct team team = {.ranks = ranks, .rank = MEM_ARRAY(struct thread_rank, ranks)};
     struct session *first = &team.rank[0].session;
-    *first = (struct session){.begin_ns = clock_ns()};
+    *first = (struct session){.begin_ns = clock_ns(), .use = start->use};
     team.rank[0].options = options;
     enum status status = job_open(options, &start->info, &first->job);
     if (status == STATUS_OK) status = start_open(start, &first->job, &first->folder, &first->lock);
     if (status == STATUS_OK) status = open_comms(&team);
     if (status == STATUS_OK) {
-        stop_install(!options->quiet);
+        stop_install(!options->quiet && !start->use);
         if (plan_is_auto(&first->job.plan->config)) plan_texts(first->job.plan, &team.programs);
         status = run_team(&team);
         program_texts_free(&team.programs);

@@ -1,5 +1,6 @@
 /* Messages of a thread go where it sends them, and so do those of the threads it starts. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include <pthread.h>
 #include <stdio.h>
