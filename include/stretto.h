@@ -140,6 +140,9 @@ STRETTO_API int stretto_forward(struct stretto_run *run, int64_t samples, const 
 /* Elements of the output of one sample: the logits of a classifier. Below 0: the model has none. */
 STRETTO_API int64_t stretto_output_elements(struct stretto_run *run);
 
+/* Elements of a field of the data set in one sample. Below 0: it has none of this name. */
+STRETTO_API int64_t stretto_field_elements(struct stretto_run *run, const char *field);
+
 /* --- parameters --- */
 
 enum { STRETTO_MAX_RANK = 5 };
@@ -299,9 +302,10 @@ STRETTO_API stretto_value stretto_flatten(struct stretto_graph *graph, const cha
 STRETTO_API stretto_value stretto_transpose(struct stretto_graph *graph, const char *name,
                                             stretto_value x, const int *order);
 
-/* Ends of a model: a term of the loss, which is divided by the labels of a step that count; and what
- * stretto_forward gives, where that is not what the first loss compares with its labels (logits, or
- * the first input of an own loss). The labels are an input of a field that is a label. */
+/* Ends of a model: a term of the loss, which is divided by the labels of a step that count; and
+ * what stretto_forward gives, where that is not what the first loss compares with its labels
+ * (logits, or the first input of an own loss). The labels are an input of a field that is a label.
+ */
 STRETTO_API void stretto_cross_entropy(struct stretto_graph *graph, const char *name,
                                        stretto_value logits, stretto_value labels, float smoothing);
 STRETTO_API void stretto_loss(struct stretto_graph *graph, const char *name, stretto_value sum,
@@ -316,6 +320,9 @@ struct stretto_type {
     int dtype, rank;
     int64_t dim[STRETTO_MAX_RANK];
 };
+
+/* Elements of a tensor of this type. */
+STRETTO_API int64_t stretto_elements(const struct stretto_type *type);
 
 /* One use of an operation. The first dimension is the batch, which differs from graph to graph. */
 struct stretto_call {

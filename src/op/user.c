@@ -83,13 +83,17 @@ static enum status user_bwd_infer(struct op_call *call, char *why, size_t why_by
     return STATUS_OK;
 }
 
+int64_t stretto_elements(const struct stretto_type *type) {
+    int64_t count = 1;
+    for (int d = 0; d < type->rank; d++) count *= type->dim[d];
+    return count;
+}
+
 /* --- cost --- */
 
 static double flops_of(const struct op_use *use) {
     if (use->op.flops) return use->op.flops(&use->call);
-    double elements = 1;
-    for (int d = 0; d < use->call.in[0].rank; d++) elements *= (double)use->call.in[0].dim[d];
-    return elements;
+    return (double)stretto_elements(&use->call.in[0]);
 }
 
 static struct op_cost user_cost(const struct op_call *call) {

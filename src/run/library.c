@@ -287,6 +287,19 @@ int64_t stretto_output_elements(struct stretto_run *run) {
     return elements;
 }
 
+int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
+    struct entry entry;
+    enum status status;
+    if (!enter(&entry, run, &status)) return leave(&entry, status), -1;
+    const struct dataset *data = job_of(run)->dataset;
+    int field = name ? dataset_field(data, name) : -1;
+    if (field < 0)
+        status =
+            fail(STATUS_USAGE, "data set %s has no field \"%s\"", data->spec, name ? name : "");
+    leave(&entry, field < 0 ? status : STATUS_OK);
+    return field < 0 ? -1 : shape_count(&data->field[field].shape);
+}
+
 static enum status forward_task(struct crew_rank *rank, void *context) {
     struct forward *forward = context;
     struct exec *exec = rank->session->exec;
