@@ -48,7 +48,7 @@ struct loader {
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
-    int running;        /* workers that have begun */
+    int running; /* workers that have begun */
     struct loader_spent spent;
     enum status status; /* the first failure */
 };

@@ -26,7 +26,11 @@ struct stretto_run {
     struct log_sink sink;
     pthread_mutex_t use;      /* one call at a time */
     pthread_mutex_t messages; /* guards the log function and the text */
-    char error[ERROR_BYTES];  /* of the call under way: the first is the cause, others its echoes */
+    bool in_call;
+    /* Errors of the call under way, and those that came before it: data are read ahead, so that a
+     * sample that cannot be read is told of some steps before it is missed. The first of several is
+     * the cause, the others its echoes. */
+    char error[ERROR_BYTES], earlier[ERROR_BYTES];
 };
 
 static void take_message(void *context, enum log_level level, const char *text) {
@@ -36,7 +40,8 @@ static void take_message(void *context, enum log_level level, const char *text) 
                                  [LOG_ANSWER] = STRETTO_LOG_NOTE};
     struct stretto_run *run = context;
     pthread_mutex_lock(&run->messages);
-    if (level == LOG_ERROR && !*run->error) snprintf(run->error, sizeof run->error, "%s", text);
+    char *error = run->in_call ? run->error : run->earlier;
+    if (level == LOG_ERROR && !*error) snprintf(error, ERROR_BYTES, "%s", text);
     if (run->config.log) run->config.log(run->config.log_context, levels[level], text);
     pthread_mutex_unlock(&run->messages);
 }
@@ -58,7 +63,10 @@ static bool enter(struct entry *entry, struct stretto_run *run, enum status *sta
     }
     pthread_mutex_lock(&run->use);
     entry->before = log_use(&run->sink);
+    pthread_mutex_lock(&run->messages);
+    run->in_call = true;
     *run->error = 0;
+    pthread_mutex_unlock(&run->messages);
     if (!run->crew || run->crew->status == STATUS_OK) return true;
     *status = fail(run->crew->status, "the run has failed before: close it, and resume another");
     return false;
@@ -67,7 +75,15 @@ static bool enter(struct entry *entry, struct stretto_run *run, enum status *sta
 static int leave(struct entry *entry, enum status status) {
     struct stretto_run *run = entry->run;
     if (!run) return status_exit_code(status);
-    if (status != STATUS_OK) api_set_error(*run->error ? run->error : status_text(status));
+    pthread_mutex_lock(&run->messages);
+    if (status != STATUS_OK)
+        api_set_error(*run->error     ? run->error
+                      : *run->earlier ? run->earlier
+                                      : status_text(status));
+    else if (!*run->earlier)
+        memcpy(run->earlier, run->error, sizeof run->earlier);
+    run->in_call = false;
+    pthread_mutex_unlock(&run->messages);
     log_use(entry->before);
     pthread_mutex_unlock(&run->use);
     return status_exit_code(status);
