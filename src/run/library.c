@@ -2,36 +2,16 @@
  * what can be refused without the ranks is refused before. */
 #include "stretto.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/api.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/crew.h"
+#include "run/library.h"
 #include "run/option_files.h"
-#include "tensor/safetensors.h"
-
-enum { ERROR_BYTES = 4000, CHECKPOINTS_KEPT = 2 };
-
-struct stretto_run {
-    struct stretto_config config;
-    struct options options;
-    struct start start;
-    struct crew *crew;
-    struct log_sink sink;
-    pthread_mutex_t use;      /* one call at a time */
-    pthread_mutex_t messages; /* guards the log function and the text */
-    bool in_call;
-    /* Errors of the call under way, and those that came before it: data are read ahead, so that a
-     * sample that cannot be read is told of some steps before it is missed. The first of several is
-     * the cause, the others its echoes. */
-    char error[ERROR_BYTES], earlier[ERROR_BYTES];
-};
 
 static void take_message(void *context, enum log_level level, const char *text) {
     static const int levels[] = {[LOG_ERROR] = STRETTO_LOG_ERROR,
@@ -41,20 +21,14 @@ static void take_message(void *context, enum log_level level, const char *text) 
     struct stretto_run *run = context;
     pthread_mutex_lock(&run->messages);
     char *error = run->in_call ? run->error : run->earlier;
-    if (level == LOG_ERROR && !*error) snprintf(error, ERROR_BYTES, "%s", text);
+    if (level == LOG_ERROR && !*error) snprintf(error, LIBRARY_ERROR_BYTES, "%s", text);
     if (run->config.log) run->config.log(run->config.log_context, levels[level], text);
     pthread_mutex_unlock(&run->messages);
 }
 
 /* --- around every call --- */
 
-struct entry {
-    struct stretto_run *run; /* NULL: it was closed */
-    const struct log_sink *before;
-};
-
-/* Whether the call can go on; otherwise *status says why not. */
-static bool enter(struct entry *entry, struct stretto_run *run, enum status *status) {
+bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status) {
     *entry = (struct entry){.run = run};
     *status = STATUS_USAGE;
     if (!run) {
@@ -72,7 +46,7 @@ static bool enter(struct entry *entry, struct stretto_run *run, enum status *sta
     return false;
 }
 
-static int leave(struct entry *entry, enum status status) {
+int library_leave(struct entry *entry, enum status status) {
     struct stretto_run *run = entry->run;
     if (!run) return status_exit_code(status);
     pthread_mutex_lock(&run->messages);
@@ -157,9 +131,9 @@ int stretto_open_version(int header, const struct stretto_config *given, struct 
     *run = (struct stretto_run){.config = config, .sink = {run, take_message}};
     pthread_mutex_init(&run->use, NULL);
     pthread_mutex_init(&run->messages, NULL);
-    enter(&entry, run, &status);
+    library_enter(&entry, run, &status);
     status = open_run(run);
-    code = leave(&entry, status);
+    code = library_leave(&entry, status);
     if (status == STATUS_OK)
         *out = run;
     else
@@ -184,23 +158,23 @@ void stretto_close(struct stretto_run **pointer) {
 
 /* --- plan, steps, evaluation --- */
 
-static const struct job *job_of(const struct stretto_run *run) {
+const struct job *library_job(const struct stretto_run *run) {
     return &run->crew->rank[0].session->job;
 }
 
 int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
     struct entry entry;
     enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    const struct plan *plan = job_of(run)->plan;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    const struct plan *plan = library_job(run)->plan;
     struct stretto_plan full = {.params = graph_param_elements(plan->micro[0].graph),
                                 .steps = plan->config.steps,
                                 .steps_per_epoch = plan->config.steps_per_epoch,
                                 .batch = plan->config.batch,
-                                .predicted_peak_bytes = (int64_t)job_most_bytes(job_of(run)),
+                                .predicted_peak_bytes = (int64_t)job_most_bytes(library_job(run)),
                                 .ranks = run->crew->world,
                                 .rank = run->start.info.rank};
-    return leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
 }
 
 static enum status step_task(struct crew_rank *rank, void *context) {
@@ -221,12 +195,12 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     enum status status;
     struct step_result result;
     struct stretto_step full = {0};
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    if (exec_next_step(run->crew->rank[0].session->exec) >= job_of(run)->plan->config.steps)
-        return leave(&entry, STATUS_OK), STRETTO_END;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    if (exec_next_step(run->crew->rank[0].session->exec) >= library_job(run)->plan->config.steps)
+        return library_leave(&entry, STATUS_OK), STRETTO_END;
     status = api_give(&full, sizeof full, out, "stretto_step");
     if (status == STATUS_OK) status = crew_do(run->crew, step_task, &result);
-    if (status != STATUS_OK) return leave(&entry, status);
+    if (status != STATUS_OK) return library_leave(&entry, status);
     full = (struct stretto_step){.step = result.step,
                                  .epoch = result.epoch,
                                  .loss = result.loss,
@@ -234,7 +208,7 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
                                  .lr = result.lr,
                                  .grad_norm = result.grad_norm,
                                  .step_ms = (double)result.times.total_ns * 1e-6};
-    return leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
 }
 
 static enum status lr_task(struct crew_rank *rank, void *context) {
@@ -246,10 +220,10 @@ int stretto_set_lr(struct stretto_run *run, double lr) {
     struct entry entry;
     enum status status;
     double asked = lr >= 0 ? lr : NAN;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = isinf(lr) ? fail(STATUS_USAGE, "a learning rate of %g", lr)
                        : crew_try(run->crew, lr_task, &asked);
-    return leave(&entry, status);
+    return library_leave(&entry, status);
 }
 
 static enum status evaluate_task(struct crew_rank *rank, void *context) {
@@ -265,13 +239,13 @@ int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
     enum status status;
     struct eval_result result;
     struct stretto_eval full = {0};
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = api_give(&full, sizeof full, out, "stretto_eval");
     if (status == STATUS_OK) status = crew_do(run->crew, evaluate_task, &result);
-    if (status != STATUS_OK) return leave(&entry, status);
+    if (status != STATUS_OK) return library_leave(&entry, status);
     full = (struct stretto_eval){
         .samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
-    return leave(&entry, api_give(&full, sizeof full, out, "stretto_eval"));
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_eval"));
 }
 
 /* --- forward --- */
@@ -284,7 +258,7 @@ struct forward {
 };
 
 static const struct value *output_of(const struct stretto_run *run) {
-    const struct graph *graph = job_of(run)->plan->micro[0].graph;
+    const struct graph *graph = library_job(run)->plan->micro[0].graph;
     return &graph->values[graph->losses[0].scores];
 }
 
@@ -297,22 +271,22 @@ static int64_t output_elements(const struct stretto_run *run) {
 int64_t stretto_output_elements(struct stretto_run *run) {
     struct entry entry;
     enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status), -1;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status), -1;
     int64_t elements = output_elements(run);
-    leave(&entry, STATUS_OK);
+    library_leave(&entry, STATUS_OK);
     return elements;
 }
 
 int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
     struct entry entry;
     enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status), -1;
-    const struct dataset *data = job_of(run)->dataset;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status), -1;
+    const struct dataset *data = library_job(run)->dataset;
     int field = name ? dataset_field(data, name) : -1;
     if (field < 0)
         status =
             fail(STATUS_USAGE, "data set %s has no field \"%s\"", data->spec, name ? name : "");
-    leave(&entry, field < 0 ? status : STATUS_OK);
+    library_leave(&entry, field < 0 ? status : STATUS_OK);
     return field < 0 ? -1 : shape_count(&data->field[field].shape);
 }
 
@@ -344,11 +318,11 @@ static enum status check_integers(const struct dataset *data, int f, int64_t sam
 static enum status check_forward(const struct stretto_run *run, int64_t samples,
                                  const void *const field[], int field_count, const float *output,
                                  int64_t count) {
-    const struct dataset *data = job_of(run)->dataset;
+    const struct dataset *data = library_job(run)->dataset;
     int64_t elements = output_elements(run);
     if (elements < 0)
         return fail(STATUS_USAGE, "model %s has no output of f32\n  stretto_output names it",
-                    job_of(run)->plan->config.model->name);
+                    library_job(run)->plan->config.model->name);
     if (samples < 1 || !field || !output)
         return fail(STATUS_USAGE, "%lld samples%s%s", (long long)samples,
                     field ? "" : ", no fields", output ? "" : ", no room for the output");
@@ -366,7 +340,7 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
 
 static enum status run_forward(struct stretto_run *run, int64_t samples, const void *const field[],
                                float *output) {
-    const struct dataset *data = job_of(run)->dataset;
+    const struct dataset *data = library_job(run)->dataset;
     const struct exec *exec = run->crew->rank[0].session->exec;
     struct forward forward = {.samples = exec_apply_samples(exec, samples)};
     size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;
@@ -394,275 +368,8 @@ int stretto_forward(struct stretto_run *run, int64_t samples, const void *const 
                     int field_count, float *output, int64_t count) {
     struct entry entry;
     enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
     status = check_forward(run, samples, field, field_count, output, count);
     if (status == STATUS_OK) status = run_forward(run, samples, field, output);
-    return leave(&entry, status);
-}
-
-/* --- parameters --- */
-
-struct tensor_ref {
-    bool param;
-    int item;
-    const struct store_item *of; /* in the layout of this process's first rank */
-    void *values;
-    size_t bytes;
-};
-
-static bool tensor_at(const struct stretto_run *run, int index, struct tensor_ref *out) {
-    const struct store_layout *layout = job_of(run)->plan->store;
-    bool param = index < layout->param_count;
-    int item = param ? index : index - layout->param_count;
-    if (index < 0 || (!param && item >= layout->buffer_count)) return false;
-    *out = (struct tensor_ref){
-        .param = param, .item = item, .of = param ? &layout->params[item] : &layout->buffers[item]};
-    out->bytes = tensor_type_bytes(&out->of->type);
-    return true;
-}
-
-static enum status tensor_find(const struct stretto_run *run, const char *name,
-                               struct tensor_ref *out) {
-    for (int i = 0; name && tensor_at(run, i, out); i++)
-        if (strcmp(out->of->name, name) == 0) return STATUS_OK;
-    return fail(STATUS_USAGE, "the model has no parameter \"%s\"", name ? name : "");
-}
-
-static enum status describe(const struct tensor_ref *tensor, struct stretto_tensor *out) {
-    const struct tensor_type *type = &tensor->of->type;
-    struct stretto_tensor full = {.name = tensor->of->name,
-                                  .dtype = (int)type->dtype,
-                                  .trained = tensor->param,
-                                  .rank = type->shape.rank,
-                                  .count = shape_count(&type->shape)};
-    memcpy(full.dim, type->shape.dim, sizeof full.dim);
-    return api_give(&full, sizeof full, out, "stretto_tensor");
-}
-
-int stretto_tensor_at(struct stretto_run *run, int index, struct stretto_tensor *out) {
-    struct entry entry;
-    enum status status;
-    struct tensor_ref tensor;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    if (!tensor_at(run, index, &tensor)) return leave(&entry, STATUS_OK), STRETTO_END;
-    return leave(&entry, describe(&tensor, out));
-}
-
-int stretto_tensor_find(struct stretto_run *run, const char *name, struct stretto_tensor *out) {
-    struct entry entry;
-    enum status status;
-    struct tensor_ref tensor;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = tensor_find(run, name, &tensor);
-    return leave(&entry, status == STATUS_OK ? describe(&tensor, out) : status);
-}
-
-static bool is_first_replica(const struct crew_rank *rank) {
-    const struct grid_cell *cell = &rank->session->job.plan->config.cell;
-    return cell->role == GRID_STAGE && cell->first_replica == 0;
-}
-
-static enum status keep_param(void *context, int param, const void *plain) {
-    struct tensor_ref *tensor = context;
-    if (param == tensor->item) memcpy(tensor->values, plain, tensor->bytes);
-    return STATUS_OK;
-}
-
-/* One rank of the first replica answers for it; where parameters are in slices, all put them
- * together. */
-static enum status get_task(struct crew_rank *rank, void *context) {
-    const struct tensor_ref *wanted = context;
-    const struct store *store = exec_store(rank->session->exec);
-    const struct store_layout *layout = store->layout;
-    const struct store_item *item =
-        wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
-    bool answers = is_first_replica(rank) && store_answers(item),
-         sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
-    struct tensor_ref own = *wanted;
-    TRY(exec_settle(rank->session->exec));
-    if (sliced) {
-        own.values = mem_new(own.bytes);
-        enum status status = exec_each_param(rank->session->exec, keep_param, &own);
-        if (status == STATUS_OK && answers) memcpy(wanted->values, own.values, own.bytes);
-        free(own.values);
-        TRY(status);
-    } else if (answers) {
-        enum array_kind kind = wanted->param ? ARRAY_PARAM : ARRAY_BUFFER;
-        TRY(store_get(store, store_array(layout, kind, 0), wanted->item, wanted->values));
-    }
-    return crew_share(rank, answers, wanted->values, wanted->bytes);
-}
-
-static enum status set_task(struct crew_rank *rank, void *context) {
-    const struct tensor_ref *given = context;
-    struct store *store = exec_store(rank->session->exec);
-    enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
-    TRY(exec_settle(rank->session->exec));
-    return store_put(store, store_array(store->layout, kind, 0), given->item, given->values);
-}
-
-static enum status find_sized(const struct stretto_run *run, const char *name, const void *values,
-                              size_t bytes, struct tensor_ref *out) {
-    TRY(tensor_find(run, name, out));
-    out->values = (void *)(uintptr_t)values;
-    if (!values) return fail(STATUS_USAGE, "%s: no values", name);
-    if (out->bytes == bytes) return STATUS_OK;
-    return fail(STATUS_USAGE, "%s has %lld elements, %zu bytes; %zu bytes were given", name,
-                (long long)shape_count(&out->of->type.shape), out->bytes, bytes);
-}
-
-int stretto_get(struct stretto_run *run, const char *name, void *values, size_t bytes) {
-    struct entry entry;
-    enum status status;
-    struct tensor_ref tensor;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = find_sized(run, name, values, bytes, &tensor);
-    if (status == STATUS_OK) status = crew_do(run->crew, get_task, &tensor);
-    return leave(&entry, status);
-}
-
-static enum status check_finite(const struct tensor_ref *tensor) {
-    const float *value = tensor->values;
-    for (int64_t i = 0;
-         tensor->of->type.dtype == DTYPE_F32 && i < shape_count(&tensor->of->type.shape); i++)
-        if (!isfinite(value[i]))
-            return fail(STATUS_USAGE, "%s: element %lld is %g", tensor->of->name, (long long)i,
-                        (double)value[i]);
-    return STATUS_OK;
-}
-
-int stretto_set(struct stretto_run *run, const char *name, const void *values, size_t bytes) {
-    struct entry entry;
-    enum status status;
-    struct tensor_ref tensor;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = find_sized(run, name, values, bytes, &tensor);
-    if (status == STATUS_OK) status = check_finite(&tensor);
-    if (status == STATUS_OK) status = crew_do(run->crew, set_task, &tensor);
-    return leave(&entry, status);
-}
-
-/* --- files --- */
-
-static enum status load_task(struct crew_rank *rank, void *context) {
-    struct exec *exec = rank->session->exec;
-    struct comm_group *world = comm_world(rank->session->comm);
-    TRY(comm_agree(world, exec_settle(exec)));
-    enum status status =
-        is_first_replica(rank) ? checkpoint_load_weights(exec, context) : STATUS_OK;
-    TRY(comm_agree(world, status));
-    return exec_start(exec);
-}
-
-int stretto_load(struct stretto_run *run, const char *path) {
-    struct entry entry;
-    enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = path ? crew_try(run->crew, load_task, (void *)(uintptr_t)path)
-                  : fail(STATUS_USAGE, "no file was named");
-    return leave(&entry, status);
-}
-
-/* All tensors, put together here: a pipeline or ZeRO has them on several ranks. */
-static enum status collect(struct stretto_run *run, struct tensor_item *items, int count) {
-    struct tensor_ref tensor;
-    for (int i = 0; i < count && tensor_at(run, i, &tensor); i++) {
-        tensor.values = mem_new(tensor.bytes);
-        items[i] = (struct tensor_item){.name = tensor.of->name,
-                                        .dtype = tensor.of->type.dtype,
-                                        .shape = tensor.of->type.shape,
-                                        .data = tensor.values};
-        TRY(crew_do(run->crew, get_task, &tensor));
-    }
-    return STATUS_OK;
-}
-
-static enum status save(struct stretto_run *run, const char *path) {
-    static const struct safetensors_pair format = {"format", "pt"};
-    const struct store_layout *layout = job_of(run)->plan->store;
-    int count = layout->param_count + layout->buffer_count;
-    struct tensor_item *items = MEM_ARRAY(struct tensor_item, count);
-    struct safetensors_content content = {
-        .items = items, .item_count = (size_t)count, .metadata = &format, .metadata_count = 1};
-    enum status status = collect(run, items, count);
-    if (status == STATUS_OK && run->start.info.rank == 0)
-        status = safetensors_write(path, &content, NULL);
-    for (int i = 0; i < count; i++) free((void *)(uintptr_t)items[i].data);
-    free(items);
-    return status;
-}
-
-int stretto_save(struct stretto_run *run, const char *path) {
-    struct entry entry;
-    enum status status;
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = path ? save(run, path) : fail(STATUS_USAGE, "no file was named");
-    return leave(&entry, status);
-}
-
-struct checkpoint_call {
-    const char *folder;
-    bool found;
-};
-
-static struct checkpoint_config checkpoint_of(struct crew_rank *rank,
-                                              const struct checkpoint_call *call) {
-    struct session *session = rank->session;
-    if (session->fact_count == 0) session_facts(session);
-    return (struct checkpoint_config){.folder = call->folder,
-                                      .keep = CHECKPOINTS_KEPT,
-                                      .facts = session->facts,
-                                      .fact_count = session->fact_count};
-}
-
-static enum status make_folder(const char *folder) {
-    if (mkdir(folder, 0777) == 0 || errno == EEXIST) return STATUS_OK;
-    return fail(STATUS_DATA, "%s: cannot be made: %s", folder, strerror(errno));
-}
-
-static enum status save_task(struct crew_rank *rank, void *context) {
-    const struct checkpoint_call *call = context;
-    struct exec *exec = rank->session->exec;
-    struct comm *comm = rank->session->comm;
-    struct checkpoint_config config = checkpoint_of(rank, call);
-    TRY(comm_agree(comm_world(comm), exec_settle(exec)));
-    TRY(exec_compare_copies(exec));
-    TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
-    rank->saved.step = exec_next_step(exec);
-    if (rank->saved.saved_step == rank->saved.step) return STATUS_OK;
-    TRY(checkpoint_save(&config, exec, &rank->saved, STATUS_OK));
-    rank->saved.saved_step = rank->saved.step;
-    return STATUS_OK;
-}
-
-int stretto_checkpoint(struct stretto_run *run, const char *folder) {
-    struct entry entry;
-    enum status status;
-    struct checkpoint_call call = {.folder = folder};
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status =
-        folder ? crew_try(run->crew, save_task, &call) : fail(STATUS_USAGE, "no folder was named");
-    return leave(&entry, status);
-}
-
-static enum status resume_task(struct crew_rank *rank, void *context) {
-    struct checkpoint_call *call = context;
-    struct exec *exec = rank->session->exec;
-    struct checkpoint_config config = checkpoint_of(rank, call);
-    bool found = false;
-    TRY(comm_agree(comm_world(rank->session->comm), exec_settle(exec)));
-    TRY(checkpoint_resume(&config, exec, &rank->saved, &found));
-    if (rank->index == 0) call->found = found;
-    return found ? exec_start(exec) : STATUS_OK;
-}
-
-int stretto_resume(struct stretto_run *run, const char *folder) {
-    struct entry entry;
-    enum status status;
-    struct checkpoint_call call = {.folder = folder};
-    if (!enter(&entry, run, &status)) return leave(&entry, status);
-    status = folder ? crew_try(run->crew, resume_task, &call)
-                    : fail(STATUS_USAGE, "no folder was named");
-    int code = leave(&entry, status);
-    return code == 0 && !call.found ? STRETTO_END : code;
+    return library_leave(&entry, status);
 }
