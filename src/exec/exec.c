@@ -381,6 +381,17 @@ static double own_loss(const struct tally *tally, int losses) {
     return any ? tally_loss(tally, losses) : NAN;
 }
 
+/* Samples have one label each where their label is a single number. */
+static int64_t skipped_samples(const struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
+        int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
+        if (shape_count(&plan->config.dataset->field[field].shape) == 1)
+            return (int64_t)(exec->tally.samples - exec->tally.labels[i]);
+    }
+    return 0;
+}
+
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
@@ -388,6 +399,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .epoch = exec->step / per_epoch,
                                 .step_in_epoch = exec->step % per_epoch,
                                 .samples = step_samples(exec),
+                                .skipped = skipped_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
@@ -469,6 +481,7 @@ enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct
     double loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure_of_evaluation(exec, loss);
     *out = (struct eval_result){.samples = (int64_t)tally->samples,
+                                .skipped = skipped_samples(exec),
                                 .loss = loss,
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,

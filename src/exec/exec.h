@@ -55,6 +55,7 @@ struct exec_request {
 struct step_result {
     int64_t step, epoch, step_in_epoch; /* counted from 0 */
     int64_t samples;
+    int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
     double loss;       /* mean over the labels of the step, all terms added */
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
     double lr;
@@ -67,7 +68,7 @@ struct step_result {
 };
 
 struct eval_result {
-    int64_t samples;
+    int64_t samples, skipped; /* as of a step */
     double loss, acc1, acc5;
     double term[GRAPH_MAX_LOSSES]; /* of the loss, in the graph's order */
     int64_t ns;

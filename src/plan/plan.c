@@ -234,7 +234,7 @@ static void plan_samples(struct plan *plan) {
                                                .micro_batches = 1,
                                                .first_micro = eval.index,
                                                .micro_count = 1,
-                                               .workers = 1,
+                                               .workers = config->forward ? config->workers : 1,
                                                .depth = 2};
     plan->eval_rounds = loader_steps(config->dataset, &plan->eval_loader);
     plan->last_samples = last_step_samples(plan);

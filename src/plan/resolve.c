@@ -102,8 +102,12 @@ static void resolve_optimizer(struct resolve *resolve) {
     const struct optim_rule *rule = optim_find(options->optimizer);
     CHECK(rule, "no optimizer is called %s", options->optimizer);
     bool own = strcmp(options->optimizer, model->optimizer) == 0;
+    double peak = lr_policy_peak(lr_policy_find(options->lr_policy));
     if (!option_is_set(options, OPTION_lr))
-        options->lr = own ? model->lr : rule->lr, option_resolve(options, OPTION_lr);
+        options->lr = peak > 0 ? peak
+                      : own    ? model->lr
+                               : rule->lr,
+        option_resolve(options, OPTION_lr);
     if (!option_is_set(options, OPTION_weight_decay))
         options->weight_decay = own ? model->weight_decay : rule->weight_decay,
         option_resolve(options, OPTION_weight_decay);
@@ -309,9 +313,23 @@ static void resolve_length(struct resolve *resolve) {
     if (config->forward) config->steps = 0;
 }
 
-static void resolve_rate(struct resolve *resolve) {
+/* A range test begins at a rate so low that there is nothing to warm up for. */
+static enum status resolve_range(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    if (lr_policy_find(options->lr_policy) != LR_RANGE) return STATUS_OK;
+    if (!option_is_given(options, OPTION_warmup))
+        options->warmup = (struct option_share){0}, option_resolve(options, OPTION_warmup);
+    if (options->warmup.fraction > 0 || options->warmup.steps > 0)
+        return fail(STATUS_USAGE, "--lr-policy range has no warm-up: it begins at --lr-min");
+    if (options->lr_min < options->lr) return STATUS_OK;
+    return fail(STATUS_USAGE, "--lr-min %g is not below --lr %g, where --lr-policy range ends",
+                options->lr_min, options->lr);
+}
+
+static enum status resolve_rate(struct resolve *resolve) {
     const struct options *options = resolve->options;
     struct run_config *config = resolve->config;
+    TRY(resolve_range(resolve));
     int64_t warmup = options->warmup.fraction > 0
                          ? (int64_t)llround(options->warmup.fraction * (double)config->steps)
                          : options->warmup.steps;
@@ -321,9 +339,12 @@ static void resolve_rate(struct resolve *resolve) {
     config->lr = (struct lr_config){.policy = lr_policy_find(options->lr_policy),
                                     .base = options->lr,
                                     .gamma = options->lr_gamma,
+                                    .low = options->lr_min,
                                     .warmup_steps = warmup,
+                                    .warmup_log = strcmp(options->warmup_type, "log") == 0,
                                     .total_steps = config->steps,
                                     .step_size = step_size};
+    return STATUS_OK;
 }
 
 enum status resolve_run(struct options *options, const struct model *model,
@@ -345,7 +366,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     resolve_machine(&resolve);
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
-    resolve_rate(&resolve);
+    TRY(resolve_rate(&resolve));
     *out = config;
     return STATUS_OK;
 }

@@ -351,8 +351,9 @@ static void say_lost(struct rank *rank, enum status status) {
     char why[256];
     if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
         return;
-    fail(STATUS_PEER, "rank %d ends: %s\n  --resume continues from the newest checkpoint",
-         rank->identity->rank, control_lost_text(rank->control, why, sizeof why));
+    fail(STATUS_PEER, "rank %d ends: %s%s", rank->identity->rank,
+         control_lost_text(rank->control, why, sizeof why),
+         rank->session.use ? "" : "\n  --resume continues from the newest checkpoint");
 }
 
 /* What fails on this rank alone must not leave the others waiting. A failure that all came to

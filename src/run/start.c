@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "run/explain.h"
 #include "run/folder.h"
+#include "run/narrow_gain.h"
 #include "run/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
@@ -131,6 +132,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
     warn_crowded(job);
+    narrow_gain_say(job);
     if (start->use) return STATUS_OK;
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
