@@ -21,6 +21,10 @@ const struct dataset_ops dataset_wiki = {.name = "wiki",
                                          .argument = "DIR",
                                          .help = "BERT pre-training rows",
                                          .needs = "HDF5 (Debian: libhdf5-dev)"};
+const struct dataset_ops dataset_hdf5 = {.name = "hdf5",
+                                         .argument = "FILE[,...]",
+                                         .help = "your own arrays",
+                                         .needs = "HDF5 (Debian: libhdf5-dev)"};
 #endif
 
 #ifndef HAVE_PICTURES

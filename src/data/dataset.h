@@ -44,6 +44,7 @@ struct dataset {
     char *spec;
     int field_count;
     struct field field[DATASET_MAX_FIELDS];
+    uint32_t may_miss; /* bit f: a read leaves field f out where it has no memory to go to */
     int64_t count[SPLIT_COUNT]; /* samples, at least 1 each */
     int64_t classes;            /* values of "label", or of "next_sentence" */
     int64_t vocab;              /* token ids; 0 for images */
@@ -85,8 +86,9 @@ enum status dataset_open(const char *spec, const struct dataset_config *config,
 void dataset_free(struct dataset **dataset);
 
 /* Local, thread safe. Writes sample `index` of `split`: field f goes to out[f], the caller's memory
- * of dataset_field_bytes. `key` drives the random training transforms: the same key gives the same
- * bytes; 0 applies none, which is how evaluation reads. */
+ * of dataset_field_bytes; NULL for a field that may_miss: it is not read. `key` drives the random
+ * training transforms: the same key gives the same bytes; 0 applies none, which is how evaluation
+ * reads. */
 enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
                          uint64_t key, void *const out[]);
 /* The same without allocating: `scratch` is the caller's, scratch_bytes, 64-byte aligned. */

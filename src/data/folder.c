@@ -296,6 +296,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
     bool cinic = is_cinic(&state->classes);
     image_fields(PICTURE_CHANNELS, state->augment.out_height, state->augment.out_width,
                  state->classes.count, out);
+    if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
     out->names = state->classes.name;
     out->mean = cinic ? cinic_mean : imagenet_mean;
     out->std = cinic ? cinic_std : imagenet_std;
@@ -431,6 +432,7 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
     struct sample *sample = &split->sample[index];
     struct picture_reading reading;
     *(int32_t *)out[1] = sample->label;
+    if (!out[0]) return STATUS_OK;
     if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
     if (!state->skip) return fail_damaged(split, sample->path, reading.why);
     if (!atomic_exchange(&sample->said, true)) warn_damaged(split, sample->path, reading.why);

@@ -26,6 +26,11 @@ static size_t row_bytes(const struct image_set *set) {
     return ((size_t)set->width * PIXEL_BYTES + 63) / 64 * 64;
 }
 
+size_t image_scratch_bytes(const struct image_set *set, const struct augment *augment) {
+    return row_bytes(set) +
+           transform_bytes(set->height, set->width, augment->out_height, augment->out_width);
+}
+
 static uint64_t content_hash(const struct image_state *state) {
     const struct image_recipe *recipe = &state->recipe;
     int64_t shape[] = {state->set[0].channels, state->augment.out_height, state->augment.out_width,
@@ -65,6 +70,7 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
     out->field_count = 2;
     out->field[0] = (struct field){
         .name = "image", .dtype = DTYPE_F32, .shape = SHAPE(channels, height, width)};
+    out->may_miss = 1u << 0;
     out->field[1] = (struct field){.name = "label",
                                    .dtype = DTYPE_I32,
                                    .shape = SHAPE_SCALAR,
@@ -81,9 +87,7 @@ static void describe(struct image_state *state, struct dataset *out) {
     out->mean = state->recipe.mean;
     out->std = state->recipe.std;
     out->bytes = sizeof *state;
-    out->scratch_bytes =
-        row_bytes(set) + transform_bytes(set->height, set->width, state->augment.out_height,
-                                         state->augment.out_width);
+    out->scratch_bytes = image_scratch_bytes(set, &state->augment);
     for (int s = 0; s < SPLIT_COUNT; s++) {
         out->count[s] = set[s].count;
         out->bytes += (size_t)(set[s].count * (pixel_count(&set[s]) + 1));
@@ -131,26 +135,27 @@ static void pack_row(const unsigned char *from, size_t plane, int channels, int 
             to[x * PIXEL_BYTES + c] = from[(size_t)c * plane + (size_t)x];
 }
 
-static void read_pixels(struct image_state *state, const struct image_set *set, int64_t index,
-                        uint64_t key, unsigned char *scratch, float *out) {
-    struct view view = augment_view(&state->augment, set->height, set->width, key);
+void image_transform(const struct image_set *set, int64_t index, const struct augment *augment,
+                     float (*table)[256], uint64_t key, void *scratch, float *out) {
+    struct view view = augment_view(augment, set->height, set->width, key);
     struct transform transform;
+    unsigned char *row = scratch;
     size_t plane = (size_t)set->height * (size_t)set->width;
     const unsigned char *pixels = set->pixels + (size_t)index * (size_t)set->channels * plane;
-    transform_begin(&view, set->height, set->width, scratch + row_bytes(set), &transform);
+    transform_begin(&view, set->height, set->width, row + row_bytes(set), &transform);
     for (int y = transform.first_row; y < transform.end_row; y++) {
-        pack_row(pixels + (size_t)y * (size_t)set->width, plane, set->channels, set->width,
-                 scratch);
-        transform_row(&transform, scratch + transform.first_column * PIXEL_BYTES);
+        pack_row(pixels + (size_t)y * (size_t)set->width, plane, set->channels, set->width, row);
+        transform_row(&transform, row + transform.first_column * PIXEL_BYTES);
     }
-    transform_end(&transform, state->table, set->channels, out);
+    transform_end(&transform, table, set->channels, out);
 }
 
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
                        void *scratch, void *const out[]) {
     struct image_state *state = dataset->state;
     const struct image_set *set = &state->set[split];
-    read_pixels(state, set, index, key, scratch, out[0]);
+    if (out[0])
+        image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
     *(int32_t *)out[1] = set->labels[index];
     return STATUS_OK;
 }

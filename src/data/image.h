@@ -40,6 +40,12 @@ enum status image_read(const struct dataset *dataset, enum split split, int64_t 
                        void *scratch, void *const out[]);
 void image_close(struct dataset *dataset);
 
+/* Local. One picture of a set as the model sees it: augmented by the key, resized, normalised by
+ * the table of each channel. `scratch` is the caller's, 64-byte aligned, of image_scratch_bytes. */
+size_t image_scratch_bytes(const struct image_set *set, const struct augment *augment);
+void image_transform(const struct image_set *set, int64_t index, const struct augment *augment,
+                     float (*table)[256], uint64_t key, void *scratch, float *out);
+
 /* Local. Gives both sets' memory back. */
 void image_sets_free(struct image_set set[SPLIT_COUNT]);
 
