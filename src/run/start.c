@@ -10,7 +10,7 @@
 #include "run/explain.h"
 #include "run/folder.h"
 #include "run/narrow_gain.h"
-#include "cli/option_files.h"
+#include "run/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
