@@ -76,11 +76,12 @@ FORCE:
 # oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
 OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
 NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5.c src/data/hdf5_file.c)
+NO_PICTURES = $(if $(HAVE_PICTURES),,src/data/folder.c src/data/folder_list.c $(wildcard src/data/picture*.c))
 NO_LINES = $(if $(HAVE_MPI),,src/comm/mpi.c) $(if $(HAVE_UCX),,src/comm/ucx.c) \
            $(if $(HAVE_MPI)$(HAVE_UCX),,src/comm/hosts.c)
 NO_MUNGE = $(if $(HAVE_MUNGE),,src/control/munge.c)
 MAIN := $(wildcard src/cli/main.c)
-SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_LINES) $(NO_MUNGE),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_PICTURES) $(NO_LINES) $(NO_MUNGE),$(sort $(shell find src -name '*.c' -o -name '*.S')))
 OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
 MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
 SHARED := $(B)/libstretto.so.$(VERSION)
@@ -227,7 +228,12 @@ test-equal: all $(B)/equal
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch
 
-test-torch: all
+# What a model computes from given weights and samples.
+$(B)/torch-step: $(B)/tests/torch/step.o $(B)/tests/unit/golden/run_graph.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+test-torch: all $(B)/torch-step
 	@scripts/venv $(VENV)
 	@B=$(B) scripts/test-torch $(VENV)/bin/python
 
@@ -356,5 +362,5 @@ clean:
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/torch/step.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

@@ -27,6 +27,14 @@ const struct dataset_ops dataset_hdf5 = {.name = "hdf5",
                                          .needs = "HDF5 (Debian: libhdf5-dev)"};
 #endif
 
+#ifndef HAVE_PICTURES
+const struct dataset_ops dataset_folder = {
+    .name = "folder",
+    .argument = "DIR[,train=NAME,test=NAME]",
+    .help = "JPEG and PNG pictures",
+    .needs = "libjpeg-turbo and libpng (Debian: libjpeg-dev libpng-dev)"};
+#endif
+
 static const struct dataset_ops *const table[] = {
 #define DATASET(name) &dataset_##name,
 #include "data/dataset.def"

@@ -70,6 +70,7 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
     out->field_count = 2;
     out->field[0] = (struct field){
         .name = "image", .dtype = DTYPE_F32, .shape = SHAPE(channels, height, width)};
+    out->may_miss = 1u << 0;
     out->field[1] = (struct field){.name = "label",
                                    .dtype = DTYPE_I32,
                                    .shape = SHAPE_SCALAR,
@@ -153,7 +154,8 @@ enum status image_read(const struct dataset *dataset, enum split split, int64_t 
                        void *scratch, void *const out[]) {
     struct image_state *state = dataset->state;
     const struct image_set *set = &state->set[split];
-    image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
+    if (out[0])
+        image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
     *(int32_t *)out[1] = set->labels[index];
     return STATUS_OK;
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -48,6 +49,7 @@ struct loader {
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
     int running;        /* workers that have begun */
+    struct loader_spent spent;
     enum status status; /* the first failure */
 };
 
@@ -91,11 +93,17 @@ static void *carve(struct carver *carver, size_t bytes) {
     return carver->base ? carver->base + at : NULL;
 }
 
-static void carve_micro(struct carver *carver, const struct dataset *dataset, int64_t most,
+static bool is_made(const struct loader *loader, int field) {
+    return !((loader->config.unwanted & loader->dataset->may_miss) >> field & 1);
+}
+
+static void carve_micro(struct carver *carver, const struct loader *loader, int64_t most,
                         struct micro_batch *micro) {
+    const struct dataset *dataset = loader->dataset;
     struct micro_batch made = {0};
     for (int f = 0; f < dataset->field_count; f++)
-        made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
+        if (is_made(loader, f))
+            made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
     made.sample_id = carve(carver, (size_t)most * sizeof *made.sample_id);
     made.sample_key = carve(carver, (size_t)most * sizeof *made.sample_key);
     if (micro) *micro = made;
@@ -121,7 +129,7 @@ static size_t carve_all(struct loader *loader) {
             loader->slots[s].batch = batch;
         }
         for (int m = 0; m < config->micro_count; m++)
-            carve_micro(&carver, loader->dataset, most, batch ? &batch->micro[m] : NULL);
+            carve_micro(&carver, loader, most, batch ? &batch->micro[m] : NULL);
     }
     return carver.used;
 }
@@ -206,7 +214,9 @@ static enum status read_sample(const struct loader *loader, struct step_batch *b
     struct micro_batch *micro = micro_at(batch, &at);
     void *out[DATASET_MAX_FIELDS];
     for (int f = 0; f < dataset->field_count; f++)
-        out[f] = (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f);
+        out[f] = is_made(loader, f)
+                     ? (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f)
+                     : NULL;
     uint64_t id = (uint64_t)micro->sample_id[at];
     uint64_t key =
         rng_key(rng_key(rng_key_text(config->seed, "augment"), (uint64_t)batch->epoch), id);
@@ -252,9 +262,13 @@ static void work_read(struct loader *loader, struct slot *slot, void *scratch) {
     loader->busy++;
     pthread_mutex_unlock(&loader->lock);
     enum status status = STATUS_OK;
+    int64_t begin = clock_thread_ns();
     for (int64_t i = from; i < to && status == STATUS_OK; i++)
         status = read_sample(loader, slot->batch, i, scratch);
+    int64_t ns = clock_thread_ns() - begin;
     pthread_mutex_lock(&loader->lock);
+    loader->spent.ns += ns;
+    loader->spent.samples += to - from;
     loader->busy--;
     if (status != STATUS_OK && loader->status == STATUS_OK) loader->status = status;
     slot->done += to - from;
@@ -362,6 +376,13 @@ void loader_release(struct loader *loader) {
     loader->released++;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
+}
+
+struct loader_spent loader_spent(struct loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    struct loader_spent spent = loader->spent;
+    pthread_mutex_unlock(&loader->lock);
+    return spent;
 }
 
 void loader_seek(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {

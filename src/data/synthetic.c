@@ -155,21 +155,27 @@ static float symmetric(uint32_t word) {
 
 enum { CELLS = 4 };
 
+/* Noise is drawn so many blocks of four words at a time: several at once in vectors. */
+enum { NOISE_BLOCKS = 64, NOISE_WORDS = 4 * NOISE_BLOCKS };
+
+/* Cells of row `row` of the pattern, one a pixel. */
+static void pattern_row(uint64_t pattern, int64_t row, int64_t size, float *out) {
+    uint32_t cell[CELLS];
+    rng_block(pattern, (uint64_t)(row / size * CELLS + row % size * CELLS / size), cell);
+    for (int64_t x = 0; x < size; x++) out[x] = symmetric(cell[x * CELLS / size]);
+}
+
 /* Pattern in -1..1 plus noise in -1..1: both have variance 1/3, and the image so about 2/3. */
 static void read_image(const struct synthetic *state, uint64_t sample, int64_t label, float *out) {
     uint64_t pattern = rng_key(rng_key_text((uint64_t)state->seed, "pattern"), (uint64_t)label);
     uint64_t noise = rng_key_text(sample, "noise");
-    int64_t size = state->size, row = 0;
-    uint32_t block[4];
-    for (int64_t i = 0, rows = state->channels * size; row < rows; row++) {
-        uint64_t cell_row = (uint64_t)(row / size * CELLS + row % size * CELLS / size) * CELLS;
-        float cell[CELLS];
-        for (int c = 0; c < CELLS; c++)
-            cell[c] = symmetric(rng_word(pattern, cell_row + (uint64_t)c));
-        for (int64_t x = 0; x < size; x++, i++) {
-            if (i % 4 == 0) rng_block(noise, (uint64_t)i / 4, block);
-            out[i] = cell[x * CELLS / size] + symmetric(block[i % 4]);
-        }
+    int64_t size = state->size, rows = state->channels * size, count = rows * size;
+    uint32_t words[NOISE_WORDS];
+    for (int64_t row = 0; row < rows; row++) pattern_row(pattern, row, size, out + row * size);
+    for (int64_t i = 0; i < count; i += NOISE_WORDS) {
+        int64_t here = count - i < NOISE_WORDS ? count - i : NOISE_WORDS;
+        rng_words(noise, (uint64_t)i / 4, (here + 3) / 4, words);
+        for (int64_t k = 0; k < here; k++) out[i + k] += symmetric(words[k]);
     }
 }
 
@@ -256,7 +262,7 @@ static enum status synthetic_read(const struct dataset *dataset, enum split spli
         return STATUS_OK;
     }
     int64_t label = rng_word(rng_key_text(sample, "label"), 0) % (uint64_t)state->classes;
-    read_image(state, sample, label, out[0]);
+    if (out[0]) read_image(state, sample, label, out[0]);
     *(int32_t *)out[1] = (int32_t)label;
     return STATUS_OK;
 }

@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
+#include "program/schedule.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -33,7 +34,8 @@ enum status resolve_data(const struct options *options, const struct model *mode
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
-        .augment = (enum augment_policy)augment_find(options->augment)};
+        .augment = (enum augment_policy)augment_find(options->augment),
+        .skip_damaged = strcmp(options->damaged, "skip") == 0};
     char *spec = data_spec_for(model, options->data);
     enum status status = dataset_open(spec, &config, out);
     free(spec);
@@ -181,6 +183,7 @@ static enum status resolve_strategy(struct resolve *resolve) {
     config->schedule =
         option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
     TRY(resolve_grid(options, config, &config->grid));
+    if (config->forward) config->schedule = SCHEDULE_FORWARD;
     TRY(resolve_recompute(resolve));
     config->cell = grid_cell(&config->grid, config->rank);
     if (resolve->place->dry &&
@@ -205,6 +208,12 @@ static enum status resolve_slices(struct resolve *resolve) {
     config->sliced = SLICED_STATE;
     if (config->zero_stage >= 2 && (scatter || !several)) config->sliced |= SLICED_GRADIENTS;
     if (config->zero_stage == 3) config->sliced |= SLICED_PARAMS;
+    if (config->forward) { /* there is nothing else to slice */
+        bool params = config->zero_stage == 3;
+        config->sliced = params ? SLICED_STATE | SLICED_PARAMS : 0;
+        if (!params) config->sync = "allreduce";
+        return STATUS_OK;
+    }
     if (config->zero_stage == 3 && options->save_ranks)
         return fail(STATUS_USAGE, "--save-ranks: with --zero-stage 3 a rank holds slices of the "
                                   "parameters, no whole ones\n  --zero-stage 2");
@@ -241,13 +250,18 @@ static enum status resolve_batch(struct resolve *resolve) {
     TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
-    config->sync_bn = options->sync_bn && config->replicas > 1;
+    config->sync_bn = options->sync_bn && config->replicas > 1 && !config->forward;
     return STATUS_OK;
 }
 
 const char *resolve_comm(const struct options *options, bool spread) {
     if (strcmp(options->comm, "auto") != 0) return options->comm;
     return spread ? "hosts" : "shm";
+}
+
+static enum conv_method conv_method(const char *word) {
+    if (strcmp(word, "auto") == 0) return CONV_AUTO;
+    return strcmp(word, "direct") == 0 ? CONV_DIRECT : CONV_WINOGRAD;
 }
 
 static void resolve_machine(struct resolve *resolve) {
@@ -257,6 +271,8 @@ static void resolve_machine(struct resolve *resolve) {
         options->threads = resolve->place->threads, option_resolve(options, OPTION_threads);
     config->threads = (int)options->threads;
     config->device = options->device;
+    config->conv = conv_method(options->conv);
+    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
@@ -291,6 +307,7 @@ static void resolve_length(struct resolve *resolve) {
          by_epochs = option_is_set(options, OPTION_epochs);
     config->steps = by_epochs ? options->epochs * config->steps_per_epoch : options->steps;
     if (by_steps && options->steps < config->steps) config->steps = options->steps;
+    if (config->forward) config->steps = 0;
 }
 
 /* A range test begins at a rate so low that there is nothing to warm up for. */
@@ -333,6 +350,9 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
+    config.forward = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    bool train = config.forward && strcmp(options->split, "train") == 0;
+    config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));
     resolve_optimizer(&resolve);

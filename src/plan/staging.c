@@ -74,5 +74,6 @@ static size_t comes_later(const struct plan *plan) {
 size_t staging_bytes(const struct plan *plan) {
     size_t start = start_bytes(plan), later = comes_later(plan);
     if (plan->chunk_count == 0) return 0;
-    return larger(end_bytes(plan), start > later ? start - later : 0);
+    size_t end = plan->config.forward ? 0 : end_bytes(plan);
+    return larger(end, start > later ? start - later : 0);
 }

@@ -323,7 +323,7 @@ static enum status convert(const struct conversion *to, size_t first, size_t cou
                 INT64_MAX);
 }
 
-static enum status read_values(struct zip_stream *stream, const struct conversion *to) {
+static enum status read_some(struct zip_stream *stream, const struct conversion *to) {
     size_t total = (size_t)shape_count(&to->array.shape), bytes = dtype_bytes(to->dtype);
     size_t most = CHUNK_BYTES / 8;
     for (size_t first = 0; first < total; first += most) {
@@ -335,6 +335,11 @@ static enum status read_values(struct zip_stream *stream, const struct conversio
             memcpy(to->out + row_major(&to->array.shape, first + i) * bytes,
                    to->converted + i * bytes, bytes);
     }
+    return STATUS_OK;
+}
+
+static enum status read_values(struct zip_stream *stream, const struct conversion *to) {
+    TRY(read_some(stream, to));
     return zip_stream_end(stream);
 }
 
@@ -367,6 +372,33 @@ enum status npy_read(const struct npy *file, size_t index, enum dtype dtype, voi
         status = read_values(&stream, &to);
         free(to.raw);
         free(to.converted);
+    }
+    zip_stream_close(&stream);
+    return status;
+}
+
+bool npy_has_rows(const struct npy *file, const struct npy_array *array) {
+    return file->count == 1 && !*file->members[0].name && !array->column_major &&
+           array->shape.rank > 0;
+}
+
+enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t first, int64_t count,
+                          void *out) {
+    struct zip_stream stream;
+    struct conversion to = {.label = file->labels[0], .dtype = dtype, .out = out};
+    TRY(zip_stream_open(&file->file, &file->members[0], &stream));
+    enum status status = read_header(&stream, to.label, &to.array);
+    if (status == STATUS_OK) status = check_wanted(&to);
+    if (status == STATUS_OK) {
+        CHECK(npy_has_rows(file, &to.array) && first >= 0 && first + count <= to.array.shape.dim[0],
+              "rows %" PRId64 " + %" PRId64 " of %s", first, count, to.label);
+        int64_t each = shape_count(&to.array.shape) / to.array.shape.dim[0];
+        stream.given += (uint64_t)(first * each) * (uint64_t)to.array.element_bytes;
+        size_t bytes = (size_t)(count * each) * (size_t)to.array.element_bytes;
+        to.array.shape = SHAPE(count * each);
+        to.raw = mem_new(bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES);
+        status = read_some(&stream, &to);
+        free(to.raw);
     }
     zip_stream_close(&stream);
     return status;

@@ -51,6 +51,12 @@ enum status npy_describe(const struct npy *file, size_t index, struct npy_array 
 enum status npy_read(const struct npy *file, size_t index, enum dtype dtype, void *out,
                      size_t bytes);
 
+/* The same of `count` rows of the first dimension from `first` on, for arrays larger than memory: of a
+ * .npy file in row-major order alone (npy_has_rows). Any thread. */
+bool npy_has_rows(const struct npy *file, const struct npy_array *array);
+enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t first, int64_t count,
+                          void *out);
+
 /* Writing, array by array or part by part in row-major order. Types that NumPy lacks (bf16) are
  * refused. npy_end writes what was promised whole under its name; npy_abandon leaves nothing. */
 struct npy_writer {

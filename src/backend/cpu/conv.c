@@ -18,6 +18,7 @@ enum { WINOGRAD_TILE = 4, WINOGRAD_MIN_CHANNELS = 32, WINOGRAD_MIN_TILES = 8 };
 /* The shapes of a convolution, the same for all three directions. */
 struct conv {
     struct shape x, y, w; /* w: [O,C/g,kh,kw] */
+    enum dtype x_type, y_type, w_type;
     int groups;
 };
 
@@ -32,45 +33,54 @@ static struct conv conv_of(const struct op_call *call) {
         break;
     default: conv.x = call->in[0].shape, conv.y = call->in[1].shape, conv.w = call->out[0].shape;
     }
+    bool weight = call->op == OP_CONV2D_BWD_WEIGHT, forward = call->op == OP_CONV2D;
+    conv.w_type = weight ? call->out[0].dtype : call->in[1].dtype;
+    conv.x_type = weight || forward ? call->in[0].dtype : call->out[0].dtype;
+    conv.y_type = forward ? call->out[0].dtype : call->in[weight].dtype;
     return conv;
 }
 
-/* STRETTO_CPU_WINOGRAD=off: never. */
-static bool winograd_is_off(void) {
-    const char *text = getenv("STRETTO_CPU_WINOGRAD");
-    return text && strcmp(text, "off") == 0;
-}
-
-/* The rule: a 3x3 kernel that visits every pixel, channels in whole vectors, enough tiles to pay
- * for transforming the weights, and not much of a tile hanging over the edge. */
-static bool winograd_pays(const struct op_call *call, const struct conv *conv) {
-    int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
+/* What winograd.c computes: a 3x3 kernel that visits every pixel, channels in whole vectors. */
+static bool winograd_can(const struct op_call *call, const struct conv *conv) {
     const int *stride = call->attrs.conv.stride, *dilation = call->attrs.conv.dilation,
               *pad = call->attrs.conv.pad;
     if (conv->w.dim[2] != 3 || conv->w.dim[3] != 3 || conv->groups != 1 || pad[0] > 1 || pad[1] > 1)
         return false;
     if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;
-    if (C % 16 || O % 16 || C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
+    return conv->x.dim[1] % 16 == 0 && conv->y.dim[1] % 16 == 0;
+}
+
+/* The rule of auto: enough channels and tiles to pay for the transforms, and not much of a tile
+ * hanging over the edge. */
+static bool winograd_pays(const struct conv *conv) {
+    int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
+    if (C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
     int64_t rows = (H + WINOGRAD_TILE - 1) / WINOGRAD_TILE,
             columns = (W + WINOGRAD_TILE - 1) / WINOGRAD_TILE;
     double waste = (double)(rows * columns * WINOGRAD_TILE * WINOGRAD_TILE) / (double)(H * W);
-    return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8 &&
-           !winograd_is_off();
+    return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8;
 }
 
-static const struct dnn_md *weights_any(const struct conv *conv) {
+static bool takes_winograd(const struct cpu_kernel *kernel, const struct conv *conv) {
+    enum conv_method method = kernel->base.device->conv;
+    if (method == CONV_DIRECT || !winograd_can(&kernel->call, conv)) return false;
+    return method == CONV_WINOGRAD || winograd_pays(conv);
+}
+
+static const struct dnn_md *weights_any(const struct conv *conv, enum dtype dtype) {
     int64_t g = conv->groups,
             dim[] = {g, conv->w.dim[0] / g, conv->w.dim[1], conv->w.dim[2], conv->w.dim[3]};
-    return g > 1 ? dnn_md_any(DTYPE_F32, 5, dim) : dnn_md_any(DTYPE_F32, 4, conv->w.dim);
+    return g > 1 ? dnn_md_any(dtype, 5, dim) : dnn_md_any(dtype, 4, conv->w.dim);
 }
 
 static struct dnn_spec spec_of(const struct op_call *call, const struct conv *conv) {
     struct dnn_spec spec = {.kind = call->op == OP_CONV2D            ? DNN_CONV
                                     : call->op == OP_CONV2D_BWD_DATA ? DNN_CONV_DATA
                                                                      : DNN_CONV_WEIGHTS};
-    spec.src = dnn_md_any(DTYPE_F32, 4, conv->x.dim);
-    spec.dst = dnn_md_any(DTYPE_F32, 4, conv->y.dim);
-    spec.weights = weights_any(conv);
+    spec.src = dnn_md_any(conv->x_type, 4, conv->x.dim);
+    spec.dst = dnn_md_any(conv->y_type, 4, conv->y.dim);
+    spec.weights = weights_any(conv, conv->w_type);
+    if (conv->w_type != conv->x_type) spec.forward_weights = weights_any(conv, conv->x_type);
     bool bias = call->op == OP_CONV2D ? call->in_count == 3
                                       : call->op == OP_CONV2D_BWD_WEIGHT && call->attrs.has_bias;
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &conv->y.dim[1], NULL);
@@ -84,6 +94,7 @@ static struct dnn_spec spec_of(const struct op_call *call, const struct conv *co
 static void spec_free(struct dnn_spec *spec) {
     dnn_md_free(spec->src);
     dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
     dnn_md_free(spec->bias);
     dnn_md_free(spec->dst);
 }
@@ -144,7 +155,7 @@ static enum status create_direct(struct cpu_kernel *kernel, struct dnn_spec *spe
 
 enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct conv conv = conv_of(&kernel->call);
-    if (winograd_pays(&kernel->call, &conv)) {
+    if (takes_winograd(kernel, &conv)) {
         enum status status = cpu_winograd(kernel, in);
         if (status != STATUS_NO) return status;
     }

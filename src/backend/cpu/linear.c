@@ -13,7 +13,8 @@ enum { ALIASING_ELEMENTS = 1024 };
 
 struct linear {
     int64_t rows, inputs, outputs;
-    bool across; /* weights are stored [I,O]: for oneDNN [O,I] with other strides */
+    bool across;        /* weights are stored [I,O]: for oneDNN [O,I] with other strides */
+    enum dtype x, w, y; /* element types, of gradients too; the bias is f32 */
 };
 
 static int64_t last_of(const struct tensor_type *type) {
@@ -22,12 +23,15 @@ static int64_t last_of(const struct tensor_type *type) {
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
     struct dnn_spec spec = {.kind = kind};
-    bool aliasing = l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0;
+    bool aliasing = l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0,
+         narrow = l->x == DTYPE_BF16; /* weights are copied in any case: to where they are best */
     int64_t w[] = {l->outputs, l->inputs}, across[] = {1, l->outputs};
-    spec.src = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->inputs}, NULL);
-    spec.dst = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->outputs}, NULL);
-    spec.weights = aliasing && !l->across ? dnn_md_any(DTYPE_F32, 2, w)
-                                          : dnn_md_new(DTYPE_F32, 2, w, l->across ? across : NULL);
+    spec.src = dnn_md_new(l->x, 2, (int64_t[]){l->rows, l->inputs}, NULL);
+    spec.dst = dnn_md_new(l->y, 2, (int64_t[]){l->rows, l->outputs}, NULL);
+    spec.weights = (aliasing || narrow) && !l->across
+                       ? dnn_md_any(l->w, 2, w)
+                       : dnn_md_new(l->w, 2, w, l->across ? across : NULL);
+    if (l->w != l->x) spec.forward_weights = dnn_md_any(l->x, 2, w);
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &l->outputs, NULL);
     return spec;
 }
@@ -53,6 +57,7 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
     }
     dnn_md_free(spec->src);
     dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
     dnn_md_free(spec->bias);
     dnn_md_free(spec->dst);
     return status;
@@ -63,7 +68,10 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
     const struct op_call *call = &kernel->call;
     struct linear l = {.inputs = last_of(&call->in[0]),
                        .outputs = last_of(&call->out[0]),
-                       .across = call->attrs.across};
+                       .across = call->attrs.across,
+                       .x = call->in[0].dtype,
+                       .w = call->in[1].dtype,
+                       .y = call->out[0].dtype};
     l.rows = shape_count(&call->in[0].shape) / l.inputs;
     struct dnn_spec spec = spec_of(DNN_INNER, &l, call->in_count == 3);
     spec.tanh = call->attrs.activation == ACTIVATION_TANH;
@@ -81,7 +89,10 @@ enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *
     const struct op_call *call = &kernel->call;
     struct linear l = {.inputs = last_of(&call->out[0]),
                        .outputs = last_of(&call->in[0]),
-                       .across = call->attrs.across};
+                       .across = call->attrs.across,
+                       .x = call->out[0].dtype,
+                       .w = call->in[1].dtype,
+                       .y = call->in[0].dtype};
     l.rows = shape_count(&call->in[0].shape) / l.outputs;
     struct dnn_spec spec = spec_of(DNN_INNER_DATA, &l, false);
     struct cpu_bind bind[] = {{DNNL_ARG_DIFF_DST, CPU_IN, 0, 0},
@@ -95,7 +106,10 @@ enum status cpu_linear_bwd_weight(struct cpu_kernel *kernel, const struct layout
     const struct op_call *call = &kernel->call;
     struct linear l = {.inputs = last_of(&call->in[0]),
                        .outputs = last_of(&call->in[1]),
-                       .across = call->attrs.across};
+                       .across = call->attrs.across,
+                       .x = call->in[0].dtype,
+                       .w = call->out[0].dtype,
+                       .y = call->in[1].dtype};
     l.rows = shape_count(&call->in[0].shape) / l.inputs;
     struct dnn_spec spec = spec_of(DNN_INNER_WEIGHTS, &l, call->attrs.has_bias);
     struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
@@ -106,10 +120,11 @@ enum status cpu_linear_bwd_weight(struct cpu_kernel *kernel, const struct layout
 }
 
 /* A matrix [rows, columns] of a batch, or its transpose as it is stored. */
-static const struct dnn_md *matrix(int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+static const struct dnn_md *matrix(enum dtype dtype, int64_t batch, int64_t rows, int64_t columns,
+                                   bool transposed) {
     int64_t dim[] = {batch, rows, columns};
     int64_t stride[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-    return dnn_md_new(DTYPE_F32, 3, dim, stride);
+    return dnn_md_new(dtype, 3, dim, stride);
 }
 
 enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[]) {
@@ -122,9 +137,9 @@ enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[
     if (shape_count(a) != batch * M * K || shape_count(&call->in[1].shape) != batch * K * N)
         return STATUS_NO;
     struct dnn_spec spec = {.kind = DNN_MATMUL, .scale = call->attrs.matmul.scale};
-    spec.src = matrix(batch, M, K, call->attrs.matmul.transpose_a);
-    spec.weights = matrix(batch, K, N, call->attrs.matmul.transpose_b);
-    spec.dst = matrix(batch, M, N, false);
+    spec.src = matrix(call->in[0].dtype, batch, M, K, call->attrs.matmul.transpose_a);
+    spec.weights = matrix(call->in[1].dtype, batch, K, N, call->attrs.matmul.transpose_b);
+    spec.dst = matrix(call->out[0].dtype, batch, M, N, false);
     struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
                               {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
                               {DNNL_ARG_DST, CPU_OUT, 0, 0}};
