@@ -14,7 +14,8 @@ struct model_config {
     int64_t features;                          /* numbers a row; 0: it is images */
     int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;
-    float dropout;   /* < 0: the model's own */
+    float dropout; /* < 0: the model's own */
+    float layer_norm_epsilon;
     float smoothing; /* of labels in the loss */
 };
 
