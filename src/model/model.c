@@ -93,8 +93,9 @@ const struct model *model_all(int *count) {
 
 const char *model_acts(const struct model *model) {
     if (model->input == MODEL_OWN) return "image-size classes augment seq";
-    if (!(model->input & MODEL_IMAGES)) return "seq";
-    return model->heads > 0 ? "image-size classes augment patch" : "image-size classes augment";
+    if (!(model->input & MODEL_IMAGES)) return "seq layer-norm-eps";
+    return model->heads > 0 ? "image-size classes augment patch layer-norm-eps"
+                            : "image-size classes augment";
 }
 
 static void fill(int64_t *field, int64_t usual) {
@@ -121,6 +122,7 @@ enum status model_build(const struct model *model, const struct model_config *co
     struct model_config full = filled(model, config);
     struct graph *graph = graph_new(config->batch, config->training);
     graph->stats_ranks = config->stats_ranks;
+    graph->layer_norm_epsilon = config->layer_norm_epsilon;
     model->build(graph, &full, model);
     enum status status = graph->status;
     if (status != STATUS_OK) {

@@ -16,7 +16,8 @@ struct model_config {
     int64_t features;                          /* numbers a row; 0: it is images */
     int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;
-    float dropout;              /* < 0: the model's own */
+    float dropout; /* < 0: the model's own */
+    float layer_norm_epsilon;
     float smoothing;            /* of labels in the loss */
     const struct dataset *data; /* for models that were added; NULL: not known */
 };

@@ -76,6 +76,8 @@ static enum status resolve_shape(struct resolve *resolve) {
         .classes = options->classes,
         .vocabulary = data->vocab,
         .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .layer_norm_epsilon =
+            option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
         .smoothing = (float)options->label_smoothing,
         .data = data};
