@@ -20,12 +20,17 @@ struct backend;
 /* Elements whose squares are summed as one: see array_squares. */
 enum { NORM_BLOCK = 1024 };
 
+/* How convolutions are computed: AUTO goes by the backend's rule for the shape; WINOGRAD is taken
+ * wherever it can be; a backend that has one way only takes that. */
+enum conv_method { CONV_AUTO, CONV_DIRECT, CONV_WINOGRAD };
+
 /* An open device: one per rank (thread), not shared between threads. Backends extend it by
  * embedding. */
 struct device {
     const struct backend *backend;
     int index, threads;
     bool dry; /* its kernels are only described: layouts, scratch and names; they cannot run */
+    enum conv_method conv; /* of the kernels made from now on; AUTO when it opens */
 };
 
 /* How a tensor's bytes are arranged. Interned per device: equal layouts are equal pointers, owned

@@ -21,6 +21,18 @@ const struct dataset_ops dataset_wiki = {.name = "wiki",
                                          .argument = "DIR",
                                          .help = "BERT pre-training rows",
                                          .needs = "HDF5 (Debian: libhdf5-dev)"};
+const struct dataset_ops dataset_hdf5 = {.name = "hdf5",
+                                         .argument = "FILE[,...]",
+                                         .help = "your own arrays",
+                                         .needs = "HDF5 (Debian: libhdf5-dev)"};
+#endif
+
+#ifndef HAVE_PICTURES
+const struct dataset_ops dataset_folder = {
+    .name = "folder",
+    .argument = "DIR[,train=NAME,test=NAME]",
+    .help = "JPEG and PNG pictures",
+    .needs = "libjpeg-turbo and libpng (Debian: libjpeg-dev libpng-dev)"};
 #endif
 
 static const struct dataset_ops *const table[] = {
@@ -126,11 +138,21 @@ void dataset_free(struct dataset **dataset) {
     *dataset = NULL;
 }
 
-enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
-                         uint64_t key, void *const out[]) {
+enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
+                            uint64_t key, void *scratch, void *const out[]) {
     CHECK(index >= 0 && index < dataset->count[split], "sample %lld of %lld", (long long)index,
           (long long)dataset->count[split]);
-    return dataset->ops->read(dataset, split, index, key, out);
+    return dataset->ops->read(dataset, split, index, key, scratch, out);
+}
+
+enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
+                         uint64_t key, void *const out[]) {
+    struct region scratch = {0};
+    if (dataset->scratch_bytes)
+        TRY(region_map(dataset->scratch_bytes, "the reading of a sample", &scratch));
+    enum status status = dataset_read_in(dataset, split, index, key, scratch.base, out);
+    region_free(&scratch);
+    return status;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {

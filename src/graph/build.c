@@ -277,5 +277,6 @@ void graph_cross_entropy(struct graph *graph, const char *name, int logits, int 
                                                        .label = graph->values[labels].name,
                                                        .sum = sum,
                                                        .seed = seed,
-                                                       .top_k = counts};
+                                                       .top_k = counts,
+                                                       .scores = logits};
 }

@@ -99,7 +99,8 @@ struct buffer {
 struct loss {
     const char *name, *label; /* the input that holds its labels */
     int sum, seed;
-    int top_k; /* value of the accuracy counts, or NO_VALUE */
+    int top_k;  /* value of the accuracy counts, or NO_VALUE */
+    int scores; /* what the labels are compared with, [..., classes]: the model's output */
 };
 
 enum { GRAPH_MAX_INPUTS = 16, GRAPH_MAX_LOSSES = 4 };

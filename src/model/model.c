@@ -30,14 +30,14 @@ static const struct model models[] = {
 };
 enum { MODEL_COUNT = sizeof(models) / sizeof(models[0]) };
 
-const struct model_reads *model_reads(enum model_input input) {
+const struct model_reads *model_reads(unsigned input) {
     static const struct model_reads reads[] = {
-        [MODEL_IMAGES] = {"images", "image", "images", "digits"},
-        [MODEL_MASKED_TOKENS] = {"tokens with masks", "masked_positions", "tokens",
-                                 "wiki:DIR or synthetic"},
-        [MODEL_TEXT] = {"text", "next_ids", "text", "tokens:DIR or synthetic"},
+        {"images", "image", "images", "digits"},
+        {"rows of numbers", "features", "images", "npy:DIR"},
+        {"tokens with masks", "masked_positions", "tokens", "wiki:DIR or synthetic"},
+        {"text", "next_ids", "text", "tokens:DIR or synthetic"},
     };
-    return &reads[input];
+    return &reads[__builtin_ctz(input)];
 }
 
 const struct model *model_find(const char *name) {
@@ -52,8 +52,8 @@ const struct model *model_all(int *count) {
 }
 
 const char *model_acts(const struct model *model) {
-    if (model->input != MODEL_IMAGES) return "seq";
-    return model->heads > 0 ? "image-size classes patch" : "image-size classes";
+    if (!(model->input & MODEL_IMAGES)) return "seq";
+    return model->heads > 0 ? "image-size classes augment patch" : "image-size classes augment";
 }
 
 static void fill(int64_t *field, int64_t usual) {

@@ -11,24 +11,32 @@ struct model_config {
     bool training;
     int stats_ranks; /* ranks that share batch norm's statistics; 0 or 1: each its own */
     int64_t channels, height, width, classes;  /* images */
+    int64_t features;                          /* numbers a row; 0: it is images */
     int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;
     float dropout;   /* < 0: the model's own */
     float smoothing; /* of labels in the loss */
 };
 
-enum model_input { MODEL_IMAGES, MODEL_MASKED_TOKENS, MODEL_TEXT, MODEL_INPUT_COUNT };
+/* Kinds of input, a bit each; a model may read several. */
+enum model_input {
+    MODEL_IMAGES = 1,
+    MODEL_FEATURES = 2,
+    MODEL_MASKED_TOKENS = 4,
+    MODEL_TEXT = 8,
+    MODEL_INPUT_END = 16,
+};
 
 /* A kind of input: in words; the field that data sets of this kind alone have; the kind of
- * synthetic data; what to try. */
+ * synthetic data; what to try. Of several kinds the first. */
 struct model_reads {
     const char *what, *field, *synthetic, *example;
 };
-const struct model_reads *model_reads(enum model_input input);
+const struct model_reads *model_reads(unsigned input);
 
 struct model {
     const char *name, *help;
-    enum model_input input;
+    unsigned input; /* of enum model_input */
     /* Defaults of the family, shown by --help and used where the user says nothing. */
     const char *optimizer;
     double lr, weight_decay, clip; /* clip 0: none */

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "graph/needs.h"
 #include "sim/key.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
@@ -62,12 +63,10 @@ static double byte_ns(const struct maker *maker) {
     return crowd_of(maker) / (PLAN_COSTS_BYTES_PER_NS * maker->plan->config.threads);
 }
 
-/* Devices of a cluster have engines that copy; ranks of this machine copy themselves. */
+/* Devices of a cluster have engines that copy; ranks of this machine copy themselves, from and to
+ * memory that another rank used last: no cache has it, however small the message is. */
 static double copy_ns(const struct maker *maker, size_t bytes) {
-    const struct cost_source *source = maker->source;
-    if (source->cluster) return 0;
-    double rate = source->section ? source->section->rate[PROFILE_COPY].median : 0;
-    return rate > 0 ? (double)bytes / rate : 2 * (double)bytes * byte_ns(maker);
+    return maker->source->cluster ? 0 : 2 * (double)bytes * byte_ns(maker);
 }
 
 /* --- a stage --- */
@@ -148,6 +147,28 @@ static void add_messages(struct maker *maker) {
     }
 }
 
+static bool reads_images(const struct maker *maker, int s) {
+    const struct dataset *dataset = maker->plan->config.dataset;
+    struct needs needs = needs_of(&maker->ranges, s);
+    bool reads = false;
+    for (int i = 0; i < needs.input_count; i++) {
+        int value = maker->graph->inputs[needs.inputs[i]];
+        int field = dataset_field(dataset, maker->graph->values[value].name);
+        reads |= field >= 0 && dataset->may_miss >> field & 1;
+    }
+    needs_free(&needs);
+    return reads;
+}
+
+/* Without a core of its own the loader takes its time from the rank. */
+static void add_loading(struct maker *maker) {
+    const struct run_config *config = &maker->plan->config;
+    double samples = (double)(config->batch / config->replicas / config->micro_batches);
+    for (int s = 0; s < maker->out->stage_count && maker->source->section; s++)
+        if (reads_images(maker, s))
+            maker->stage[s].load = samples * maker->source->section->rate[PROFILE_SAMPLE].median;
+}
+
 static enum status make_class(struct maker *maker) {
     int stages = maker->out->stage_count;
     struct sim_costs *costs = &maker->out->costs[maker->class];
@@ -163,6 +184,7 @@ static enum status make_class(struct maker *maker) {
             (int64_t)maker->plan->partition.chunks[s].kept_bytes;
     }
     add_messages(maker);
+    add_loading(maker);
     return STATUS_OK;
 }
 

@@ -48,6 +48,7 @@ told|beta2|0.5
 told|eps|0.1
 told|deal|2x1
 told|deterministic|off
+told|conv|direct
 told|steps|4
 END
 

@@ -40,27 +40,31 @@ static struct conv conv_of(const struct op_call *call) {
     return conv;
 }
 
-/* STRETTO_CPU_WINOGRAD=off: never. */
-static bool winograd_is_off(void) {
-    const char *text = getenv("STRETTO_CPU_WINOGRAD");
-    return text && strcmp(text, "off") == 0;
-}
-
-/* The rule: a 3x3 kernel that visits every pixel, channels in whole vectors, enough tiles to pay
- * for transforming the weights, and not much of a tile hanging over the edge. */
-static bool winograd_pays(const struct op_call *call, const struct conv *conv) {
-    int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
+/* What winograd.c computes: a 3x3 kernel that visits every pixel, channels in whole vectors. */
+static bool winograd_can(const struct op_call *call, const struct conv *conv) {
     const int *stride = call->attrs.conv.stride, *dilation = call->attrs.conv.dilation,
               *pad = call->attrs.conv.pad;
     if (conv->w.dim[2] != 3 || conv->w.dim[3] != 3 || conv->groups != 1 || pad[0] > 1 || pad[1] > 1)
         return false;
     if (stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1) return false;
-    if (C % 16 || O % 16 || C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
+    return conv->x.dim[1] % 16 == 0 && conv->y.dim[1] % 16 == 0;
+}
+
+/* The rule of auto: enough channels and tiles to pay for the transforms, and not much of a tile
+ * hanging over the edge. */
+static bool winograd_pays(const struct conv *conv) {
+    int64_t C = conv->x.dim[1], O = conv->y.dim[1], H = conv->y.dim[2], W = conv->y.dim[3];
+    if (C < WINOGRAD_MIN_CHANNELS || O < WINOGRAD_MIN_CHANNELS) return false;
     int64_t rows = (H + WINOGRAD_TILE - 1) / WINOGRAD_TILE,
             columns = (W + WINOGRAD_TILE - 1) / WINOGRAD_TILE;
     double waste = (double)(rows * columns * WINOGRAD_TILE * WINOGRAD_TILE) / (double)(H * W);
-    return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8 &&
-           !winograd_is_off();
+    return conv->x.dim[0] * rows * columns >= WINOGRAD_MIN_TILES && waste <= 1.8;
+}
+
+static bool takes_winograd(const struct cpu_kernel *kernel, const struct conv *conv) {
+    enum conv_method method = kernel->base.device->conv;
+    if (method == CONV_DIRECT || !winograd_can(&kernel->call, conv)) return false;
+    return method == CONV_WINOGRAD || winograd_pays(conv);
 }
 
 static const struct dnn_md *weights_any(const struct conv *conv, enum dtype dtype) {
@@ -151,7 +155,7 @@ static enum status create_direct(struct cpu_kernel *kernel, struct dnn_spec *spe
 
 enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[]) {
     struct conv conv = conv_of(&kernel->call);
-    if (winograd_pays(&kernel->call, &conv)) {
+    if (takes_winograd(kernel, &conv)) {
         enum status status = cpu_winograd(kernel, in);
         if (status != STATUS_NO) return status;
     }

@@ -4,7 +4,8 @@
  * one broadcast element of v a row. The compiler may not join a multiplication and an addition
  * (-ffp-contract=off), so the joined ones are asked for by name, per instruction set. Every element
  * is summed in the order of the depth, whatever the number of rows, the vectors and the team: with
- * fused operations the bits are the same for both widths. */
+ * fused operations the bits are the same for both widths. A call sums from zero and adds that to m:
+ * sums of a few channels, added up, err less than one long sum (with 256 channels by half). */
 #include "backend/cpu/cpu.h"
 
 enum { WIDE = CPU_PRODUCT_WIDE };
@@ -27,8 +28,7 @@ __attribute__((target("avx512f"))) INLINE void rows_512(const struct cpu_product
     __m512 sum[ROWS_512];
     float *m = p->m + first * WIDE;
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-        sum[i] = p->fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(m + i * WIDE);
+    for (int i = 0; i < rows; i++) sum[i] = _mm512_setzero_ps();
     for (int b = 0; b < p->blocks; b++) {
         const float *v = v_at(p->v + b * p->v_step, turned, first, 0), *u = p->u + b * p->u_step;
         for (int d = 0; d < p->depth; d++) {
@@ -39,7 +39,10 @@ __attribute__((target("avx512f"))) INLINE void rows_512(const struct cpu_product
         }
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) _mm512_storeu_ps(m + i * WIDE, sum[i]);
+    for (int i = 0; i < rows; i++) {
+        __m512 before = p->fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(m + i * WIDE);
+        _mm512_storeu_ps(m + i * WIDE, _mm512_add_ps(before, sum[i]));
+    }
 }
 
 __attribute__((target("avx512f"))) static void product_512(const struct cpu_product *p) {
@@ -60,10 +63,7 @@ __attribute__((target("avx2,fma"))) INLINE void rows_256(const struct cpu_produc
     __m256 low[ROWS_256], high[ROWS_256];
     float *m = p->m + first * WIDE;
 #pragma GCC unroll 6
-    for (int i = 0; i < rows; i++) {
-        low[i] = p->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(m + i * WIDE);
-        high[i] = p->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(m + i * WIDE + 8);
-    }
+    for (int i = 0; i < rows; i++) low[i] = high[i] = _mm256_setzero_ps();
     for (int b = 0; b < p->blocks; b++) {
         const float *v = v_at(p->v + b * p->v_step, turned, first, 0), *u = p->u + b * p->u_step;
         for (int d = 0; d < p->depth; d++) {
@@ -78,8 +78,10 @@ __attribute__((target("avx2,fma"))) INLINE void rows_256(const struct cpu_produc
     }
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++) {
-        _mm256_storeu_ps(m + i * WIDE, low[i]);
-        _mm256_storeu_ps(m + i * WIDE + 8, high[i]);
+        __m256 left = p->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(m + i * WIDE);
+        __m256 right = p->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(m + i * WIDE + 8);
+        _mm256_storeu_ps(m + i * WIDE, _mm256_add_ps(left, low[i]));
+        _mm256_storeu_ps(m + i * WIDE + 8, _mm256_add_ps(right, high[i]));
     }
 }
 
@@ -100,14 +102,14 @@ __attribute__((target("avx2,fma"))) static void product_256(const struct cpu_pro
 
 static void product_any(const struct cpu_product *p) {
     for (int i = 0; i < (p->turned ? WIDE : p->rows); i++) {
-        float *m = p->m + i * WIDE;
-        for (int l = 0; l < WIDE && p->fresh; l++) m[l] = 0.0f;
+        float *m = p->m + i * WIDE, sum[WIDE] = {0};
         for (int b = 0; b < p->blocks; b++)
             for (int d = 0; d < p->depth; d++) {
                 float one = *v_at(p->v + b * p->v_step, p->turned, i, d);
                 const float *u = p->u + b * p->u_step + d * WIDE;
-                for (int l = 0; l < WIDE; l++) m[l] += one * u[l];
+                for (int l = 0; l < WIDE; l++) sum[l] += one * u[l];
             }
+        for (int l = 0; l < WIDE; l++) m[l] = (p->fresh ? 0.0f : m[l]) + sum[l];
     }
 }
 

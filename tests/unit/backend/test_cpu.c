@@ -178,17 +178,6 @@ Test(backend_cpu, what_cannot_be_opened) {
     log_capture(NULL, 0);
 }
 
-/* Largest difference as a part of the rms. */
-static double distance(const float *a, const float *b, int64_t count) {
-    double squares = 0, worst = 0;
-    for (int64_t i = 0; i < count; i++) {
-        double d = fabs((double)a[i] - b[i]);
-        squares += (double)b[i] * b[i];
-        worst = d > worst ? d : worst;
-    }
-    return worst / sqrt(squares / (double)count);
-}
-
 /* A convolution's forward call (0), and those of the gradients of its input (1) and weights (2). */
 static struct op_call direction(struct op_call call, int which) {
     if (which == 0) return call;
@@ -202,26 +191,43 @@ static int64_t result_count(const struct op_call *call) {
     return shape_count(call->op == OP_CONV2D ? &call->in[0].shape : &call->attrs.like);
 }
 
+/* The error against the reference kernel, whose sums are in double: rms over rms. */
+static double error_of(struct device *device, enum conv_method method, const struct op_call *call,
+                       const struct result *exact, char name[CPU_NAME_BYTES]) {
+    device->conv = method;
+    struct result got = run(device, *call);
+    double off = 0, squares = 0;
+    for (int64_t i = 0; i < result_count(call); i++) {
+        double d = (double)got.out[0][i] - exact->out[0][i];
+        off += d * d, squares += (double)exact->out[0][i] * exact->out[0][i];
+    }
+    memcpy(name, got.name, CPU_NAME_BYTES);
+    result_free(&got);
+    return sqrt(off / squares);
+}
+
 /* In all three directions: edges that fill no tile, one strip of tiles and several, the last one
- * shorter, an odd number of channel blocks, more threads than those. */
-Test(backend_cpu, winograd_is_near_direct) {
+ * shorter, an odd number of channel blocks, more threads than those; the shapes of networks. */
+Test(backend_cpu, winograd_errs_at_most_four_times_as_much_as_direct) {
     struct op_call shapes[] = {convolution(4, 64, 11, 1), convolution(7, 48, 17, 1),
-                               convolution(9, 32, 4, 1)};
-    for (int i = 0; i < 9; i++) {
-        struct device *device = open_cpu(i / 3 == 1 ? 5 : 2);
+                               convolution(9, 32, 4, 1),  convolution(1, 128, 16, 1),
+                               convolution(2, 256, 8, 1), convolution(8, 256, 4, 1),
+                               convolution(8, 128, 4, 1)};
+    for (int i = 0; i < 21; i++) {
+        struct device *ref = NULL, *device = open_cpu(i / 3 == 1 ? 5 : 2);
         struct op_call call = direction(shapes[i / 3], i % 3);
-        setenv("STRETTO_CPU_WINOGRAD", "on", 1);
-        struct result fast = run(device, call);
-        setenv("STRETTO_CPU_WINOGRAD", "off", 1);
-        struct result direct = run(device, call);
-        double error = distance(fast.out[0], direct.out[0], result_count(&call));
-        cr_expect(strstr(fast.name, "wino"), "%s", fast.name);
-        cr_expect(!strstr(direct.name, "wino"), "%s", direct.name);
-        cr_expect(error > 0 && error < 5e-5, "shape %d, %s, %s: off by %g", i / 3,
-                  op_def(call.op)->name, fast.name, error);
-        result_free(&fast);
-        result_free(&direct);
+        char fast[CPU_NAME_BYTES], slow[CPU_NAME_BYTES];
+        cr_assert(device_open("ref", 0, 1, &ref) == STATUS_OK);
+        struct result exact = run(ref, call);
+        double winograd = error_of(device, CONV_AUTO, &call, &exact, fast);
+        double direct = error_of(device, CONV_DIRECT, &call, &exact, slow);
+        cr_expect(strstr(fast, "wino") && !strstr(slow, "wino"), "%s, %s", fast, slow);
+        cr_expect(direct > 0 && direct < 3e-6, "shape %d, %s: off by %g", i / 3, slow, direct);
+        cr_expect_leq(winograd, 4 * direct, "shape %d, %s: off by %g, direct by %g", i / 3,
+                      op_def(call.op)->name, winograd, direct);
+        result_free(&exact);
         device_close(&device);
+        device_close(&ref);
     }
 }
 
@@ -232,6 +238,12 @@ Test(backend_cpu, winograd_only_where_it_pays) {
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         struct result result = run(device, calls[i]);
         cr_expect(!strstr(result.name, "wino"), "call %zu: %s", i, result.name);
+        result_free(&result);
+    }
+    device->conv = CONV_WINOGRAD; /* where it can be taken: not with a stride */
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        struct result result = run(device, calls[i]);
+        cr_expect(!strstr(result.name, "wino") == (i == 0), "call %zu: %s", i, result.name);
         result_free(&result);
     }
     device_close(&device);

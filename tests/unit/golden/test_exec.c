@@ -18,7 +18,8 @@ struct golden_data {
 };
 
 static enum status golden_read(const struct dataset *dataset, enum split split, int64_t index,
-                               uint64_t key, void *const out[]) {
+                               uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key;
     const struct golden_data *data = dataset->state;
     int64_t position = split == SPLIT_TRAIN ? data->position[index] : 0;
