@@ -33,7 +33,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-ranks bench-pipes bench-comm bench-loader
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -250,6 +250,11 @@ bench-torch: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
 
+# Threads 1 to all cores, ranks x threads, a busy neighbour; PYTHON= one that has PyTorch; BENCH='--models resnet18-cifar --threads 1,16'
+bench-scaling: all
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/scaling/bench_scaling.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
+
 # Ranks: one, two, and PyTorch DDP; BENCH='--ranks 2 --rounds 9' and so on: bench/torch/bench_ranks.py --help
 bench-ranks: all
 	@scripts/venv $(VENV)
@@ -368,7 +373,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

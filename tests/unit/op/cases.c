@@ -156,6 +156,11 @@ static const struct op_case cases[] = {
      IN(F(2, 7, 20), F(2, 7, 20), F(2, 7, 20), I(2, 7), KEY(2)), .range = 2},
     {"attention one token", OP_ATTENTION, .attrs.attention = {.heads = 2, .packed = true},
      IN(F(3, 1, 3 * 4))},
+    {"attention several blocks", OP_ATTENTION, .attrs.attention = {.heads = 2, .packed = true},
+     IN(F(1, 130, 3 * 40))}, /* tokens beyond the panels, queries in two blocks */
+    {"attention causal blocks", OP_ATTENTION,
+     .attrs.attention = {.heads = 1, .masked = true, .causal = true, .dropout = 0.1f, .place = 5},
+     IN(F(2, 110, 24), F(2, 110, 24), F(2, 110, 24), I(2, 110), KEY(2)), .range = 2},
     {"attention vit", OP_ATTENTION, .attrs.attention = {.heads = 3, .packed = true},
      IN(F(1, 65, 3 * 48))},
 
