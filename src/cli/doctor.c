@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/narrow_gain.h"
 
 static const char *const level_names[] = {"ok", "warn", "bad"};
 

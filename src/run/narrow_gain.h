@@ -2,11 +2,10 @@
  * convolutions, and some machines have the type but no faster products. So a matrix product and a
  * convolution are measured. What is found is said and never used: bits follow from options, not
  * from a clock. */
-#ifndef CLI_NARROW_GAIN_H
-#define CLI_NARROW_GAIN_H
+#ifndef RUN_NARROW_GAIN_H
+#define RUN_NARROW_GAIN_H
 
-#include "cli/doctor.h"
-#include "cli/job.h"
+#include "run/job.h"
 
 /* Speed in bf16 over that in f32. */
 struct narrow_gain {
@@ -21,8 +20,5 @@ double narrow_gain_of(const struct graph *graph, const struct narrow_gain *gain)
 /* Local, blocking. Says so where a run with --dtype bf16 would be slower than with f32. Measured on
  * one thread of a forked process, since kernels would count as memory of the run. */
 void narrow_gain_say(const struct job *job);
-
-/* Local, blocking. The row of doctor. */
-void doctor_look_bf16(const struct check *check, struct finding *out);
 
 #endif
