@@ -9,6 +9,7 @@
  * would train on. The price is a pass over a result that mostly lies in the cache. Its tanh keeps
  * a NaN. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/eltwise.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
 #include "base/log.h"
@@ -66,9 +67,11 @@ SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
 #undef SPAN
 
-typedef void span(const float *first, const float *second, float *to, int64_t count);
-
-static span *span_of(const struct op_call *call) {
+static eltwise_span *span_of(const struct op_call *call) {
+#if defined(__x86_64__)
+    if (call->op == OP_GELU && cpu_has_avx512()) return gelu_span_512;
+    if (call->op == OP_GELU_BWD && cpu_has_avx512()) return gelu_bwd_span_512;
+#endif
     switch (call->op) {
     case OP_RELU: return relu_span;
     case OP_GELU: return gelu_span;
@@ -90,7 +93,7 @@ static void run_span(const struct cpu_kernel *kernel, void *const in[], void *co
     (void)scratch;
     const float *first = in[0], *second = kernel->call.in_count > 1 ? in[1] : in[0];
     float *to = out[0];
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
     CPU_PIECES(kernel->count, begin, end)
     body(first + begin, second + begin, to + begin, end - begin);
 }
@@ -136,7 +139,7 @@ static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void
     const float *a = in[0], *b = in[1];
     float *y = out[0];
     int64_t columns = kernel->columns;
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++) body(a + r * columns, b, y + r * columns, columns);
 }
