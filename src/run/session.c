@@ -16,7 +16,7 @@
 #include "run/outlook.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
-#include "cli/waiting.h"
+#include "run/waiting.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
 #include "stretto.h"
