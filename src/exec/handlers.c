@@ -550,7 +550,7 @@ enum status run_STEP(struct exec *exec, const struct instr *instr) {
     bool clips = instr->flags & INSTR_CLIP;
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
-                              .lr = (float)lr_at(&config->lr, exec->step),
+                              .lr = (float)exec_lr(exec),
                               .gradient_scale =
                                   clips ? clip_scale(config->clip, exec->grad_norm) : 1};
     exec->updated_step = exec->step;
