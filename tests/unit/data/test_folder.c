@@ -230,8 +230,7 @@ Test(data_folder, a_cut_picture_has_no_label) {
                 dataset_read(dataset, SPLIT_TRAIN, 1, 0, (void *[]){image, &label});
             log_capture(NULL, 0);
             cr_assert_eq(status, skip ? STATUS_OK : STATUS_DATA);
-            cr_assert_eq(strstr(message, "b.JPG: damaged picture") != NULL, !skip || !again, "%s",
-                         message);
+            cr_assert_eq(strstr(message, "b.JPG: damaged picture") != NULL, !again, "%s", message);
         }
         if (skip) cr_assert(label == LABEL_IGNORE && image[5] == 0);
         dataset_free(&dataset);
