@@ -110,6 +110,9 @@ static void print_table(const struct evaluation *of, FILE *out) {
         text_table_cell(&table, "%lld, %s split of %s", (long long)result->samples,
                         config_of(of)->eval_split == SPLIT_TRAIN ? "train" : "test",
                         config_of(of)->dataset->spec);
+    if (result->skipped > 0)
+        text_table_cell(&table, "damaged"),
+            text_table_cell(&table, "%lld of the samples, skipped", (long long)result->skipped);
     text_table_cell(&table, "loss"), text_table_cell(&table, "%.4f", result->loss);
     for (int i = 0; graph->loss_count > 1 && i < graph->loss_count; i++)
         text_table_cell(&table, "  %s", graph->losses[i].name),
@@ -208,8 +211,7 @@ static enum status evaluate(struct session *session) {
     struct forward forward = {.context = &of, .output = count};
     int64_t rows, classes;
     exec_output_shape(plan, &rows, &classes);
-    if (rows == 1)
-        confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
+    if (rows == 1) confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
     enum status status = comm_agree(comm_world(session->comm), forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);

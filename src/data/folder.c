@@ -434,8 +434,10 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
     *(int32_t *)out[1] = sample->label;
     if (!out[0]) return STATUS_OK;
     if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
-    if (!state->skip) return fail_damaged(split, sample->path, reading.why);
-    if (!atomic_exchange(&sample->said, true)) warn_damaged(split, sample->path, reading.why);
+    bool said =
+        atomic_exchange(&sample->said, true); /* it may be read again, and ahead of its use */
+    if (!state->skip) return said ? STATUS_DATA : fail_damaged(split, sample->path, reading.why);
+    if (!said) warn_damaged(split, sample->path, reading.why);
     memset(out[0], 0, dataset_field_bytes(dataset, 0));
     *(int32_t *)out[1] = LABEL_IGNORE;
     return STATUS_OK;
