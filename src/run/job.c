@@ -69,6 +69,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    out->forward_batch = info->forward_batch;
     /* Kernels are made also where none will run, to measure what they take. */
     if (info->weighed) out->dry = false;
     return take_delays(&job->options, out);

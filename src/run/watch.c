@@ -162,6 +162,7 @@ static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
     struct metrics_row *row = &watch->step_row;
     watch->steps_seen++;
+    watch->skipped += result->skipped;
     watch->line_samples += result->samples;
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
@@ -373,6 +374,8 @@ static void fill_evaluation(const struct metrics_past *past, struct summary *sum
 void watch_summary(const struct watch *watch, struct summary *summary) {
     fill_step_times(watch, summary);
     summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
+    summary->damaged_samples = watch->job->plan->config.dataset->damaged;
+    summary->skipped_samples = watch->skipped;
     summary->loss_first = watch->loss_first;
     summary->loss_last = watch->loss_last;
     if (watch->metrics) fill_evaluation(metrics_past(watch->metrics), summary);

@@ -9,6 +9,7 @@
  * would train on. The price is a pass over a result that mostly lies in the cache. Its tanh keeps
  * a NaN. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/eltwise.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
 #include "base/log.h"
@@ -66,9 +67,11 @@ SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
 #undef SPAN
 
-typedef void span(const float *first, const float *second, float *to, int64_t count);
-
-static span *span_of(const struct op_call *call) {
+static eltwise_span *span_of(const struct op_call *call) {
+#if defined(__x86_64__)
+    if (call->op == OP_GELU && cpu_has_avx512()) return gelu_span_512;
+    if (call->op == OP_GELU_BWD && cpu_has_avx512()) return gelu_bwd_span_512;
+#endif
     switch (call->op) {
     case OP_RELU: return relu_span;
     case OP_GELU: return gelu_span;
@@ -89,7 +92,7 @@ static span *span_of(const struct op_call *call) {
 enum { NARROW_BLOCK = 2048 };
 
 /* body(first, second, to) for elements [begin, end); `second` is read from element `from` on. */
-static void apply(const struct op_call *call, void *const in[], void *to, span *body, int64_t begin,
+static void apply(const struct op_call *call, void *const in[], void *to, eltwise_span *body, int64_t begin,
                   int64_t end, int64_t from) {
     int second = call->in_count > 1, n = NARROW_BLOCK;
     enum dtype a_type = call->in[0].dtype, b_type = call->in[second].dtype,
@@ -114,7 +117,7 @@ static void apply(const struct op_call *call, void *const in[], void *to, span *
 static void run_span(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
     (void)scratch;
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
     CPU_PIECES(kernel->count, begin, end)
     apply(&kernel->call, in, out[0], body, begin, end, begin);
 }
@@ -174,7 +177,7 @@ static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void
                          void *scratch) {
     (void)scratch;
     int64_t columns = kernel->columns;
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++)
         apply(&kernel->call, in, out[0], body, r * columns, (r + 1) * columns, 0);
@@ -204,30 +207,26 @@ VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, float
     }
 }
 
-/* Elements [first, first + count) of a sample, `first` a multiple of 4; x and y begin with them. */
-static void drop_part(uint64_t key, float p, int64_t first, int64_t count, int tensors,
-                      const float *const x[], float *const y[]) {
+/* A word is of a place in the sample: those of the first block begin before it. */
+void cpu_drop(uint64_t key, float p, int64_t first, int64_t count, int tensors,
+              const float *const x[], float *const y[]) {
     uint32_t words[4 * DROPOUT_BLOCKS];
-    for (int64_t at = 0; at < count; at += 4 * DROPOUT_BLOCKS) {
-        int64_t n = count - at < 4 * DROPOUT_BLOCKS ? count - at : 4 * DROPOUT_BLOCKS;
-        rng_words(key, (uint64_t)(first + at) / 4, (n + 3) / 4, words);
+    int64_t skip = first % 4;
+    for (int64_t at = 0; at < count; skip = 0) {
+        int64_t room = 4 * DROPOUT_BLOCKS - skip, n = count - at < room ? count - at : room;
+        rng_words(key, (uint64_t)(first + at) / 4, (skip + n + 3) / 4, words);
         for (int i = 0; i < tensors; i++)
-            drop_span(x[i] + at, words, p, 1.0f / (1.0f - p), y[i] + at, n);
+            drop_span(x[i] + at, words + skip, p, 1.0f / (1.0f - p), y[i] + at, n);
+        at += n;
     }
 }
 
-void cpu_drop(uint64_t key, float p, int64_t count, int tensors, const float *const x[],
-              float *const y[]) {
-    drop_part(key, p, 0, count, tensors, x, y);
-}
-
-/* Words of the generator are drawn by fours: blocks begin at multiples of that. */
 void cpu_drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
     float room[NARROW_BLOCK];
     for (int64_t at = 0; at < count; at += NARROW_BLOCK) {
         int64_t n = count - at < NARROW_BLOCK ? count - at : NARROW_BLOCK;
         bf16_widen(x + at, room, n);
-        drop_part(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
+        cpu_drop(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
         bf16_narrow(room, y + at, n);
     }
 }
@@ -246,7 +245,7 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
             cpu_drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
                             (uint16_t *)out[0] + at);
         else
-            cpu_drop(stream, p, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
+            cpu_drop(stream, p, 0, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
                      (float *[]){(float *)out[0] + at});
     }
 }
