@@ -33,7 +33,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-ranks bench-pipes bench-comm
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -250,6 +250,11 @@ bench-torch: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
 
+# Threads 1 to all cores, ranks x threads, a busy neighbour; PYTHON= one that has PyTorch; BENCH='--models resnet18-cifar --threads 1,16'
+bench-scaling: all
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/scaling/bench_scaling.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
+
 # Ranks: one, two, and PyTorch DDP; BENCH='--ranks 2 --rounds 9' and so on: bench/torch/bench_ranks.py --help
 bench-ranks: all
 	@scripts/venv $(VENV)
@@ -287,6 +292,16 @@ bench-comm: $(B)/bench-comm
 	@python3 bench/comm/bench_comm.py --bench $(B)/bench-comm --mpi $(B)/bench-comm-mpi --torch $(VENV)/bin/python $(COMM)
 
 $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# Decoding and augmentation of pictures on one thread, in turns with torchvision and Pillow; PYTHON=python3 takes those that are
+# there already, LOADER='--data DIR --rounds 9'.
+bench-loader: $(B)/bench-loader
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/loader/bench_loader.py --bench $(B)/bench-loader --python $(or $(PYTHON),$(VENV)/bin/python) $(LOADER)
+
+$(B)/bench-loader: $(B)/bench/loader/loader.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -331,7 +346,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 755 $(SHARED) $(D)/lib/
 	ln -sf libstretto.so.$(VERSION) $(D)/lib/libstretto.so.$(MAJOR)
 	ln -sf libstretto.so.$(MAJOR) $(D)/lib/libstretto.so
-	install -m 644 include/stretto.h $(D)/include/
+	install -m 644 include/stretto.h include/stretto_own.h $(D)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
 	    > $(D)/lib/pkgconfig/stretto.pc
 	install -D -m 644 $(B)/stretto.1 $(MAN)
@@ -342,7 +357,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 644 docs/*.md $(DOC)/docs/
 
 uninstall:
-	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
 	rm -f $(MAN) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	rm -rf $(DOC)
 
@@ -358,7 +373,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

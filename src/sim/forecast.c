@@ -73,10 +73,11 @@ static double *uses_on_path(const struct forecast *forecast, const struct plan *
     return uses;
 }
 
-/* What all operations have in common, so that it does not cancel. */
+/* What all operations have in common, so that it does not cancel. The forecast is of a run's median
+ * step: how steps differ counts only as far as it makes the measured median unsure. */
 static double common_variance(double step, const struct measure *together) {
-    double spread = together->median > 0 ? measure_deviation(together) / together->median : 0;
-    return estimate_relative(step, spread).variance +
+    double error = together->median > 0 ? measure_median_error(together) / together->median : 0;
+    return estimate_relative(step, error).variance +
            estimate_relative(step, PROFILE_PROGRAM_DEVIATION).variance;
 }
 

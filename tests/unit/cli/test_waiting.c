@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/waiting.h"
+#include "run/waiting.h"
 
 enum { SECOND_MS = 1000 };
 

@@ -15,7 +15,8 @@ TestSuite(record_summary, .init = make_folder, .fini = remove_folder);
 /* The documented keys, in order; groups with a dot. */
 static const char documented[] = "version strategy model data device dtype isa threads comm "
                                  "deterministic sync_bn seed ranks stages replicas "
-                                 "virtual micro_batches batch steps epochs params samples_per_s "
+                                 "virtual micro_batches batch steps epochs params damaged_samples "
+                                 "skipped_samples samples_per_s "
                                  "samples_per_s_rank steps_not_timed "
                                  "step_ms.p50 step_ms.p90 loss_first loss_last eval_loss acc1 acc5 "
                                  "peak_bytes predicted_peak_bytes "

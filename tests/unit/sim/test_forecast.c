@@ -190,7 +190,8 @@ Test(sim_forecast, operations_together_take_longer_than_their_medians) {
     for (int i = 0; i < graph->node_count; i++) nodes += graph->nodes[i].kernel != NULL;
     double sum = pass_sum(&all.costs, SIM_F) + pass_sum(&all.costs, SIM_B);
     cr_expect_float_eq(sum, (2 * 1000 + 50) * nodes, 1e-6);
-    double want = ESTIMATE_Z90 * hypot(0.1, PROFILE_PROGRAM_DEVIATION) * all.result.step,
+    double want = ESTIMATE_Z90 * hypot(0.1 * sqrt(acos(-1) / 2 / 20), PROFILE_PROGRAM_DEVIATION) *
+                  all.result.step,
            half = (all.high - all.low) / 2;
     cr_expect_float_eq(half, want, 1e-6 * want, "%g, not %g", half, want);
     forecast_free(&all);

@@ -15,8 +15,8 @@
  *
  * Whoever sets OMP_WAIT_POLICY or GOMP_SPINCOUNT, the launcher of more ranks x threads than cores
  * for one, has decided: nothing is watched. */
-#ifndef CLI_WAITING_H
-#define CLI_WAITING_H
+#ifndef RUN_WAITING_H
+#define RUN_WAITING_H
 
 #include <stdbool.h>
 #include <stdint.h>
