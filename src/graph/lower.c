@@ -100,13 +100,14 @@ static bool may_share(const struct graph *graph, int value, int twin, const stru
            graph->values[graph->values[value].root].kind == VALUE_LOCAL;
 }
 
-/* The value itself when it has the wanted layout (or none yet: then it takes that, or is plain
- * where a narrow one is wanted), else its reordered twin. */
-static enum status bring(struct lowering *low, const struct node *reader, int value,
+/* The value itself when it has the layout that input `in` of the reader wants (or none yet: then it
+ * takes that, or the one to round from), else its reordered twin. */
+static enum status bring(struct lowering *low, const struct node *reader, int in, int value,
                          const struct layout *want, int *out) {
     struct value *source = &low->graph->values[value];
-    if (!source->layout)
-        source->layout = want->type.dtype == source->type.dtype ? want : plain_of(low, value);
+    const struct layout *from = reader->kernel ? reader->kernel->rounded_from[in] : NULL;
+    if (want->type.dtype == source->type.dtype) from = want;
+    if (!source->layout) source->layout = from ? from : plain_of(low, value);
     *out = value;
     if (source->layout == want) return STATUS_OK;
     for (int i = 0; i < low->reordered_count; i++) {
@@ -125,7 +126,7 @@ static enum status bring(struct lowering *low, const struct node *reader, int va
 }
 
 static enum status lower_view(struct lowering *low, struct node node) {
-    TRY(bring(low, &node, node.in[0], plain_of(low, node.in[0]), &node.in[0]));
+    TRY(bring(low, &node, 0, node.in[0], plain_of(low, node.in[0]), &node.in[0]));
     struct value *view = &low->graph->values[node.out[0]];
     view->root = low->graph->values[node.in[0]].root;
     view->layout = plain_of(low, node.out[0]);
@@ -160,7 +161,7 @@ static enum status lower_node(struct lowering *low, struct node node) {
     }
     TRY(make_kernel(low, &node));
     for (int i = 0; i < node.in_count; i++) {
-        enum status status = bring(low, &node, node.in[i], node.kernel->in[i], &node.in[i]);
+        enum status status = bring(low, &node, i, node.in[i], node.kernel->in[i], &node.in[i]);
         if (status != STATUS_OK) {
             kernel_free(&node.kernel);
             return status;

@@ -84,6 +84,8 @@ cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cp
 cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose;
 /* Any call with bf16 tensors, by the kernel of the same call in f32. */
 cpu_creator cpu_widened;
+/* A reorder whose layouts are set: of weights, rounded to the blocks of products. */
+cpu_creator cpu_round_weights;
 
 /* Local. The interned layout of a type in `md` (copied; NULL: row major). Owned by the device. */
 const struct layout *cpu_layout(struct cpu_device *device, const struct tensor_type *type,

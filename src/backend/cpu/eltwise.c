@@ -291,6 +291,7 @@ enum status cpu_reorder(struct cpu_kernel *kernel, const struct layout *const in
         cpu_name(kernel, "loop:copy");
         return STATUS_OK;
     }
+    if (cpu_round_weights(kernel, in) == STATUS_OK) return STATUS_OK;
     CHECK(cpu_md(from) && cpu_md(to), "no reorder from %s to %s", from->text, to->text);
     struct dnn_spec spec = {.kind = DNN_REORDER};
     spec.src = from->plain ? plain_twin(from, to) : dnn_md_copy(cpu_md(from));

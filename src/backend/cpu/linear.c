@@ -36,6 +36,14 @@ static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool 
     return spec;
 }
 
+static void spec_free(struct dnn_spec *spec) {
+    dnn_md_free(spec->src);
+    dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
+    dnn_md_free(spec->bias);
+    dnn_md_free(spec->dst);
+}
+
 /* Creates the one primitive of a linear kernel; `weights` is where its weights or their gradient
  * are found. */
 static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
@@ -55,12 +63,27 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
         cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
         status = cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
     }
-    dnn_md_free(spec->src);
-    dnn_md_free(spec->weights);
-    dnn_md_free(spec->forward_weights);
-    dnn_md_free(spec->bias);
-    dnn_md_free(spec->dst);
+    spec_free(spec);
     return status;
+}
+
+/* The layout in which the gradient of the weights comes: weights that lie so need no reorder of it,
+ * and are rounded block by block (narrow_weights.c). */
+static const struct layout *gradient_layout(const struct cpu_kernel *kernel,
+                                            const struct linear *forward) {
+    struct linear l = *forward;
+    struct tensor_type type = {DTYPE_F32, kernel->call.in[1].shape};
+    const struct layout *layout = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    l.w = DTYPE_F32;
+    l.y = l.x; /* of a gradient, also where logits are f32 */
+    struct dnn_spec spec = spec_of(DNN_INNER_WEIGHTS, &l, kernel->call.in_count == 3);
+    if (dnn_describe(cpu_device_of(kernel)->engine, &spec, &pd) == STATUS_OK) {
+        layout = cpu_layout(cpu_device_of(kernel), &type, dnn_pd_md(pd, DNNL_ARG_DIFF_WEIGHTS));
+        dnnl_primitive_desc_destroy(pd);
+    }
+    spec_free(&spec);
+    return layout;
 }
 
 enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[]) {
@@ -80,6 +103,7 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
                               {DNNL_ARG_DST, CPU_OUT, 0, 0},
                               {DNNL_ARG_BIAS, CPU_IN, 2, 0}};
     TRY(create(kernel, &spec, bind, &bind[1]));
+    if (l.w == DTYPE_BF16 && !l.across) kernel->base.rounded_from[1] = gradient_layout(kernel, &l);
     cpu_step_relu(kernel);
     return STATUS_OK;
 }
