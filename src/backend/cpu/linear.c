@@ -16,7 +16,7 @@
 enum { ALIASING_ELEMENTS = 1024 };
 
 /* Fewer rows do not pay for packing the weights. */
-enum { GEMM_MIN_ROWS = 64 };
+enum { GEMM_MIN_ROWS = 256 };
 
 struct linear {
     int64_t rows, inputs, outputs;
