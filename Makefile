@@ -273,7 +273,7 @@ bench-hosts: all
 bench-ops: $(B)/bench-ops
 	@$(B)/bench-ops $(OPS)
 
-$(B)/bench-ops: $(B)/bench/ops.o $(B)/libstretto.a
+$(B)/bench-ops: $(B)/bench/ops.o $(B)/bench/ops_floor.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 

@@ -477,3 +477,32 @@ Test(backend_cpu, weights_are_rounded_into_blocks) {
     cr_expect_gt(loops, 3);
     device_close(&device);
 }
+
+/* Neither the team nor the number of rows or samples shows in what is made of one of them. */
+Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
+    for (int i = 0; i < 2; i++) {
+        struct op_call many = {.op = OP_LINEAR, .in_count = 2}, few;
+        many.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(400, 96)};
+        many.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(80, 96)};
+        if (i == 1) {
+            many = (struct op_call){.op = OP_ATTENTION, .in_count = 1};
+            many.attrs.attention.heads = 2, many.attrs.attention.packed = true;
+            many.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(5, 35, 96)};
+        }
+        few = many;
+        few.in[0].shape.dim[0] = i == 0 ? 260 : 2;
+        int64_t part = i == 0 ? 260 * 80 : 2 * 35 * 32, all = i == 0 ? 400 * 80 : 5 * 35 * 32;
+        struct device *one = open_cpu(1);
+        struct result a = run(one, many), b = run(one, few);
+        device_close(&one);
+        struct device *three = open_cpu(3);
+        struct result c = run(three, many);
+        device_close(&three);
+        cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
+                  "%s: the team shows", a.name);
+        if (cpu_has_avx512() || i == 1)
+            cr_expect(memcmp(a.out[0], b.out[0], (size_t)part * sizeof(float)) == 0,
+                      "%s: the batch shows", a.name);
+        result_free(&a), result_free(&b), result_free(&c);
+    }
+}
