@@ -33,7 +33,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -295,6 +295,16 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Decoding and augmentation of pictures on one thread, in turns with torchvision and Pillow; PYTHON=python3 takes those that are
+# there already, LOADER='--data DIR --rounds 9'.
+bench-loader: $(B)/bench-loader
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/loader/bench_loader.py --bench $(B)/bench-loader --python $(or $(PYTHON),$(VENV)/bin/python) $(LOADER)
+
+$(B)/bench-loader: $(B)/bench/loader/loader.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
 # Forecasts against measured steps, 24 combinations; SIM='--rounds 9 --models vit-micro', SIM='--ranks 4,8' on 8 cores or more.
 bench-sim: all
 	@python3 bench/sim/bench_sim.py --stretto $(B)/stretto $(SIM)
@@ -336,7 +346,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 755 $(SHARED) $(D)/lib/
 	ln -sf libstretto.so.$(VERSION) $(D)/lib/libstretto.so.$(MAJOR)
 	ln -sf libstretto.so.$(MAJOR) $(D)/lib/libstretto.so
-	install -m 644 include/stretto.h $(D)/include/
+	install -m 644 include/stretto.h include/stretto_own.h $(D)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
 	    > $(D)/lib/pkgconfig/stretto.pc
 	install -D -m 644 $(B)/stretto.1 $(MAN)
@@ -347,7 +357,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 644 docs/*.md $(DOC)/docs/
 
 uninstall:
-	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
 	rm -f $(MAN) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	rm -rf $(DOC)
 
@@ -363,7 +373,7 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)

@@ -144,6 +144,10 @@ static enum status walk_class(const char *base, const char *folder, int32_t labe
     size_t before = out->count;
     struct stat info;
     enum status status = STATUS_OK;
+    if (stat(base, &info) == 0) {
+        walk.above[0].device = info.st_dev;
+        walk.above[walk.depth++].number = info.st_ino;
+    }
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) status = walk_folder(&walk, folder, &info);
     free(path);
     if (out->count > before)

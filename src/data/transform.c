@@ -2,7 +2,7 @@
  * on PIL images exactly; the last step is a table lookup per pixel, which is also the fastest way.
  *
  * The first pass takes a row as it comes, so that only rows of the result's width are kept. A pixel
- * of four bytes is one vector of four sums there; in the second pass the lanes are a whole row. */
+ * of four channels is one vector there; in the second pass the lanes are a whole row. */
 #include "data/transform.h"
 
 #include <math.h>
@@ -40,8 +40,7 @@ static void axis_take(struct piece *piece, struct axis *axis) {
     size_t out = (size_t)axis->out;
     axis->first = take(piece, out * sizeof *axis->first);
     axis->count = take(piece, out * sizeof *axis->count);
-    /* One more: weights are read in pairs. */
-    axis->weight = take(piece, (out * (size_t)axis->taps + 1) * sizeof *axis->weight);
+    axis->weight = take(piece, out * (size_t)axis->taps * sizeof *axis->weight);
 }
 
 static size_t row_stride(int width) {
@@ -56,6 +55,7 @@ static void take_all(struct piece *piece, struct transform *t, int window_width,
     t->middle = take(piece, (size_t)middle_rows * t->middle_stride);
     t->padded = take(piece, (size_t)(window_width + 1) * PIXEL_BYTES);
     t->line = take(piece, t->middle_stride * sizeof *t->line);
+    t->wide = take(piece, (size_t)window_width * PIXEL_BYTES * sizeof *t->wide);
 }
 
 /* The part of a resized window has the scale of the whole: never a greater one than if the whole
@@ -134,26 +134,31 @@ void transform_begin(const struct view *view, int height, int width, void *memor
     *out = t;
 }
 
-typedef unsigned char bytes4 __attribute__((vector_size(4)));
 typedef int32_t words4 __attribute__((vector_size(16)));
 
-/* `in` is the window's row; one pixel behind its last may be read, with weight 0. */
+/* `in` are `count` pixels of the window from the first that is needed on, `wide` room for them as
+ * words: widened once, a pixel is one load of every sum that it is in. */
 VECTOR_CLONES
-static void resize_row(const struct axis *axis, const unsigned char *in, unsigned char *out) {
+static void resize_row(const struct axis *axis, const unsigned char *in, int count, int32_t *wide,
+                       int32_t *sums, unsigned char *out) {
+#pragma omp simd
+    for (int i = 0; i < count * PIXEL_BYTES; i++) wide[i] = in[i];
     for (int i = 0; i < axis->out; i++) {
         const int32_t *weight = axis->weight + (int64_t)i * axis->taps;
-        const unsigned char *source = in + (int64_t)axis->first[i] * PIXEL_BYTES;
+        const int32_t *source = wide + (int64_t)(axis->first[i] - axis->first[0]) * PIXEL_BYTES;
         words4 sum = (words4){0} + (1 << (WEIGHT_BITS - 1));
         for (int k = 0; k < axis->count[i]; k++) {
-            bytes4 pixel;
+            words4 pixel;
             memcpy(&pixel, source + k * PIXEL_BYTES, sizeof pixel);
-            sum += __builtin_convertvector(pixel, words4) * weight[k];
+            sum += pixel * weight[k];
         }
-        sum >>= WEIGHT_BITS;
-        words4 over = sum > 255;
-        sum = (sum & ~over) | (over & 255);
-        bytes4 done = __builtin_convertvector(sum, bytes4);
-        memcpy(out + i * PIXEL_BYTES, &done, sizeof done);
+        memcpy(sums + i * PIXEL_BYTES, &sum, sizeof sum);
+    }
+    int bytes = axis->out * PIXEL_BYTES;
+#pragma omp simd
+    for (int i = 0; i < bytes; i++) {
+        int32_t value = sums[i] >> WEIGHT_BITS;
+        out[i] = (unsigned char)(value > 255 ? 255 : value);
     }
 }
 
@@ -172,7 +177,8 @@ void transform_row(struct transform *t, const unsigned char *pixels) {
     if (t->x.same)
         memcpy(out, window + (int64_t)t->x.first[0] * PIXEL_BYTES, (size_t)t->x.out * PIXEL_BYTES);
     else
-        resize_row(&t->x, window, out);
+        resize_row(&t->x, window + (int64_t)t->x.first[0] * PIXEL_BYTES,
+                   axis_end(&t->x) - t->x.first[0], t->wide, t->line, out);
 }
 
 /* Adds up `taps` rows that lie `stride` apart; LANES at a time stay in registers. */
@@ -194,6 +200,7 @@ static void resize_lines(const unsigned char *in, size_t stride, const int32_t *
 }
 
 static void copy_line(const unsigned char *in, size_t count, int32_t *out) {
+#pragma omp simd
     for (size_t i = 0; i < count; i++) out[i] = in[i];
 }
 

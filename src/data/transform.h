@@ -46,7 +46,7 @@ struct transform {
     int middle_row;
     size_t middle_stride;
     unsigned char *padded; /* a row of the window, where that is wider than the picture */
-    int32_t *line;         /* a row in the second pass */
+    int32_t *line, *wide;  /* a row of sums, and one of the window as words */
 };
 
 /* Local. Bytes that transform_begin lays out, at most, for any view of `out_height` x `out_width`

@@ -229,6 +229,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->comm = comm;
     exec->owns_comm = !comm;
     exec->normed_step = exec->updated_step = -1;
+    exec->lr_asked = NAN;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
     exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
@@ -335,6 +336,14 @@ void exec_seek(struct exec *exec, int64_t step) {
                     step % exec->plan->config.steps_per_epoch);
 }
 
+void exec_set_lr(struct exec *exec, double lr) {
+    exec->lr_asked = lr;
+}
+
+double exec_lr(const struct exec *exec) {
+    return isnan(exec->lr_asked) ? lr_at(&exec->plan->config.lr, exec->step) : exec->lr_asked;
+}
+
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
     const struct plan *plan = exec->plan;
     bool last = step % plan->config.steps_per_epoch == plan->config.steps_per_epoch - 1;
@@ -372,6 +381,17 @@ static double own_loss(const struct tally *tally, int losses) {
     return any ? tally_loss(tally, losses) : NAN;
 }
 
+/* Samples have one label each where their label is a single number. */
+static int64_t skipped_samples(const struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
+        int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
+        if (shape_count(&plan->config.dataset->field[field].shape) == 1)
+            return (int64_t)(exec->tally.samples - exec->tally.labels[i]);
+    }
+    return 0;
+}
+
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
@@ -379,10 +399,11 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .epoch = exec->step / per_epoch,
                                 .step_in_epoch = exec->step % per_epoch,
                                 .samples = step_samples(exec),
+                                .skipped = skipped_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
-                                .lr = lr_at(&exec->plan->config.lr, exec->step),
+                                .lr = exec_lr(exec),
                                 .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,
@@ -460,6 +481,7 @@ enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct
     double loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure_of_evaluation(exec, loss);
     *out = (struct eval_result){.samples = (int64_t)tally->samples,
+                                .skipped = skipped_samples(exec),
                                 .loss = loss,
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,

@@ -242,10 +242,13 @@ static void score_gradient(const struct attention *a, int64_t b, int64_t h, int6
                            const float *p, const float *dy, double *ds) {
     double sum = 0;
     for (int64_t to = 0; to < a->tokens; to++) {
+        ds[to] = 0;
+        if (!may_attend(a, b, t, to)) continue;
         ds[to] = keep_factor(a, b, h, t, to) * dot(dy, a->v + token_at(a, b, h, to), a->depth);
         sum += ds[to] * p[to];
     }
-    for (int64_t to = 0; to < a->tokens; to++) ds[to] = p[to] * (ds[to] - sum);
+    for (int64_t to = 0; to < a->tokens; to++)
+        if (may_attend(a, b, t, to)) ds[to] = p[to] * (ds[to] - sum);
 }
 
 static void backward_row(const struct attention *a, int64_t b, int64_t h, int64_t t, const float *p,
@@ -255,6 +258,7 @@ static void backward_row(const struct attention *a, int64_t b, int64_t h, int64_
     double scale = 1 / sqrt((double)D);
     score_gradient(a, b, h, t, p, dy, ds);
     for (int64_t to = 0; to < a->tokens; to++) {
+        if (!may_attend(a, b, t, to)) continue; /* not even what is not finite reaches it */
         const float *q = a->q + token_at(a, b, h, t), *k = a->k + token_at(a, b, h, to);
         double kept = keep_factor(a, b, h, t, to) * p[to];
         for (int64_t d = 0; d < D; d++) {

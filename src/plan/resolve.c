@@ -23,7 +23,8 @@ struct resolve {
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input & MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
+    if (!synthetic || model->input & (MODEL_IMAGES | MODEL_OWN) || strstr(spec, "kind="))
+        return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
     return mem_format("synthetic:kind=%s%s%s", model_reads(model->input)->synthetic,
                       *rest ? "," : "", rest);
@@ -49,6 +50,7 @@ static const char *reader_of(const struct dataset *dataset) {
 
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
+    if (config->model->input == MODEL_OWN) return STATUS_OK; /* says itself what it lacks */
     const struct model_reads *wanted = model_reads(config->model->input);
     const char *has = "something else";
     for (unsigned kind = 1; kind < MODEL_INPUT_END; kind <<= 1) {
@@ -74,8 +76,11 @@ static enum status resolve_shape(struct resolve *resolve) {
         .classes = options->classes,
         .vocabulary = data->vocab,
         .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .layer_norm_epsilon =
+            option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
-        .smoothing = (float)options->label_smoothing};
+        .smoothing = (float)options->label_smoothing,
+        .data = data};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
     if (image >= 0) {
         const struct shape *pixels = &data->field[image].shape;
@@ -99,8 +104,12 @@ static void resolve_optimizer(struct resolve *resolve) {
     const struct optim_rule *rule = optim_find(options->optimizer);
     CHECK(rule, "no optimizer is called %s", options->optimizer);
     bool own = strcmp(options->optimizer, model->optimizer) == 0;
+    double peak = lr_policy_peak(lr_policy_find(options->lr_policy));
     if (!option_is_set(options, OPTION_lr))
-        options->lr = own ? model->lr : rule->lr, option_resolve(options, OPTION_lr);
+        options->lr = peak > 0 ? peak
+                      : own    ? model->lr
+                               : rule->lr,
+        option_resolve(options, OPTION_lr);
     if (!option_is_set(options, OPTION_weight_decay))
         options->weight_decay = own ? model->weight_decay : rule->weight_decay,
         option_resolve(options, OPTION_weight_decay);
@@ -306,9 +315,23 @@ static void resolve_length(struct resolve *resolve) {
     if (config->forward) config->steps = 0;
 }
 
-static void resolve_rate(struct resolve *resolve) {
+/* A range test begins at a rate so low that there is nothing to warm up for. */
+static enum status resolve_range(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    if (lr_policy_find(options->lr_policy) != LR_RANGE) return STATUS_OK;
+    if (!option_is_given(options, OPTION_warmup))
+        options->warmup = (struct option_share){0}, option_resolve(options, OPTION_warmup);
+    if (options->warmup.fraction > 0 || options->warmup.steps > 0)
+        return fail(STATUS_USAGE, "--lr-policy range has no warm-up: it begins at --lr-min");
+    if (options->lr_min < options->lr) return STATUS_OK;
+    return fail(STATUS_USAGE, "--lr-min %g is not below --lr %g, where --lr-policy range ends",
+                options->lr_min, options->lr);
+}
+
+static enum status resolve_rate(struct resolve *resolve) {
     const struct options *options = resolve->options;
     struct run_config *config = resolve->config;
+    TRY(resolve_range(resolve));
     int64_t warmup = options->warmup.fraction > 0
                          ? (int64_t)llround(options->warmup.fraction * (double)config->steps)
                          : options->warmup.steps;
@@ -318,9 +341,12 @@ static void resolve_rate(struct resolve *resolve) {
     config->lr = (struct lr_config){.policy = lr_policy_find(options->lr_policy),
                                     .base = options->lr,
                                     .gamma = options->lr_gamma,
+                                    .low = options->lr_min,
                                     .warmup_steps = warmup,
+                                    .warmup_log = strcmp(options->warmup_type, "log") == 0,
                                     .total_steps = config->steps,
                                     .step_size = step_size};
+    return STATUS_OK;
 }
 
 enum status resolve_run(struct options *options, const struct model *model,
@@ -342,7 +368,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     resolve_machine(&resolve);
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
-    resolve_rate(&resolve);
+    TRY(resolve_rate(&resolve));
     *out = config;
     return STATUS_OK;
 }

@@ -377,6 +377,10 @@ bool program_clips(const struct program *program) {
     return false;
 }
 
+bool program_is_forward(const struct program *program) {
+    return program->micro_batches == 0;
+}
+
 bool program_shares(const struct program *program) {
     for (int k = 0; k < program->kind_count; k++) {
         const struct instr_list *body = &program->kinds[k].list[LIST_BODY];

@@ -75,7 +75,7 @@ enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SM
 struct program {
     struct grid grid;
     int ranks;         /* of the grid */
-    int micro_batches; /* M, of one replica; a step has G = R*M. 0: a forward program, see below */
+    int micro_batches; /* M, of one replica; a step has G = R*M. 0: a forward program */
     enum sum_order sum;
     enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
     int group_count;
@@ -162,13 +162,9 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Is it a forward program, which has no step: evaluation alone, whose rounds hand out what
- * the model makes (OUTPUT)? */
-static inline bool program_is_forward(const struct program *program) {
-    return program->micro_batches == 0;
-}
-
-/* Local. Do its F and B share statistics? Do its STEPs clip? */
+/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Do
+ * its F and B share statistics? Do its STEPs clip? */
+bool program_is_forward(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */

@@ -295,10 +295,13 @@ static void print_training(const struct job *job, FILE *out) {
     if (config->optim.weight_decay > 0)
         snprintf(decay, sizeof decay, ", weight decay %g", config->optim.weight_decay);
     if (config->lr.warmup_steps > 0)
-        snprintf(rise, sizeof rise, " after a warm-up of %s",
+        snprintf(rise, sizeof rise, " after a %swarm-up of %s",
+                 config->lr.warmup_log ? "logarithmic " : "",
                  text_count(config->lr.warmup_steps, "step", warm));
-    row(out, "training", "%s %s with %s: lr %g, %s%s%s%s", text_thousands(config->steps, all),
-        config->steps == 1 ? "step" : "steps", config->optimizer->name, config->optim.lr,
+    char from[TEXT_BYTES] = "";
+    if (config->lr.policy == LR_RANGE) snprintf(from, sizeof from, "%g to ", config->lr.low);
+    row(out, "training", "%s %s with %s: lr %s%g, %s%s%s%s", text_thousands(config->steps, all),
+        config->steps == 1 ? "step" : "steps", config->optimizer->name, from, config->optim.lr,
         job->options.lr_policy, rise, decay, clip);
 }
 

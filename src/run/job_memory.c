@@ -223,16 +223,20 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
     char largest[256], hint[160];
     const struct memory_estimate *estimate = &job->plan->memory;
     size_t fitting = 0;
-    int64_t count = micro_batches_that_fit(job, limit, &fitting);
+    bool forward = job->plan->config.forward;
+    int64_t count = forward ? 0 : micro_batches_that_fit(job, limit, &fitting);
     snprintf(largest, sizeof largest, "no activations on this rank");
     if (job->plan->chunk_count > 0)
-        placement_largest(plan_placement(job->plan, &job->plan->micro[0], 0, 0), largest,
+        placement_largest(plan_placement(job->plan, &job->plan->micro[forward], 0, 0), largest,
                           sizeof largest);
     if (!given && job->local_ranks > 1)
         snprintf(each, sizeof each, "%s each, ", text_size((int64_t)plan_bytes(job->plan), a));
     if (count)
         snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
                  text_size((int64_t)fitting, b));
+    else if (forward)
+        snprintf(hint, sizeof hint,
+                 "a pipeline has a part of it on each rank: -n 2 --strategy gpipe");
     else
         snprintf(hint, sizeof hint,
                  "no number of micro-batches would fit: a smaller model%s or --batch is needed",

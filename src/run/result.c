@@ -14,6 +14,7 @@
 #include "run/folder.h"
 #include "run/peak.h"
 #include "run/session.h"
+#include "record/range_test.h"
 #include "record/report.h"
 #include "stretto.h"
 
@@ -231,6 +232,22 @@ static void print_peak(const struct summary *summary, struct text_table *table) 
                     where, text_size(summary->predicted_peak_bytes.item[rank], predicted));
 }
 
+static bool is_range_test(const struct session *session) {
+    return session->job.plan->config.lr.policy == LR_RANGE;
+}
+
+static void print_range_test(const struct session *session) {
+    struct curves curves;
+    if (!is_range_test(session)) return;
+    curves_read(session->folder, &curves);
+    struct range_test test = range_test_read(&curves);
+    char *words = range_test_words(&test);
+    fprintf(display_out(), "\n");
+    text_wrap(display_out(), words, 0, text_columns(display_out(), 100));
+    free(words);
+    curves_free(&curves);
+}
+
 void result_print(const struct session *session) {
     const struct summary *summary = &session->summary;
     char wall[TEXT_BYTES];
@@ -258,6 +275,11 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "%.1f%% of %.0f GFLOP/s a rank (mfu)", summary->mfu * 100,
                         summary->peak_flops * 1e-9);
     }
+    if (summary->damaged_samples > 0 || summary->skipped_samples > 0) {
+        text_table_cell(&table, "damaged");
+        text_table_cell(&table, "%lld samples left out, %lld skipped in the steps",
+                        (long long)summary->damaged_samples, (long long)summary->skipped_samples);
+    }
     print_peak(summary, &table);
     text_table_cell(&table, "time"),
         text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
@@ -268,6 +290,7 @@ void result_print(const struct session *session) {
     fputs("\n", display_out());
     text_table_print(&table, 0, display_out());
     text_table_free(&table);
+    print_range_test(session);
 }
 
 void result_print_json(const struct session *session) {
@@ -306,6 +329,7 @@ enum status result_report(const struct session *session, const struct timeline *
                                  .command_lines = lines,
                                  .config_yaml = yaml,
                                  .timeline = timeline,
+                                 .range_test = is_range_test(session),
                                  .program_text = program};
     enum status status = report_write(session->folder, &input);
     free(lines);

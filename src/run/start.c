@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "run/explain.h"
 #include "run/folder.h"
+#include "run/narrow_gain.h"
 #include "run/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
@@ -132,6 +133,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     TRY(start_check(start, job));
     warn_crowded(job);
     if (start->use) return STATUS_OK;
+    narrow_gain_say(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;

@@ -162,6 +162,7 @@ static void on_step(void *context, const struct step_result *result) {
     struct watch *watch = context;
     struct metrics_row *row = &watch->step_row;
     watch->steps_seen++;
+    watch->skipped += result->skipped;
     watch->line_samples += result->samples;
     watch->line_ns += result->times.total_ns;
     time_step(watch, result);
@@ -251,6 +252,13 @@ static enum status open_trace(struct watch *watch) {
     return trace_open(&watch->trace_config, &watch->trace);
 }
 
+/* Every step of a range test is a point of its curve. */
+static int64_t rows_every(const struct job *job) {
+    bool all = job->plan->config.lr.policy == LR_RANGE &&
+               !option_is_given(&job->options, OPTION_log_every);
+    return all ? 1 : job->options.log_every;
+}
+
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out) {
     const struct options *options = &job->options;
@@ -266,7 +274,7 @@ enum status watch_open(const struct job *job, const char *folder, int64_t first_
                           .lines = out->lines,
                           .job = job,
                           .folder = folder,
-                          .log_every = options->log_every,
+                          .log_every = rows_every(job),
                           .loss_first = NAN,
                           .loss_last = NAN};
     watch.step_ms = MEM_ARRAY(double, WATCH_MAX_TIMED);
@@ -366,6 +374,8 @@ static void fill_evaluation(const struct metrics_past *past, struct summary *sum
 void watch_summary(const struct watch *watch, struct summary *summary) {
     fill_step_times(watch, summary);
     summary->steps_not_timed = watch->steps_seen - watch->timed_steps;
+    summary->damaged_samples = watch->job->plan->config.dataset->damaged;
+    summary->skipped_samples = watch->skipped;
     summary->loss_first = watch->loss_first;
     summary->loss_last = watch->loss_last;
     if (watch->metrics) fill_evaluation(metrics_past(watch->metrics), summary);

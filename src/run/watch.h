@@ -42,6 +42,7 @@ struct watch {
     struct progress *progress;
     int64_t log_every;
     int64_t steps_seen, timed_steps, timed_samples;
+    int64_t skipped;                     /* samples of the steps seen */
     struct exec_times timed;             /* sums over timed steps */
     double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
                                             in passes, from the first pass to the last */

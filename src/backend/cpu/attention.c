@@ -1,28 +1,31 @@
-/* Multi-head attention: batched matmuls of oneDNN over strided views of q, k and v, with loops of
- * our own for softmax, mask and dropout between them. Heads are never copied apart: a view of
- * [B,T,3C] or [B,T,C] as [B,h,T,D] has the strides to say it. The scale 1/sqrt(D) goes into the
- * softmax, where it is free.
+/* Multi-head attention from register tiles (gemm.h), head by head.
  *
- * In bf16 scores and their gradients come from products as f32, and are rounded when they are
- * probabilities, or what the next product reads. */
+ * A head's operands are read where they lie, in q, k and v or in their packed form, by their
+ * strides; only k (backward: v) is packed, turned, because its columns become vectors. Scores exist
+ * for one tile of rows forward and for a block of them backward, in the nearest cache;
+ * probabilities are written as they are made, since backward wants them. Rows are padded to whole
+ * vectors. The scale 1/sqrt(D) goes into the softmax, where it is free. Heads are spread over the
+ * team; what is done for one does not depend on it. Rejected: batched matmuls of oneDNN, which ran
+ * at 48 (forward) and 64 (backward) of 110 GFLOP/s with 65 tokens. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/scalar.h"
-#include "base/clones.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/softmax_row.h"
 #include "base/rng.h"
+
+/* BLOCK_ROWS: queries whose gradients of scores are kept at a time, a multiple of every tile's
+ * rows. FEW: so many columns beyond the last panel are dot products, not a panel of their own. */
+enum { BLOCK_ROWS = 96, FEW = 2 };
 
 struct attention {
     int64_t batch, heads, tokens, depth, channels,
         stride; /* stride: floats between two tokens of q, k, v */
     bool packed, masked, causal;
-    int key, mask;   /* inputs, -1: none */
-    enum dtype type; /* of all but the scores */
+    int key, mask; /* inputs, -1: none */
 };
-
-/* Most tokens in bf16: a row is computed in f32 on the stack. */
-enum { NARROW_TOKENS = 8192 };
 
 static struct attention attention_of(const struct op_call *call) {
     int first = call->op == OP_ATTENTION ? 0 : 2, used = call->attrs.attention.packed ? 1 : 3;
@@ -33,7 +36,6 @@ static struct attention attention_of(const struct op_call *call) {
     a.stride = q->dim[2];
     a.channels = a.packed ? a.stride / 3 : a.stride;
     a.depth = a.channels / a.heads;
-    a.type = call->in[first].dtype;
     a.masked = call->attrs.attention.masked;
     a.causal = call->attrs.attention.causal;
     a.mask = a.masked ? first + used : -1;
@@ -41,216 +43,334 @@ static struct attention attention_of(const struct op_call *call) {
     return a;
 }
 
-static int64_t scores(const struct attention *a) {
-    return a->batch * a->heads * a->tokens * a->tokens;
+static int64_t parts(int64_t total, int64_t part) {
+    return (total + part - 1) / part;
 }
 
-/* The second piece of scratch, where the first holds scores. */
-static void *behind_scores(const struct attention *a, void *scratch) {
-    return (char *)scratch + cpu_padded((size_t)scores(a) * sizeof(float));
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 
-/* --- views --- */
-
-static const struct dnn_md *view(const struct attention *a, int64_t stride, bool transposed) {
-    int64_t dim[] = {a->batch, a->heads, a->tokens, a->depth};
-    int64_t step[] = {a->tokens * stride, a->depth, stride, 1};
-    int64_t dim_t[] = {a->batch, a->heads, a->depth, a->tokens},
-            step_t[] = {step[0], step[1], 1, stride};
-    return transposed ? dnn_md_new(a->type, 4, dim_t, step_t) : dnn_md_new(a->type, 4, dim, step);
+/* Floats between two rows of scores. */
+static int64_t pitch(const struct attention *a) {
+    return parts(a->tokens, SOFTMAX_WIDE) * SOFTMAX_WIDE;
 }
 
-/* Scores or probabilities, `row` elements from one row to the next. */
-static const struct dnn_md *square(const struct attention *a, enum dtype type, int64_t row,
-                                   bool transposed) {
-    int64_t T = a->tokens, dim[] = {a->batch, a->heads, T, T};
-    int64_t step[] = {a->heads * T * row, T * row, transposed ? 1 : row, transposed ? row : 1};
-    return dnn_md_new(type, 4, dim, step);
+/* --- a head --- */
+
+/* Where a head's operands begin, and a thread's scratch. */
+struct head {
+    struct attention a;
+    const struct gemm_isa *isa;
+    const struct softmax_rows *softmax;
+    const float *q, *k, *v, *dy, *p_in;
+    float *dq, *dk, *dv, *y, *p_out;
+    const int32_t *mask; /* of its sample */
+    uint64_t key;        /* of its sample's dropout */
+    int64_t first;       /* of its probabilities among the sample's */
+    float dropout, scale;
+    float *turned, *scores, *used;
+    int64_t next, next_y; /* floats to the next head's operands, and in y */
+    bool last;
+};
+
+static int64_t turned_floats(const struct attention *a, const struct gemm_isa *isa) {
+    return parts(a->tokens, isa->columns) * isa->columns * a->depth;
 }
 
-/* One matmul; frees the descriptors. */
-static enum status multiply(struct cpu_kernel *kernel, const struct dnn_md *a,
-                            struct cpu_bind from_a, const struct dnn_md *b, struct cpu_bind from_b,
-                            const struct dnn_md *y, struct cpu_bind to) {
-    struct dnn_spec spec = {.kind = DNN_MATMUL, .src = a, .weights = b, .dst = y};
-    from_a.argument = DNNL_ARG_SRC;
-    from_b.argument = DNNL_ARG_WEIGHTS;
-    to.argument = DNNL_ARG_DST;
-    enum status status = cpu_step(kernel, &spec, 3, (struct cpu_bind[]){from_a, from_b, to});
-    dnn_md_free(a);
-    dnn_md_free(b);
-    dnn_md_free(y);
-    return status;
+/* Scratch of a thread: a turned operand, and the rows that are worked on, twice where dropout makes
+ * them two. */
+static int64_t own_floats(const struct attention *a, int64_t rows) {
+    int64_t floats = turned_floats(a, gemm_isa()) + (a->key < 0 ? 1 : 2) * rows * pitch(a);
+    return parts(floats, SOFTMAX_WIDE) * SOFTMAX_WIDE;
 }
 
-/* Where part 0, 1, 2 (q, k, v) of the inputs from `first` on lies, or of the gradients among the
- * outputs. */
-static struct cpu_bind part(const struct attention *a, enum cpu_place place, int first, int which) {
-    if (!a->packed) return (struct cpu_bind){0, place, first + which, 0};
-    return (struct cpu_bind){0, place, first, (size_t)(which * a->channels) * dtype_bytes(a->type)};
+/* Columns of a product with a turned operand that panels make; the few left are dot products. */
+static int64_t in_panels(const struct head *h, int64_t columns) {
+    int wide = h->isa->columns;
+    return columns % wide <= FEW ? columns / wide * wide : columns;
 }
 
-/* --- loops --- */
+/* Packs x[T,D], turned, in panels [D][columns]. */
+static void turn(const struct head *h, const float *x) {
+    int wide = h->isa->columns;
+    int64_t count = in_panels(h, h->a.tokens);
+    for (int64_t at = 0; at < count; at += wide)
+        gemm_pack(x + at * h->a.stride, 1, h->a.stride, h->a.depth, (int)least(wide, count - at),
+                  wide, h->turned + at * h->a.depth);
+}
 
-/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero;
- * one with all its scores at -infinity becomes NaN, as any softmax of such a row. */
-VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
-    float most = -INFINITY, sum = 0;
-    int32_t allowed = !mask;
-    if (mask)
-#pragma omp simd reduction(| : allowed)
-        for (int64_t i = 0; i < count; i++) {
-            allowed |= mask[i];
-            s[i] = mask[i] ? s[i] : -INFINITY;
-        }
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < count; i++) most = s[i] > most ? s[i] : most;
-    if (!allowed) most = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; i++) {
-        s[i] = scalar_exp(scale * (s[i] - most));
-        sum += s[i];
+/* s[rows,columns] = x[rows,D] times the turned operand z, of which few columns beyond a panel are
+ * taken from where they lie. */
+static void times_turned(const struct head *h, const float *x, int64_t x_row, const float *z,
+                         int64_t rows, int64_t columns, float *s) {
+    int wide = h->isa->columns;
+    int64_t whole = in_panels(h, columns);
+    for (int64_t at = 0; at < whole; at += wide)
+        h->isa->tile(&(struct gemm_tile){.a = x,
+                                         .b = h->turned + at * h->a.depth,
+                                         .c = s + at,
+                                         .a_row = x_row,
+                                         .a_step = 1,
+                                         .b_step = wide,
+                                         .c_row = pitch(&h->a),
+                                         .depth = h->a.depth,
+                                         .rows = (int)rows,
+                                         .columns = (int)least(wide, whole - at),
+                                         .near = true,
+                                         .fresh = true});
+    for (int64_t at = whole; at < columns; at++)
+        h->softmax->dots(x, x_row, z + at * h->a.stride, h->a.depth, rows, s + at, pitch(&h->a));
+}
+
+/* A product whose columns are a head's D: c[rows,D] (+)= x b[depth,D], row tile by row tile. */
+struct product {
+    const float *x, *b;
+    float *c;
+    int64_t x_row, x_step, b_step, c_row, depth;
+    bool fresh;
+};
+
+static void times_head(const struct head *h, const struct product *m, int64_t rows) {
+    for (int64_t at = 0; at < h->a.depth; at += h->isa->columns)
+        h->isa->tile(&(struct gemm_tile){.a = m->x,
+                                         .b = m->b + at,
+                                         .c = m->c + at,
+                                         .a_row = m->x_row,
+                                         .a_step = m->x_step,
+                                         .b_step = m->b_step,
+                                         .c_row = m->c_row,
+                                         .depth = m->depth,
+                                         .rows = (int)rows,
+                                         .columns = (int)least(h->isa->columns, h->a.depth - at),
+                                         .fresh = m->fresh});
+}
+
+/* Keys that the query in this row may see, mask apart. */
+static int64_t keys_of(const struct head *h, int64_t row) {
+    return h->a.causal ? row + 1 : h->a.tokens;
+}
+
+/* Dropout of row `row` of one or two tensors. */
+static void drop_row(const struct head *h, int64_t row, int tensors, const float *const x[],
+                     float *const y[]) {
+    cpu_drop(h->key, h->dropout, h->first + row * h->a.tokens, h->a.tokens, tensors, x, y);
+}
+
+/* The next head's operands come from memory: they are on their way while this one is worked on, a
+ * share with each tile of rows. */
+static void fetch_rows(const float *x, int64_t step, int64_t floats, int64_t first, int64_t rows) {
+    enum { LINE = 16 };
+    for (int64_t i = first; i < first + rows; i++)
+        for (int64_t at = 0; at < floats; at += LINE) __builtin_prefetch(x + i * step + at);
+}
+
+static void fetch_next(const struct head *h, int64_t first, int64_t rows) {
+    const struct attention *a = &h->a;
+    if (h->last) return;
+    int64_t next = h->next;
+    fetch_rows(h->q + next, a->stride, a->depth, first, rows);
+    fetch_rows(h->k + next, a->stride, a->depth, first, rows);
+    fetch_rows(h->v + next, a->stride, a->depth, first, rows);
+    if (!h->dy) return;
+    fetch_rows(h->dy + h->next_y, a->channels, a->depth, first, rows);
+    fetch_rows(h->p_in + a->tokens * a->tokens, a->tokens, a->tokens, first, rows);
+}
+
+/* --- forward --- */
+
+static void attend_rows(const struct head *h, int64_t first, int64_t rows) {
+    const struct attention *a = &h->a;
+    int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
+    fetch_next(h, first, rows);
+    times_turned(h, h->q + first * a->stride, a->stride, h->k, rows, keys, h->scores);
+    for (int64_t i = 0; i < rows; i++) {
+        float *s = h->scores + i * step, *p = h->p_out + (first + i) * a->tokens;
+        int64_t seen = keys_of(h, first + i);
+        h->softmax->row(s, seen, h->scale, h->mask, p);
+        if (seen < keys) memset(s + seen, 0, (size_t)(keys - seen) * sizeof *s);
+        if (seen < a->tokens) memset(p + seen, 0, (size_t)(a->tokens - seen) * sizeof *p);
+        if (a->key >= 0) drop_row(h, first + i, 1, (const float *[]){p}, (float *[]){s});
     }
-    float factor = allowed ? 1.0f / sum : 0; /* of a finite row the sum is at least 1 */
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) s[i] *= factor;
+    times_head(h,
+               &(struct product){.x = h->scores,
+                                 .b = h->v,
+                                 .c = h->y + first * a->channels,
+                                 .x_row = step,
+                                 .x_step = 1,
+                                 .b_step = a->stride,
+                                 .c_row = a->channels,
+                                 .depth = keys,
+                                 .fresh = true},
+               rows);
 }
 
-/* In bf16 scratch begins with the scores. */
-static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                        void *scratch) {
-    struct attention a = attention_of(&kernel->call);
-    const int32_t *mask = a.mask < 0 ? NULL : in[a.mask];
-    float *p = a.type == DTYPE_BF16 ? scratch : out[1], scale = 1.0f / sqrtf((float)a.depth);
-    int64_t T = a.tokens, rows = a.heads * T;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < a.batch * rows; r++) {
-        int64_t allowed = a.causal ? r % T + 1 : T;
-        memset(p + r * T + allowed, 0, (size_t)(T - allowed) * sizeof *p);
-        softmax_row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL);
-        cpu_write(a.type, p + r * T, out[1], r * T, T);
+static void attend(struct head *h) {
+    turn(h, h->k);
+    for (int64_t row = 0; row < h->a.tokens; row += h->isa->rows)
+        attend_rows(h, row, least(h->isa->rows, h->a.tokens - row));
+}
+
+/* --- backward --- */
+
+/* The gradients of the scores of rows [first, first + rows), and the probabilities as they were
+ * used, over the keys [0, keys). */
+static void score_gradients(const struct head *h, int64_t first, int64_t rows, int64_t keys,
+                            float *ds, float *used) {
+    const struct attention *a = &h->a;
+    int64_t step = pitch(a);
+    fetch_next(h, first, rows);
+    times_turned(h, h->dy + first * a->channels, a->channels, h->v, rows, keys, ds);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *p = h->p_in + (first + i) * a->tokens;
+        float *row = ds + i * step;
+        if (a->key >= 0)
+            drop_row(h, first + i, 2, (const float *[]){row, p}, (float *[]){row, used + i * step});
+        h->softmax->bwd(p, keys, h->scale, row);
     }
 }
 
-/* Drops elements of one or two tensors [B,h,T,T], sample by sample. */
-static void drop(const struct cpu_kernel *kernel, const struct attention *a, const uint64_t *key,
-                 int tensors, const float *const from[], float *const to[]) {
-    int64_t count = a->heads * a->tokens * a->tokens;
-    const struct op_attrs *attrs = &kernel->call.attrs;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < a->batch; b++) {
-        const float *x[2];
-        float *y[2];
-        for (int i = 0; i < tensors; i++) x[i] = from[i] + b * count, y[i] = to[i] + b * count;
-        cpu_drop(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, count, tensors,
-                 x, y);
+/* dk (+)= ds' q and dv (+)= p' dy over a block of queries, tile by tile of the keys. A causal key
+ * is first seen by the queries of its own block. */
+static void key_gradients(const struct head *h, int64_t first, int64_t rows, int64_t keys,
+                          const float *used, int64_t used_step) {
+    const struct attention *a = &h->a;
+    for (int64_t at = 0; at < keys; at += h->isa->rows) {
+        int64_t count = least(h->isa->rows, keys - at);
+        bool fresh = a->causal ? at >= first : first == 0;
+        struct product dk = {.x = h->scores + at,
+                             .b = h->q + first * a->stride,
+                             .c = h->dk + at * a->stride,
+                             .x_row = 1,
+                             .x_step = pitch(a),
+                             .b_step = a->stride,
+                             .c_row = a->stride,
+                             .depth = rows,
+                             .fresh = fresh},
+                       dv = dk;
+        dv.x = used + at, dv.x_step = used_step;
+        dv.b = h->dy + first * a->channels, dv.b_step = a->channels;
+        dv.c = h->dv + at * a->stride;
+        times_head(h, &dk, count);
+        times_head(h, &dv, count);
     }
 }
 
-/* What dropout leaves of p, as the product reads it. */
-static void drop_narrow(const struct cpu_kernel *kernel, const struct attention *a,
-                        const uint64_t *key, const uint16_t *p, uint16_t *used) {
-    int64_t count = a->heads * a->tokens * a->tokens;
-    const struct op_attrs *attrs = &kernel->call.attrs;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < a->batch; b++)
-        cpu_drop_narrow(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, count,
-                        p + b * count, used + b * count);
-}
-
-static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                     void *scratch) {
-    struct attention a = attention_of(&kernel->call);
-    if (a.type == DTYPE_BF16)
-        drop_narrow(kernel, &a, in[a.key], out[1], behind_scores(&a, scratch));
+static void attend_bwd_block(const struct head *h, int64_t first, int64_t rows) {
+    const struct attention *a = &h->a;
+    int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
+    for (int64_t row = 0; row < rows; row += h->isa->rows) {
+        int64_t count = least(h->isa->rows, rows - row);
+        float *ds = h->scores + row * step;
+        score_gradients(h, first + row, count, keys, ds, h->used + row * step);
+        times_head(h,
+                   &(struct product){.x = ds,
+                                     .b = h->k,
+                                     .c = h->dq + (first + row) * a->stride,
+                                     .x_row = step,
+                                     .x_step = 1,
+                                     .b_step = a->stride,
+                                     .c_row = a->stride,
+                                     .depth = keys,
+                                     .fresh = true},
+                   count);
+    }
+    if (a->key >= 0)
+        key_gradients(h, first, rows, keys, h->used, step);
     else
-        drop(kernel, &a, in[a.key], 1, (const float *[]){out[1]}, (float *[]){scratch});
+        key_gradients(h, first, rows, keys, h->p_in + first * a->tokens, a->tokens);
 }
 
-/* Backward: scratch holds the gradient of p, and behind it p as it was used (after dropout). */
-static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                         void *scratch) {
-    (void)out;
-    struct attention a = attention_of(&kernel->call);
-    float *dp = scratch;
-    bool narrow = a.type == DTYPE_BF16;
-    drop(kernel, &a, in[a.key], narrow ? 1 : 2, (const float *[]){dp, in[1]},
-         (float *[]){dp, behind_scores(&a, scratch)});
-    if (narrow) drop_narrow(kernel, &a, in[a.key], in[1], behind_scores(&a, scratch));
-}
-
-VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float scale, float *dp) {
-    float dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < count; i++) dot += dp[i] * p[i];
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) dp[i] = scale * p[i] * (dp[i] - dot);
-}
-
-/* In bf16 the gradient of a row of scores is rounded to where the row begins: rows lie 2 T apart.
- */
-static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
-                            void *scratch) {
-    (void)out;
-    struct attention a = attention_of(&kernel->call);
-    float *dp = scratch, scale = 1.0f / sqrtf((float)a.depth);
-    int64_t T = a.tokens;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < a.batch * a.heads * T; r++) {
-        float room[NARROW_TOKENS], *row = dp + r * T;
-        softmax_bwd_row(cpu_read(a.type, in[1], r * T, T, room), T, scale, row);
-        if (a.type != DTYPE_BF16) continue;
-        memcpy(room, row, (size_t)T * sizeof *row);
-        cpu_write(a.type, room, row, 0, T);
-    }
+static void attend_bwd(struct head *h) {
+    turn(h, h->v);
+    for (int64_t row = 0; row < h->a.tokens; row += BLOCK_ROWS)
+        attend_bwd_block(h, row, least(BLOCK_ROWS, h->a.tokens - row));
 }
 
 /* --- kernels --- */
 
-/* oneDNN 3.7 takes strides over a single row wrongly. */
-static bool takes(const struct attention *a) {
-    return a->tokens > 1 && (a->type == DTYPE_F32 || a->tokens <= NARROW_TOKENS);
+/* Part 0, 1, 2 (q, k, v, or their gradients) among the tensors from `first` on. */
+static float *part(const struct attention *a, void *const tensor[], int which) {
+    return a->packed ? (float *)tensor[0] + which * a->channels : (float *)tensor[which];
+}
+
+static struct head head_of(const struct cpu_kernel *kernel, const struct attention *a,
+                           void *const in[], int64_t index, float *own) {
+    int64_t sample = index / a->heads, head = index % a->heads;
+    const struct op_attrs *attrs = &kernel->call.attrs;
+    struct head h = {.a = *a,
+                     .isa = gemm_isa(),
+                     .softmax = softmax_rows(),
+                     .scale = 1.0f / sqrtf((float)a->depth)};
+    int64_t at = sample * a->tokens * a->stride + head * a->depth;
+    void *const *operands = in + (kernel->call.op == OP_ATTENTION ? 0 : 2);
+    h.q = part(a, operands, 0) + at;
+    h.k = part(a, operands, 1) + at;
+    h.v = part(a, operands, 2) + at;
+    if (a->mask >= 0) h.mask = (const int32_t *)in[a->mask] + sample * a->tokens;
+    if (a->key >= 0)
+        h.key = rng_key(((const uint64_t *)in[a->key])[sample], attrs->attention.place);
+    h.dropout = attrs->attention.dropout;
+    h.first = head * a->tokens * a->tokens;
+    h.last = index + 1 == a->batch * a->heads;
+    h.next = head + 1 < a->heads ? a->depth : a->tokens * a->stride - head * a->depth;
+    h.next_y = head + 1 < a->heads ? a->depth : a->tokens * a->channels - head * a->depth;
+    h.turned = own;
+    h.scores = own + turned_floats(a, h.isa);
+    return h;
+}
+
+static int64_t y_at(const struct attention *a, int64_t index) {
+    return index / a->heads * a->tokens * a->channels + index % a->heads * a->depth;
+}
+
+static void run_attention(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                          void *scratch) {
+    struct attention a = attention_of(&kernel->call);
+    int64_t own = own_floats(&a, gemm_isa()->rows);
+#pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
+    for (int64_t i = 0; i < a.batch * a.heads; i++) {
+        struct head h = head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own);
+        h.y = (float *)out[0] + y_at(&a, i);
+        h.p_out = (float *)out[1] + i * a.tokens * a.tokens;
+        attend(&h);
+    }
+}
+
+static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                              void *scratch) {
+    struct attention a = attention_of(&kernel->call);
+    int64_t rows = least(BLOCK_ROWS, a.tokens), own = own_floats(&a, rows);
+#pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
+    for (int64_t i = 0; i < a.batch * a.heads; i++) {
+        struct head h = head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own);
+        int64_t at = i / a.heads * a.tokens * a.stride + i % a.heads * a.depth;
+        h.dy = (const float *)in[0] + y_at(&a, i);
+        h.p_in = (const float *)in[1] + i * a.tokens * a.tokens;
+        h.used = h.scores + rows * pitch(&a);
+        h.dq = part(&a, out, 0) + at;
+        h.dk = part(&a, out, 1) + at;
+        h.dv = part(&a, out, 2) + at;
+        attend_bwd(&h);
+    }
+}
+
+static enum status create(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
+    struct attention a = attention_of(&kernel->call);
+    cpu_scratch(kernel,
+                (size_t)(kernel->base.device->threads * own_floats(&a, rows)) * sizeof(float));
+    cpu_name(kernel, "attention:%d", gemm_isa()->columns / 2);
+    cpu_step_loop(kernel, loop);
+    return STATUS_OK;
 }
 
 enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    (void)in;
-    struct attention a = attention_of(&kernel->call);
-    bool narrow = a.type == DTYPE_BF16;
-    size_t count = (size_t)scores(&a);
-    if (!takes(&a)) return STATUS_NO;
-    struct cpu_bind p = {0, CPU_OUT, 1, 0}, y = {0, CPU_OUT, 0, 0}, raw = p, used = p;
-    if (narrow) raw = (struct cpu_bind){0, CPU_SCRATCH, 0, cpu_scratch(kernel, 4 * count)};
-    if (a.key >= 0)
-        used =
-            (struct cpu_bind){0, CPU_SCRATCH, 0, cpu_scratch(kernel, count * dtype_bytes(a.type))};
-    TRY(multiply(kernel, view(&a, a.stride, false), part(&a, CPU_IN, 0, 0),
-                 view(&a, a.stride, true), part(&a, CPU_IN, 0, 1),
-                 square(&a, DTYPE_F32, a.tokens, false), raw));
-    cpu_step_loop(kernel, run_softmax);
-    if (a.key >= 0) cpu_step_loop(kernel, run_drop);
-    return multiply(kernel, square(&a, a.type, a.tokens, false), used, view(&a, a.stride, false),
-                    part(&a, CPU_IN, 0, 2), view(&a, a.channels, false), y);
+    if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow(kernel, in);
+    return create(kernel, gemm_isa()->rows, run_attention);
 }
 
 enum status cpu_attention_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    (void)in;
+    if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow_bwd(kernel, in);
     struct attention a = attention_of(&kernel->call);
-    if (!takes(&a)) return STATUS_NO;
-    size_t count = (size_t)scores(&a);
-    int64_t T = a.tokens, row = a.type == DTYPE_BF16 ? 2 * T : T; /* of ds */
-    struct cpu_bind dy = {0, CPU_IN, 0, 0}, used = {0, CPU_IN, 1, 0},
-                    ds = {0, CPU_SCRATCH, 0, cpu_scratch(kernel, 4 * count)};
-    if (a.key >= 0)
-        used =
-            (struct cpu_bind){0, CPU_SCRATCH, 0, cpu_scratch(kernel, count * dtype_bytes(a.type))};
-    TRY(multiply(kernel, view(&a, a.channels, false), dy, view(&a, a.stride, true),
-                 part(&a, CPU_IN, 2, 2), square(&a, DTYPE_F32, T, false), ds));
-    if (a.key >= 0) cpu_step_loop(kernel, run_drop_bwd);
-    TRY(multiply(kernel, square(&a, a.type, T, true), used, view(&a, a.channels, false), dy,
-                 view(&a, a.stride, false), part(&a, CPU_OUT, 0, 2)));
-    cpu_step_loop(kernel, run_softmax_bwd);
-    TRY(multiply(kernel, square(&a, a.type, row, false), ds, view(&a, a.stride, false),
-                 part(&a, CPU_IN, 2, 1), view(&a, a.stride, false), part(&a, CPU_OUT, 0, 0)));
-    return multiply(kernel, square(&a, a.type, row, true), ds, view(&a, a.stride, false),
-                    part(&a, CPU_IN, 2, 0), view(&a, a.stride, false), part(&a, CPU_OUT, 0, 1));
+    return create(kernel, least(BLOCK_ROWS, a.tokens), run_attention_bwd);
 }

@@ -80,7 +80,7 @@ cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_batch_n
     cpu_layer_norm_bwd;
 cpu_creator cpu_eltwise, cpu_add, cpu_dropout, cpu_reorder;
 cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,
-    cpu_attention_bwd;
+    cpu_attention_bwd, cpu_attention_narrow, cpu_attention_narrow_bwd;
 cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose;
 /* Any call with bf16 tensors, by the kernel of the same call in f32. */
 cpu_creator cpu_widened;
@@ -174,10 +174,10 @@ enum status cpu_array_check(struct device *device, const struct elements *of, in
 enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
                              struct stream *stream);
 
-/* Local. Dropout of `count` elements of one sample, the same ones in each of `tensors` tensors;
- * y[i] may be x[i]. */
-void cpu_drop(uint64_t key, float probability, int64_t count, int tensors, const float *const x[],
-              float *const y[]);
+/* Local. Dropout of the elements [first, first + count) of one sample, the same ones in each of
+ * `tensors` tensors, which begin at `first`; y[i] may be x[i]. */
+void cpu_drop(uint64_t key, float probability, int64_t first, int64_t count, int tensors,
+              const float *const x[], float *const y[]);
 /* Local. The same of one bf16 tensor. */
 void cpu_drop_narrow(uint64_t key, float probability, int64_t count, const uint16_t *x,
                      uint16_t *y);

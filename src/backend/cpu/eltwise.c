@@ -204,30 +204,26 @@ VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, float
     }
 }
 
-/* Elements [first, first + count) of a sample, `first` a multiple of 4; x and y begin with them. */
-static void drop_part(uint64_t key, float p, int64_t first, int64_t count, int tensors,
-                      const float *const x[], float *const y[]) {
+/* A word is of a place in the sample: those of the first block begin before it. */
+void cpu_drop(uint64_t key, float p, int64_t first, int64_t count, int tensors,
+              const float *const x[], float *const y[]) {
     uint32_t words[4 * DROPOUT_BLOCKS];
-    for (int64_t at = 0; at < count; at += 4 * DROPOUT_BLOCKS) {
-        int64_t n = count - at < 4 * DROPOUT_BLOCKS ? count - at : 4 * DROPOUT_BLOCKS;
-        rng_words(key, (uint64_t)(first + at) / 4, (n + 3) / 4, words);
+    int64_t skip = first % 4;
+    for (int64_t at = 0; at < count; skip = 0) {
+        int64_t room = 4 * DROPOUT_BLOCKS - skip, n = count - at < room ? count - at : room;
+        rng_words(key, (uint64_t)(first + at) / 4, (skip + n + 3) / 4, words);
         for (int i = 0; i < tensors; i++)
-            drop_span(x[i] + at, words, p, 1.0f / (1.0f - p), y[i] + at, n);
+            drop_span(x[i] + at, words + skip, p, 1.0f / (1.0f - p), y[i] + at, n);
+        at += n;
     }
 }
 
-void cpu_drop(uint64_t key, float p, int64_t count, int tensors, const float *const x[],
-              float *const y[]) {
-    drop_part(key, p, 0, count, tensors, x, y);
-}
-
-/* Words of the generator are drawn by fours: blocks begin at multiples of that. */
 void cpu_drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
     float room[NARROW_BLOCK];
     for (int64_t at = 0; at < count; at += NARROW_BLOCK) {
         int64_t n = count - at < NARROW_BLOCK ? count - at : NARROW_BLOCK;
         bf16_widen(x + at, room, n);
-        drop_part(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
+        cpu_drop(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
         bf16_narrow(room, y + at, n);
     }
 }
@@ -246,7 +242,7 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
             cpu_drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
                             (uint16_t *)out[0] + at);
         else
-            cpu_drop(stream, p, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
+            cpu_drop(stream, p, 0, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
                      (float *[]){(float *)out[0] + at});
     }
 }

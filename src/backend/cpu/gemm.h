@@ -1,0 +1,37 @@
+/* Matrix products of our own: a register tile, of which loops put products together.
+ *
+ * An element of a product is one chain of fused multiply-adds in the order of the depth, whatever
+ * the tile: bits do not depend on the row's place in it, or on the threads. */
+#ifndef BACKEND_CPU_GEMM_H
+#define BACKEND_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
+
+/* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
+ * a(i,k) lies at a[i * a_row + k * a_step], one of the two steps being 1; rows of b and c are
+ * contiguous. */
+struct gemm_tile {
+    const float *a, *b, *bias;
+    float *c;
+    int64_t a_row, a_step, b_step, c_row, depth;
+    int rows, columns;
+    bool fresh, near; /* near: c is in the nearest cache */
+};
+
+/* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. */
+struct gemm_isa {
+    int rows, columns;
+    void (*tile)(const struct gemm_tile *tile);
+};
+const struct gemm_isa *gemm_isa(void);
+
+/* Local. b[depth,count], by the steps of an element in both directions, one of which is 1, into a
+ * panel [depth][width]; the rest of the width is zero. */
+void gemm_pack(const float *b, int64_t step, int64_t column, int64_t depth, int count, int width,
+               float *panel);
+
+#endif
