@@ -377,8 +377,10 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
-    bool first_here = !session->threads || first_rank(session);
-    struct waiting *waiting = first_here ? waiting_new(session->job.plan->config.threads) : NULL;
+    int here = session->threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    bool first_here = here == 1 || first_rank(session);
+    struct waiting *waiting =
+        first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint, &state);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);
