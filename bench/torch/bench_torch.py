@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stretto against PyTorch: the same training step, in turns.
 
-A step is forward, loss, backward and optimizer update of one synthetic batch, f32, with the same parameters, dropout and
+A step is forward, loss, backward and optimizer update of one synthetic batch, f32 (or --dtype), with the same parameters, dropout and
 masked positions; the number of parameters is compared. Both engines run as fresh processes, alternating, because a shared
 machine drifts by more than they differ; each run gives the median of its steps after a warm-up, and the table shows the
 median and the best of these over all rounds. Of PyTorch the variant with the best median counts: eager, channels-last and
@@ -45,6 +45,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, help="measured steps of a run; otherwise the case's")
     parser.add_argument("--warmup", type=int, default=stretto.NOT_TIMED, help="steps of PyTorch before them")
     parser.add_argument("--pin", action="store_true", help="bind either engine to the first --threads cores")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="of activations and products; PyTorch's autocast")
     parser.add_argument("--floor", metavar="FILE", help="what a step needs at least, in ms, by case and threads")
     parser.add_argument("--json", metavar="FILE", help="write all numbers there")
     parser.add_argument("--child", metavar="CASE:VARIANT:THREADS", help=argparse.SUPPRESS)
@@ -78,7 +79,8 @@ def torch_steps(arguments, case, variant, threads):
         inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
     optimizer = make_optimizer(model, **OPTIMIZERS[arguments.optimizer])
     run = torch.compile(model) if "compile" in variant else model
-    times = models.times_of(run, optimizer, inputs, labels, loss, arguments.warmup + (arguments.steps or row.steps))
+    times = models.times_of(run, optimizer, inputs, labels, loss, arguments.warmup + (arguments.steps or row.steps),
+                            arguments.dtype)
     return {"step_ms": times[arguments.warmup :], "params": sum(p.numel() for p in model.parameters()),
             "peak_bytes": resident("VmHWM") - before, "version": torch.__version__, "config": torch.__config__.show()}
 
@@ -95,7 +97,7 @@ def pinned(arguments, threads, command):
 def run_torch(arguments, case, variant, threads):
     """What the child says; None where this variant does not run here (torch.compile needs a compiler)."""
     command = [sys.executable, os.path.join(HERE, "bench_torch.py"), "--child", f"{case}:{variant}:{threads}"]
-    for name in ("batch", "steps", "warmup", "optimizer"):
+    for name in ("batch", "steps", "warmup", "optimizer", "dtype"):
         if getattr(arguments, name) is not None:
             command += ["--" + name, str(getattr(arguments, name))]
     done = subprocess.run(pinned(arguments, threads, command), env=environment(threads), capture_output=True, text=True)
@@ -113,7 +115,7 @@ def run_torch(arguments, case, variant, threads):
 def run_stretto(arguments, case, threads):
     row = cases.CASES[case]
     return stretto.run(arguments.stretto, case, arguments.batch or row.batch, arguments.steps or row.steps,
-                       ["--threads", str(threads), *row.options], pinned(arguments, threads, []), environment(threads), row.data)
+                       ["--threads", str(threads), "--dtype", arguments.dtype, *row.options], pinned(arguments, threads, []), environment(threads), row.data)
 
 
 def torch_onednn(config):
@@ -232,7 +234,7 @@ def main():
                for case in arguments.cases.split(",")]
     about = results[0].about
     print(f"PyTorch {about['version']}, {torch_onednn(about['config'])}")
-    print(f"f32, {arguments.rounds} rounds, PyTorch's optimizer {arguments.optimizer}")
+    print(f"{arguments.dtype}, {arguments.rounds} rounds, PyTorch's optimizer {arguments.optimizer}")
     print_table(arguments, results, floors)
     print_verdict(results, floors)
     if arguments.json:

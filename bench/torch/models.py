@@ -270,13 +270,15 @@ def batch_of(name, samples):
     return (ids, torch.zeros_like(ids), mask, masked), labels, pretrain
 
 
-def times_of(run, optimizer, inputs, labels, loss, count):
-    """Times of so many training steps, in ms."""
+def times_of(run, optimizer, inputs, labels, loss, count, dtype="f32"):
+    """Times of so many training steps, in ms. bf16 is PyTorch's autocast: parameters are f32 there too."""
     times = []
     for _ in range(count):
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss(run(*inputs), labels).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
+            value = loss(run(*inputs), labels)
+        value.backward()
         optimizer.step()
         times.append(1e3 * (time.perf_counter() - start))
     return times

@@ -44,6 +44,9 @@ void doctor_look_isa(const struct check *check, struct finding *out);
 /* Local, blocking for some 0.2 s. */
 void doctor_look_bf16(const struct check *check, struct finding *out);
 
+/* Local, blocking for some 0.2 s. Is bf16 faster than f32? */
+void doctor_look_bf16(const struct check *check, struct finding *out);
+
 /* Local; names are looked up. Ranks and networks: cli/doctor_ranks.c. */
 void doctor_look_identity(const struct check *check, struct finding *out);
 void doctor_look_rendezvous(const struct check *check, struct finding *out);

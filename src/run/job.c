@@ -69,6 +69,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    out->forward_batch = info->forward_batch;
     /* Kernels are made also where none will run, to measure what they take; not of orders that
      * are still to be chosen, where other positions cannot be measured. */
     if (info->weighed && !plan_is_auto(out)) out->dry = false;

@@ -109,13 +109,19 @@ static enum status predict(struct session *session) {
     return STATUS_OK;
 }
 
+/* Whether this rank reads files of parameters. Replicas get what the first one has read; but slices
+ * each reads itself. */
+static bool reads_model(const struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    bool own = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
+    return own && config->cell.role == GRID_STAGE;
+}
+
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    const struct grid_cell *cell = &session->job.plan->config.cell;
-    bool first = cell->role == GRID_STAGE && cell->first_replica == 0;
-    if (!first || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    if (!reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -344,11 +350,8 @@ static enum status finish(struct session *session, enum status status) {
     return finished == STATUS_OK ? profiled : finished;
 }
 
-/* Replicas get what the first one has read; but slices each reads itself. */
 static enum status load_model(struct session *session) {
-    const struct run_config *config = &session->job.plan->config;
-    bool reads = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
-    if (!reads || config->cell.role != GRID_STAGE) return STATUS_OK;
+    if (!reads_model(session)) return STATUS_OK;
     return checkpoint_load_model(session->exec, session->job.options.argument[0]);
 }
 

@@ -132,8 +132,8 @@ enum status start_open(const struct start *start, const struct job *job, char **
     const char *program = program_file(&job->options);
     TRY(start_check(start, job));
     warn_crowded(job);
-    narrow_gain_say(job);
     if (start->use) return STATUS_OK;
+    narrow_gain_say(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;

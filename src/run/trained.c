@@ -31,12 +31,13 @@ static char *run_folder(const char *path) {
     return NULL;
 }
 
-/* What says which model it is, and how it computes. */
+/* What says which model it is, of which data, and how it computes: all of these groups, also what
+ * this command does not take; of others what it takes. */
 static bool is_of_model(enum option_id id, enum option_command command) {
     const struct option_row *row = &option_rows[id];
-    bool groups = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_OPTIMIZER ||
-                  row->group == OPTION_GROUP_NUMERICS;
-    return groups && row->commands & (unsigned)command && !(row->commands & OPTION_NOT_IN_FILE);
+    bool whole = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_NUMERICS,
+         part = row->group == OPTION_GROUP_OPTIMIZER && row->commands & (unsigned)command;
+    return (whole || part) && !(row->commands & OPTION_NOT_IN_FILE);
 }
 
 static enum status set_number(struct options *options, enum option_id id, int64_t value) {

@@ -31,12 +31,13 @@ refused() { # CODE WORDS ARGUMENT...
 # shellcheck disable=SC2086
 {
     # A micro-batch of 16 samples here, of 32 there: the layouts of parameters are those of the run.
-    "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 --label-smoothing 0.1 --quiet --out one || say "one: exit $?"
+    "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 --label-smoothing 0.1 --conv direct --quiet --out one || say "one: exit $?"
+    "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 --dtype bf16 --quiet --out half 2>err || rm -rf half # not on every machine
     "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 -n 2 --quiet --out two || say "two: exit $?"
     "$STRETTO" train --model resnet8 $data --batch 32 --micro-batches 2 --steps 3 --threads 1 --strategy 1f1b --stages 2 --quiet --out pipe ||
         say "pipe: exit $?"
 }
-for run in one two pipe; do run_equals $run; done
+for run in one half two pipe; do [ $run = half ] && [ ! -e half ] || run_equals $run; done
 for options in "-n 2" "-n 3" "-n 2 --strategy gpipe" "-n 4 --strategy 1f1b --stages 2" "-n 2 --strategy zero3" "-n 2 --strategy dp" \
     "-n 3 --strategy rpc" "-n 2 --strategy interleaved"; do
     # shellcheck disable=SC2086
@@ -53,9 +54,9 @@ same weights "$(field out loss)" "$(field two/summary.json eval_loss)"
 "$STRETTO" eval one --split train --json >out || say "train split: exit $?"
 [ "$(field out samples)" = 96 ] || say "train split: $(cat out)"
 
-# Predicted memory is what is taken, within 5%.
+# Predicted memory is what is taken, within 5%; not by a sanitizer, which has memory of its own.
 "$STRETTO" eval one --json >out
-awk -v a="$(field out peak_bytes)" -v b="$(field out predicted_peak_bytes)" 'BEGIN { exit !(a > 0.8 * b && a < 1.05 * b) }' ||
+[ -n "${SAN:-}" ] || awk -v a="$(field out peak_bytes)" -v b="$(field out predicted_peak_bytes)" 'BEGIN { exit !(a > 0.8 * b && a < 1.05 * b) }' ||
     say "memory: $(cat out)"
 refused 5 'the run would need .* --memory-limit is 1.0 MiB' one --memory-limit 1MiB
 

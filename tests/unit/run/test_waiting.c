@@ -13,7 +13,7 @@ enum { SECOND_MS = 1000 };
 
 static const int64_t ms = 1000 * 1000;
 
-Test(cli_waiting, workers_sleep_after_a_window_in_line_and_spin_after_a_pause) {
+Test(run_waiting, workers_sleep_after_a_window_in_line_and_spin_after_a_pause) {
     struct waiting_rule rule = {0};
     waiting_judge(&rule, 100 * ms, 20 * ms);
     cr_expect_not(rule.sleeps);
@@ -25,7 +25,7 @@ Test(cli_waiting, workers_sleep_after_a_window_in_line_and_spin_after_a_pause) {
     cr_expect_not(rule.sleeps);
 }
 
-Test(cli_waiting, pauses_double_until_spinning_succeeds) {
+Test(run_waiting, pauses_double_until_spinning_succeeds) {
     struct waiting_rule rule = {0};
     for (int64_t pause = 1; pause <= 64; pause *= 2) {
         waiting_judge(&rule, 100 * ms, 100 * ms);
@@ -61,7 +61,7 @@ static void *sleep_and_spin(void *none) {
 }
 
 /* libgomp's rule for short spins: more threads than cores. */
-Test(cli_waiting, an_idle_team_is_larger_than_the_machine_until_given_back, .timeout = 20) {
+Test(run_waiting, an_idle_team_is_larger_than_the_machine_until_given_back, .timeout = 20) {
     pthread_t thread;
     omp_set_dynamic(0);
     cr_assert_eq(pthread_create(&thread, NULL, sleep_and_spin, NULL), 0);
@@ -83,7 +83,7 @@ static void *use_first_core(void *none) {
 }
 
 /* Two threads that want one core. */
-Test(cli_waiting, threads_in_line_for_a_core_make_workers_sleep, .timeout = 30) {
+Test(run_waiting, threads_in_line_for_a_core_make_workers_sleep, .timeout = 30) {
     pthread_t thread[2];
     if (!waiting_is_watched()) cr_skip("this kernel does not count it");
     unsetenv("OMP_WAIT_POLICY");
@@ -101,7 +101,7 @@ Test(cli_waiting, threads_in_line_for_a_core_make_workers_sleep, .timeout = 30) 
     await_tasks(before);
 }
 
-Test(cli_waiting, what_the_user_decided_stays) {
+Test(run_waiting, what_the_user_decided_stays) {
     setenv("OMP_WAIT_POLICY", "active", 1);
     cr_expect_null(waiting_new(2));
     unsetenv("OMP_WAIT_POLICY");
