@@ -273,7 +273,7 @@ bench-hosts: all
 bench-ops: $(B)/bench-ops
 	@$(B)/bench-ops $(OPS)
 
-$(B)/bench-ops: $(B)/bench/ops.o $(B)/libstretto.a
+$(B)/bench-ops: $(B)/bench/ops.o $(B)/bench/ops_floor.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -346,7 +346,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 755 $(SHARED) $(D)/lib/
 	ln -sf libstretto.so.$(VERSION) $(D)/lib/libstretto.so.$(MAJOR)
 	ln -sf libstretto.so.$(MAJOR) $(D)/lib/libstretto.so
-	install -m 644 include/stretto.h $(D)/include/
+	install -m 644 include/stretto.h include/stretto_own.h $(D)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
 	    > $(D)/lib/pkgconfig/stretto.pc
 	install -D -m 644 $(B)/stretto.1 $(MAN)
@@ -357,7 +357,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 644 docs/*.md $(DOC)/docs/
 
 uninstall:
-	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
 	rm -f $(MAN) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	rm -rf $(DOC)
 

@@ -2,7 +2,13 @@
  *
  * Builds the training graph of a model, lowers it onto a device, runs the whole step several times
  * in order (so that caches are as they will be) and prints, for each kind of node, how often it
- * occurs, the best and median time, and how fast that is.
+ * occurs, the best and median time, how fast that is, as a part of the measured peak too, and how
+ * fast oneDNN alone does the same shapes (weights and images in the layouts it likes best).
+ *
+ * The floor of a step is what no order of the same work goes below: convolutions and linear layers
+ * each by the faster of our kernel and oneDNN alone, attention's products at the best rate of
+ * these, one read and one write of every other operation's tensors at the rate of a copy, and one
+ * pass of AdamW over the parameters at that rate.
  *
  *     build/bench-ops [device [threads [batch [repeats [model...]]]]]
  *
@@ -11,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "model/model.h"
+#include "ops_floor.h"
 
 struct bench {
     struct device *device;
@@ -23,14 +29,17 @@ struct bench {
     double **time; /* ns, [node][repeat] */
     void *scratch;
     int repeats;
+    double peak, copy_rate; /* FLOP and bytes a ns */
 };
+
+enum { ADAMW_PASSES = 7 }; /* over the parameters: four are read, three written */
 
 /* Nodes that do the same work, added up. */
 struct group {
     const char *op, *kernel;
     char text[2 * SHAPE_TEXT_BYTES];
     int count;
-    double best_ns, median_ns, flops, bytes;
+    double best_ns, median_ns, flops, bytes, onednn_ns, alone_ns;
 };
 
 static void fill_input(const struct bench *bench, int id, float *f32) {
@@ -91,16 +100,20 @@ static void release(struct bench *bench) {
     free(bench->data);
 }
 
+static void operands(const struct bench *bench, const struct node *node, void *in[], void *out[]) {
+    for (int j = 0; j < node->in_count; j++) in[j] = bench->data[node->in[j]];
+    for (int j = 0; j < node->out_count; j++) out[j] = bench->data[node->out[j]];
+}
+
 static enum status run_step(struct bench *bench, int repeat) {
     for (int i = 0; i < bench->graph->node_count; i++) {
         struct node *node = &bench->graph->nodes[i];
         if (!node->kernel) continue;
         void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
-        for (int j = 0; j < node->in_count; j++) in[j] = bench->data[node->in[j]];
-        for (int j = 0; j < node->out_count; j++) out[j] = bench->data[node->out[j]];
-        int64_t start = clock_ns();
+        operands(bench, node, in, out);
+        int64_t start = floor_clock_ns(bench->device);
         TRY(kernel_run(node->kernel, in, out, bench->scratch, NULL));
-        bench->time[i][repeat] = (double)(clock_ns() - start);
+        bench->time[i][repeat] = (double)(floor_clock_ns(bench->device) - start);
     }
     return STATUS_OK;
 }
@@ -130,6 +143,16 @@ static void describe(const struct bench *bench, const struct node *node, struct 
     snprintf(out->text, sizeof out->text, "%s %s", shape, more);
 }
 
+/* Convolutions and linear layers, on the cpu backend. */
+static void measure_alone(struct bench *bench, const struct node *node, struct group *group) {
+    struct op_call call = graph_call(bench->graph, node);
+    void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
+    if (node->op > OP_LINEAR_BWD_WEIGHT || strcmp(bench->device->backend->name, "cpu") != 0) return;
+    operands(bench, node, in, out);
+    group->alone_ns = floor_kernel_ns(node->kernel, in, out, bench->scratch, bench->repeats);
+    group->onednn_ns = floor_onednn_ns(bench->device, &call, bench->repeats);
+}
+
 static int collect(struct bench *bench, struct group *groups) {
     int count = 0;
     for (int i = 0; i < bench->graph->node_count; i++) {
@@ -144,7 +167,7 @@ static int collect(struct bench *bench, struct group *groups) {
                 strcmp(groups[at].kernel, one.kernel) != 0))
             at++;
         if (at == count)
-            groups[count++] = one;
+            measure_alone(bench, node, &one), groups[count++] = one;
         else
             groups[at].count++;
         groups[at].best_ns += bench->time[i][0];
@@ -153,23 +176,58 @@ static int collect(struct bench *bench, struct group *groups) {
     return count;
 }
 
+/* Fastest FLOP/ns of a dense group alone. */
+static double best_rate(const struct group *groups, int count) {
+    double best = 0;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < 2; j++) {
+            double ns = j == 0 ? groups[i].alone_ns : groups[i].onednn_ns;
+            if (ns > 0 && strncmp(groups[i].op, "linear", 6) == 0 && groups[i].flops / ns > best)
+                best = groups[i].flops / ns;
+        }
+    return best > 0 ? best : 1;
+}
+
+static double floor_ns(const struct bench *bench, const struct group *g, double rate) {
+    double alone = g->onednn_ns > 0 && g->onednn_ns < g->alone_ns ? g->onednn_ns : g->alone_ns;
+    if (g->best_ns < g->count * alone) alone = g->best_ns / g->count;
+    if (alone > 0) return g->count * alone;
+    if (strncmp(g->op, "attention", 9) == 0) return g->count * g->flops / rate;
+    return g->count * g->bytes / bench->copy_rate;
+}
+
+static void print_group(const struct bench *bench, const struct group *g) {
+    double rate = g->flops * g->count / g->best_ns;
+    printf("%-18s %-34s %-32s %4d %9.3f %9.3f %8.1f %5.1f %7.1f", g->op, g->text, g->kernel,
+           g->count, g->best_ns * 1e-6, g->median_ns * 1e-6, rate, 100 * rate / bench->peak,
+           g->bytes * g->count / g->best_ns);
+    if (g->onednn_ns > 0)
+        printf(" %8.1f %5.1f", g->flops / g->onednn_ns, 100 * g->onednn_ns * g->count / g->best_ns);
+    printf("\n");
+}
+
 static void report(struct bench *bench, const char *model) {
     struct group *groups = MEM_ARRAY(struct group, bench->graph->node_count);
     int count = collect(bench, groups);
-    double best = 0, median = 0;
+    double best = 0, median = 0, least = 0, params = 0, rate = best_rate(groups, count);
     qsort(groups, (size_t)count, sizeof *groups, slowest_first);
-    printf("%s\n%-18s %-34s %-32s %4s %9s %9s %8s %7s\n", model, "operation", "shapes", "kernel",
-           "n", "best ms", "median", "GFLOP/s", "GB/s");
+    printf("%s\n%-18s %-34s %-32s %4s %9s %9s %8s %5s %7s %8s %5s\n", model, "operation", "shapes",
+           "kernel", "n", "best ms", "median", "GFLOP/s", "peak%", "GB/s", "oneDNN", "of it%");
     for (int i = 0; i < count; i++) {
-        const struct group *g = &groups[i];
-        best += g->best_ns, median += g->median_ns;
-        printf("%-18s %-34s %-32s %4d %9.3f %9.3f %8.1f %7.1f\n", g->op, g->text, g->kernel,
-               g->count, g->best_ns * 1e-6, g->median_ns * 1e-6, g->flops * g->count / g->best_ns,
-               g->bytes * g->count / g->best_ns);
+        best += groups[i].best_ns, median += groups[i].median_ns;
+        least += floor_ns(bench, &groups[i], rate);
+        print_group(bench, &groups[i]);
     }
-    printf("%-92s %9.3f %9.3f ms, %.1f samples/s (median %.1f)\n\n", "all", best * 1e-6,
+    printf("%-92s %9.3f %9.3f ms, %.1f samples/s (median %.1f)\n", "all", best * 1e-6,
            median * 1e-6, (double)bench->graph->batch * 1e9 / best,
            (double)bench->graph->batch * 1e9 / median);
+    for (int i = 0; i < bench->graph->param_count; i++)
+        params +=
+            (double)tensor_type_bytes(&bench->graph->values[bench->graph->params[i].value].type);
+    double update = ADAMW_PASSES * params / bench->copy_rate;
+    printf(
+        "floor %.3f ms, and %.3f for one pass of AdamW; reached without it: %.3f of the floor\n\n",
+        least * 1e-6, update * 1e-6, least / best);
     free(groups);
 }
 
@@ -200,9 +258,9 @@ static enum status build(struct bench *bench, const char *name, int64_t batch) {
     return graph_lower(bench->graph, bench->device, NULL);
 }
 
-static enum status bench_model(struct device *device, const char *name, int64_t batch,
-                               int repeats) {
-    struct bench bench = {.device = device, .repeats = repeats};
+static enum status bench_model(const struct bench *rates, const char *name, int64_t batch) {
+    struct bench bench = *rates;
+    int repeats = bench.repeats;
     enum status status = build(&bench, name, batch);
     if (status == STATUS_OK) status = prepare(&bench);
     if (status == STATUS_OK) {
@@ -224,10 +282,16 @@ int main(int count, char **words) {
     char text[128];
     if (batch < 1 || repeats < 1 || device_open(name, 0, threads, &device) != STATUS_OK) return 2;
     device->backend->describe(device, text, sizeof text);
-    printf("%s, batch %d, best and median of %d steps\n\n", text, batch, repeats);
+    struct bench rates = {.device = device,
+                          .repeats = repeats,
+                          .peak = floor_peak(device),
+                          .copy_rate = floor_copy_rate(device)};
+    printf("%s, batch %d, best and median of %d steps\n"
+           "peak %.1f GFLOP/s (a tile in the nearest cache), copy %.1f GB/s read and written\n\n",
+           text, batch, repeats, rates.peak, rates.copy_rate);
     enum status status = STATUS_OK;
     for (int i = 0; i < (count > 5 ? count - 5 : 2) && status == STATUS_OK; i++)
-        status = bench_model(device, count > 5 ? words[5 + i] : both[i], batch, repeats);
+        status = bench_model(&rates, count > 5 ? words[5 + i] : both[i], batch);
     device_close(&device);
     return status_exit_code(status);
 }

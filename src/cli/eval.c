@@ -15,6 +15,7 @@
 #include "record/confusion.h"
 #include "run/begin.h"
 #include "run/forward.h"
+#include "run/outlook.h"
 #include "run/trained.h"
 
 struct evaluation {
@@ -22,6 +23,7 @@ struct evaluation {
     struct confusion confusion; /* of models that class samples; else empty */
     struct eval_result result;
     int64_t peak_bytes;
+    double predicted_ns; /* of the first rank */
 };
 
 static const struct run_config *config_of(const struct evaluation *of) {
@@ -95,6 +97,7 @@ static json_t *result_json(const struct evaluation *of) {
     json_object_set_new(all, "predicted_peak_bytes",
                         json_integer((json_int_t)plan_bytes(of->session->job.plan)));
     json_object_set_new(all, "wall_s", real((double)of->result.ns * 1e-9));
+    json_object_set_new(all, "predicted_s", real(of->predicted_ns * 1e-9));
     return all;
 }
 
@@ -102,11 +105,14 @@ static void print_table(const struct evaluation *of, FILE *out) {
     const struct eval_result *result = &of->result;
     const struct graph *graph = of->session->job.plan->micro[0].graph;
     struct text_table table = {.align = "ll"};
-    char peak[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES];
+    char peak[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES], forecast[TEXT_BYTES];
     text_table_cell(&table, "samples"),
         text_table_cell(&table, "%lld, %s split of %s", (long long)result->samples,
                         config_of(of)->eval_split == SPLIT_TRAIN ? "train" : "test",
                         config_of(of)->dataset->spec);
+    if (result->skipped > 0)
+        text_table_cell(&table, "damaged"),
+            text_table_cell(&table, "%lld of the samples, skipped", (long long)result->skipped);
     text_table_cell(&table, "loss"), text_table_cell(&table, "%.4f", result->loss);
     for (int i = 0; graph->loss_count > 1 && i < graph->loss_count; i++)
         text_table_cell(&table, "  %s", graph->losses[i].name),
@@ -118,7 +124,8 @@ static void print_table(const struct evaluation *of, FILE *out) {
             text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", result->acc1 * 100,
                             result->acc5 * 100);
     text_table_cell(&table, "time"),
-        text_table_cell(&table, "%s", text_duration((double)result->ns * 1e-9, wall));
+        text_table_cell(&table, "%s (predicted %s)", text_duration((double)result->ns * 1e-9, wall),
+                        text_duration(of->predicted_ns * 1e-9, forecast));
     text_table_cell(&table, "peak memory"),
         text_table_cell(&table, "%s (predicted %s)", text_size(of->peak_bytes, peak),
                         text_size((int64_t)plan_bytes(of->session->job.plan), predicted));
@@ -188,15 +195,26 @@ static enum status show(const struct evaluation *of) {
     return STATUS_OK;
 }
 
+/* The program in virtual time: a round, as often as it is run. */
+static enum status forecast(struct evaluation *of) {
+    struct outlook outlook;
+    if (!forward_is_first(of->session)) return STATUS_OK;
+    TRY(outlook_open(&of->session->job, &outlook));
+    of->predicted_ns = outlook.forecast.result.step * (double)of->session->job.plan->eval_rounds;
+    outlook_close(&outlook);
+    return STATUS_OK;
+}
+
 static enum status evaluate(struct session *session) {
     const struct plan *plan = session->job.plan;
     struct evaluation of = {.session = session};
     struct forward forward = {.context = &of, .output = count};
     int64_t rows, classes;
     exec_output_shape(plan, &rows, &classes);
-    if (rows == 1)
-        confusion_new(classes, plan->config.dataset->names, &of.confusion);
-    enum status status = forward_run(session, &forward, &of.result);
+    if (rows == 1) confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
+                      &of.confusion);
+    enum status status = comm_agree(comm_world(session->comm), forecast(&of));
+    if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);
     of.peak_bytes = result_peak_bytes(session);
     if (status == STATUS_OK)

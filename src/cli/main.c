@@ -12,6 +12,7 @@
  * comes while the system still loads the program cannot be helped. */
 static void settle_process(void) {
     process_fill_streams();
+    process_append_messages();
     process_hold_signals();
     limit_watch_signals();
     openmp_note_cores();

@@ -1,5 +1,6 @@
 /* `stretto predict`: what a trained model makes of inputs. */
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "data/input.h"
 #include "plan/resolve.h"
@@ -8,13 +9,22 @@
 #include "run/predictions.h"
 #include "run/trained.h"
 
+static void say_done(const struct session *session, const struct eval_result *result) {
+    char samples[TEXT_BYTES], wall[TEXT_BYTES], peak[TEXT_BYTES], predicted[TEXT_BYTES];
+    log_note(
+        "%s in %s, peak memory %s (predicted %s)", text_count(result->samples, "sample", samples),
+        text_duration((double)result->ns * 1e-9, wall), text_size(result_peak_bytes(session), peak),
+        text_size((int64_t)plan_bytes(session->job.plan), predicted));
+}
+
 static enum status predict(struct session *session) {
     struct predictions *predictions = NULL;
-    struct eval_result ignored; /* there may be no labels */
+    struct eval_result result; /* but there may be no labels */
     TRY(predictions_open(session, &predictions));
     struct forward forward = {.context = predictions, .output = predictions_add};
-    enum status status = forward_run(session, &forward, &ignored);
-    return predictions_close(&predictions, status);
+    enum status status = predictions_close(&predictions, forward_run(session, &forward, &result));
+    if (status == STATUS_OK && forward_is_first(session)) say_done(session, &result);
+    return status;
 }
 
 /* The data that the model was trained on tell how its inputs look, and what its classes are called.

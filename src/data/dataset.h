@@ -58,8 +58,8 @@ struct dataset {
 };
 
 /* An implementation. `open` gets the text after the colon (NULL when there is none) and fills
- * everything in `out` but ops and spec; on failure it leaves nothing behind. `read` may be called
- * from many threads, each with scratch_bytes of its own, 64-byte aligned. */
+ * everything in `out` but ops, which is there, and spec; on failure it leaves nothing behind.
+ * `read` may be called from many threads, each with scratch_bytes of its own, 64-byte aligned. */
 struct dataset_ops {
     const char *name;
     const char *argument; /* for help: "DIR", "[key=value,...]"; NULL: takes none */
@@ -68,6 +68,7 @@ struct dataset_ops {
         *needs; /* not built in: the library this build was made without; then open is NULL */
     /* Local. Name and version of the library that reads its files; NULL: none but our own. */
     void (*library)(char *text, size_t bytes);
+    const void *own; /* of data sets that were added: what is free to them */
     enum status (*open)(const char *argument, const struct dataset_config *config,
                         struct dataset *out);
     enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,
@@ -78,6 +79,10 @@ struct dataset_ops {
 /* Local. The index-th data set of the registration table, NULL past the end; for help and
  * completion. */
 const struct dataset_ops *dataset_at(int index);
+
+/* Local, any thread. Adds a row behind those of dataset.def, for the rest of the process; `ops` and
+ * all it points to stay. STATUS_USAGE for a name that is taken, or where there is no more room. */
+enum status dataset_add(const struct dataset_ops *ops);
 
 /* Local, blocking (reads the files). STATUS_USAGE for an unknown or incomplete spec, STATUS_DATA
  * for bad files. The caller owns *out and closes it with dataset_free. */

@@ -36,6 +36,7 @@ enum {
     FILE_LIMIT = 1 << 30,
     NAMED = 10, /* damaged pictures that are named one by one */
     PROBERS = 8,
+    WARM = 8,          /* pictures read when it is opened */
     PROBER_FILES = 256 /* files that are worth another thread */
 };
 
@@ -390,22 +391,6 @@ static enum status open_place(const struct place *place, const struct dataset_co
     return choose_size(place->root, config, state);
 }
 
-static enum status folder_open(const char *argument, const struct dataset_config *config,
-                               struct dataset *out) {
-    char *text = mem_text(argument);
-    struct place place;
-    struct folder_state *state = MEM_NEW(struct folder_state);
-    enum status status = parse(argument, text, &place);
-    if (status == STATUS_OK) status = open_place(&place, config, state);
-    free(text);
-    if (status != STATUS_OK) {
-        state_free(state);
-        return status;
-    }
-    describe(state, out);
-    return STATUS_OK;
-}
-
 /* --- reading --- */
 
 /* The whole file into the scratch; one that is longer than at the start is not the same. */
@@ -449,10 +434,47 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
     *(int32_t *)out[1] = sample->label;
     if (!out[0]) return STATUS_OK;
     if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
-    if (!state->skip) return fail_damaged(split, sample->path, reading.why);
-    if (!atomic_exchange(&sample->said, true)) warn_damaged(split, sample->path, reading.why);
+    bool said =
+        atomic_exchange(&sample->said, true); /* it may be read again, and ahead of its use */
+    if (!state->skip) return said ? STATUS_DATA : fail_damaged(split, sample->path, reading.why);
+    if (!said) warn_damaged(split, sample->path, reading.why);
     memset(out[0], 0, dataset_field_bytes(dataset, 0));
     *(int32_t *)out[1] = LABEL_IGNORE;
+    return STATUS_OK;
+}
+
+/* A few pictures of each split, read once so that the libraries' code and tables are in memory:
+ * what a run takes later is then what was planned. Damage shows again where it matters. */
+static void warm_up(const struct dataset *dataset) {
+    struct folder_state *state = dataset->state;
+    struct region scratch;
+    if (region_map(dataset->scratch_bytes, "the reading of a sample", &scratch) != STATUS_OK)
+        return;
+    float *image = mem_new(dataset_field_bytes(dataset, 0));
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        for (int64_t i = 0; i < state->split[s].count && i < WARM; i++) {
+            struct picture_reading reading;
+            read_picture(state, &state->split[s], &state->split[s].sample[i], 0, scratch.base,
+                         &reading, image);
+        }
+    free(image);
+    region_free(&scratch);
+}
+
+static enum status folder_open(const char *argument, const struct dataset_config *config,
+                               struct dataset *out) {
+    char *text = mem_text(argument);
+    struct place place;
+    struct folder_state *state = MEM_NEW(struct folder_state);
+    enum status status = parse(argument, text, &place);
+    if (status == STATUS_OK) status = open_place(&place, config, state);
+    free(text);
+    if (status != STATUS_OK) {
+        state_free(state);
+        return status;
+    }
+    describe(state, out);
+    warm_up(out);
     return STATUS_OK;
 }
 

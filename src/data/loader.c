@@ -48,7 +48,7 @@ struct loader {
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
-    int running;        /* workers that have begun */
+    int running; /* workers that have begun */
     struct loader_spent spent;
     enum status status; /* the first failure */
 };
@@ -233,7 +233,11 @@ static void count_labels(const struct dataset *dataset, struct step_batch *batch
             struct micro_batch *micro = &batch->micro[m];
             const int32_t *label = micro->field[f];
             int64_t entries = micro->samples * shape_count(&dataset->field[f].shape);
-            for (int64_t i = 0; i < entries; i++) micro->label_count[f] += label[i] != LABEL_IGNORE;
+            if (dataset->field[f].dtype != DTYPE_I32) /* a target of reals counts as one */
+                micro->label_count[f] = micro->samples;
+            else
+                for (int64_t i = 0; i < entries; i++)
+                    micro->label_count[f] += label[i] != LABEL_IGNORE;
             batch->own_label_count[f] += micro->label_count[f];
         }
     }

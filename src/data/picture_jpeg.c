@@ -196,6 +196,13 @@ static bool ends_whole(const struct picture_reading *reading) {
            reading->data[reading->count - 1] == JPEG_EOI;
 }
 
+/* Skipping to the very end would skip the data too: the last row is read. */
+static void read_rest(struct jpeg_decompress_struct *info, unsigned char *row) {
+    JDIMENSION left = info->output_height - info->output_scanline;
+    if (left > 1) jpeg_skip_scanlines(info, left - 1);
+    if (left > 0) jpeg_read_scanlines(info, &row, 1);
+}
+
 static void read_rows(struct decoder *decoder) {
     struct jpeg_decompress_struct *info = &decoder->info;
     struct picture_reading *reading = decoder->reading;
@@ -211,8 +218,7 @@ static void read_rows(struct decoder *decoder) {
         if (info->out_color_space == JCS_CMYK) inks_to_colours(row, info->output_width);
         transform_row(transform, row + ((JDIMENSION)transform->first_column - left) * PIXEL_BYTES);
     }
-    if (!ends_whole(reading) && info->output_scanline < info->output_height)
-        jpeg_skip_scanlines(info, info->output_height - info->output_scanline);
+    if (!ends_whole(reading)) read_rest(info, row);
 }
 
 static void read_all(struct decoder *decoder) {

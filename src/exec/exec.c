@@ -229,6 +229,7 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->comm = comm;
     exec->owns_comm = !comm;
     exec->normed_step = exec->updated_step = -1;
+    exec->lr_asked = NAN;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
     exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
@@ -335,6 +336,14 @@ void exec_seek(struct exec *exec, int64_t step) {
                     step % exec->plan->config.steps_per_epoch);
 }
 
+void exec_set_lr(struct exec *exec, double lr) {
+    exec->lr_asked = lr;
+}
+
+double exec_lr(const struct exec *exec) {
+    return isnan(exec->lr_asked) ? lr_at(&exec->plan->config.lr, exec->step) : exec->lr_asked;
+}
+
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
     const struct plan *plan = exec->plan;
     bool last = step % plan->config.steps_per_epoch == plan->config.steps_per_epoch - 1;
@@ -394,7 +403,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
-                                .lr = lr_at(&exec->plan->config.lr, exec->step),
+                                .lr = exec_lr(exec),
                                 .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,

@@ -124,6 +124,11 @@ const struct plan *exec_plan(const struct exec *exec);
 int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
+/* Local, alike on all ranks. The learning rate from the next step on, in place of the policy's; NaN
+ * gives it back. What it is for the next step. */
+void exec_set_lr(struct exec *exec, double lr);
+double exec_lr(const struct exec *exec);
+
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
  * parameters are then unchanged; or when a parameter is not finite after the update. Without
  * clipping the update does not wait for the norm of the gradients, and a gradient that is not
@@ -145,6 +150,16 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out);
 /* Local. The shape of what exec_forward hands out of a sample: rows and classes. */
 void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes);
+
+/* Local. The samples that exec_apply takes at a time: the fewest of the plan's sizes that hold so
+ * many, or the most there are. Alike on all ranks. */
+int64_t exec_apply_samples(const struct exec *exec, int64_t samples);
+/* Collective, blocking, between steps. One forward pass over samples of the caller's, as evaluation
+ * runs them: field[f] has so many of the data set's field f as exec_apply_samples says. The
+ * output of the graph goes to `output`, plain, on the rank that makes it, of which *here tells. The
+ * model has an output. */
+enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,
+                       bool *here);
 
 /* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
  * of them saves it for both. STATUS_BUG where they differ. */

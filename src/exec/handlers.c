@@ -258,6 +258,7 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
     const struct graph *graph = slot->runnable->plan->graph;
     const struct value *value = &graph->values[graph->losses[0].scores];
     const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    CHECK(value->type.dtype == DTYPE_F32, "scores are %s", dtype_name(value->type.dtype));
     struct exec_output output = {.samples = samples->samples,
                                  .sample_id = samples->sample_id,
                                  .labels = samples->field[slot->runnable->label_field[0]]};
@@ -549,7 +550,7 @@ enum status run_STEP(struct exec *exec, const struct instr *instr) {
     bool clips = instr->flags & INSTR_CLIP;
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
-                              .lr = (float)lr_at(&config->lr, exec->step),
+                              .lr = (float)exec_lr(exec),
                               .gradient_scale =
                                   clips ? clip_scale(config->clip, exec->grad_norm) : 1};
     exec->updated_step = exec->step;

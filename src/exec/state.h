@@ -103,6 +103,7 @@ struct exec {
     float *scores;                  /* plain, where they lie otherwise; else NULL */
     const struct step_batch *batch; /* of the step under way, NULL between steps */
     int64_t step;
+    double lr_asked; /* NaN: the policy's */
     float seed[GRAPH_MAX_LOSSES];
     struct tally tally;
     struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */

@@ -108,10 +108,11 @@ enum { GRAPH_MAX_INPUTS = 16, GRAPH_MAX_LOSSES = 4 };
 struct graph {
     struct arena arena;
     bool training;
-    enum dtype dtype;   /* of activations */
-    enum status status; /* of construction: the first misfit, already logged */
-    int64_t batch;      /* samples of a micro-batch */
-    int stats_ranks;    /* above 1: batch norm in training takes the statistics of so many ranks */
+    enum dtype dtype;         /* of activations */
+    enum status status;       /* of construction: the first misfit, already logged */
+    int64_t batch;            /* samples of a micro-batch */
+    float layer_norm_epsilon; /* above 0: of all layer norms, whatever their model says */
+    int stats_ranks; /* above 1: batch norm in training takes the statistics of so many ranks */
 
     struct value *values;
     struct node *nodes; /* forward nodes first, then backward ones in reverse order of the layers */

@@ -338,6 +338,7 @@ static enum status plan_other_graphs(struct plan *plan) {
     for (int g = first; plan->last_samples && g < first + own; g++)
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
+    if (config->forward_batch > 0) TRY(add_micro(plan, config->forward_batch, false));
     struct eval_share eval = eval_share(config);
     int64_t rest = config->dataset->count[config->eval_split] % (plan->eval_batch * eval.pipelines),
             own_rest = rest - eval.index * plan->eval_batch;

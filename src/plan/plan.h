@@ -57,7 +57,7 @@ struct memory_part {
 bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out);
 size_t memory_sum(const struct memory_estimate *estimate);
 
-enum { PLAN_MAX_MICRO = 5 };
+enum { PLAN_MAX_MICRO = 6 };
 
 struct plan {
     struct run_config config;

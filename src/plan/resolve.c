@@ -23,7 +23,8 @@ struct resolve {
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input & MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
+    if (!synthetic || model->input & (MODEL_IMAGES | MODEL_OWN) || strstr(spec, "kind="))
+        return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
     return mem_format("synthetic:kind=%s%s%s", model_reads(model->input)->synthetic,
                       *rest ? "," : "", rest);
@@ -49,6 +50,7 @@ static const char *reader_of(const struct dataset *dataset) {
 
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
+    if (config->model->input == MODEL_OWN) return STATUS_OK; /* says itself what it lacks */
     const struct model_reads *wanted = model_reads(config->model->input);
     const char *has = "something else";
     for (unsigned kind = 1; kind < MODEL_INPUT_END; kind <<= 1) {
@@ -74,8 +76,11 @@ static enum status resolve_shape(struct resolve *resolve) {
         .classes = options->classes,
         .vocabulary = data->vocab,
         .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .layer_norm_epsilon =
+            option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
-        .smoothing = (float)options->label_smoothing};
+        .smoothing = (float)options->label_smoothing,
+        .data = data};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
     if (image >= 0) {
         const struct shape *pixels = &data->field[image].shape;

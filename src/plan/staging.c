@@ -66,16 +66,14 @@ static size_t end_bytes(const struct plan *plan) {
 }
 
 /* A model is read tensor by tensor, those of other stages too: as it lies in the file, as numbers
- * of our own, and in its layout. */
+ * of our own, and in our order. */
 static size_t load_bytes(const struct plan *plan) {
+    enum { COPIES = 3 };
     const struct run_config *config = &plan->config;
     bool reads = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
     size_t most = 0;
-    for (int p = 0; reads && p < plan->store->param_count; p++) {
-        const struct store_item *item = &plan->store->params[p];
-        bool laid = store_holds(item) && !item->layout->plain;
-        most = larger(most, tensor_type_bytes(&item->type) * (laid ? 3 : 2));
-    }
+    for (int p = 0; reads && p < plan->store->param_count; p++)
+        most = larger(most, COPIES * tensor_type_bytes(&plan->store->params[p].type));
     return most;
 }
 

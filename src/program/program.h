@@ -162,9 +162,10 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Do
- * its F and B share statistics? Do its STEPs clip? */
+/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Its
+ * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
 bool program_is_forward(const struct program *program);
+struct program *program_round(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */

@@ -14,14 +14,16 @@ int64_t confusion_count(int64_t classes) {
     return 3 * classes + (classes <= CONFUSION_MOST ? classes * classes : 0);
 }
 
-void confusion_new(int64_t classes, const char *const *names, struct confusion *out) {
+void confusion_new(int64_t classes, const char *const *names, int64_t named,
+                   struct confusion *out) {
     int64_t *numbers = MEM_ARRAY(int64_t, confusion_count(classes));
     *out = (struct confusion){.classes = classes,
                               .samples = numbers,
                               .taken = numbers + classes,
                               .right = numbers + 2 * classes,
                               .pairs = classes <= CONFUSION_MOST ? numbers + 3 * classes : NULL,
-                              .names = names};
+                              .names = names,
+                              .named = names ? named : 0};
 }
 
 void confusion_free(struct confusion *confusion) {
@@ -55,7 +57,7 @@ static double precision_of(const struct confusion *confusion, int64_t class) {
 /* "7", or its name. */
 static const char *name_of(const struct confusion *confusion, int64_t class, int width,
                            char text[2 * NAME_WIDTH]) {
-    if (confusion->names)
+    if (class < confusion->named)
         snprintf(text, 2 * NAME_WIDTH, "%.*s", width, confusion->names[class]);
     else
         snprintf(text, 2 * NAME_WIDTH, "%lld", (long long)class);
@@ -196,7 +198,7 @@ static json_t *class_json(const struct confusion *confusion, int64_t class) {
                             (json_int_t)confusion->samples[class], "predicted",
                             (json_int_t)confusion->taken[class], "right",
                             (json_int_t)confusion->right[class]);
-    json_t *name = confusion->names ? json_string(confusion->names[class]) : NULL;
+    json_t *name = class < confusion->named ? json_string(confusion->names[class]) : NULL;
     json_object_set_new(one, "name", name ? name : json_null());
     json_object_set_new(one, "recall", share_json(recall_of(confusion, class)));
     json_object_set_new(one, "precision", share_json(precision_of(confusion, class)));
@@ -240,7 +242,7 @@ void confusion_csv(const struct confusion *confusion, FILE *out) {
     fputc('\n', out);
     for (int64_t l = 0; l < confusion->classes; l++) {
         fprintf(out, "%lld,", (long long)l);
-        csv_text(confusion->names ? confusion->names[l] : "", out);
+        csv_text(l < confusion->named ? confusion->names[l] : "", out);
         fprintf(out, ",%lld,%lld", (long long)confusion->samples[l],
                 (long long)confusion->right[l]);
         csv_share(recall_of(confusion, l), out);

@@ -21,11 +21,12 @@ struct confusion {
     /* Of one array: per class its samples, those taken for it, those of it taken for it; then
      * [label][taken for], or NULL. */
     int64_t *samples, *taken, *right, *pairs;
-    const char *const *names; /* the caller's; NULL: classes have none */
+    const char *const *names; /* the caller's, of the first `named` classes */
+    int64_t named;
 };
 
-/* The caller frees it. */
-void confusion_new(int64_t classes, const char *const *names, struct confusion *out);
+/* The caller frees it. A model may have more classes than its data have names. */
+void confusion_new(int64_t classes, const char *const *names, int64_t named, struct confusion *out);
 void confusion_free(struct confusion *confusion);
 void confusion_add(struct confusion *confusion, int64_t label, int64_t taken);
 /* All its numbers, to be added up over ranks; how many there are, also before it is made. */

@@ -69,9 +69,9 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .saves = job->options.save_ranks || job->threads,
                                   .dry = info->to_start};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
-    /* Kernels are made also where none will run, to measure what they take; not of orders that
-     * are still to be chosen, where other positions cannot be measured. */
-    if (info->weighed && !plan_is_auto(out)) out->dry = false;
+    out->forward_batch = info->forward_batch;
+    /* Kernels are made also where none will run, to measure what they take. */
+    if (info->weighed) out->dry = false;
     return take_delays(&job->options, out);
 }
 
@@ -140,6 +140,26 @@ static enum status node_times(const struct run_config *config, struct device *de
     return STATUS_OK;
 }
 
+/* Where orders are still to be chosen, the positions are those of a plan that is made for it and
+ * has no kernels. It is kept meanwhile: what it holds is not taken for free memory. */
+static enum status probe_positions(struct job *job, struct run_config *config, const char *name,
+                                   const struct bytes *program) {
+    struct plan *choosing = NULL;
+    if (plan_is_auto(config) && !config->agreed) {
+        struct run_config dry = *config;
+        dry.dry = true;
+        TRY(plan_new(&dry, name, program, &choosing));
+        if (choosing->choice.orders) config->chosen = &choosing->choice;
+    }
+    job_probe_positions(job, config, name, program);
+    config->chosen = NULL;
+    if (!choosing) return STATUS_OK;
+    plan_free(&choosing);
+    mem_give_back();
+    job->before.own_bytes = mem_resident_parts().own_bytes; /* pages of code are there already */
+    return STATUS_OK;
+}
+
 static enum status make_plan(struct job *job, const struct rank_info *info,
                              struct run_config *config) {
     struct bytes text = {0};
@@ -154,7 +174,7 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
     if (job->costs) config->costs = &job->costs->costs;
     if (status == STATUS_OK && info->weighed && !config->dry)
-        job_probe_positions(job, config, path ? path : "program", path ? &text : NULL);
+        status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
     job->agreed = NULL;

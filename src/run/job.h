@@ -20,6 +20,7 @@ struct rank_info {
     struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
     size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
     const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
+    int64_t forward_batch;              /* as in struct run_config */
 };
 
 struct job {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/waiting.h"
+#include "run/waiting.h"
 
 const char *const openmp_binding[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
                                       "KMP_AFFINITY", NULL};
@@ -40,7 +40,7 @@ void openmp_set_aside(void) {
     }
 }
 
-/* Where nobody can see that others want the cores (cli/waiting.h), workers spin a little at most:
+/* Where nobody can see that others want the cores (run/waiting.h), workers spin a little at most:
  * long spinning makes a busy machine crawl (measured: ten times slower and more beside other
  * processes). A team that shrinks by itself breaks oneDNN. */
 static void set_waiting(void) {

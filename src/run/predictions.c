@@ -24,7 +24,8 @@ struct predictions {
     enum as as;
     int64_t rows, classes, samples; /* samples of all ranks */
     int64_t top;
-    const char *const *names;
+    const char *const *names; /* of the first `named` classes */
+    int64_t named;
 
     bool whole;              /* one rank: what is made goes straight into the output */
     bool begun;              /* the output was */
@@ -115,7 +116,7 @@ static void print_text(FILE *out, const char *text) {
 
 static void print_class(const struct predictions *of, FILE *out, int64_t class) {
     fprintf(out, "\"class\":%lld", (long long)class);
-    if (!of->names) return;
+    if (class >= of->named) return;
     fputs(",\"name\":", out);
     print_text(out, of->names[class]);
 }
@@ -266,6 +267,7 @@ enum status predictions_open(struct session *session, struct predictions **out) 
                                .samples = config->dataset->count[config->eval_split],
                                .top = options->top,
                                .names = config->dataset->names,
+                               .named = config->dataset->names ? config->dataset->classes : 0,
                                .whole = comm_size(session->comm) == 1};
     exec_output_shape(plan, &of->rows, &of->classes);
     of->row = MEM_ARRAY(float, of->rows * of->classes);

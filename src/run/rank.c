@@ -16,30 +16,12 @@
 #include "run/explain.h"
 #include "run/folder.h"
 #include "run/session.h"
-#include "comm/comm.h"
-#include "control/control.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/graphs.h"
 #include "plan/resolve.h"
-
-struct rank {
-    const struct options *options;
-    const struct start *start;
-    const struct launch_config *launch;
-    const struct launch_identity *identity;
-    struct launch_rendezvous rendezvous;
-    struct control_status_table status_table; /* the launcher's, or none */
-    struct control_row own_row;               /* where there is none */
-    struct control *control;
-    int here;        /* how many ranks are on this machine, once they have met */
-    bool first_here; /* of these the lowest */
-    bool agreed;     /* all ranks fail for one reason: none must be told */
-    struct comm_link link;
-    struct session session;
-};
 
 /* --- the data plane's view of the control plane --- */
 static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
@@ -390,7 +372,7 @@ static bool started_by_another(const struct launch_identity *identity) {
     return identity->source < LAUNCH_SOURCE_ROWS && identity->source != LAUNCH_LAUNCHER;
 }
 
-static enum status run(struct rank *rank, const struct rank_info *info) {
+static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
     TRY(job_open(rank->options, info, &rank->session.job));
@@ -403,8 +385,35 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
     TRY(agree_programs(rank, info));
     TRY(check_neighbours(rank));
     warn_crowded(rank);
-    TRY(share_folder(rank));
-    TRY(open_comm(rank));
+    if (!rank->folderless) TRY(share_folder(rank));
+    return open_comm(rank);
+}
+
+enum status rank_open(const struct options *options, const struct start *start, struct rank *rank) {
+    rank->options = options;
+    rank->start = start;
+    rank->launch = &start->launch;
+    rank->identity = &start->identity;
+    rank->session.begin_ns = clock_ns();
+    rank->session.use = start->use;
+    return open_rank(rank, &start->info);
+}
+
+void rank_close(struct rank *rank, enum status status) {
+    say_lost(rank, status);
+    say_cause(rank, status);
+    give_up(rank, status);
+    session_free(&rank->session);
+    comm_close(&rank->session.comm);
+    control_leave(&rank->control);
+    launch_rendezvous_close(&rank->rendezvous);
+    control_status_table_close(&rank->status_table);
+    job_close(&rank->session.job);
+    lock_give_back(&rank->session.lock);
+    free(rank->session.folder);
+}
+
+static enum status run(struct rank *rank) {
     /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
      */
     bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
@@ -419,22 +428,9 @@ static enum status run(struct rank *rank, const struct rank_info *info) {
 }
 
 enum status rank_run(const struct options *options, const struct start *start) {
-    struct rank rank = {.options = options,
-                        .start = start,
-                        .launch = &start->launch,
-                        .identity = &start->identity,
-                        .session = {.begin_ns = clock_ns(), .use = start->use}};
-    enum status status = run(&rank, &start->info);
-    say_lost(&rank, status);
-    say_cause(&rank, status);
-    give_up(&rank, status);
-    session_free(&rank.session);
-    comm_close(&rank.session.comm);
-    control_leave(&rank.control);
-    launch_rendezvous_close(&rank.rendezvous);
-    control_status_table_close(&rank.status_table);
-    job_close(&rank.session.job);
-    lock_give_back(&rank.session.lock);
-    free(rank.session.folder);
+    struct rank rank = {0};
+    enum status status = rank_open(options, start, &rank);
+    if (status == STATUS_OK) status = run(&rank);
+    rank_close(&rank, status);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "run/folder.h"
+#include "run/peak.h"
 #include "run/session.h"
 #include "record/range_test.h"
 #include "record/report.h"
@@ -109,6 +110,7 @@ void result_measure(struct session *session) {
         .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
         .reduced_bytes_per_step = reduced_bytes(session),
         .use = watch_use(&session->watch),
+        .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
         .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
         .sent_bytes_per_step =
             steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
@@ -189,6 +191,20 @@ static void sum_replica(const struct session *session, struct summary *summary) 
         summary->param_hash.known = summary->buffer_hash.known = false;
 }
 
+/* Of what the ranks could do together, each as rank 0 can. Passes that wait compute nothing. */
+static void fill_mfu(const struct session *session, struct summary *summary) {
+    const struct run_config *config = &session->job.plan->config;
+    int ranks = comm_size(session->comm);
+    double flops = 0;
+    bool known = (ranks == 1 || session->all) && !config->delays && summary->step_ms.p50 > 0;
+    if (!known) return;
+    for (int r = 0; r < ranks; r++)
+        flops += session->all ? session->all[r].step_flops : session->figures.step_flops;
+    summary->peak_flops = peak_flops(session->job.plan->device, config->dtype);
+    summary->mfu = flops / (summary->step_ms.p50 * 1e-3) /
+                   (summary->peak_flops * (ranks - config->grid.drivers));
+}
+
 enum status result_fill(struct session *session, int exit_code) {
     struct summary *summary = &session->summary;
     watch_lacks(&session->watch, watch_note_times(&session->watch), "history.jsonl");
@@ -200,6 +216,7 @@ enum status result_fill(struct session *session, int exit_code) {
     describe_run(session, summary);
     summary->syncs_per_s = syncs_per_s(&session->watch);
     sum_replica(session, summary);
+    fill_mfu(session, summary);
     summary->exit = exit_code;
     return STATUS_OK;
 }
@@ -252,6 +269,11 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "speed");
         text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
                         summary->step_ms.p50, summary->step_ms.p90);
+    }
+    if (!isnan(summary->mfu)) {
+        text_table_cell(&table, "of the peak");
+        text_table_cell(&table, "%.1f%% of %.0f GFLOP/s a rank (mfu)", summary->mfu * 100,
+                        summary->peak_flops * 1e-9);
     }
     if (summary->damaged_samples > 0 || summary->skipped_samples > 0) {
         text_table_cell(&table, "damaged");

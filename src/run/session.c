@@ -16,7 +16,7 @@
 #include "run/outlook.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
-#include "cli/waiting.h"
+#include "run/waiting.h"
 #include "exec/stop.h"
 #include "plan/resolve.h"
 #include "stretto.h"
@@ -109,13 +109,19 @@ static enum status predict(struct session *session) {
     return STATUS_OK;
 }
 
+/* Whether this rank reads files of parameters. Replicas get what the first one has read; but slices
+ * each reads itself. */
+static bool reads_model(const struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    bool own = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
+    return own && config->cell.role == GRID_STAGE;
+}
+
 /* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    const struct grid_cell *cell = &session->job.plan->config.cell;
-    bool first = cell->role == GRID_STAGE && cell->first_replica == 0;
-    if (!first || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    if (!reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -344,11 +350,8 @@ static enum status finish(struct session *session, enum status status) {
     return finished == STATUS_OK ? profiled : finished;
 }
 
-/* Replicas get what the first one has read; but slices each reads itself. */
 static enum status load_model(struct session *session) {
-    const struct run_config *config = &session->job.plan->config;
-    bool reads = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
-    if (!reads || config->cell.role != GRID_STAGE) return STATUS_OK;
+    if (!reads_model(session)) return STATUS_OK;
     return checkpoint_load_model(session->exec, session->job.options.argument[0]);
 }
 
@@ -374,8 +377,10 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
-    bool first_here = !session->threads || first_rank(session);
-    struct waiting *waiting = first_here ? waiting_new(session->job.plan->config.threads) : NULL;
+    int here = session->threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    bool first_here = here == 1 || first_rank(session);
+    struct waiting *waiting =
+        first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
     enum status status = prepare(session, &checkpoint, &state);
     if (session->done && first_rank(session) && options->json && !options->quiet)
         result_print_json(session);

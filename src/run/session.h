@@ -16,6 +16,7 @@ struct rank_figures {
     uint64_t param_hash, buffer_hash; /* of what the rank holds of replica 0; else 0 */
     bool hashed;                      /* they are known */
     double samples_per_s;
+    double step_flops; /* of a step of the model, without what runs again */
     struct watch_use use;
     int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
     int64_t reduced_bytes_per_step;

@@ -6,11 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <jansson.h>
+
 #include "base/file.h"
 #include "base/log.h"
 #include "data/input.h"
 #include "plan/resolve.h"
-#include "record/summary.h"
 #include "run/option_files.h"
 #include "run/resume.h"
 
@@ -31,12 +32,13 @@ static char *run_folder(const char *path) {
     return NULL;
 }
 
-/* What says which model it is, and how it computes. */
+/* What says which model it is, of which data, and how it computes: all of these groups, also what
+ * this command does not take; of others what it takes. */
 static bool is_of_model(enum option_id id, enum option_command command) {
     const struct option_row *row = &option_rows[id];
-    bool groups = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_OPTIMIZER ||
-                  row->group == OPTION_GROUP_NUMERICS;
-    return groups && row->commands & (unsigned)command && !(row->commands & OPTION_NOT_IN_FILE);
+    bool whole = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_NUMERICS,
+         part = row->group == OPTION_GROUP_OPTIMIZER && row->commands & (unsigned)command;
+    return (whole || part) && !(row->commands & OPTION_NOT_IN_FILE);
 }
 
 static enum status set_number(struct options *options, enum option_id id, int64_t value) {
@@ -45,19 +47,22 @@ static enum status set_number(struct options *options, enum option_id id, int64_
     return option_set(options, id, text, option_rows[id].name, OPTION_FROM_FILE);
 }
 
-/* Of a run that ended its summary says it; of another one it follows from its options, as far as
- * they tell how many ranks there were. */
-static int64_t micro_batch_size(const char *folder, struct options *kept) {
+/* Of a run that ended its summary says it, whatever version wrote that; 0: it does not. */
+static int64_t size_of_summary(const char *folder) {
     char *path = mem_format("%s/summary.json", folder);
-    struct summary summary;
-    int64_t size = 0;
-    int replicas;
-    summary_init(&summary);
-    if (file_exists(path) && summary_read(path, &summary) == STATUS_OK && summary.batch > 0 &&
-        summary.replicas > 0 && summary.micro_batches > 0)
-        size = summary.batch / summary.replicas / summary.micro_batches;
-    summary_free(&summary);
+    json_t *summary = json_load_file(path, 0, NULL);
     free(path);
+    json_int_t batch = json_integer_value(json_object_get(summary, "batch")),
+               replicas = json_integer_value(json_object_get(summary, "replicas")),
+               micro = json_integer_value(json_object_get(summary, "micro_batches"));
+    json_decref(summary);
+    return batch > 0 && replicas > 0 && micro > 0 ? batch / replicas / micro : 0;
+}
+
+/* Of another one it follows from its options, as far as they tell how many ranks there were. */
+static int64_t micro_batch_size(const char *folder, struct options *kept) {
+    int64_t size = size_of_summary(folder);
+    int replicas;
     if (size > 0) return size;
     if (resolve_replicas(kept, (int)kept->local_ranks, &replicas) == STATUS_OK &&
         options_solve_batch(kept, replicas) == STATUS_OK)

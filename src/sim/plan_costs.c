@@ -71,6 +71,11 @@ static double copy_ns(const struct maker *maker, size_t bytes) {
 
 /* --- a stage --- */
 
+/* The graph that is run: of training, or where there is none of an evaluation. */
+static const struct micro_plan *first_run(const struct maker *maker) {
+    return &maker->plan->micro[maker->plan->config.forward];
+}
+
 static void add_nodes(struct maker *maker) {
     for (int i = 0; i < maker->graph->node_count; i++) {
         const struct node *node = &maker->graph->nodes[i];
@@ -84,6 +89,18 @@ static void add_nodes(struct maker *maker) {
         stage->stats[direction]++;
         stage->stats_bytes[direction] =
             (int64_t)tensor_type_bytes(&maker->graph->values[node->in[0]].type);
+    }
+}
+
+/* A forward program runs the graph of an evaluation; what else a stage has is training's. */
+static void take_forward(struct maker *maker) {
+    const struct micro_plan *micro = first_run(maker);
+    struct maker own = *maker;
+    own.graph = micro->graph;
+    for (int s = 0; s < maker->out->stage_count; s++) maker->stage[s].pass[SIM_F] = 0;
+    for (int i = 0; i < own.graph->node_count; i++) {
+        const struct node *node = &own.graph->nodes[i];
+        maker->stage[ranges_stage(&micro->ranges, node)].pass[SIM_F] += node_ns(&own, node);
     }
 }
 
@@ -134,10 +151,10 @@ static enum status add_buckets(struct maker *maker, int position) {
     return STATUS_OK;
 }
 
-/* Those of a step: evaluation may have larger ones. */
+/* Those of a step, where there is one: evaluation may have larger ones. */
 static void add_messages(struct maker *maker) {
     for (int cut = 0; cut + 1 < maker->out->stage_count; cut++) {
-        const struct crossing *crossing = &maker->plan->micro[0].crossing[cut * PHASE_COUNT];
+        const struct crossing *crossing = &first_run(maker)->crossing[cut * PHASE_COUNT];
         size_t forward = crossing[PHASE_FORWARD].bytes, backward = crossing[PHASE_BACKWARD].bytes;
         maker->stage[cut].message_bytes[SIM_FORWARD] = (int64_t)forward;
         maker->stage[cut].copy[SIM_FORWARD] = copy_ns(maker, forward);
@@ -161,8 +178,7 @@ static bool reads_images(const struct maker *maker, int s) {
 
 /* Without a core of its own the loader takes its time from the rank. */
 static void add_loading(struct maker *maker) {
-    const struct run_config *config = &maker->plan->config;
-    double samples = (double)(config->batch / config->replicas / config->micro_batches);
+    double samples = (double)first_run(maker)->samples;
     for (int s = 0; s < maker->out->stage_count && maker->source->section; s++)
         if (reads_images(maker, s))
             maker->stage[s].load = samples * maker->source->section->rate[PROFILE_SAMPLE].median;
@@ -176,6 +192,7 @@ static enum status make_class(struct maker *maker) {
     if (maker->source->section)
         costs->instruction = maker->source->section->rate[PROFILE_INSTRUCTION].median;
     add_nodes(maker);
+    if (maker->plan->config.forward) take_forward(maker);
     for (int p = 0; p < maker->plan->config.grid.stages; p++) TRY(add_buckets(maker, p));
     for (int s = 0; s < stages; s++) {
         share_segments(maker, s);

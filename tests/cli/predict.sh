@@ -75,6 +75,19 @@ cmp -s rows.jsonl more.jsonl || say "rows on two ranks are others"
 predict --data digits --split train --output - | wc -l | grep -q '^1500$' || say "the train split"
 predict --input digits --output - | cmp -s - all.jsonl || say "--input digits"
 
+# What it took, beside what was predicted; of many rows no more than of few.
+header many.npy '<f4' '(400000, 1, 8, 8)' False
+zeros many.npy $((400000 * 256))
+predict --input many.npy --output many.npy.out.npy --as classes
+[ -n "${SAN:-}" ] || sed -n 's/.*400000 samples in .*, peak memory \([0-9.]*\) MiB (predicted \([0-9.]*\) MiB).*/\1 \2/p' err |
+    awk '{ found = 1; if ($1 > 1.05 * $2 || $1 > 40) exit 1 } END { exit !found }' || say "memory: $(cat err)"
+rm -f many.npy many.npy.out.npy
+
+# More classes than names.
+"$STRETTO" train --model mlp --classes 12 --steps 1 --threads 1 --quiet --out more || say "more classes: exit $?"
+"$STRETTO" predict more --output more.jsonl --top 12 --quiet || say "more classes: exit $?"
+head -n 1 more.jsonl | grep -q '{"class":11,"probability"' || say "more classes: $(head -n 1 more.jsonl)"
+
 # Refused: nothing is left.
 header shape.npy '<f4' '(70, 1, 9, 8)' False
 zeros shape.npy $((70 * 288))

@@ -149,13 +149,15 @@ function print_cover(    a, b, c, d, most, best, part, i, n) {
     }
 }
 
-# Families whose smallest member is too large for every cell: a pipeline, replicas, both, and slices.
-function print_large(    i) {
+# Families whose smallest member is too large for every cell: slices of a pipeline with replicas; and in the whole matrix a
+# pipeline alone and statistics of all replicas.
+function print_large(    i, large) {
     split("resnet50 pyramidnet", large)
     for (i = 1; i in large; i++) {
-        print cell("1f1b", 2, 1, 3, large[i], "", "", 0, 0)
-        print cell("interleaved", 2, 2, 1, large[i], i == 1 ? "--sync-bn" : "", i == 1 ? "--sync-bn" : "", 0, 0)
-        print cell("zbv", 2, 2, 1, large[i], "--zero-stage " (i + 1), "", 0, 0)
+        print cell("1f1b", 2, 2, 1, large[i], "--zero-stage " (i + 1), "", 0, 0)
+        if (set == "cover") continue
+        print cell("zbv", 2, 1, 3, large[i], "", "", 0, 0)
+        print cell("interleaved", 2, 2, 1, large[i], "--sync-bn", "--sync-bn", 0, 0)
     }
 }
 

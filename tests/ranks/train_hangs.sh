@@ -1,6 +1,8 @@
 # SIGTERM ends a run in which a rank makes no progress: the ranks that wait for it give up once the wait is longer than
 # --stall-after. Without the signal they wait, and say so.
 . "$ROOT/tests/ranks/lib.sh"
+job=
+trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null' EXIT # should SIGTERM not do
 gone() { ! alive "$1"; }
 for spawn in processes threads; do
     rm -rf run out err
@@ -11,6 +13,7 @@ for spawn in processes threads; do
     await 600 gone $job
     wait $job
     code=$?
+    job=
     [ $code = 4 ] || { echo "$spawn: exit code $code, not 4"; cat err; exit 1; }
     says err 'rank 0: SIGTERM, and no progress for .*: the step does not end, stopped without saving'
     [ $spawn = threads ] || nobody_left run

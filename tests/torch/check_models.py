@@ -98,10 +98,9 @@ def vit(name, batch, side=224, **sizes):
 
 
 def vit_small_hf():
-    # epsilon: timm's, which is ours; Hugging Face's own models have 1e-12
     model = transformers.ViTForImageClassification(transformers.ViTConfig(
-        hidden_size=384, num_attention_heads=6, intermediate_size=1536, num_labels=1000, layer_norm_eps=1e-6))
-    return model, image_options("vit-small", 224), images(1, 224), lambda model, inputs: [
+        hidden_size=384, num_attention_heads=6, intermediate_size=1536, num_labels=1000))
+    return model, image_options("vit-small", 224) + " --layer-norm-eps 1e-12", images(1, 224), lambda model, inputs: [
         (model(inputs["image"]).logits, inputs["label"])]
 
 
@@ -245,11 +244,19 @@ CASES = {
 
 
 # --- what is compared ----------------------------------------------------------------------------------------------
-def check_values(case, have, want):
+def furthest(a, b):
+    return (a.double() - b.double().reshape(a.shape)).abs().max().item()
+
+
+def check_values(case, have, want, exactly):
+    """Where float32 itself strays further than CLOSE (batch norm of 150 layers), twice PyTorch's own error is allowed."""
     for name in (name for name in want if not name.startswith("grad.")):
-        a, b = have[name].double(), want[name].double()
-        error, usual = (a - b.reshape(a.shape)).abs().max().item(), max(1.0, b.abs().max().item())
-        check(error <= CLOSE * usual, f"{case}: {name} within {error:.1e} of PyTorch's", f"allowed {CLOSE * usual:.1e}")
+        error, allowed, against = furthest(have[name], want[name]), CLOSE * max(1.0, want[name].abs().max().item()), "PyTorch's"
+        if error > allowed:
+            exact = exactly()
+            error, allowed = furthest(have[name], exact[name]), 2 * furthest(want[name], exact[name])
+            against = f"float64's, twice PyTorch's own is {allowed:.1e}"
+        check(error <= allowed, f"{case}: {name} within {error:.1e} of {against}", f"allowed {allowed:.1e}")
 
 
 def errors_of(have, exact):
@@ -284,10 +291,10 @@ def check_case(case):
         auto = ours(options, weights, inputs, folder, direct=False)[0] if judged and "image" in inputs else None
     check("warning" not in said and "tensors loaded" in said, f"{case}: every tensor is found", said)
     want = theirs(model, run, inputs, torch.float32, judged)
-    check_values(case, have, want)
+    exact = theirs(model, run, inputs, torch.float64, True) if judged else None
+    check_values(case, have, want, lambda: exact or theirs(model, run, inputs, torch.float64, False))
     if not judged:
         return
-    exact = theirs(model, run, inputs, torch.float64, True)
     check_gradients(case, have, want, exact)
     if auto:
         print(f"# {case}: with --conv auto the worst error is {worst(errors_of(auto, exact))}")

@@ -9,6 +9,7 @@
  * would train on. The price is a pass over a result that mostly lies in the cache. Its tanh keeps
  * a NaN. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/eltwise.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
 #include "base/log.h"
@@ -66,9 +67,11 @@ SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
 #undef SPAN
 
-typedef void span(const float *first, const float *second, float *to, int64_t count);
-
-static span *span_of(const struct op_call *call) {
+static eltwise_span *span_of(const struct op_call *call) {
+#if defined(__x86_64__)
+    if (call->op == OP_GELU && cpu_has_avx512()) return gelu_span_512;
+    if (call->op == OP_GELU_BWD && cpu_has_avx512()) return gelu_bwd_span_512;
+#endif
     switch (call->op) {
     case OP_RELU: return relu_span;
     case OP_GELU: return gelu_span;
@@ -89,7 +92,7 @@ static span *span_of(const struct op_call *call) {
 enum { NARROW_BLOCK = 2048 };
 
 /* body(first, second, to) for elements [begin, end); `second` is read from element `from` on. */
-static void apply(const struct op_call *call, void *const in[], void *to, span *body, int64_t begin,
+static void apply(const struct op_call *call, void *const in[], void *to, eltwise_span *body, int64_t begin,
                   int64_t end, int64_t from) {
     int second = call->in_count > 1, n = NARROW_BLOCK;
     enum dtype a_type = call->in[0].dtype, b_type = call->in[second].dtype,
@@ -114,7 +117,7 @@ static void apply(const struct op_call *call, void *const in[], void *to, span *
 static void run_span(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
     (void)scratch;
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
     CPU_PIECES(kernel->count, begin, end)
     apply(&kernel->call, in, out[0], body, begin, end, begin);
 }
@@ -174,7 +177,7 @@ static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void
                          void *scratch) {
     (void)scratch;
     int64_t columns = kernel->columns;
-    span *body = span_of(&kernel->call);
+    eltwise_span *body = span_of(&kernel->call);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++)
         apply(&kernel->call, in, out[0], body, r * columns, (r + 1) * columns, 0);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
+enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 
 /* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
  * a(i,k) lies at a[i * a_row + k * a_step], one of the two steps being 1; rows of b and c are
@@ -28,6 +28,20 @@ struct gemm_isa {
     void (*tile)(const struct gemm_tile *tile);
 };
 const struct gemm_isa *gemm_isa(void);
+
+/* A product c[rows,columns] = a b (+ bias): rows of a and c are contiguous; b is given by the steps
+ * of an element in both directions, one of which is 1. Chunks of GEMM_DEPTH are added in order. */
+struct gemm {
+    int64_t rows, columns, depth;
+    const float *a, *b, *bias;
+    int64_t a_row, b_step, b_column;
+    float *c;
+};
+
+/* Local. Scratch that gemm_run needs for a product of these sizes. */
+size_t gemm_scratch_bytes(const struct gemm *gemm);
+/* Local, on a team of `threads`. */
+void gemm_run(const struct gemm *gemm, int threads, void *scratch);
 
 /* Local. b[depth,count], by the steps of an element in both directions, one of which is 1, into a
  * panel [depth][width]; the rest of the width is zero. */

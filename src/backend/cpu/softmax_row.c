@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "backend/cpu/avx512.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
@@ -14,32 +15,10 @@
 #define LOG2_E 1.44269504f
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define AVX512 __attribute__((target("avx512f")))
-#define INLINE static inline __attribute__((always_inline))
-
-AVX512 INLINE __mmask16 left_512(int64_t count) {
-    return count >= 16 ? (__mmask16)0xFFFF : (__mmask16)((1u << count) - 1);
-}
-
-/* 2^x; exactly zero below the smallest normal number. */
-AVX512 INLINE __m512 power_512(__m512 x) {
-    __m512 n = _mm512_roundscale_ps(x, 0), r = _mm512_sub_ps(x, n), p;
-    p = _mm512_set1_ps(1.5403530e-4f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3333558e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.6181291e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.5504109e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.4022651e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.9314718e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-    return _mm512_maskz_scalef_ps(normal, p, n);
-}
 
 /* Which of the keys from `at` on are allowed. */
-AVX512 INLINE __mmask16 allowed_512(int64_t at, int64_t count, const int32_t *mask) {
-    __mmask16 left = left_512(count - at);
+AVX512_INLINE __mmask16 allowed_512(int64_t at, int64_t count, const int32_t *mask) {
+    __mmask16 left = avx512_left(count - at);
     if (!mask) return left;
     __m512i given = _mm512_maskz_loadu_epi32(left, mask + at);
     return _mm512_test_epi32_mask(given, given);
@@ -57,7 +36,7 @@ AVX512 static void row_512(float *s, int64_t count, float scale, const int32_t *
            factor = _mm512_set1_ps(scale * LOG2_E);
     for (int64_t i = 0; i < count; i += 16) {
         __m512 x = _mm512_mul_ps(factor, _mm512_sub_ps(_mm512_loadu_ps(s + i), top));
-        __m512 e = _mm512_maskz_mov_ps(allowed_512(i, count, mask), power_512(x));
+        __m512 e = _mm512_maskz_mov_ps(allowed_512(i, count, mask), avx512_power(x));
         sum = _mm512_add_ps(sum, e);
         _mm512_storeu_ps(s + i, e);
     }
@@ -65,18 +44,18 @@ AVX512 static void row_512(float *s, int64_t count, float scale, const int32_t *
     for (int64_t i = 0; i < count; i += 16) {
         __m512 value = _mm512_mul_ps(_mm512_loadu_ps(s + i), share);
         _mm512_storeu_ps(s + i, value);
-        _mm512_mask_storeu_ps(p + i, left_512(count - i), value);
+        _mm512_mask_storeu_ps(p + i, avx512_left(count - i), value);
     }
 }
 
 AVX512 static void bwd_row_512(const float *p, int64_t count, float scale, float *dp) {
     __m512 dot = _mm512_setzero_ps(), factor = _mm512_set1_ps(scale);
     for (int64_t i = 0; i < count; i += 16)
-        dot = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(left_512(count - i), p + i),
-                              _mm512_maskz_loadu_ps(left_512(count - i), dp + i), dot);
+        dot = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(avx512_left(count - i), p + i),
+                              _mm512_maskz_loadu_ps(avx512_left(count - i), dp + i), dot);
     __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(dot));
     for (int64_t i = 0; i < count; i += 16) {
-        __mmask16 left = left_512(count - i);
+        __mmask16 left = avx512_left(count - i);
         __m512 share = _mm512_mul_ps(factor, _mm512_maskz_loadu_ps(left, p + i));
         __m512 off = _mm512_sub_ps(_mm512_maskz_loadu_ps(left, dp + i), mean);
         _mm512_mask_storeu_ps(dp + i, left, _mm512_mul_ps(share, off));
@@ -88,8 +67,8 @@ AVX512 static void dots_512(const float *x, int64_t x_step, const float *z, int6
     for (int64_t r = 0; r < rows; r++, x += x_step) {
         __m512 sum = _mm512_setzero_ps();
         for (int64_t i = 0; i < depth; i += 16)
-            sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(left_512(depth - i), x + i),
-                                  _mm512_maskz_loadu_ps(left_512(depth - i), z + i), sum);
+            sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(avx512_left(depth - i), x + i),
+                                  _mm512_maskz_loadu_ps(avx512_left(depth - i), z + i), sum);
         y[r * y_step] = _mm512_reduce_add_ps(sum);
     }
 }

@@ -369,6 +369,40 @@ Test(backend_cpu, sums_do_not_depend_on_the_team) {
     }
 }
 
+/* Against the error function in double: gelu within 4e-7 of the larger of 1 and |x|, its slope
+ * within 4e-7, wherever they are not flat and beyond. */
+Test(backend_cpu, gelu_is_right_to_the_last_digits) {
+    enum { COUNT = 40001 };
+    struct device *device = open_cpu(1);
+    const struct tensor_type row = {DTYPE_F32, SHAPE(COUNT)};
+    const struct layout *none[OP_MAX_IN] = {0};
+    float *x = aligned_bytes(COUNT * sizeof *x), *dy = aligned_bytes(COUNT * sizeof *x),
+          *y = aligned_bytes(COUNT * sizeof *x);
+    double worst[2] = {0};
+    for (int i = 0; i < COUNT; i++) x[i] = (float)(i - COUNT / 2) / 2000.0f, dy[i] = 1.0f;
+    for (int back = 0; back < 2; back++) {
+        struct op_call call = {.op = back ? OP_GELU_BWD : OP_GELU, .in_count = 1 + back};
+        char why[256];
+        struct kernel *kernel = NULL;
+        call.in[0] = call.in[1] = row;
+        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
+        void *in[] = {back ? dy : x, x}, *out[] = {y};
+        cr_assert_eq(kernel_run(kernel, in, out, NULL, NULL), STATUS_OK);
+        for (int i = 0; i < COUNT; i++) {
+            double at = x[i], phi = 0.5 * erfc(-at / sqrt(2));
+            double want = back ? phi + at * exp(-at * at / 2) / sqrt(2 * M_PI) : at * phi;
+            double off = fabs(y[i] - want) / (back ? 1 : fmax(1, fabs(at)));
+            worst[back] = off > worst[back] ? off : worst[back];
+        }
+        kernel_free(&kernel);
+    }
+    cr_expect(worst[0] > 0 && worst[0] < 4e-7, "gelu is off by %g", worst[0]);
+    cr_expect(worst[1] > 0 && worst[1] < 4e-7, "its slope is off by %g", worst[1]);
+    free(x), free(dy), free(y);
+    device_close(&device);
+}
+
 /* --- bf16 --- */
 
 static struct kernel *reorder_kernel(struct device *device, const struct layout *from,
@@ -442,4 +476,33 @@ Test(backend_cpu, weights_are_rounded_into_blocks) {
     }
     cr_expect_gt(loops, 3);
     device_close(&device);
+}
+
+/* Neither the team nor the number of rows or samples shows in what is made of one of them. */
+Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
+    for (int i = 0; i < 2; i++) {
+        struct op_call many = {.op = OP_LINEAR, .in_count = 2}, few;
+        many.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(400, 96)};
+        many.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(80, 96)};
+        if (i == 1) {
+            many = (struct op_call){.op = OP_ATTENTION, .in_count = 1};
+            many.attrs.attention.heads = 2, many.attrs.attention.packed = true;
+            many.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(5, 35, 96)};
+        }
+        few = many;
+        few.in[0].shape.dim[0] = i == 0 ? 260 : 2;
+        int64_t part = i == 0 ? 260 * 80 : 2 * 35 * 32, all = i == 0 ? 400 * 80 : 5 * 35 * 32;
+        struct device *one = open_cpu(1);
+        struct result a = run(one, many), b = run(one, few);
+        device_close(&one);
+        struct device *three = open_cpu(3);
+        struct result c = run(three, many);
+        device_close(&three);
+        cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
+                  "%s: the team shows", a.name);
+        if (cpu_has_avx512() || i == 1)
+            cr_expect(memcmp(a.out[0], b.out[0], (size_t)part * sizeof(float)) == 0,
+                      "%s: the batch shows", a.name);
+        result_free(&a), result_free(&b), result_free(&c);
+    }
 }

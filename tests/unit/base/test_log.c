@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include <pthread.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/thread.h"

@@ -362,6 +362,21 @@ Test(data_arrays, test_arrays_come_in_pairs) {
     expect_refused(&kinds[0], "", STATUS_DATA, "but not the labels of the test split");
 }
 
+#ifdef HAVE_HDF5
+/* Neither a dataset nor a group on the way to one may lie in another file. */
+Test(data_arrays, links_to_other_files_are_refused) {
+    put_rows(&kinds[1]);
+    char *path = mem_format("%s/data.h5", folder);
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    cr_assert(H5Lcreate_external("other.h5", "/", file, "train", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    cr_assert(H5Lcreate_soft("x_train", file, "soft", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    H5Fclose(file);
+    free(path);
+    expect_refused(&kinds[1], ",x=train/x", STATUS_DATA, "data.h5: train is a link");
+    expect_refused(&kinds[1], ",x=soft", STATUS_DATA, "data.h5: soft is a link");
+}
+#endif
+
 /* The .npz archive of a folder, or one that is named. */
 Test(data_arrays, archives) {
     struct bytes archive;

@@ -161,6 +161,29 @@ Test(data_folder, three_splits) {
     refuse(",test=none", STATUS_DATA, "none: no pictures");
 }
 
+/* CINIC-10 is known by its classes, and normalised by its own figures. */
+Test(data_folder, cinic) {
+    static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                        "dog",      "frog",       "horse", "ship", "truck"};
+    for (int c = 0; c < 10; c++)
+        for (int s = 0; s < 3; s++) {
+            static const char *const splits[] = {"train", "valid", "test"};
+            char *path = mem_format("%s/%s/cifar10-%s-%d.png", splits[s], names[c], splits[s], c);
+            put_picture(path, "rgb8.png");
+            free(path);
+        }
+    struct dataset *dataset = open_good("", (struct dataset_config){0});
+    cr_assert(dataset->classes == 10 && dataset->count[SPLIT_TRAIN] == 10 &&
+              dataset->count[SPLIT_TEST] == 10);
+    cr_assert_eq(dataset->mean[0], 0.47889522f);
+    cr_assert_eq(label_of(dataset, SPLIT_TEST, 9), 9);
+    dataset_free(&dataset);
+    put_picture("train/zebra/1.png", "rgb8.png");
+    dataset = open_good("", (struct dataset_config){0});
+    cr_assert_eq(dataset->mean[0], 0.485f);
+    dataset_free(&dataset);
+}
+
 Test(data_folder, class_and_file_lists) {
     make_two_classes();
     put_text("classes.txt", "dog  a loyal one, dog\ncat\nemu\n");
@@ -230,8 +253,7 @@ Test(data_folder, a_cut_picture_has_no_label) {
                 dataset_read(dataset, SPLIT_TRAIN, 1, 0, (void *[]){image, &label});
             log_capture(NULL, 0);
             cr_assert_eq(status, skip ? STATUS_OK : STATUS_DATA);
-            cr_assert_eq(strstr(message, "b.JPG: damaged picture") != NULL, !skip || !again, "%s",
-                         message);
+            cr_assert_eq(strstr(message, "b.JPG: damaged picture") != NULL, !again, "%s", message);
         }
         if (skip) cr_assert(label == LABEL_IGNORE && image[5] == 0);
         dataset_free(&dataset);

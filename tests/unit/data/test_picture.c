@@ -190,6 +190,30 @@ Test(data_picture, parts_have_the_pixels_of_the_whole) {
     }
 }
 
+/* A part that lies above the cut is refused no less: what is damaged does not depend on what is
+ * drawn.
+ */
+Test(data_picture, cuts_are_found_below_the_part) {
+    enum { SIDE = 24, KEYS = 20, CUTS = 12 };
+    static const struct form forms[] = {
+        {197, 131, 2, 2, false, 0}, {197, 131, 1, 1, false, 7}, {160, 64, 2, 2, true, 0}};
+    struct augment crop = {AUGMENT_RESIZED_CROP, FRAME_CENTRE, SIDE, SIDE};
+    static float part[PICTURE_CHANNELS * SIDE * SIDE];
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+        unsigned long count = 0;
+        unsigned char *data = encode(&forms[f], &count);
+        for (size_t cut = 1; cut <= CUTS; cut++)
+            for (uint64_t key = 0; key < KEYS; key++) {
+                char why[PICTURE_WHY_BYTES] = "";
+                size_t gone = cut > 2 ? count * cut / 20 : 20 * cut;
+                bool good = view_of(data, count - gone, &crop, key, part, why);
+                cr_assert(!good && strstr(why, "the file ends in the middle"), "form %zu: %s", f,
+                          why);
+            }
+        free(data);
+    }
+}
+
 /* Memory follows from the header: a larger picture than was planned for is refused. */
 Test(data_picture, limits) {
     static const struct {

@@ -10,8 +10,10 @@
 
 const struct golden_case golden_cases[] = {
 #define GOLDEN(test, ...) {__VA_ARGS__},
+#define LOGITS(...) {__VA_ARGS__},
 #include "golden.def"
 #undef GOLDEN
+#undef LOGITS
 };
 const int golden_case_count = sizeof(golden_cases) / sizeof(golden_cases[0]);
 

@@ -169,3 +169,20 @@ Test(model_build, usual_patches) {
         graph_free(&graph);
     }
 }
+
+/* 1e-6 in timm's vision transformers, unless another is asked for. */
+Test(model_build, epsilon_of_layer_norms) {
+    for (int asked = 0; asked < 2; asked++) {
+        struct graph *graph = NULL;
+        struct model_config config = {.batch = 1, .layer_norm_epsilon = asked ? 1e-12f : 0};
+        int norms = 0;
+        cr_assert_eq(model_build(model_find("vit-tiny"), &config, &graph), STATUS_OK);
+        for (int i = 0; i < graph->node_count; i++) {
+            if (graph->nodes[i].op != OP_LAYER_NORM) continue;
+            cr_expect_eq(graph->nodes[i].attrs.norm.epsilon, asked ? 1e-12f : 1e-6f);
+            norms++;
+        }
+        cr_expect_eq(norms, 25);
+        graph_free(&graph);
+    }
+}

@@ -40,7 +40,7 @@ static struct moments moments(const float *values, int64_t count) {
 
 static struct graph *build(const char *name) {
     struct graph *graph = NULL;
-    struct model_config config = {.batch = 1, .training = true, .patch = 8};
+    struct model_config config = {.batch = 2, .training = true, .patch = 8};
     cr_assert_eq(model_build(model_find(name), &config, &graph), STATUS_OK);
     return graph;
 }

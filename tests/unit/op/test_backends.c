@@ -119,7 +119,8 @@ static double worst_narrow_error(const struct chain_value *value, const uint16_t
     return worst == 0 ? 0 : worst / sqrt(squares / (double)count);
 }
 
-/* Products inside of attention read rounded probabilities and gradients of scores. */
+/* Products inside of attention read rounded probabilities and gradients of scores; an element may
+ * be four times the rms. */
 static double limit_of(const struct bench *bench) {
     enum op op = bench->call->call.op;
     if (bench->chain->narrow && (op == OP_ATTENTION || op == OP_ATTENTION_BWD)) return 0x1p-5;

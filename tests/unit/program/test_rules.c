@@ -364,3 +364,21 @@ Test(program_rules, forward_programs_hand_out_each_round_once) {
     }
     free(text);
 }
+
+/* Whoever runs bodies, as the simulator does, runs a round in their place. */
+Test(program_rules, the_round_of_a_forward_program_is_a_body) {
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1}};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build(SCHEDULE_FORWARD, &config, &program), STATUS_OK);
+    struct program *round = program_round(program);
+    for (int r = 0; r < program->ranks; r++) {
+        const struct instr_list *from = program_list(program, r, LIST_EVAL),
+                                *body = program_list(round, r, LIST_BODY);
+        cr_assert_eq(body->count, from->count);
+        cr_expect_arr_eq(body->items, from->items, (size_t)from->count * sizeof *from->items);
+        cr_expect_eq(program_list(round, r, LIST_EVAL)->count, 0);
+    }
+    program_free(&round);
+    program_free(&program);
+}

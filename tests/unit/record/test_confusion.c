@@ -9,7 +9,7 @@ static const char *const names[] = {"cat", "dog", "a \"b\", c"};
 /* Labels 0 0 0 1 1, taken for 0 0 1 1 2: class 2 has no sample. */
 static void fill(struct confusion *out, const char *const *of) {
     static const int pairs[][2] = {{0, 0}, {0, 0}, {0, 1}, {1, 1}, {1, 2}};
-    confusion_new(3, of, out);
+    confusion_new(3, of, 3, out);
     for (int i = 0; i < 5; i++) confusion_add(out, pairs[i][0], pairs[i][1]);
 }
 
@@ -60,7 +60,7 @@ Test(record_confusion, few_classes_fit_a_screen_and_many_are_summed_up) {
     cr_expect(strstr(few, "66.67%"), "%s", few);
     confusion_free(&confusion);
 
-    confusion_new(1000, NULL, &confusion);
+    confusion_new(1000, NULL, 0, &confusion);
     for (int i = 0; i < 1000; i++) confusion_add(&confusion, i, i < 300 ? i : 999);
     for (int i = 0; i < 5; i++) confusion_add(&confusion, 7, 8);
     const char *many = text_of(&confusion, confusion_print), *line = many;
@@ -77,7 +77,7 @@ Test(record_confusion, few_classes_fit_a_screen_and_many_are_summed_up) {
 /* Of very many classes there is no table of pairs. */
 Test(record_confusion, pairs_have_a_limit) {
     struct confusion confusion;
-    confusion_new(CONFUSION_MOST + 1, NULL, &confusion);
+    confusion_new(CONFUSION_MOST + 1, NULL, 0, &confusion);
     cr_expect_null(confusion.pairs);
     cr_expect_eq(confusion_count(CONFUSION_MOST + 1), 3 * (CONFUSION_MOST + 1));
     confusion_add(&confusion, 3, 5);
@@ -86,5 +86,18 @@ Test(record_confusion, pairs_have_a_limit) {
     json_decref(all);
     const char *screen = text_of(&confusion, confusion_print);
     cr_expect_null(strstr(screen, "mistakes"));
+    confusion_free(&confusion);
+}
+
+Test(record_confusion, classes_without_a_name_are_numbers) {
+    struct confusion confusion;
+    confusion_new(4, names, 2, &confusion);
+    confusion_add(&confusion, 1, 3);
+    const char *screen = text_of(&confusion, confusion_print);
+    cr_expect(strstr(screen, "dog") && strstr(screen, "\n3 "), "%s", screen);
+    json_t *all = confusion_json(&confusion);
+    cr_expect(
+        json_is_null(json_object_get(json_array_get(json_object_get(all, "classes"), 3), "name")));
+    json_decref(all);
     confusion_free(&confusion);
 }

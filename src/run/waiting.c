@@ -1,5 +1,5 @@
 /* See waiting.h. */
-#include "cli/waiting.h"
+#include "run/waiting.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -24,6 +24,7 @@ struct waiting {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool ends;
+    int team; /* that lets workers sleep */
 };
 
 /* --- who stands in line --- */
@@ -67,13 +68,39 @@ void waiting_judge(struct waiting_rule *rule, int64_t window, int64_t delayed_ns
     rule->sleeps = busy;
 }
 
-void waiting_let_sleep(bool sleeps) {
-    if (!sleeps) {
+int waiting_team(int cores, int ranks, int threads) {
+    int counted = 1 + ranks * (threads - 1), missing = cores + 1 - counted;
+    return 1 + (missing > 1 ? missing : 1);
+}
+
+static void *be_there(void *gate) {
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* Whether so many threads can be there at once. */
+static bool can_start(int count) {
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = MEM_ARRAY(pthread_t, count);
+    int started = 0;
+    pthread_mutex_lock(&gate);
+    while (started < count && thread_try(&threads[started], be_there, &gate) == 0) started++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    return started == count;
+}
+
+bool waiting_set_team(int threads) {
+    if (threads <= 1) {
         omp_pause_resource(omp_pause_soft, omp_get_initial_device());
-        return;
+        return true;
     }
-#pragma omp parallel num_threads(omp_get_num_procs() + 1)
+    if (!can_start(threads - 1)) return false;
+#pragma omp parallel num_threads(threads)
     { __asm__ volatile(""); /* an empty region would be left out */ }
+    return true;
 }
 
 /* Whether the watch goes on after so long. */
@@ -98,17 +125,18 @@ static void *watch(void *argument) {
         bool slept = rule.sleeps;
         int64_t delayed = waiting_delayed_ns(), now_ns = clock_ns();
         waiting_judge(&rule, now_ns - since_ns, delayed - before);
-        if (rule.sleeps != slept) waiting_let_sleep(rule.sleeps);
+        if (rule.sleeps != slept) waiting_set_team(rule.sleeps ? waiting->team : 0);
         since_ns = now_ns, before = delayed;
     }
-    if (rule.sleeps) waiting_let_sleep(false);
+    waiting_set_team(0);
     return NULL;
 }
 
-struct waiting *waiting_new(int threads) {
+struct waiting *waiting_new(int ranks, int threads) {
     if (threads < 2 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return NULL;
     if (!waiting_is_watched()) return NULL;
     struct waiting *waiting = MEM_NEW(struct waiting);
+    waiting->team = waiting_team(omp_get_num_procs(), ranks, threads);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -1,0 +1,13 @@
+/* Spans: functions of `count` elements of one or two arrays; the result may overwrite either. */
+#ifndef BACKEND_CPU_ELTWISE_H
+#define BACKEND_CPU_ELTWISE_H
+
+#include <stdint.h>
+
+typedef void eltwise_span(const float *first, const float *second, float *to, int64_t count);
+
+#if defined(__x86_64__)
+eltwise_span gelu_span_512, gelu_bwd_span_512; /* (x, x) and (dy, x) */
+#endif
+
+#endif
