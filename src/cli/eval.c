@@ -211,7 +211,8 @@ static enum status evaluate(struct session *session) {
     struct forward forward = {.context = &of, .output = count};
     int64_t rows, classes;
     exec_output_shape(plan, &rows, &classes);
-    if (rows == 1) confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
+    if (rows == 1)
+        confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
     enum status status = comm_agree(comm_world(session->comm), forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);

@@ -53,7 +53,7 @@ told|steps|4
 END
 
 # What goes with the strategy: the column of the table, and the sentence that lists it.
-layout=$(sed -n 's/^OPTION([A-Z]*, *[a-z_]*, *[A-Z]*, *"\([a-z-]*\)".* LAID_OUT, .*/\1/p' "$ROOT/src/base/options.def" | sort)
+layout=$(sed -n 's/^OPTION([A-Z]*, *[a-z_]*, *[A-Z]*, *"\([a-z-]*\)".* LAID_OUT[ ,].*/\1/p' "$ROOT/src/base/options.def" | sort)
 told=$(tr '\n' ' ' <"$ROOT/docs/checkpoints.md" | sed 's/.*what the run kept of \(.*\) is forgotten.*/\1/; s/,* and /, /g' | tr -s ', ' '\n' | sort)
 [ "$layout" = "$told" ] || say "docs/checkpoints.md: goes with the strategy: $told; options.def: $layout"
 exit $failed
