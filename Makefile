@@ -33,7 +33,7 @@ VERSION := $(MAJOR).$(call version_of,MINOR).$(call version_of,PATCH)
 # --- which targets need what ---------------------------------------------------------------------------------------
 # Goals that build nothing need no packages; run and test install what is missing, the others only say it.
 PLAIN_GOALS := help clean format lint docs-check layers test-debian test-mpich uninstall
-INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-ranks bench-pipes bench-comm
+INSTALLING_GOALS := run test fuzz test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-comm bench-loader
 GOALS := $(or $(MAKECMDGOALS),all)
 DEPS_ACTION := $(if $(filter $(INSTALLING_GOALS),$(GOALS)),install,check)
 DEPS := build optional $(if $(filter test unit-tests,$(GOALS)),test) $(if $(filter fuzz,$(GOALS)),clang fuzz) \
@@ -75,12 +75,13 @@ FORCE:
 # --- library and program -------------------------------------------------------------------------------------------
 # oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
 OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
-NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5_file.c)
+NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5.c src/data/hdf5_file.c)
+NO_PICTURES = $(if $(HAVE_PICTURES),,src/data/folder.c src/data/folder_list.c $(wildcard src/data/picture*.c))
 NO_LINES = $(if $(HAVE_MPI),,src/comm/mpi.c) $(if $(HAVE_UCX),,src/comm/ucx.c) \
            $(if $(HAVE_MPI)$(HAVE_UCX),,src/comm/hosts.c)
 NO_MUNGE = $(if $(HAVE_MUNGE),,src/control/munge.c)
 MAIN := $(wildcard src/cli/main.c)
-SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_LINES) $(NO_MUNGE),$(sort $(shell find src -name '*.c' -o -name '*.S')))
+SRC := $(filter-out $(MAIN) $(OTHER_ONEDNN) $(NO_HDF5) $(NO_PICTURES) $(NO_LINES) $(NO_MUNGE),$(sort $(shell find src -name '*.c' -o -name '*.S')))
 OBJ = $(patsubst %,$(B)/%.o,$(basename $(SRC)))
 MAIN_OBJ = $(MAIN:%.c=$(B)/%.o)
 SHARED := $(B)/libstretto.so.$(VERSION)
@@ -227,7 +228,12 @@ test-equal: all $(B)/equal
 # Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
 VENV ?= .venv-torch
 
-test-torch: all
+# What a model computes from given weights and samples.
+$(B)/torch-step: $(B)/tests/torch/step.o $(B)/tests/unit/golden/run_graph.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+test-torch: all $(B)/torch-step
 	@scripts/venv $(VENV)
 	@B=$(B) scripts/test-torch $(VENV)/bin/python
 
@@ -243,6 +249,11 @@ golden: $(B)/golden-dump
 bench-torch: all
 	@scripts/venv $(VENV)
 	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
+
+# Threads 1 to all cores, ranks x threads, a busy neighbour; PYTHON= one that has PyTorch; BENCH='--models resnet18-cifar --threads 1,16'
+bench-scaling: all
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/scaling/bench_scaling.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
 
 # Ranks: one, two, and PyTorch DDP; BENCH='--ranks 2 --rounds 9' and so on: bench/torch/bench_ranks.py --help
 bench-ranks: all
@@ -281,6 +292,16 @@ bench-comm: $(B)/bench-comm
 	@python3 bench/comm/bench_comm.py --bench $(B)/bench-comm --mpi $(B)/bench-comm-mpi --torch $(VENV)/bin/python $(COMM)
 
 $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# Decoding and augmentation of pictures on one thread, in turns with torchvision and Pillow; PYTHON=python3 takes those that are
+# there already, LOADER='--data DIR --rounds 9'.
+bench-loader: $(B)/bench-loader
+	@$(if $(PYTHON),,scripts/venv $(VENV))
+	@python3 bench/loader/bench_loader.py --bench $(B)/bench-loader --python $(or $(PYTHON),$(VENV)/bin/python) $(LOADER)
+
+$(B)/bench-loader: $(B)/bench/loader/loader.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
@@ -325,7 +346,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 755 $(SHARED) $(D)/lib/
 	ln -sf libstretto.so.$(VERSION) $(D)/lib/libstretto.so.$(MAJOR)
 	ln -sf libstretto.so.$(MAJOR) $(D)/lib/libstretto.so
-	install -m 644 include/stretto.h $(D)/include/
+	install -m 644 include/stretto.h include/stretto_own.h $(D)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS)) -fopenmp|' scripts/stretto.pc.in \
 	    > $(D)/lib/pkgconfig/stretto.pc
 	install -D -m 644 $(B)/stretto.1 $(MAN)
@@ -336,7 +357,7 @@ install: all $(B)/stretto.1 $(B)/stretto.bash $(B)/stretto.zsh
 	install -m 644 docs/*.md $(DOC)/docs/
 
 uninstall:
-	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/lib/pkgconfig/stretto.pc
+	rm -f $(D)/bin/stretto $(D)/lib/libstretto.* $(D)/include/stretto.h $(D)/include/stretto_own.h $(D)/lib/pkgconfig/stretto.pc
 	rm -f $(MAN) $(BASH_COMPLETION) $(ZSH_COMPLETION)
 	rm -rf $(DOC)
 
@@ -352,9 +373,9 @@ format:
 clean:
 	rm -rf build build-*
 
-.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
+.PHONY: all run test fuzz test-debian test-mutants test-slurm test-hosts test-mpich test-page test-equal test-torch golden bench-torch bench-scaling bench-ranks bench-pipes bench-hosts bench-ops bench-exec bench-comm bench-delay bench-loader bench-memory bench-sim bench-simulator unit-tests install uninstall layers lint docs-check format clean help FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
--include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
+-include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/torch/step.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif

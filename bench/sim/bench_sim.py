@@ -2,8 +2,8 @@
 """Forecasts of the simulator against measured steps, for combinations of model, schedule, ranks and micro-batches with a core for each
 rank.
 
-In every round each model's profile is taken anew (ranks that all compute, --save-profile), then each combination is forecast from
-it and run. Medians over the rounds give the error of a combination. Beside the mean error: Kendall's tau of predicted and
+In every round, before each combination, its model's profile is taken anew (ranks that all compute, --save-profile); then the
+combination is forecast from it and run: the less time between the two, the less the machine has changed. Medians over the rounds give the error of a combination. Beside the mean error: Kendall's tau of predicted and
 measured order over pairs whose measured medians are more than --apart percent apart; the share of single runs inside the interval
 that was printed in their round; the widest interval. What is asked for stands in brackets. The forecasts of the runs that were profiled
 are compared as well: their error is the simulator's alone, that of the others has the drift of the machine between two runs in it.
@@ -83,9 +83,8 @@ def take_profile(engine, arguments, folder, model, ranks):
 
 
 def one_round(engine, arguments, folder, results, own):
-    for model, ranks in itertools.product(arguments.models, arguments.ranks):
-        own.append(take_profile(engine, arguments, folder, model, ranks))
     for combination, runs in results.items():
+        own.append(take_profile(engine, arguments, folder, *combination[:2]))
         options = options_of(combination)
         told = engine.simulate([*options, "--profile", profile_of(folder, *combination[:2])])
         runs.append(compared(engine.train(options, arguments.steps), told))

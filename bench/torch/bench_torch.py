@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
 """Stretto against PyTorch: the same training step, in turns.
 
-A step is forward, loss, backward and optimizer update of one batch of synthetic 32x32 images, f32. Both engines run
-as fresh processes, alternating, because a shared machine drifts by more than they differ; each run gives the median
-of its steps after a warm-up, and the table shows the median and the best of these over all rounds. PyTorch's images
-lie in memory; Stretto's loader makes its own on a thread beside the training (--pin puts either engine on the first
---threads cores, loader included). ratio = PyTorch's time / Stretto's: above 1, Stretto is faster.
+A step is forward, loss, backward and optimizer update of one synthetic batch, f32 (or --dtype), with the same parameters, dropout and
+masked positions; the number of parameters is compared. Both engines run as fresh processes, alternating, because a shared
+machine drifts by more than they differ; each run gives the median of its steps after a warm-up, and the table shows the
+median and the best of these over all rounds. Of PyTorch the variant with the best median counts: eager, channels-last and
+torch.compile, with attention by SDPA and a fused optimizer. Its inputs lie in memory; Stretto's loader makes its own on a
+thread beside the training (--pin puts either engine on the first cores, loader included).
+
+ratio = PyTorch's time / Stretto's: above 1, Stretto is faster. memory: the most that was resident, above what was after
+the libraries were loaded. floor: of Stretto's best time, the part that --floor says is needed: a JSON object
+{case: {threads: ms}}, as bench-ops measures it.
 """
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 
+import cases
 import stretto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VARIANTS = ("eager", "channels-last", "compile", "channels-last+compile")
+OPTIMIZERS = {"fused": {"fused": True}, "foreach": {"fused": None, "foreach": True}, "plain": {"fused": None, "foreach": False}}
+ASKED = {True: (1.5, 1.2), False: (1.3, 1.05)}  # with AVX-512, without: the geometric mean, the least
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -27,68 +36,86 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefau
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=HelpFormatter)
     parser.add_argument("--stretto", default="build/stretto", help="the binary")
-    parser.add_argument("--cases", default="resnet18-cifar,vit-tiny", help="networks, separated by commas")
-    parser.add_argument("--variants", default="eager", help="of PyTorch: " + ", ".join(VARIANTS))
-    parser.add_argument("--batch", type=int, default=64, help="images of a step")
-    parser.add_argument("--threads", type=int, default=1, help="of either engine")
+    parser.add_argument("--cases", default=",".join(cases.CASES), help="networks, separated by commas")
+    parser.add_argument("--variants", help="of PyTorch: " + ", ".join(VARIANTS) + "; otherwise those that suit the case")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="fused", help="PyTorch's form of the optimizer")
+    parser.add_argument("--batch", type=int, help="samples of a step; otherwise the case's")
+    parser.add_argument("--threads", default="1,2", help="of either engine, one after the other")
     parser.add_argument("--rounds", type=int, default=5, help="alternations")
-    parser.add_argument("--steps", type=int, default=8, help="measured steps of a run")
+    parser.add_argument("--steps", type=int, help="measured steps of a run; otherwise the case's")
     parser.add_argument("--warmup", type=int, default=stretto.NOT_TIMED, help="steps of PyTorch before them")
-    parser.add_argument("--fused", action="store_true", help="PyTorch's fused optimizers")
     parser.add_argument("--pin", action="store_true", help="bind either engine to the first --threads cores")
+    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="of activations and products; PyTorch's autocast")
+    parser.add_argument("--floor", metavar="FILE", help="what a step needs at least, in ms, by case and threads")
     parser.add_argument("--json", metavar="FILE", help="write all numbers there")
-    parser.add_argument("--child", metavar="CASE:VARIANT", help=argparse.SUPPRESS)
+    parser.add_argument("--child", metavar="CASE:VARIANT:THREADS", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def torch_steps(arguments, case, variant):
-    """In the child: times of the measured steps in ms."""
+# --- PyTorch, in a process of its own ---
+
+
+def resident(key):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(key + ":"))
+
+
+def torch_steps(arguments, case, variant, threads):
+    """In the child: times of the measured steps in ms, and what they took."""
     import torch
 
     import models
 
     torch.manual_seed(0)
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
+    before = resident("VmRSS")
+    row = cases.CASES[case]
     make_model, make_optimizer, _ = models.CASES[case]
-    model = make_model(stretto.CLASSES).train()
-    images = torch.randn(arguments.batch, 3, 32, 32)
-    labels = torch.randint(stretto.CLASSES, (arguments.batch,))
+    model = make_model(row.classes).train()
+    inputs, labels, loss = models.batch_of(case, arguments.batch or row.batch)
     if "channels-last" in variant:
         model = model.to(memory_format=torch.channels_last)
-        images = images.contiguous(memory_format=torch.channels_last)
-    optimizer = make_optimizer(model, arguments.fused or None)
+        inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
+    optimizer = make_optimizer(model, **OPTIMIZERS[arguments.optimizer])
     run = torch.compile(model) if "compile" in variant else model
-    times = models.step_times(run, optimizer, images, labels, arguments.warmup + arguments.steps)
-    return {"step_ms": times[arguments.warmup :], "version": torch.__version__, "config": torch.__config__.show()}
+    times = models.times_of(run, optimizer, inputs, labels, loss, arguments.warmup + (arguments.steps or row.steps),
+                            arguments.dtype)
+    return {"step_ms": times[arguments.warmup :], "params": sum(p.numel() for p in model.parameters()),
+            "peak_bytes": resident("VmHWM") - before, "version": torch.__version__, "config": torch.__config__.show()}
 
 
-def environment(arguments):
-    return dict(os.environ, OMP_NUM_THREADS=str(arguments.threads), OMP_DYNAMIC="false")
+def environment(threads):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
 
 
-def pinned(arguments, command):
-    cores = sorted(os.sched_getaffinity(0))[: arguments.threads]
+def pinned(arguments, threads, command):
+    cores = sorted(os.sched_getaffinity(0))[:threads]
     return ["taskset", "-c", ",".join(map(str, cores))] + command if arguments.pin else command
 
 
-def run_torch(arguments, case, variant):
-    command = [sys.executable, os.path.join(HERE, "bench_torch.py"), "--child", f"{case}:{variant}"]
-    for name in ("batch", "threads", "steps", "warmup"):
-        command += ["--" + name, str(getattr(arguments, name))]
-    command += ["--fused"] if arguments.fused else []
-    done = subprocess.run(pinned(arguments, command), env=environment(arguments), capture_output=True, text=True)
-    if done.returncode != 0:
+def run_torch(arguments, case, variant, threads):
+    """What the child says; None where this variant does not run here (torch.compile needs a compiler)."""
+    command = [sys.executable, os.path.join(HERE, "bench_torch.py"), "--child", f"{case}:{variant}:{threads}"]
+    for name in ("batch", "steps", "warmup", "optimizer", "dtype"):
+        if getattr(arguments, name) is not None:
+            command += ["--" + name, str(getattr(arguments, name))]
+    done = subprocess.run(pinned(arguments, threads, command), env=environment(threads), capture_output=True, text=True)
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    if "compile" not in variant:
         sys.exit(f"bench: PyTorch failed on {case} {variant}:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    print(f"# {case}: {variant} does not run here: {done.stderr.strip().splitlines()[-1][:120]}", flush=True)
+    return None
 
 
-def run_stretto(arguments, case):
-    import models
+# --- both ---
 
-    options = ["--threads", str(arguments.threads)] + models.CASES[case][2]
-    return stretto.run(arguments.stretto, case, arguments.batch, arguments.steps, options, pinned(arguments, []),
-                       environment(arguments))
+
+def run_stretto(arguments, case, threads):
+    row = cases.CASES[case]
+    return stretto.run(arguments.stretto, case, arguments.batch or row.batch, arguments.steps or row.steps,
+                       ["--threads", str(threads), "--dtype", arguments.dtype, *row.options], pinned(arguments, threads, []), environment(threads), row.data)
 
 
 def torch_onednn(config):
@@ -98,54 +125,123 @@ def torch_onednn(config):
     return "oneDNN unknown"
 
 
-def measure(arguments, case, variants):
-    """All rounds of one case: {engine: [median step ms of each round]}, and what PyTorch says about itself."""
-    rounds = {"stretto": []}
-    rounds.update({variant: [] for variant in variants})
-    about = None
+class Result:
+    """All rounds of one case on one number of threads."""
+
+    def __init__(self, case, threads):
+        self.case, self.threads, self.about = case, threads, None
+        self.own, self.own_bytes, self.other, self.other_bytes = [], 0, {}, {}
+
+    def add_own(self, summary):
+        self.own.append(summary["step_ms"]["p50"])
+        self.own_bytes = max(self.own_bytes, summary["peak_bytes"][0])
+        self.params = summary["params"]
+
+    def add_other(self, variant, about):
+        if about["params"] != self.params:
+            sys.exit(f"bench: {self.case} has {self.params} parameters in Stretto, {about['params']} in PyTorch")
+        self.about = about
+        self.other.setdefault(variant, []).append(statistics.median(about["step_ms"]))
+        self.other_bytes[variant] = min(self.other_bytes.get(variant, about["peak_bytes"]), about["peak_bytes"])
+
+    def best_variant(self):
+        return min(self.other, key=lambda variant: statistics.median(self.other[variant]))
+
+    def ratio(self):
+        return statistics.median(self.other[self.best_variant()]) / statistics.median(self.own)
+
+    def shown(self):
+        engines = {"stretto": self.own, **self.other}
+        return "  ".join(f"{name} {times[-1]:.0f} ms" for name, times in engines.items())
+
+
+def measure(arguments, case, threads):
+    result = Result(case, threads)
+    variants = list(arguments.variants.split(",") if arguments.variants else cases.CASES[case].variants)
     for index in range(arguments.rounds):
-        rounds["stretto"].append(run_stretto(arguments, case)["step_ms"]["p50"])
-        for variant in variants:
-            about = run_torch(arguments, case, variant)
-            rounds[variant].append(statistics.median(about["step_ms"]))
-        shown = "  ".join(f"{name} {times[-1]:.0f} ms" for name, times in rounds.items())
-        print(f"# {case} round {index + 1}/{arguments.rounds}: {shown}", flush=True)
-    return rounds, about
+        result.add_own(run_stretto(arguments, case, threads))
+        for variant in list(variants):
+            about = run_torch(arguments, case, variant, threads)
+            if about:
+                result.add_other(variant, about)
+            else:
+                variants.remove(variant)
+        print(f"# {case}, {threads} thread(s), round {index + 1}/{arguments.rounds}: {result.shown()}", flush=True)
+    return result
 
 
-def print_table(arguments, results):
-    print(f"{'case':<16}{'engine':<24}{'median ms':>10}{'best ms':>9}{'samples/s':>11}{'ratio':>8}{'best ratio':>12}")
-    for case, rounds in results.items():
-        own = rounds["stretto"]
-        for name, times in rounds.items():
-            median, best = statistics.median(times), min(times)
-            line = f"{case:<16}{name if name == 'stretto' else 'torch ' + name:<24}{median:>10.1f}{best:>9.1f}"
-            line += f"{1e3 * arguments.batch / best:>11.1f}"
-            if name != "stretto":
-                line += f"{median / statistics.median(own):>8.2f}{best / min(own):>12.2f}"
-            print(line)
+# --- what is printed ---
+
+COLUMNS = "{:<16}{:>8}  {:<28}{:>10}{:>9}{:>11}{:>8}{:>12}{:>11}{:>8}"
+
+
+def print_engine(result, name, times, samples, bytes_, floor):
+    own = name == "stretto"
+    ratios = ("", "") if own else (f"{statistics.median(times) / statistics.median(result.own):.2f}",
+                                   f"{min(times) / min(result.own):.2f}")
+    share = f"{floor / min(times):.2f}" if own and floor else ""
+    print(COLUMNS.format(result.case, result.threads, name if own else "torch " + name, f"{statistics.median(times):.1f}",
+                         f"{min(times):.1f}", f"{1e3 * samples / min(times):.1f}", *ratios, f"{bytes_ / 2**20:.0f} MiB", share))
+
+
+def print_table(arguments, results, floors):
+    print(COLUMNS.format("case", "threads", "engine", "median ms", "best ms", "samples/s", "ratio", "best ratio", "memory", "floor"))
+    for result in results:
+        samples = arguments.batch or cases.CASES[result.case].batch
+        floor = floors.get(result.case, {}).get(str(result.threads))
+        print_engine(result, "stretto", result.own, samples, result.own_bytes, floor)
+        for variant, times in result.other.items():
+            print_engine(result, variant, times, samples, result.other_bytes[variant], None)
+
+
+def print_verdict(results, floors):
+    """What all cases together come to, and in brackets what is asked."""
+    with open("/proc/cpuinfo") as file:
+        wide = "avx512f" in file.read()
+    mean_asked, least_asked = ASKED[wide]
+    ratios = {f"{r.case} on {r.threads}": r.ratio() for r in results}
+    least = min(ratios, key=ratios.get)
+    mean = math.exp(statistics.mean(map(math.log, ratios.values())))
+    print(f"geometric mean {mean:.2f} [{mean_asked}], least {ratios[least]:.2f} [{least_asked}]: {least} "
+          f"({'AVX-512' if wide else 'no AVX-512'}; medians, PyTorch's best variant)")
+    above = [f"{r.case} on {r.threads}" for r in results if r.own_bytes > min(r.other_bytes.values())]
+    print("peak memory: " + ("above PyTorch's least [not above] in " + ", ".join(above) if above else "nowhere above PyTorch's [not above]"))
+    if floors:
+        shares = [floors[r.case][str(r.threads)] / min(r.own) for r in results if str(r.threads) in floors.get(r.case, {})]
+        print(f"least share of the floor: {min(shares):.2f} [0.92]" if shares else "no floor for these cases")
+
+
+def check(arguments):
+    for name, known in (("cases", cases.CASES), ("variants", VARIANTS)):
+        given = getattr(arguments, name)
+        unknown = [word for word in given.split(",") if word not in known] if given else []
+        if unknown:
+            sys.exit(f"bench: unknown {name[:-1]} {unknown[0]}; there are {', '.join(known)}")
 
 
 def main():
     arguments = parse_arguments()
     if arguments.child:
-        sys.path.insert(0, HERE)
-        print(json.dumps(torch_steps(arguments, *arguments.child.split(":"))))
+        case, variant, threads = arguments.child.split(":")
+        print(json.dumps(torch_steps(arguments, case, variant, int(threads))))
         return
-    variants = arguments.variants.split(",")
-    unknown = [variant for variant in variants if variant not in VARIANTS]
-    if unknown:
-        sys.exit(f"bench: unknown variant {unknown[0]}; there are {', '.join(VARIANTS)}")
-    results, about = {}, None
-    for case in arguments.cases.split(","):
-        results[case], about = measure(arguments, case, variants)
+    check(arguments)
+    floors = {}
+    if arguments.floor:
+        with open(arguments.floor) as file:
+            floors = json.load(file)
+    results = [measure(arguments, case, threads) for threads in map(int, arguments.threads.split(","))
+               for case in arguments.cases.split(",")]
+    about = results[0].about
     print(f"PyTorch {about['version']}, {torch_onednn(about['config'])}")
-    print(f"batch {arguments.batch}, {arguments.threads} thread(s), f32, {arguments.rounds} rounds of {arguments.steps} steps")
-    print_table(arguments, results)
+    print(f"{arguments.dtype}, {arguments.rounds} rounds, PyTorch's optimizer {arguments.optimizer}")
+    print_table(arguments, results, floors)
+    print_verdict(results, floors)
     if arguments.json:
+        rows = [{"case": r.case, "threads": r.threads, "stretto_ms": r.own, "torch_ms": r.other, "stretto_bytes": r.own_bytes,
+                 "torch_bytes": r.other_bytes} for r in results]
         with open(arguments.json, "w") as file:
-            json.dump({"torch": about["version"], "batch": arguments.batch, "threads": arguments.threads,
-                       "step_ms": results}, file, indent=1)
+            json.dump({"torch": about["version"], "results": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A training run of Stretto on synthetic 32x32 images, for the comparisons beside it. Needs no PyTorch."""
+"""A training run of Stretto on synthetic data (32x32 images unless told), for the comparisons beside it. Needs no PyTorch."""
 import json
 import os
 import subprocess
@@ -9,10 +9,10 @@ CLASSES = 10
 NOT_TIMED = 5  # first steps that Stretto's summary leaves out
 
 
-def run(binary, model, batch, steps, options, before=(), environment=None):
+def run(binary, model, batch, steps, options, before=(), environment=None, data=f"synthetic:channels=3,size=32,classes={CLASSES}"):
     """summary.json of a run with so many timed steps; `before` is put before the command."""
     steps += NOT_TIMED
-    data = f"synthetic:channels=3,size=32,classes={CLASSES},count={batch * steps},test_count={batch}"
+    data = f"{data},count={batch * steps},test_count={batch}"
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run")
         command = [*before, binary, "train", "--model", model, "--data", data, "--batch", str(batch)]

@@ -48,6 +48,8 @@ struct kernel {
     const char *name; /* for explain: "onednn:jit:avx512_core", "ref" */
     size_t scratch_bytes;
     const struct layout *in[OP_MAX_IN], *out[OP_MAX_OUT]; /* what it wants and gives */
+    /* Of a narrow input: how an f32 tensor best lies to be rounded to it; NULL: plain. */
+    const struct layout *rounded_from[OP_MAX_IN];
 };
 
 /* An in-order queue of work and a point in it. On CPUs work is done when the call returns and both
@@ -69,6 +71,8 @@ struct backend {
     /* Local. The instruction set of its kernels by itself: "avx2". */
     void (*isa)(struct device *device, char *text, size_t bytes);
 
+    /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
+    enum status (*takes)(struct device *device, enum dtype dtype);
     /* Local. Can this call be run here, and about how long would it take (ns, one call)? */
     bool (*supports)(struct device *device, const struct op_call *call);
     double (*cost_ns)(struct device *device, const struct op_call *call);

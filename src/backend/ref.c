@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "op/precision.h"
 
 struct ref_layout {
     struct layout base;
@@ -22,6 +23,7 @@ struct ref_device {
 struct ref_kernel {
     struct kernel base;
     struct op_call call;
+    struct op_call wide; /* what runs: narrow tensors are f32 in scratch memory */
 };
 
 extern const struct backend backend_ref;
@@ -57,6 +59,12 @@ static void ref_isa(struct device *device, char *text, size_t bytes) {
     snprintf(text, bytes, "any"); /* what the compiler made of plain C */
 }
 
+static enum status ref_takes(struct device *device, enum dtype dtype) {
+    (void)device;
+    if (dtype == DTYPE_F32 || dtype == DTYPE_BF16) return STATUS_OK;
+    return fail(STATUS_USAGE, "--dtype %s: device ref has f32 and bf16", dtype_name(dtype));
+}
+
 static bool ref_supports(struct device *device, const struct op_call *call) {
     (void)device;
     return op_def(call->op)->run != NULL;
@@ -84,6 +92,16 @@ static const struct layout *ref_plain(struct device *device, const struct tensor
     return &layout->base;
 }
 
+static size_t padded(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Scratch for a narrow tensor as f32; nothing for others. */
+static size_t wide_bytes(const struct tensor_type *type) {
+    return type->dtype == DTYPE_BF16 ? padded((size_t)shape_count(&type->shape) * sizeof(float))
+                                     : 0;
+}
+
 /* Whatever layouts the inputs have, plain ones are wanted and given; here there are no others. */
 static enum status ref_kernel_create(struct device *device, const struct op_call *call,
                                      const struct layout *const in[], struct kernel **out) {
@@ -91,8 +109,12 @@ static enum status ref_kernel_create(struct device *device, const struct op_call
     const struct op_def *def = op_def(call->op);
     struct ref_kernel *kernel = MEM_NEW(struct ref_kernel);
     kernel->call = *call;
+    kernel->wide = op_call_wide(call);
     kernel->base = (struct kernel){.device = device, .name = "ref"};
-    if (def->scratch_bytes) kernel->base.scratch_bytes = def->scratch_bytes(call);
+    if (def->scratch_bytes) kernel->base.scratch_bytes = padded(def->scratch_bytes(&kernel->wide));
+    for (int i = 0; i < call->in_count; i++) kernel->base.scratch_bytes += wide_bytes(&call->in[i]);
+    for (int i = 0; i < call->out_count; i++)
+        kernel->base.scratch_bytes += wide_bytes(&call->out[i]);
     for (int i = 0; i < call->in_count; i++) kernel->base.in[i] = ref_plain(device, &call->in[i]);
     for (int i = 0; i < call->out_count; i++)
         kernel->base.out[i] = ref_plain(device, &call->out[i]);
@@ -104,11 +126,31 @@ static void ref_kernel_free(struct kernel *kernel) {
     free(kernel);
 }
 
+/* Where a tensor is while the operation runs: itself, or the next piece of `*scratch`. */
+static void *place(const struct tensor_type *type, void *data, char **scratch) {
+    size_t bytes = wide_bytes(type);
+    void *room = *scratch;
+    *scratch += bytes;
+    return bytes ? room : data;
+}
+
+/* Of narrow tensors the operation is computed in f32 and rounded once, when its outputs are
+ * written. */
 static enum status ref_kernel_run(struct kernel *kernel, void *const in[], void *const out[],
                                   void *scratch, struct stream *stream) {
     (void)stream;
-    const struct op_call *call = &((struct ref_kernel *)kernel)->call;
-    op_def(call->op)->run(call, in, out, scratch);
+    const struct op_call *call = &((struct ref_kernel *)kernel)->call,
+                         *wide = &((struct ref_kernel *)kernel)->wide;
+    void *from[OP_MAX_IN], *to[OP_MAX_OUT];
+    char *room = scratch;
+    for (int i = 0; i < call->in_count; i++) {
+        from[i] = place(&call->in[i], in[i], &room);
+        if (from[i] != in[i]) bf16_widen(in[i], from[i], shape_count(&call->in[i].shape));
+    }
+    for (int i = 0; i < call->out_count; i++) to[i] = place(&call->out[i], out[i], &room);
+    op_def(call->op)->run(wide, from, to, room);
+    for (int i = 0; i < call->out_count; i++)
+        if (to[i] != out[i]) bf16_narrow(to[i], out[i], shape_count(&call->out[i].shape));
     return STATUS_OK;
 }
 
@@ -119,6 +161,7 @@ const struct backend backend_ref = {
     .close = ref_close,
     .describe = ref_describe,
     .isa = ref_isa,
+    .takes = ref_takes,
     .supports = ref_supports,
     .cost_ns = ref_cost_ns,
     .plain = ref_plain,

@@ -1,8 +1,9 @@
-/* Exact sums of doubles that are not negative: the same total in whatever order they are added and
- * however they are spread over ranks.
+/* Exact sums of doubles: the same total in whatever order they are added and however they are
+ * spread over ranks.
  *
  * The sum is a fixed-point number wide enough for every double, kept in pieces of 32 bits with room
- * for carries. Rejected: a fixed order of additions, which would need all terms in one place. */
+ * for carries and a sign. Rejected: a fixed order of additions, which would need all terms in one
+ * place. */
 #ifndef BASE_EXACT_H
 #define BASE_EXACT_H
 

@@ -8,33 +8,58 @@
 
 #include "base/display.h"
 
+enum { TEXT_BYTES = 4000 };
+
 static struct {
     char *text;
     size_t size;
     bool quiet;
     void (*before)(void);
-} sink;
+} common;
 
-static void emit(const char *prefix, const char *format, va_list args) {
-    char line[4096];
-    int used = snprintf(line, sizeof line, "%s", prefix);
-    int body = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+static _Thread_local const struct log_sink *own;
+
+static void show(const char *prefix, const char *text) {
+    char line[TEXT_BYTES + 32];
+    snprintf(line, sizeof line - 1, "%s%s", prefix, text);
     size_t length = strlen(line);
-    if (body < 0 || length == 0) return;
     if (line[length - 1] != '\n') line[length++] = '\n';
-    if (sink.text) {
-        size_t have = strlen(sink.text);
-        snprintf(sink.text + have, sink.size - have, "%.*s", (int)length, line);
+    if (common.text) {
+        size_t have = strlen(common.text);
+        snprintf(common.text + have, common.size - have, "%.*s", (int)length, line);
         return;
     }
-    if (sink.before) sink.before();
+    if (common.before) common.before();
     display_write(STDERR_FILENO, line, length);
+}
+
+static void emit(enum log_level level, const char *format, va_list args) {
+    static const char *const prefix[] = {[LOG_ERROR] = "stretto: error: ",
+                                         [LOG_WARNING] = "stretto: warning: ",
+                                         [LOG_NOTE] = "stretto: ",
+                                         [LOG_ANSWER] = "stretto: "};
+    char text[TEXT_BYTES];
+    if (vsnprintf(text, sizeof text, format, args) < 0) return;
+    if (own)
+        own->write(own->context, level, text);
+    else if (level != LOG_NOTE || !common.quiet)
+        show(prefix[level], text);
+}
+
+const struct log_sink *log_use(const struct log_sink *sink) {
+    const struct log_sink *before = own;
+    own = sink;
+    return before;
+}
+
+const struct log_sink *log_used(void) {
+    return own;
 }
 
 enum status fail(enum status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    emit("stretto: error: ", format, args);
+    emit(LOG_ERROR, format, args);
     va_end(args);
     return status;
 }
@@ -42,37 +67,36 @@ enum status fail(enum status status, const char *format, ...) {
 void log_warning(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    emit("stretto: warning: ", format, args);
+    emit(LOG_WARNING, format, args);
     va_end(args);
 }
 
 void log_note(const char *format, ...) {
-    if (sink.quiet) return;
     va_list args;
     va_start(args, format);
-    emit("stretto: ", format, args);
+    emit(LOG_NOTE, format, args);
     va_end(args);
 }
 
 void log_answer(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    emit("stretto: ", format, args);
+    emit(LOG_ANSWER, format, args);
     va_end(args);
 }
 
 void log_quiet(bool quiet) {
-    sink.quiet = quiet;
+    common.quiet = quiet;
 }
 
 void log_capture(char *text, size_t size) {
-    sink.text = text;
-    sink.size = size;
+    common.text = text;
+    common.size = size;
     if (text && size) text[0] = 0;
 }
 
 void log_before(void (*callback)(void)) {
-    sink.before = callback;
+    common.before = callback;
 }
 
 void check_failed(const char *file, int line, const char *condition, const char *format, ...) {
@@ -81,7 +105,8 @@ void check_failed(const char *file, int line, const char *condition, const char 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    sink.text = NULL;
+    common.text = NULL; /* the process ends: whoever reads standard error must learn why */
+    own = NULL;
     fail(STATUS_BUG,
          "bug at %s:%d: %s does not hold: %s\n  please report this with the command line", file,
          line, condition, text);

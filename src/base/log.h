@@ -1,4 +1,5 @@
-/* Messages for people, on standard error, and the always-on CHECK.
+/* Messages for people, on standard error or wherever a thread sends its own, and the always-on
+ * CHECK.
  *
  * An error is at most three lines: what is wrong with which file, field or value; then a hint.
  * Lines of a message are separated by '\n' in the format; no trailing newline is needed. Messages
@@ -23,8 +24,23 @@ void log_quiet(bool quiet);
 /* Local. "stretto: ...", what somebody asked for while the program runs: also said when quiet. */
 void log_answer(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Local. Sends every later message into `text` (cut at `size`, always terminated) instead of
- * standard error; NULL goes back. For tests, fuzzers and forked processes that
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_NOTE, LOG_ANSWER };
+
+/* Whoever takes the messages of some threads, such as those of one run of the library. `text` is
+ * the message alone, without a newline at its end; called from any of these threads, several at a
+ * time. Notes come whether log_quiet was called or not. */
+struct log_sink {
+    void *context;
+    void (*write)(void *context, enum log_level level, const char *text);
+};
+/* Local. Later messages of this thread, and of threads that it starts (base/thread.h), go to
+ * `sink`; NULL: to standard error. Returns the one before. The caller keeps it alive. */
+const struct log_sink *log_use(const struct log_sink *sink);
+/* Local. Where the messages of this thread go; NULL: to standard error. */
+const struct log_sink *log_used(void);
+
+/* Local. Sends every later message that has no sink into `text` (cut at `size`, always terminated)
+ * instead of standard error; NULL goes back. For tests, fuzzers and forked processes that
  * nobody listens to; not thread safe. The caller keeps
  * `text` alive. */
 void log_capture(char *text, size_t size);

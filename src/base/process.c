@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* open() takes the lowest free number. Opened in the direction that is of no use, a stream fails
@@ -14,6 +15,13 @@ void process_fill_streams(void) {
         if (fcntl(fd, F_GETFD) >= 0) continue;
         if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
     }
+}
+
+void process_append_messages(void) {
+    struct stat info;
+    int flags = fcntl(STDERR_FILENO, F_GETFL);
+    if (flags < 0 || fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return;
+    fcntl(STDERR_FILENO, F_SETFL, flags | O_APPEND);
 }
 
 static void change_mask(int how) {

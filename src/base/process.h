@@ -9,6 +9,9 @@
 /* Opens /dev/null in place of each standard stream that is closed: no file of ours may take its
  * number, where a message would be written into it. Reads and writes there still fail. */
 void process_fill_streams(void);
+/* Where standard error is a file, what is written there goes behind what others wrote: processes
+ * that were started each with `2>` that file do not overwrite one another's messages. */
+void process_append_messages(void);
 
 /* SIGUSR1 and SIGUSR2 end a process that has no handler for them. Held (blocked), they wait until
  * they are released: by whoever has installed the handlers. A program that is started inherits

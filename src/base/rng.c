@@ -4,6 +4,7 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/clones.h"
 
@@ -63,11 +64,78 @@ float rng_uniform(uint64_t key, uint64_t index) {
     return (float)(rng_word(key, index) >> 8) * 0x1p-24f;
 }
 
+/* Logarithm and cosine in plain arithmetic: a loop over them becomes vector code, and the bits do
+ * not depend on the system's libm or the processor. Far closer than a float can tell. */
+
+/* Natural logarithm of a normal number above 0: 2 atanh((m - 1) / (m + 1)) of its fraction m, in
+ * [sqrt(1/2), sqrt(2)), and its exponent. */
+static inline double plain_log(double x) {
+    enum { FRACTION_BITS = 52, EXPONENT_BIAS = 1023 };
+    static const uint64_t half_root = 0x3FE6A09E667F3BCD; /* sqrt(1/2) */
+    uint64_t bits;
+    double m;
+    memcpy(&bits, &x, sizeof bits);
+    uint64_t above = (bits - half_root) >> FRACTION_BITS; /* wraps where x is below */
+    int32_t exponent = (int32_t)(uint32_t)(above << 20) >> 20;
+    bits -= (uint64_t)(int64_t)exponent << FRACTION_BITS;
+    memcpy(&m, &bits, sizeof m);
+    double s = (m - 1) / (m + 1), q = s * s, sum = 1.0 / 19;
+    sum = sum * q + 1.0 / 17;
+    sum = sum * q + 1.0 / 15;
+    sum = sum * q + 1.0 / 13;
+    sum = sum * q + 1.0 / 11;
+    sum = sum * q + 1.0 / 9;
+    sum = sum * q + 1.0 / 7;
+    sum = sum * q + 1.0 / 5;
+    sum = sum * q + 1.0 / 3;
+    return 2 * s * (sum * q + 1) + 0.693147180559945309 * (double)exponent;
+}
+
+/* Cosine of word / 2^32 of a turn: the nearest quarter is taken off exactly, then Taylor. */
+static inline double turn_cos(uint32_t word) {
+    uint32_t quarter = (word + (1u << 29)) >> 30;
+    double x = (double)(int32_t)(word - (quarter << 30)) * (6.283185307179586477 * 0x1p-32);
+    double q = x * x, even = -1.0 / 87178291200, odd = 1.0 / 6227020800;
+    even = even * q + 1.0 / 479001600;
+    even = even * q - 1.0 / 3628800;
+    even = even * q + 1.0 / 40320;
+    even = even * q - 1.0 / 720;
+    even = even * q + 1.0 / 24;
+    even = even * q - 0.5;
+    even = even * q + 1;
+    odd = odd * q - 1.0 / 39916800;
+    odd = odd * q + 1.0 / 362880;
+    odd = odd * q - 1.0 / 5040;
+    odd = odd * q + 1.0 / 120;
+    odd = odd * q - 1.0 / 6;
+    odd = x * (odd * q + 1);
+    double value = quarter & 1 ? odd : even;
+    return (quarter + 1) & 2 ? -value : value;
+}
+
+/* Box-Muller. */
+VECTOR_CLONES static void to_normals(const uint32_t *words, int64_t count, float *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        double u = ((double)words[4 * i] + 0.5) * 0x1p-32;
+        out[i] = (float)(sqrt(-2.0 * plain_log(u)) * turn_cos(words[4 * i + 1]));
+    }
+}
+
+void rng_normals(uint64_t key, uint64_t first, int64_t count, float *out) {
+    enum { BLOCKS = 128 };
+    uint32_t words[4 * BLOCKS];
+    for (int64_t done = 0; done < count; done += BLOCKS) {
+        int64_t now = count - done < BLOCKS ? count - done : BLOCKS;
+        rng_words(key, first + (uint64_t)done, now, words);
+        to_normals(words, now, out + done);
+    }
+}
+
 float rng_normal(uint64_t key, uint64_t index) {
-    uint32_t block[4];
-    rng_block(key, index, block);
-    double u = ((double)block[0] + 0.5) * 0x1p-32, v = (double)block[1] * 0x1p-32;
-    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+    float out;
+    rng_normals(key, index, 1, &out);
+    return out;
 }
 
 void mt19937_seed(struct mt19937 *mt, uint64_t seed) {

@@ -24,6 +24,8 @@ void rng_words(uint64_t key, uint64_t first, int64_t count, uint32_t *out);
 uint32_t rng_word(uint64_t key, uint64_t index);
 float rng_uniform(uint64_t key, uint64_t index);
 float rng_normal(uint64_t key, uint64_t index);
+/* Local. The same of elements first, first + 1, ..., several times as fast each. */
+void rng_normals(uint64_t key, uint64_t first, int64_t count, float *out);
 
 struct mt19937 {
     uint32_t state[624];

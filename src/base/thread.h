@@ -1,5 +1,6 @@
 /* Threads beside a rank's own: signals are not for them, so all are blocked there. Handlers run on
- * the main thread, which has a stack for them (exec/stop.h). */
+ * the main thread, which has a stack for them (exec/stop.h). Their messages go where those of the
+ * thread that starts them do (base/log.h). */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/job.h"
+#include "run/job.h"
 #include "cli/numeric.h"
 #include "plan/resolve.h"
 

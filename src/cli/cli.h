@@ -28,10 +28,6 @@ void cli_print_options(enum option_command command, FILE *out);
 /* Local. What `stretto help --man` prints: stretto(1), in troff. */
 void cli_print_man(FILE *out);
 
-/* Local. Notes which signal a run was stopped by, so that STATUS_STOPPED exits with 128 + signal.
- */
-void cli_stopped_by(int signal);
-
 /* Local, blocking. The whole program: runs the command named by argv[1]; returns the exit code. */
 int cli_main(int argc, char **argv);
 

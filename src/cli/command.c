@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "cli/option_files.h"
-#include "cli/watch.h"
+#include "run/option_files.h"
+#include "run/session.h"
 #include "stretto.h"
 
 const struct command cli_commands[] = {
@@ -20,8 +20,6 @@ const struct command cli_commands[] = {
 #include "base/options.def"
 };
 const int cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
-
-static int stop_signal;
 
 static const struct option_command_row *row_of(const struct command *command) {
     return &option_commands[__builtin_ctz(command->id)];
@@ -61,12 +59,10 @@ void cli_print_help(FILE *out) {
           out);
 }
 
-void cli_stopped_by(int signal) {
-    stop_signal = signal;
-}
-
+/* STATUS_STOPPED exits with 128 + signal. */
 static int exit_code(enum status status) {
-    return status == STATUS_STOPPED && stop_signal ? 128 + stop_signal : status_exit_code(status);
+    int signal = session_stop_signal();
+    return status == STATUS_STOPPED && signal ? 128 + signal : status_exit_code(status);
 }
 
 static void say_lost(int fd, const char *name) {
@@ -140,4 +136,8 @@ int cli_main(int argc, char **argv) {
     int code = run_named(argc, argv);
     limit_watch_end();
     return code;
+}
+
+int stretto_main(int argc, char **argv) {
+    return cli_main(argc, argv);
 }

@@ -98,17 +98,18 @@ enum status doctor_report(const struct check *checks, int count, bool json, FILE
     return worst == DOCTOR_BAD ? STATUS_NO : STATUS_OK;
 }
 
-/* A row for each device that is registered, after the fixed ones. */
+/* A row for each device that is registered, after the fixed ones, and what is measured of them. */
 static struct check *all_checks(int *count) {
     const struct backend *const *backends = backend_all();
     int devices = 0;
     while (backends[devices]) devices++;
-    struct check *checks = MEM_ARRAY(struct check, doctor_check_count + devices);
+    struct check *checks = MEM_ARRAY(struct check, doctor_check_count + devices + 1);
     memcpy(checks, doctor_checks, (size_t)doctor_check_count * sizeof *checks);
     for (int i = 0; i < devices; i++)
         checks[doctor_check_count + i] =
             (struct check){"devices", backends[i]->name, doctor_look_device, backends[i]->name};
     *count = doctor_check_count + devices;
+    checks[(*count)++] = (struct check){"devices", "bf16 on cpu", doctor_look_bf16, NULL};
     return checks;
 }
 

@@ -1,7 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
-#include "cli/openmp.h"
+#include "run/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -71,6 +71,7 @@ static const struct {
     bool (*built)(const char *what);
 } parts[] = {
     {"HDF5", "data set", "wiki", has_data_set},
+    {"pictures", "data set", "folder", has_data_set},
     {"UCX", "--comm", "ucx", comm_exists},
     {"MPI", "--comm", "mpi", comm_exists},
     {"MUNGE", "key under srun by", "munge", control_seal_exists},
@@ -281,9 +282,11 @@ static void look_wait_policy(const struct check *check, struct finding *out) {
     } else if (spins) {
         doctor_say(out, "not set; GOMP_SPINCOUNT is %s", text_quoted(spins, quoted));
         doctor_judge(out, DOCTOR_OK,
-                     "3000 is Stretto's own choice: workers spin a little, then sleep");
-    } else
+                     "workers spin so often, then sleep, whether others want the cores or not");
+    } else {
         doctor_say(out, "not set");
+        doctor_judge(out, DOCTOR_OK, "workers spin while no one else wants their cores");
+    }
 }
 
 /* All variables that bind threads, in one row: one of them is enough. */

@@ -5,13 +5,14 @@
 #include "base/limit.h"
 #include "base/process.h"
 #include "cli/cli.h"
-#include "cli/openmp.h"
+#include "run/openmp.h"
 
 /* Before the initialisation of any library: some of them take tens of milliseconds, in which a
  * SIGUSR1 would end the run, may open files, bind the process to a core, or run out of memory. What
  * comes while the system still loads the program cannot be helped. */
 static void settle_process(void) {
     process_fill_streams();
+    process_append_messages();
     process_hold_signals();
     limit_watch_signals();
     openmp_note_cores();

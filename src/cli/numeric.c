@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "cli/fault.h"
-#include "cli/job.h"
+#include "run/fault.h"
+#include "run/job.h"
 #include "exec/checkpoint.h"
 #include "exec/team.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/outlook.h"
-#include "cli/resume.h"
+#include "run/outlook.h"
+#include "run/resume.h"
 #include "plan/resolve.h"
 
 /* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any

@@ -1,124 +1,14 @@
-/* `stretto train`: where the ranks of a run come from.
- *
- * One rank runs here; ranks as threads run here too, rank 0 on this thread; ranks as processes are
- * copies of this program that the launcher starts, each of which comes back here knowing its rank.
- * What a rank then does is a session. */
+/* `stretto train`. What it does is a session (run/session.h). */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
 #include "base/display.h"
-#include "base/limit.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/rank.h"
-#include "cli/resume.h"
-#include "cli/session.h"
-#include "cli/start.h"
-#include "cli/threads.h"
-#include "exec/stop.h"
-#include "launch/local.h"
-
-/* That a run has open at a time, beside the standard streams. */
-enum { RUN_FILES = 6 };
-
-static enum status run_one(const struct options *options, const struct start *start) {
-    struct session session = {.begin_ns = clock_ns()};
-    TRY(job_open(options, &start->info, &session.job));
-    struct comm_config config = {.rank = 0,
-                                 .size = 1,
-                                 .heap_bytes = plan_heap_bytes(session.job.plan),
-                                 .channel_bytes = plan_channel_bytes(session.job.plan)};
-    enum status status = start_open(start, &session.job, &session.folder, &session.lock);
-    if (status == STATUS_OK) status = comm_open("self", &config, &session.comm);
-    if (status == STATUS_OK) {
-        stop_install(!options->quiet); /* not before: until then there is nothing to save, and a
-                                          signal just ends it */
-        status = session_run(&session);
-    }
-    session_free(&session);
-    comm_close(&session.comm);
-    job_close(&session.job);
-    lock_give_back(&session.lock);
-    free(session.folder);
-    return status;
-}
-
-/* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
- * wrong with it is said once. */
-static enum status check_plan(const struct options *options, const struct start *start,
-                              char **folder, struct lock **lock) {
-    struct job job;
-    TRY(job_open(options, &start->info, &job));
-    enum status status = start_open(start, &job, folder, lock);
-    job_close(&job);
-    return status;
-}
-
-/* An exit code back to a status: those above 128 name a signal. */
-static enum status status_of_code(int code) {
-    if (code > 128) cli_stopped_by(code - 128);
-    for (int status = STATUS_OK; code <= 128 && status < STATUS_STOPPED; status++) {
-        if (status_exit_code((enum status)status) == code) return (enum status)status;
-    }
-    return STATUS_STOPPED;
-}
-
-static enum status launch(const struct options *options, const struct start *start) {
-    struct lock *lock = NULL;
-    char *folder = NULL, **argv;
-    TRY(check_plan(options, start, &folder, &lock));
-    enum status status = launch_arguments(&argv);
-    if (status != STATUS_OK) return status;
-    bool named = option_is_given(options, OPTION_out); /* then all ranks read it, too */
-    const char *first[] = {named ? NULL : "--out", folder, NULL},
-               *again[] = {"--out", folder, "--overwrite", "off", "--resume", NULL};
-    char **ranks = launch_arguments_with(argv, first),
-         **restarted = launch_arguments_with(argv, again);
-    int code = launch_local(&(struct launch_local_config){
-        .launch = &start->launch,
-        .argv = ranks,
-        .restart_argv = restarted,
-        .threads = option_is_set(options, OPTION_threads) ? (int)options->threads : 0,
-        .restarts = (int)options->restarts,
-        .log_folder = folder,
-        .append_logs = options->resume,
-        .grace_s = options->grace_s,
-        .join_limit_s = options->join_limit_s});
-    launch_arguments_free(ranks);
-    launch_arguments_free(restarted);
-    launch_arguments_free(argv);
-    lock_give_back(&lock);
-    free(folder);
-    return status_of_code(code);
-}
-
-/* Not refused: a script may count ranks up from one. But not silent. */
-static void say_unused(const struct options *options) {
-    char *names = mem_text("");
-    for (int id = 0; id < OPTION_COUNT; id++) {
-        if (option_rows[id].needs != OPTION_NEEDS_RANKS ||
-            options->source[id] != OPTION_FROM_COMMAND_LINE)
-            continue;
-        char *longer = mem_format("%s%s--%s", names, *names ? ", " : "", option_rows[id].name);
-        free(names);
-        names = longer;
-    }
-    if (*names) log_warning("a run of one rank: no effect of %s", names);
-    free(names);
-}
+#include "run/begin.h"
+#include "run/resume.h"
 
 static enum status train_with(const struct options *options) {
-    struct start start;
-    TRY(start_find(options, &start));
-    if (start.kind == START_RANK) return rank_run(options, &start);
-    if (start.kind == START_LAUNCHER) return launch(options, &start);
-    if (start.kind == START_THREADS) return threads_run(options, &start);
-    say_unused(options);
-    TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
-    return run_one(options, &start);
+    return begin(options, NULL);
 }
 
 enum status train_run(const struct options *options) {

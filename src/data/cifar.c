@@ -1,6 +1,7 @@
-/* cifar10:DIR: data_batch_1.bin to data_batch_5.bin, those that are there, and test_batch.bin. A
- * batch of other than 10,000 records is used with a warning: the format has no header that could
- * tell a subset made on purpose from a file cut at a record's end. */
+/* cifar10:DIR: data_batch_1.bin to data_batch_5.bin, those that are there, and test_batch.bin.
+ * cifar100:DIR and cifar100-coarse:DIR: train.bin and test.bin, with the fine labels or the coarse
+ * ones. A file of another number of records than the original is used with a warning: the format
+ * has no header that could tell a subset made on purpose from a file cut at a record's end. */
 #include "data/cifar.h"
 
 #include <stdlib.h>
@@ -11,31 +12,95 @@
 #include "base/mem.h"
 #include "data/image.h"
 
-/* The deviations everyone trains with; those of all pixels would be 0.2470 0.2435 0.2616. */
-static const float mean[] = {0.4914f, 0.4822f, 0.4465f}, std[] = {0.2023f, 0.1994f, 0.2010f};
-static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
-                                    "dog",      "frog",       "horse", "ship", "truck"};
-enum { TRAIN_FILES = 5, FILE_LIMIT = 1 << 30 };
+/* The deviations everyone trains CIFAR-10 with; those of all pixels would be 0.2470 0.2435 0.2616.
+ */
+static const float mean_10[] = {0.4914f, 0.4822f, 0.4465f}, std_10[] = {0.2023f, 0.1994f, 0.2010f};
+static const float mean_100[] = {0.5071f, 0.4865f, 0.4409f},
+                   std_100[] = {0.2673f, 0.2564f, 0.2762f};
+static const char *const names_10[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                       "dog",      "frog",       "horse", "ship", "truck"};
+static const char *const names_coarse[] = {"aquatic_mammals",
+                                           "fish",
+                                           "flowers",
+                                           "food_containers",
+                                           "fruit_and_vegetables",
+                                           "household_electrical_devices",
+                                           "household_furniture",
+                                           "insects",
+                                           "large_carnivores",
+                                           "large_man-made_outdoor_things",
+                                           "large_natural_outdoor_scenes",
+                                           "large_omnivores_and_herbivores",
+                                           "medium_mammals",
+                                           "non-insect_invertebrates",
+                                           "people",
+                                           "reptiles",
+                                           "small_mammals",
+                                           "trees",
+                                           "vehicles_1",
+                                           "vehicles_2"};
+/* clang-format off */
+static const char *const names_fine[] = {
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
+    "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle",
+    "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch", "crab", "crocodile", "cup",
+    "dinosaur", "dolphin", "elephant", "flatfish", "forest", "fox", "girl", "hamster", "house",
+    "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion", "lizard", "lobster", "man",
+    "maple_tree", "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange", "orchid",
+    "otter", "palm_tree", "pear", "pickup_truck", "pine_tree", "plain", "plate", "poppy",
+    "porcupine", "possum", "rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal",
+    "shark", "shrew", "skunk", "skyscraper", "snail", "snake", "spider", "squirrel", "streetcar",
+    "sunflower", "sweet_pepper", "table", "tank", "telephone", "television", "tiger", "tractor",
+    "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf", "woman",
+    "worm"};
+/* clang-format on */
 
-enum status cifar_parse(const char *name, const unsigned char *data, size_t count,
-                        int64_t *out_records) {
+enum {
+    TRAIN_FILES = 5,
+    FILE_LIMIT = 1 << 30,
+    COUNT_10 = sizeof names_10 / sizeof names_10[0],
+    COUNT_COARSE = sizeof names_coarse / sizeof names_coarse[0],
+    COUNT_FINE = sizeof names_fine / sizeof names_fine[0]
+};
+_Static_assert(COUNT_10 == 10 && COUNT_COARSE == 20 && COUNT_FINE == 100, "the names of CIFAR");
+
+const struct cifar_form cifar_10 = {1, {COUNT_10}};
+const struct cifar_form cifar_100 = {2, {COUNT_COARSE, COUNT_FINE}};
+
+size_t cifar_record(const struct cifar_form *form) {
+    return (size_t)form->labels + CIFAR_PIXELS;
+}
+
+enum status cifar_parse(const char *name, const struct cifar_form *form, const unsigned char *data,
+                        size_t count, int64_t *out_records) {
+    size_t record = cifar_record(form);
     if (count == 0)
-        return fail(STATUS_DATA, "%s: empty, expected records of %d bytes", name, CIFAR_RECORD);
-    if (count % CIFAR_RECORD != 0)
-        return fail(STATUS_DATA,
-                    "%s: %zu bytes: %zu records of %d bytes and %zu bytes over\n  is it truncated?",
-                    name, count, count / CIFAR_RECORD, CIFAR_RECORD, count % CIFAR_RECORD);
-    for (size_t at = 0; at < count; at += CIFAR_RECORD)
-        if (data[at] >= CIFAR_CLASSES)
-            return fail(STATUS_DATA, "%s: byte %zu: label %d of record %zu, expected 0 to %d", name,
-                        at, data[at], at / CIFAR_RECORD, CIFAR_CLASSES - 1);
-    *out_records = (int64_t)(count / CIFAR_RECORD);
+        return fail(STATUS_DATA, "%s: empty, expected records of %zu bytes", name, record);
+    if (count % record != 0)
+        return fail(
+            STATUS_DATA,
+            "%s: %zu bytes: %zu records of %zu bytes and %zu bytes over\n  is it truncated?", name,
+            count, count / record, record, count % record);
+    for (size_t at = 0; at < count; at += record)
+        for (int l = 0; l < form->labels; l++)
+            if (data[at + (size_t)l] >= form->classes[l])
+                return fail(STATUS_DATA, "%s: byte %zu: label %d of record %zu, expected 0 to %d",
+                            name, at + (size_t)l, data[at + (size_t)l], at / record,
+                            form->classes[l] - 1);
+    *out_records = (int64_t)(count / record);
     return STATUS_OK;
 }
 
+/* What is read of a file: `label` is the byte of a record that becomes the label. */
+struct reading {
+    const struct cifar_form *form;
+    int label;
+    int64_t records; /* of the original file */
+};
+
 /* Grown to the byte: five files would otherwise hold twice their size for a moment. */
-static enum status append(const char *path, struct image_set *set, const unsigned char *data,
-                          int64_t records) {
+static enum status append(const char *path, const struct reading *reading,
+                          const unsigned char *data, int64_t records, struct image_set *set) {
     size_t total = (size_t)(set->count + records);
     unsigned char *pixels = realloc(set->pixels, total * CIFAR_PIXELS);
     if (pixels) set->pixels = pixels;
@@ -43,36 +108,49 @@ static enum status append(const char *path, struct image_set *set, const unsigne
     if (labels) set->labels = labels;
     if (!pixels || !labels)
         return fail(STATUS_MEMORY, "%s: out of memory: %zu images", path, total);
-    for (int64_t i = set->count; i < (int64_t)total; i++, data += CIFAR_RECORD) {
-        labels[i] = data[0];
-        memcpy(pixels + i * CIFAR_PIXELS, data + 1, CIFAR_PIXELS);
+    for (int64_t i = set->count; i < (int64_t)total; i++, data += cifar_record(reading->form)) {
+        labels[i] = data[reading->label];
+        memcpy(pixels + i * CIFAR_PIXELS, data + reading->form->labels, CIFAR_PIXELS);
     }
     *set = (struct image_set){pixels, labels, (int64_t)total, 3, 32, 32};
     return STATUS_OK;
 }
 
-static enum status add_file(const char *path, struct image_set *set) {
+static enum status add_file(const char *path, const struct reading *reading,
+                            struct image_set *set) {
     struct bytes bytes;
     int64_t records;
     TRY(file_read(path, FILE_LIMIT, &bytes));
-    enum status status = cifar_parse(path, bytes.data, bytes.count, &records);
+    enum status status = cifar_parse(path, reading->form, bytes.data, bytes.count, &records);
     if (status == STATUS_OK) {
-        if (records != CIFAR_FILE_RECORDS)
-            log_warning("%s: %lld records where the original has %d", path, (long long)records,
-                        CIFAR_FILE_RECORDS);
-        status = append(path, set, bytes.data, records);
+        if (records != reading->records)
+            log_warning("%s: %lld records where the original has %lld", path, (long long)records,
+                        (long long)reading->records);
+        status = append(path, reading, bytes.data, records, set);
     }
     bytes_free(&bytes);
     return status;
 }
 
-static enum status train_open(const char *folder, struct image_set *set) {
+static enum status add_named(const char *folder, const char *name, const struct reading *reading,
+                             struct image_set *set) {
+    char *path = mem_format("%s/%s", folder, name);
+    enum status status = add_file(path, reading, set);
+    free(path);
+    return status;
+}
+
+/* --- CIFAR-10 --- */
+
+static const struct reading batch = {&cifar_10, 0, 10000};
+
+static enum status train_10(const char *folder, struct image_set *set) {
     int files = 0;
     for (int i = 1; i <= TRAIN_FILES; i++) {
         char *path = mem_format("%s/data_batch_%d.bin", folder, i);
         enum status status = STATUS_OK;
         if (file_exists(path)) {
-            status = add_file(path, set);
+            status = add_file(path, &batch, set);
             files++;
         }
         free(path);
@@ -88,28 +166,21 @@ static enum status train_open(const char *folder, struct image_set *set) {
     return STATUS_OK;
 }
 
-static enum status test_open(const char *folder, struct image_set *set) {
-    char *path = mem_format("%s/test_batch.bin", folder);
-    enum status status = add_file(path, set);
-    free(path);
-    return status;
+static enum status split_10(const char *folder, enum split split, struct image_set *out) {
+    return split == SPLIT_TRAIN ? train_10(folder, out)
+                                : add_named(folder, "test_batch.bin", &batch, out);
 }
 
-static enum status split_open(const char *folder, enum split split, struct image_set *out) {
-    return split == SPLIT_TRAIN ? train_open(folder, out) : test_open(folder, out);
-}
-
-static const struct image_recipe recipe = {.split = split_open,
-                                           .classes = CIFAR_CLASSES,
-                                           .names = names,
-                                           .mean = mean,
-                                           .std = std,
-                                           .crop_pad = 4,
-                                           .flip = true};
+static const struct image_recipe recipe_10 = {.split = split_10,
+                                              .classes = COUNT_10,
+                                              .names = names_10,
+                                              .mean = mean_10,
+                                              .std = std_10,
+                                              .augment = AUGMENT_CROP};
 
 static enum status cifar10_open(const char *argument, const struct dataset_config *config,
                                 struct dataset *out) {
-    return image_open(argument, argument, &recipe, config, out);
+    return image_open(argument, argument, &recipe_10, config, out);
 }
 
 extern const struct dataset_ops dataset_cifar10;
@@ -118,6 +189,63 @@ const struct dataset_ops dataset_cifar10 = {
     .argument = "DIR",
     .help = "CIFAR-10's binary files: the data_batch files present, and test_batch.bin",
     .open = cifar10_open,
+    .read = image_read,
+    .close = image_close,
+};
+
+/* --- CIFAR-100 --- */
+
+static enum status split_100(const char *folder, enum split split, int label,
+                             struct image_set *out) {
+    struct reading reading = {&cifar_100, label, split == SPLIT_TRAIN ? 50000 : 10000};
+    return add_named(folder, split == SPLIT_TRAIN ? "train.bin" : "test.bin", &reading, out);
+}
+
+static enum status split_coarse(const char *folder, enum split split, struct image_set *out) {
+    return split_100(folder, split, 0, out);
+}
+
+static enum status split_fine(const char *folder, enum split split, struct image_set *out) {
+    return split_100(folder, split, 1, out);
+}
+
+static const struct image_recipe recipe_fine = {.split = split_fine,
+                                                .classes = COUNT_FINE,
+                                                .names = names_fine,
+                                                .mean = mean_100,
+                                                .std = std_100,
+                                                .augment = AUGMENT_CROP};
+static const struct image_recipe recipe_coarse = {.split = split_coarse,
+                                                  .classes = COUNT_COARSE,
+                                                  .names = names_coarse,
+                                                  .mean = mean_100,
+                                                  .std = std_100,
+                                                  .augment = AUGMENT_CROP};
+
+static enum status cifar100_open(const char *argument, const struct dataset_config *config,
+                                 struct dataset *out) {
+    return image_open(argument, argument, &recipe_fine, config, out);
+}
+
+static enum status coarse_open(const char *argument, const struct dataset_config *config,
+                               struct dataset *out) {
+    return image_open(argument, argument, &recipe_coarse, config, out);
+}
+
+extern const struct dataset_ops dataset_cifar100, dataset_cifar100_coarse;
+const struct dataset_ops dataset_cifar100 = {
+    .name = "cifar100",
+    .argument = "DIR",
+    .help = "CIFAR-100's binary files, train.bin and test.bin; its 100 fine labels",
+    .open = cifar100_open,
+    .read = image_read,
+    .close = image_close,
+};
+const struct dataset_ops dataset_cifar100_coarse = {
+    .name = "cifar100-coarse",
+    .argument = "DIR",
+    .help = "the same with the 20 coarse labels",
+    .open = coarse_open,
     .read = image_read,
     .close = image_close,
 };

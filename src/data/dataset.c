@@ -3,6 +3,8 @@
 #include "data/dataset.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +23,64 @@ const struct dataset_ops dataset_wiki = {.name = "wiki",
                                          .argument = "DIR",
                                          .help = "BERT pre-training rows",
                                          .needs = "HDF5 (Debian: libhdf5-dev)"};
+const struct dataset_ops dataset_hdf5 = {.name = "hdf5",
+                                         .argument = "FILE[,...]",
+                                         .help = "your own arrays",
+                                         .needs = "HDF5 (Debian: libhdf5-dev)"};
 #endif
 
-static const struct dataset_ops *const table[] = {
+#ifndef HAVE_PICTURES
+const struct dataset_ops dataset_folder = {
+    .name = "folder",
+    .argument = "DIR[,train=NAME,test=NAME]",
+    .help = "JPEG and PNG pictures",
+    .needs = "libjpeg-turbo and libpng (Debian: libjpeg-dev libpng-dev)"};
+#endif
+
+static const struct dataset_ops *const built_in[] = {
 #define DATASET(name) &dataset_##name,
 #include "data/dataset.def"
 };
 
-enum { TABLE_COUNT = sizeof table / sizeof table[0] };
+enum { BUILT_IN = sizeof built_in / sizeof built_in[0], MOST = BUILT_IN + 64 };
+
+/* Rows that were added, behind the others; they are never changed or taken away again. */
+static const struct dataset_ops *added[MOST - BUILT_IN];
+static atomic_int added_count;
+
+static int table_count(void) {
+    return BUILT_IN + atomic_load_explicit(&added_count, memory_order_acquire);
+}
+
+static const struct dataset_ops *row(int index) {
+    return index < BUILT_IN ? built_in[index] : added[index - BUILT_IN];
+}
 
 const struct dataset_ops *dataset_at(int index) {
-    return index >= 0 && index < TABLE_COUNT ? table[index] : NULL;
+    return index >= 0 && index < table_count() ? row(index) : NULL;
 }
 
 static const struct dataset_ops *find(const char *spec, size_t length) {
-    for (int i = 0; i < TABLE_COUNT; i++)
-        if (strlen(table[i]->name) == length && strncmp(table[i]->name, spec, length) == 0)
-            return table[i];
+    for (int i = 0; i < table_count(); i++)
+        if (strlen(row(i)->name) == length && strncmp(row(i)->name, spec, length) == 0)
+            return row(i);
     return NULL;
+}
+
+enum status dataset_add(const struct dataset_ops *ops) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&lock);
+    int count = table_count() - BUILT_IN;
+    if (find(ops->name, strlen(ops->name)))
+        status = fail(STATUS_USAGE, "there is a data set %s already", ops->name);
+    else if (count == MOST - BUILT_IN)
+        status = fail(STATUS_USAGE, "data set %s: no more than %d can be added", ops->name, count);
+    else
+        added[count] = ops;
+    if (status == STATUS_OK) atomic_store_explicit(&added_count, count + 1, memory_order_release);
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 /* ", mnist:DIR" */
@@ -52,16 +94,17 @@ static size_t add_usage(const struct dataset_ops *ops, char *text, size_t bytes,
 
 static enum status fail_unknown(const char *spec) {
     char known[512] = "", word[32], quoted[TEXT_QUOTED_BYTES];
-    const char *names[TABLE_COUNT];
+    const char *names[MOST];
     size_t used = 0;
-    for (int i = 0; i < TABLE_COUNT; i++) names[i] = table[i]->name;
+    int count = table_count();
+    for (int i = 0; i < count; i++) names[i] = row(i)->name;
     snprintf(word, sizeof word, "%.*s", (int)strcspn(spec, ":"), spec);
-    const char *near = text_nearest(word, names, TABLE_COUNT);
+    const char *near = text_nearest(word, names, count);
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
-    for (int i = 0; i < TABLE_COUNT && used < sizeof known; i++)
-        used = add_usage(table[i], known, sizeof known, used);
+    for (int i = 0; i < count && used < sizeof known; i++)
+        used = add_usage(row(i), known, sizeof known, used);
     return fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
 }
 
@@ -103,6 +146,7 @@ enum status dataset_open(const char *spec, const struct dataset_config *config,
     TRY(find_checked(spec, &ops, &argument));
     TRY(check_folder(ops, argument));
     struct dataset *dataset = MEM_NEW(struct dataset);
+    dataset->ops = ops;
     enum status status = ops->open(argument, config, dataset);
     if (status != STATUS_OK) {
         free(dataset);
@@ -112,7 +156,6 @@ enum status dataset_open(const char *spec, const struct dataset_config *config,
           spec);
     CHECK(dataset->field_count > 0 && dataset->field_count <= DATASET_MAX_FIELDS, "%s: %d fields",
           spec, dataset->field_count);
-    dataset->ops = ops;
     dataset->spec = mem_text(spec);
     *out = dataset;
     return STATUS_OK;
@@ -126,11 +169,21 @@ void dataset_free(struct dataset **dataset) {
     *dataset = NULL;
 }
 
-enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
-                         uint64_t key, void *const out[]) {
+enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
+                            uint64_t key, void *scratch, void *const out[]) {
     CHECK(index >= 0 && index < dataset->count[split], "sample %lld of %lld", (long long)index,
           (long long)dataset->count[split]);
-    return dataset->ops->read(dataset, split, index, key, out);
+    return dataset->ops->read(dataset, split, index, key, scratch, out);
+}
+
+enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
+                         uint64_t key, void *const out[]) {
+    struct region scratch = {0};
+    if (dataset->scratch_bytes)
+        TRY(region_map(dataset->scratch_bytes, "the reading of a sample", &scratch));
+    enum status status = dataset_read_in(dataset, split, index, key, scratch.base, out);
+    region_free(&scratch);
+    return status;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/augment.h"
 #include "tensor/tensor.h"
 
 enum split { SPLIT_TRAIN, SPLIT_TEST, SPLIT_COUNT };
@@ -31,8 +32,10 @@ struct field {
 };
 
 struct dataset_config {
-    int64_t image_size; /* images are resized to this side; 0: the data's own */
-    int64_t seq;        /* tokens a row; 0: the data's own */
+    int64_t image_size;          /* images are resized to this side; 0: the data's own */
+    int64_t seq;                 /* tokens a row; 0: the data's own */
+    enum augment_policy augment; /* of training images; AUGMENT_STANDARD (0): the data's own */
+    bool skip_damaged; /* samples whose files are damaged are left out; else they are an error */
 };
 
 /* Read-only once open; owned by whoever opened it. */
@@ -41,19 +44,22 @@ struct dataset {
     char *spec;
     int field_count;
     struct field field[DATASET_MAX_FIELDS];
+    uint32_t may_miss; /* bit f: a read leaves field f out where it has no memory to go to */
     int64_t count[SPLIT_COUNT]; /* samples, at least 1 each */
     int64_t classes;            /* values of "label", or of "next_sentence" */
     int64_t vocab;              /* token ids; 0 for images */
     const float *mean, *std;    /* per channel, applied to pixels in [0,1]; NULL: not normalised */
     const char *const *names;   /* of the classes; NULL: they have none */
     uint64_t content_hash; /* of samples and transforms: equal on two ranks when the data are */
+    int64_t damaged;       /* samples left out because their files are damaged; 0: all are there */
     size_t bytes;          /* memory held while open */
+    size_t scratch_bytes;  /* memory that the reading of a sample needs */
     void *state;           /* the implementation's own, owned */
 };
 
 /* An implementation. `open` gets the text after the colon (NULL when there is none) and fills
- * everything in `out` but ops and spec; on failure it leaves nothing behind. `read` may be called
- * from many threads. */
+ * everything in `out` but ops, which is there, and spec; on failure it leaves nothing behind.
+ * `read` may be called from many threads, each with scratch_bytes of its own, 64-byte aligned. */
 struct dataset_ops {
     const char *name;
     const char *argument; /* for help: "DIR", "[key=value,...]"; NULL: takes none */
@@ -62,16 +68,21 @@ struct dataset_ops {
         *needs; /* not built in: the library this build was made without; then open is NULL */
     /* Local. Name and version of the library that reads its files; NULL: none but our own. */
     void (*library)(char *text, size_t bytes);
+    const void *own; /* of data sets that were added: what is free to them */
     enum status (*open)(const char *argument, const struct dataset_config *config,
                         struct dataset *out);
     enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,
-                        uint64_t key, void *const out[]);
+                        uint64_t key, void *scratch, void *const out[]);
     void (*close)(struct dataset *dataset);
 };
 
 /* Local. The index-th data set of the registration table, NULL past the end; for help and
  * completion. */
 const struct dataset_ops *dataset_at(int index);
+
+/* Local, any thread. Adds a row behind those of dataset.def, for the rest of the process; `ops` and
+ * all it points to stay. STATUS_USAGE for a name that is taken, or where there is no more room. */
+enum status dataset_add(const struct dataset_ops *ops);
 
 /* Local, blocking (reads the files). STATUS_USAGE for an unknown or incomplete spec, STATUS_DATA
  * for bad files. The caller owns *out and closes it with dataset_free. */
@@ -80,10 +91,14 @@ enum status dataset_open(const char *spec, const struct dataset_config *config,
 void dataset_free(struct dataset **dataset);
 
 /* Local, thread safe. Writes sample `index` of `split`: field f goes to out[f], the caller's memory
- * of dataset_field_bytes. `key` drives the random training transforms: the same key gives the same
- * bytes; 0 applies none, which is how evaluation reads. */
+ * of dataset_field_bytes; NULL for a field that may_miss: it is not read. `key` drives the random
+ * training transforms: the same key gives the same bytes; 0 applies none, which is how evaluation
+ * reads. */
 enum status dataset_read(const struct dataset *dataset, enum split split, int64_t index,
                          uint64_t key, void *const out[]);
+/* The same without allocating: `scratch` is the caller's, scratch_bytes, 64-byte aligned. */
+enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
+                            uint64_t key, void *scratch, void *const out[]);
 
 /* Local. Bytes of one sample's field; index of the field of that name, -1 when there is none. */
 size_t dataset_field_bytes(const struct dataset *dataset, int field);

@@ -29,11 +29,17 @@ enum { TEXT_BYTES = 1024, CPU_LIMIT_S = 60, CPU_BYTES_PER_S = 1 << 20 };
 /* Deflate packs 1032:1 at most, which bounds how many values an honest file can hold. */
 enum { VALUES_PER_BYTE = 1032, LIBRARY_BYTES = 64 << 20 };
 
-/* Before the values of a matrix, or, with a status other than OK, before an error text of `rows`
- * bytes. */
+/* Before the values of an array, or, with a status other than OK, before an error text of
+ * `text_bytes`. */
 struct frame {
-    int64_t status, rows, columns;
+    int64_t status, text_bytes, there;
+    enum dtype dtype;
+    struct shape shape;
 };
+
+static size_t values_bytes(enum dtype dtype, const struct shape *shape) {
+    return (size_t)shape_count(shape) * dtype_bytes(dtype);
+}
 
 struct source {
     const char *path;
@@ -65,50 +71,95 @@ static enum status open_image(const struct bytes *bytes, struct source *source) 
     return source->file < 0 ? fail_hdf5(source->path, "cannot open") : STATUS_OK;
 }
 
+/* More values than this the file cannot hold. */
+static bool is_possible(const struct shape *shape, size_t file_bytes) {
+    int64_t most = (int64_t)file_bytes * VALUES_PER_BYTE;
+    if (shape->rank < 1 || shape->rank > SHAPE_MAX_RANK) return false;
+    for (int d = 0; d < shape->rank; d++) {
+        if (shape->dim[d] < 1 || shape->dim[d] > most) return false;
+        most /= shape->dim[d];
+    }
+    return true;
+}
+
+static enum status inspect_shape(const struct source *source, hid_t space,
+                                 struct hdf5_array *array) {
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    char text[SHAPE_TEXT_BYTES];
+    int rank = H5Sget_simple_extent_ndims(space);
+    if (rank < 0) return fail_hdf5(source->path, array->name);
+    if (rank < array->rank_least || rank > array->rank_most)
+        return fail(STATUS_DATA, "%s: %s has %d dimensions, expected %d%s%.0d", source->path,
+                    array->name, rank, array->rank_least,
+                    array->rank_most > array->rank_least ? " to " : "",
+                    array->rank_most > array->rank_least ? array->rank_most : 0);
+    H5Sget_simple_extent_dims(space, dims, NULL);
+    array->shape = (struct shape){.rank = rank};
+    for (int d = 0; d < rank; d++)
+        array->shape.dim[d] = dims[d] > INT64_MAX ? INT64_MAX : (int64_t)dims[d];
+    for (int d = 0; d < rank; d++)
+        if (dims[d] == 0)
+            return fail(STATUS_DATA, "%s: %s is empty: shape %s", source->path, array->name,
+                        shape_text(&array->shape, text));
+    if (is_possible(&array->shape, source->bytes)) return STATUS_OK;
+    return fail(STATUS_DATA,
+                "%s: %s announces the shape %s, more than a file of %zu bytes can hold",
+                source->path, array->name, shape_text(&array->shape, text), source->bytes);
+}
+
 /* Type, shape and place of the values; those must lie in this very file. */
-static enum status inspect(const struct source *source, hid_t set, struct hdf5_matrix *matrix) {
+static enum status inspect(const struct source *source, hid_t set, struct hdf5_array *array) {
     hid_t space = H5Dget_space(set), type = H5Dget_type(set), plan = H5Dget_create_plist(set);
-    int rank = space < 0 ? -1 : H5Sget_simple_extent_ndims(space);
-    if (type < 0 || plan < 0 || rank < 0) return fail_hdf5(source->path, matrix->name);
-    if (rank != matrix->rank)
-        return fail(STATUS_DATA, "%s: %s has %d dimensions, expected %d", source->path,
-                    matrix->name, rank, matrix->rank);
-    if (H5Tget_class(type) != H5T_INTEGER)
-        return fail(STATUS_DATA, "%s: %s does not hold integers", source->path, matrix->name);
+    if (type < 0 || plan < 0 || space < 0) return fail_hdf5(source->path, array->name);
+    TRY(inspect_shape(source, space, array));
+    H5T_class_t class = H5Tget_class(type);
+    bool numbers = array->kind == HDF5_NUMBERS;
+    if (class != H5T_INTEGER && !(numbers && class == H5T_FLOAT))
+        return fail(STATUS_DATA, "%s: %s does not hold %s", source->path, array->name,
+                    numbers ? "numbers" : "integers");
     if (H5Pget_layout(plan) == H5D_VIRTUAL || H5Pget_external_count(plan) != 0)
         return fail(STATUS_DATA, "%s: %s keeps its values in another file", source->path,
-                    matrix->name);
-    hsize_t dims[2] = {0, 1};
-    H5Sget_simple_extent_dims(space, dims, NULL);
-    if (dims[0] == 0 || dims[1] == 0)
-        return fail(STATUS_DATA, "%s: %s is empty: %llu rows of %llu", source->path, matrix->name,
-                    (unsigned long long)dims[0], (unsigned long long)dims[1]);
-    uint64_t most = source->bytes * VALUES_PER_BYTE;
-    if (dims[0] > most || dims[1] > most / dims[0])
-        return fail(STATUS_DATA,
-                    "%s: %s announces %llu rows of %llu, more than a file of %zu bytes can hold",
-                    source->path, matrix->name, (unsigned long long)dims[0],
-                    (unsigned long long)dims[1], source->bytes);
-    matrix->rows = (int64_t)dims[0];
-    matrix->columns = (int64_t)dims[1];
+                    array->name);
+    bool bytes =
+        class == H5T_INTEGER && H5Tget_size(type) == 1 && H5Tget_sign(type) == H5T_SGN_NONE;
+    array->dtype = !numbers ? DTYPE_I32 : bytes ? DTYPE_U8 : DTYPE_F32;
     return STATUS_OK;
 }
 
-static enum status read_matrix(const struct source *source, struct hdf5_matrix *matrix) {
-    H5L_info_t info;
-    if (H5Lexists(source->file, matrix->name, H5P_DEFAULT) <= 0)
-        return fail(STATUS_DATA, "%s: dataset %s is missing", source->path, matrix->name);
-    if (H5Lget_info(source->file, matrix->name, &info, H5P_DEFAULT) < 0 ||
-        info.type != H5L_TYPE_HARD)
-        return fail(STATUS_DATA, "%s: %s is a link, not a dataset", source->path, matrix->name);
-    hid_t set = H5Dopen2(source->file, matrix->name, H5P_DEFAULT);
-    if (set < 0) return fail_hdf5(source->path, matrix->name);
-    TRY(inspect(source, set, matrix));
-    matrix->values = malloc((size_t)(matrix->rows * matrix->columns) * sizeof *matrix->values);
-    if (!matrix->values)
-        return fail(STATUS_MEMORY, "%s: out of memory: %s", source->path, matrix->name);
-    if (H5Dread(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, matrix->values) < 0)
-        return fail_hdf5(source->path, matrix->name);
+/* Every part of "group/x" must be in this file: a link could lead into another one. */
+static enum status find_links(const struct source *source, const char *name, bool *there) {
+    char *path = mem_text(name);
+    enum status status = STATUS_OK;
+    *there = true;
+    for (char *slash = path; slash && *there && status == STATUS_OK;) {
+        H5L_info_t info;
+        slash = strchr(slash, '/');
+        if (slash) *slash = 0;
+        *there = *path == 0 || H5Lexists(source->file, path, H5P_DEFAULT) > 0;
+        if (*there && *path &&
+            (H5Lget_info(source->file, path, &info, H5P_DEFAULT) < 0 || info.type != H5L_TYPE_HARD))
+            status = fail(STATUS_DATA, "%s: %s is a link, not a dataset", source->path, path);
+        if (slash) *slash++ = '/';
+    }
+    free(path);
+    return status;
+}
+
+static enum status read_array(const struct source *source, struct hdf5_array *array, bool *there) {
+    TRY(find_links(source, array->name, there));
+    if (!*there && array->optional) return STATUS_OK;
+    if (!*there) return fail(STATUS_DATA, "%s: dataset %s is missing", source->path, array->name);
+    hid_t set = H5Dopen2(source->file, array->name, H5P_DEFAULT);
+    if (set < 0) return fail_hdf5(source->path, array->name);
+    TRY(inspect(source, set, array));
+    hid_t type = array->dtype == DTYPE_I32   ? H5T_NATIVE_INT32
+                 : array->dtype == DTYPE_F32 ? H5T_NATIVE_FLOAT
+                                             : H5T_NATIVE_UINT8;
+    array->values = malloc(values_bytes(array->dtype, &array->shape));
+    if (!array->values)
+        return fail(STATUS_MEMORY, "%s: out of memory: %s", source->path, array->name);
+    if (H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, array->values) < 0)
+        return fail_hdf5(source->path, array->name);
     return STATUS_OK;
 }
 
@@ -147,7 +198,7 @@ static void become_expendable(size_t bytes) {
 }
 
 /* Frees nothing: the process ends right after. */
-static void child_main(const char *path, const struct bytes *bytes, struct hdf5_matrix *matrix,
+static void child_main(const char *path, const struct bytes *bytes, struct hdf5_array *array,
                        int count, int pipe) {
     char text[TEXT_BYTES];
     log_capture(text, sizeof text);
@@ -155,15 +206,16 @@ static void child_main(const char *path, const struct bytes *bytes, struct hdf5_
     struct source source = {.path = path, .bytes = bytes->count};
     enum status status = open_image(bytes, &source);
     for (int i = 0; i < count && status == STATUS_OK; i++) {
-        status = read_matrix(&source, &matrix[i]);
+        bool there;
+        status = read_array(&source, &array[i], &there);
         if (status != STATUS_OK) break;
-        send_all(pipe, &(struct frame){STATUS_OK, matrix[i].rows, matrix[i].columns},
-                 sizeof(struct frame));
-        send_all(pipe, matrix[i].values,
-                 (size_t)(matrix[i].rows * matrix[i].columns) * sizeof(int32_t));
+        struct frame frame = {.there = there, .dtype = array[i].dtype, .shape = array[i].shape};
+        send_all(pipe, &frame, sizeof frame);
+        if (there) send_all(pipe, array[i].values, values_bytes(array[i].dtype, &array[i].shape));
     }
     if (status != STATUS_OK) {
-        send_all(pipe, &(struct frame){status, (int64_t)strlen(text), 0}, sizeof(struct frame));
+        struct frame frame = {.status = status, .text_bytes = (int64_t)strlen(text)};
+        send_all(pipe, &frame, sizeof frame);
         send_all(pipe, text, strlen(text));
     }
 }
@@ -186,8 +238,9 @@ static bool receive_all(int pipe, void *data, size_t bytes) {
 static enum status pass_on(int pipe, const struct frame *frame) {
     static const char prefix[] = "stretto: error: ";
     char text[TEXT_BYTES] = "";
-    size_t bytes =
-        frame->rows >= 0 && frame->rows < TEXT_BYTES ? (size_t)frame->rows : TEXT_BYTES - 1;
+    size_t bytes = frame->text_bytes >= 0 && frame->text_bytes < TEXT_BYTES
+                       ? (size_t)frame->text_bytes
+                       : TEXT_BYTES - 1;
     receive_all(pipe, text, bytes);
     const char *body = strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix) : text;
     return fail(frame->status == STATUS_MEMORY ? STATUS_MEMORY : STATUS_DATA, "%s", body);
@@ -195,36 +248,35 @@ static enum status pass_on(int pipe, const struct frame *frame) {
 
 /* STATUS_BUG stands for an early end, which only the child's exit status explains; it is not passed
  * on. */
-static enum status receive_matrix(int pipe, const char *path, size_t file_bytes,
-                                  struct hdf5_matrix *matrix) {
+static enum status receive_array(int pipe, const char *path, size_t file_bytes,
+                                 struct hdf5_array *array) {
     struct frame frame;
     if (!receive_all(pipe, &frame, sizeof frame)) return STATUS_BUG;
     if (frame.status != STATUS_OK) return pass_on(pipe, &frame);
-    int64_t most = (int64_t)file_bytes * VALUES_PER_BYTE;
-    if (frame.rows < 1 || frame.columns < 1 || frame.rows > most ||
-        frame.columns > most / frame.rows)
-        return fail(STATUS_DATA, "%s: %s cannot be read: the file is damaged", path, matrix->name);
-    size_t bytes = (size_t)(frame.rows * frame.columns) * sizeof(int32_t);
-    int32_t *values = malloc(bytes);
+    if (!frame.there && array->optional) return STATUS_OK;
+    if (!is_possible(&frame.shape, file_bytes) ||
+        (frame.dtype != DTYPE_I32 && frame.dtype != DTYPE_F32 && frame.dtype != DTYPE_U8))
+        return fail(STATUS_DATA, "%s: %s cannot be read: the file is damaged", path, array->name);
+    size_t bytes = values_bytes(frame.dtype, &frame.shape);
+    void *values = malloc(bytes);
     if (!values)
-        return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes for %s", path, bytes,
-                    matrix->name);
+        return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes for %s", path, bytes, array->name);
     if (!receive_all(pipe, values, bytes)) {
         free(values);
         return STATUS_BUG;
     }
-    matrix->rows = frame.rows;
-    matrix->columns = frame.columns;
-    matrix->values = values;
+    array->dtype = frame.dtype;
+    array->shape = frame.shape;
+    array->values = values;
     return STATUS_OK;
 }
 
 static enum status receive(pid_t child, int pipe, const char *path, size_t file_bytes,
-                           struct hdf5_matrix *matrix, int count) {
+                           struct hdf5_array *array, int count) {
     enum status status = STATUS_OK;
     int done = 0, code = 0;
     while (done < count && status == STATUS_OK) {
-        status = receive_matrix(pipe, path, file_bytes, &matrix[done]);
+        status = receive_array(pipe, path, file_bytes, &array[done]);
         if (status == STATUS_OK) done++;
     }
     close(pipe); /* a child still writing ends by that */
@@ -233,37 +285,37 @@ static enum status receive(pid_t child, int pipe, const char *path, size_t file_
     if (status == STATUS_BUG)
         status = fail(
             STATUS_DATA, "%s: %s: the HDF5 library failed on it (%s)\n  the file is damaged", path,
-            matrix[done].name, WIFSIGNALED(code) ? strsignal(WTERMSIG(code)) : "early end");
+            array[done].name, WIFSIGNALED(code) ? strsignal(WTERMSIG(code)) : "early end");
     for (int i = 0; i < done && status != STATUS_OK; i++) {
-        free(matrix[i].values);
-        matrix[i].values = NULL;
+        free(array[i].values);
+        array[i].values = NULL;
     }
     return status;
 }
 
 static enum status start_child(const char *path, const struct bytes *bytes,
-                               struct hdf5_matrix *matrix, int count) {
+                               struct hdf5_array *array, int count) {
     int pipes[2];
     if (pipe2(pipes, O_CLOEXEC) != 0)
         return fail(STATUS_DATA, "%s: no pipe: %s", path, strerror(errno));
     pid_t child = fork();
     if (child == 0) {
         close(pipes[0]);
-        child_main(path, bytes, matrix, count, pipes[1]);
+        child_main(path, bytes, array, count, pipes[1]);
         _exit(0);
     }
     close(pipes[1]);
-    if (child > 0) return receive(child, pipes[0], path, bytes->count, matrix, count);
+    if (child > 0) return receive(child, pipes[0], path, bytes->count, array, count);
     enum status status =
         fail(STATUS_MEMORY, "%s: no process to read it in: %s", path, strerror(errno));
     close(pipes[0]);
     return status;
 }
 
-enum status hdf5_read(const char *path, struct hdf5_matrix *matrix, int count) {
+enum status hdf5_read(const char *path, struct hdf5_array *array, int count) {
     struct bytes bytes;
     TRY(file_read(path, file_limit, &bytes));
-    enum status status = bytes.count ? start_child(path, &bytes, matrix, count)
+    enum status status = bytes.count ? start_child(path, &bytes, array, count)
                                      : fail(STATUS_DATA, "%s: empty, expected an HDF5 file", path);
     bytes_free(&bytes);
     return status;

@@ -1,6 +1,5 @@
 /* Pixels stay 8-bit in memory, a quarter of their size as reals; each read transforms one sample.
- * Order of transforms in training: shift and mirror at the data's own size, resize, table to
- * normalised reals. */
+ */
 #include "data/image.h"
 
 #include <stdlib.h>
@@ -9,14 +8,12 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "data/transform.h"
 
 struct image_state {
     struct image_set set[SPLIT_COUNT];
     struct image_recipe recipe;
-    int size_y, size_x;    /* of what is read */
-    struct resize *resize; /* NULL: as stored */
+    struct augment augment;
     float table[IMAGE_MAX_CHANNELS][256];
 };
 
@@ -24,10 +21,20 @@ static int64_t pixel_count(const struct image_set *set) {
     return (int64_t)set->channels * set->height * set->width;
 }
 
+/* Whole lines of the cache, so that what follows is aligned. */
+static size_t row_bytes(const struct image_set *set) {
+    return ((size_t)set->width * PIXEL_BYTES + 63) / 64 * 64;
+}
+
+size_t image_scratch_bytes(const struct image_set *set, const struct augment *augment) {
+    return row_bytes(set) +
+           transform_bytes(set->height, set->width, augment->out_height, augment->out_width);
+}
+
 static uint64_t content_hash(const struct image_state *state) {
     const struct image_recipe *recipe = &state->recipe;
-    int64_t shape[] = {state->set[0].channels, state->size_y,    state->size_x,
-                       recipe->classes,        recipe->crop_pad, recipe->flip};
+    int64_t shape[] = {state->set[0].channels, state->augment.out_height, state->augment.out_width,
+                       recipe->classes, state->augment.policy};
     uint64_t hash = hash64(HASH64_START, shape, sizeof shape);
     hash = hash64(hash, state->table, sizeof state->table);
     for (int s = 0; s < SPLIT_COUNT; s++) {
@@ -63,6 +70,7 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
     out->field_count = 2;
     out->field[0] = (struct field){
         .name = "image", .dtype = DTYPE_F32, .shape = SHAPE(channels, height, width)};
+    out->may_miss = 1u << 0;
     out->field[1] = (struct field){.name = "label",
                                    .dtype = DTYPE_I32,
                                    .shape = SHAPE_SCALAR,
@@ -73,11 +81,13 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
 
 static void describe(struct image_state *state, struct dataset *out) {
     const struct image_set *set = state->set;
-    image_fields(set->channels, state->size_y, state->size_x, state->recipe.classes, out);
+    image_fields(set->channels, state->augment.out_height, state->augment.out_width,
+                 state->recipe.classes, out);
     out->names = state->recipe.names;
     out->mean = state->recipe.mean;
     out->std = state->recipe.std;
     out->bytes = sizeof *state;
+    out->scratch_bytes = image_scratch_bytes(set, &state->augment);
     for (int s = 0; s < SPLIT_COUNT; s++) {
         out->count[s] = set[s].count;
         out->bytes += (size_t)(set[s].count * (pixel_count(&set[s]) + 1));
@@ -96,10 +106,10 @@ static enum status from_sets(const char *name, const struct image_recipe *recipe
     struct image_state *state = MEM_NEW(struct image_state);
     memcpy(state->set, set, sizeof state->set);
     state->recipe = *recipe;
-    state->size_y = size ? (int)size : set->height;
-    state->size_x = size ? (int)size : set->width;
-    if (state->size_y != set->height || state->size_x != set->width)
-        state->resize = resize_new(set->height, set->width, state->size_y, state->size_x);
+    state->augment = (struct augment){.policy = config->augment ? config->augment : recipe->augment,
+                                      .frame = FRAME_STRETCH,
+                                      .out_height = size ? (int)size : set->height,
+                                      .out_width = size ? (int)size : set->width};
     for (int c = 0; c < set->channels; c++)
         transform_table(recipe->mean[c], recipe->std[c], state->table[c]);
     describe(state, out);
@@ -117,52 +127,35 @@ enum status image_open(const char *name, const char *argument, const struct imag
     return status;
 }
 
-/* What is drawn for one sample; all zero without augmentation. */
-struct draw {
-    bool any, flip;
-    int top, left;
-};
-
-static struct draw draw_transforms(const struct image_recipe *recipe, uint64_t key) {
-    struct draw draw = {0};
-    if (key == 0) return draw;
-    uint32_t span = 2 * (uint32_t)recipe->crop_pad + 1;
-    draw.top = (int)(rng_word(key, 0) % span) - recipe->crop_pad;
-    draw.left = (int)(rng_word(key, 1) % span) - recipe->crop_pad;
-    draw.flip = recipe->flip && (rng_word(key, 2) & 1);
-    draw.any = draw.top || draw.left || draw.flip;
-    return draw;
+/* Planes to pixels of four bytes; those of channels that do not exist are never read again. */
+static void pack_row(const unsigned char *from, size_t plane, int channels, int width,
+                     unsigned char *to) {
+    for (int c = 0; c < channels; c++)
+        for (int x = 0; x < width; x++)
+            to[x * PIXEL_BYTES + c] = from[(size_t)c * plane + (size_t)x];
 }
 
-static void read_pixels(const struct image_state *state, const struct image_set *set, int64_t index,
-                        uint64_t key, float *out) {
-    struct draw draw = draw_transforms(&state->recipe, key);
+void image_transform(const struct image_set *set, int64_t index, const struct augment *augment,
+                     float (*table)[256], uint64_t key, void *scratch, float *out) {
+    struct view view = augment_view(augment, set->height, set->width, key);
+    struct transform transform;
+    unsigned char *row = scratch;
     size_t plane = (size_t)set->height * (size_t)set->width;
-    size_t out_plane = (size_t)state->size_y * (size_t)state->size_x;
-    size_t line = (size_t)set->height * (size_t)state->size_x;
-    unsigned char *work = draw.any || state->resize ? mem_new(plane + line + out_plane) : NULL;
-    for (int c = 0; c < set->channels; c++, out += out_plane) {
-        const unsigned char *pixels =
-            set->pixels + ((size_t)index * (size_t)set->channels + (size_t)c) * plane;
-        if (draw.any) {
-            transform_shift(pixels, set->height, set->width, draw.top, draw.left, draw.flip, work);
-            pixels = work;
-        }
-        if (state->resize) {
-            resize_run(state->resize, pixels, work + plane, work + plane + line);
-            pixels = work + plane + line;
-        }
-        const float *table = state->table[c];
-        for (size_t i = 0; i < out_plane; i++) out[i] = table[pixels[i]];
+    const unsigned char *pixels = set->pixels + (size_t)index * (size_t)set->channels * plane;
+    transform_begin(&view, set->height, set->width, row + row_bytes(set), &transform);
+    for (int y = transform.first_row; y < transform.end_row; y++) {
+        pack_row(pixels + (size_t)y * (size_t)set->width, plane, set->channels, set->width, row);
+        transform_row(&transform, row + transform.first_column * PIXEL_BYTES);
     }
-    free(work);
+    transform_end(&transform, table, set->channels, out);
 }
 
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
-                       void *const out[]) {
-    const struct image_state *state = dataset->state;
+                       void *scratch, void *const out[]) {
+    struct image_state *state = dataset->state;
     const struct image_set *set = &state->set[split];
-    read_pixels(state, set, index, key, out[0]);
+    if (out[0])
+        image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
     *(int32_t *)out[1] = set->labels[index];
     return STATUS_OK;
 }
@@ -178,6 +171,5 @@ void image_sets_free(struct image_set set[SPLIT_COUNT]) {
 void image_close(struct dataset *dataset) {
     struct image_state *state = dataset->state;
     image_sets_free(state->set);
-    resize_free(&state->resize);
     free(state);
 }

@@ -3,9 +3,9 @@
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
+#include "data/augment.h"
 #include "data/dataset.h"
 
 enum { IMAGE_MAX_CHANNELS = 4, IMAGE_MAX_SIZE = 4096 };
@@ -23,10 +23,9 @@ struct image_recipe {
      * on failure is freed. */
     enum status (*split)(const char *argument, enum split split, struct image_set *out);
     int classes;
-    const char *const *names; /* static or NULL */
-    const float *mean, *std;  /* static, per channel */
-    int crop_pad; /* training shifts by -crop_pad..crop_pad in both directions; 0: not at all */
-    bool flip;    /* training mirrors every other sample */
+    const char *const *names;    /* static or NULL */
+    const float *mean, *std;     /* static, per channel */
+    enum augment_policy augment; /* what --augment standard is for it */
 };
 
 /* Local, blocking. Reads both splits, which must be of one geometry, and fills `out`: an open of
@@ -38,8 +37,14 @@ void image_fields(int64_t channels, int64_t height, int64_t width, int64_t class
                   struct dataset *out);
 /* The read and close of such a data set's ops. */
 enum status image_read(const struct dataset *dataset, enum split split, int64_t index, uint64_t key,
-                       void *const out[]);
+                       void *scratch, void *const out[]);
 void image_close(struct dataset *dataset);
+
+/* Local. One picture of a set as the model sees it: augmented by the key, resized, normalised by
+ * the table of each channel. `scratch` is the caller's, 64-byte aligned, of image_scratch_bytes. */
+size_t image_scratch_bytes(const struct image_set *set, const struct augment *augment);
+void image_transform(const struct image_set *set, int64_t index, const struct augment *augment,
+                     float (*table)[256], uint64_t key, void *scratch, float *out);
 
 /* Local. Gives both sets' memory back. */
 void image_sets_free(struct image_set set[SPLIT_COUNT]);

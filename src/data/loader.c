@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -38,6 +39,7 @@ struct loader {
     int64_t order_epoch; /* -1: none yet */
     pthread_t *threads;
     int thread_count;
+    char *scratch; /* of all workers, one behind the other */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work, ready;
@@ -46,6 +48,8 @@ struct loader {
     int busy;           /* workers working without the lock */
     bool dealing, hold; /* a step is being dealt; nothing new is to be begun */
     bool stop;
+    int running; /* workers that have begun */
+    struct loader_spent spent;
     enum status status; /* the first failure */
 };
 
@@ -73,6 +77,10 @@ static struct sampler sampler_of(const struct dataset *dataset,
                             .exactly_once = config->evaluate};
 }
 
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 /* Hands out pieces of a region, or only counts them while `base` is NULL. */
 struct carver {
     char *base;
@@ -81,15 +89,21 @@ struct carver {
 
 static void *carve(struct carver *carver, size_t bytes) {
     size_t at = carver->used;
-    carver->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    carver->used += aligned(bytes);
     return carver->base ? carver->base + at : NULL;
 }
 
-static void carve_micro(struct carver *carver, const struct dataset *dataset, int64_t most,
+static bool is_made(const struct loader *loader, int field) {
+    return !((loader->config.unwanted & loader->dataset->may_miss) >> field & 1);
+}
+
+static void carve_micro(struct carver *carver, const struct loader *loader, int64_t most,
                         struct micro_batch *micro) {
+    const struct dataset *dataset = loader->dataset;
     struct micro_batch made = {0};
     for (int f = 0; f < dataset->field_count; f++)
-        made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
+        if (is_made(loader, f))
+            made.field[f] = carve(carver, (size_t)most * dataset_field_bytes(dataset, f));
     made.sample_id = carve(carver, (size_t)most * sizeof *made.sample_id);
     made.sample_key = carve(carver, (size_t)most * sizeof *made.sample_key);
     if (micro) *micro = made;
@@ -102,6 +116,8 @@ static size_t carve_all(struct loader *loader) {
     struct carver carver = {loader->region.base, 0};
     int64_t most = sampler_micro_most(sampler), positions = sampler_positions(sampler);
     loader->threads = carve(&carver, (size_t)config->workers * sizeof *loader->threads);
+    loader->scratch =
+        carve(&carver, (size_t)config->workers * aligned(loader->dataset->scratch_bytes));
     loader->slots = carve(&carver, (size_t)config->depth * sizeof *loader->slots);
     loader->order =
         carve(&carver, (size_t)(positions > sampler->samples ? positions : sampler->samples) * 8);
@@ -113,7 +129,7 @@ static size_t carve_all(struct loader *loader) {
             loader->slots[s].batch = batch;
         }
         for (int m = 0; m < config->micro_count; m++)
-            carve_micro(&carver, loader->dataset, most, batch ? &batch->micro[m] : NULL);
+            carve_micro(&carver, loader, most, batch ? &batch->micro[m] : NULL);
     }
     return carver.used;
 }
@@ -191,18 +207,22 @@ static struct micro_batch *micro_at(struct step_batch *batch, int64_t *at) {
     return micro;
 }
 
-static enum status read_sample(const struct loader *loader, struct step_batch *batch, int64_t at) {
+static enum status read_sample(const struct loader *loader, struct step_batch *batch, int64_t at,
+                               void *scratch) {
     const struct dataset *dataset = loader->dataset;
     const struct loader_config *config = &loader->config;
     struct micro_batch *micro = micro_at(batch, &at);
     void *out[DATASET_MAX_FIELDS];
     for (int f = 0; f < dataset->field_count; f++)
-        out[f] = (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f);
+        out[f] = is_made(loader, f)
+                     ? (char *)micro->field[f] + (size_t)at * dataset_field_bytes(dataset, f)
+                     : NULL;
     uint64_t id = (uint64_t)micro->sample_id[at];
     uint64_t key =
         rng_key(rng_key(rng_key_text(config->seed, "augment"), (uint64_t)batch->epoch), id);
     if (key == 0) key = 1; /* 0 would mean no augmentation */
-    return dataset_read(dataset, config->split, (int64_t)id, config->evaluate ? 0 : key, out);
+    return dataset_read_in(dataset, config->split, (int64_t)id, config->evaluate ? 0 : key, scratch,
+                           out);
 }
 
 /* All samples of a step are there: what is left is counting its labels. */
@@ -213,7 +233,11 @@ static void count_labels(const struct dataset *dataset, struct step_batch *batch
             struct micro_batch *micro = &batch->micro[m];
             const int32_t *label = micro->field[f];
             int64_t entries = micro->samples * shape_count(&dataset->field[f].shape);
-            for (int64_t i = 0; i < entries; i++) micro->label_count[f] += label[i] != LABEL_IGNORE;
+            if (dataset->field[f].dtype != DTYPE_I32) /* a target of reals counts as one */
+                micro->label_count[f] = micro->samples;
+            else
+                for (int64_t i = 0; i < entries; i++)
+                    micro->label_count[f] += label[i] != LABEL_IGNORE;
             batch->own_label_count[f] += micro->label_count[f];
         }
     }
@@ -236,15 +260,19 @@ static void work_deal(struct loader *loader) {
     pthread_cond_signal(&loader->ready); /* a step without samples is complete now */
 }
 
-static void work_read(struct loader *loader, struct slot *slot) {
+static void work_read(struct loader *loader, struct slot *slot, void *scratch) {
     int64_t from = slot->claimed, to = from + CLAIM < slot->samples ? from + CLAIM : slot->samples;
     slot->claimed = to;
     loader->busy++;
     pthread_mutex_unlock(&loader->lock);
     enum status status = STATUS_OK;
+    int64_t begin = clock_thread_ns();
     for (int64_t i = from; i < to && status == STATUS_OK; i++)
-        status = read_sample(loader, slot->batch, i);
+        status = read_sample(loader, slot->batch, i, scratch);
+    int64_t ns = clock_thread_ns() - begin;
     pthread_mutex_lock(&loader->lock);
+    loader->spent.ns += ns;
+    loader->spent.samples += to - from;
     loader->busy--;
     if (status != STATUS_OK && loader->status == STATUS_OK) loader->status = status;
     slot->done += to - from;
@@ -269,11 +297,13 @@ static bool can_deal(const struct loader *loader) {
 static void *worker(void *argument) {
     struct loader *loader = argument;
     pthread_mutex_lock(&loader->lock);
+    void *scratch =
+        loader->scratch + (size_t)loader->running++ * aligned(loader->dataset->scratch_bytes);
     while (!loader->stop) {
         bool idle = loader->hold || loader->status != STATUS_OK;
         struct slot *slot = idle ? NULL : unclaimed_slot(loader);
         if (slot)
-            work_read(loader, slot);
+            work_read(loader, slot, scratch);
         else if (!idle && can_deal(loader))
             work_deal(loader);
         else
@@ -350,6 +380,13 @@ void loader_release(struct loader *loader) {
     loader->released++;
     pthread_cond_broadcast(&loader->work);
     pthread_mutex_unlock(&loader->lock);
+}
+
+struct loader_spent loader_spent(struct loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    struct loader_spent spent = loader->spent;
+    pthread_mutex_unlock(&loader->lock);
+    return spent;
 }
 
 void loader_seek(struct loader *loader, int64_t epoch, int64_t step_in_epoch) {

@@ -28,9 +28,10 @@ struct loader_config {
     uint64_t seed;
     bool no_shuffle, drop_last;
     int64_t start_epoch, start_step; /* where to begin; start_step is within the epoch */
-    int64_t end_step; /* run-wide step to stop before; 0: endless, or one epoch when evaluating */
-    int workers;      /* threads; 0 is 1 */
-    int depth;        /* steps in the ring; 0 is LOADER_DEPTH */
+    int64_t end_step;  /* run-wide step to stop before; 0: endless, or one epoch when evaluating */
+    int workers;       /* threads; 0 is 1 */
+    uint32_t unwanted; /* bit f: field f is not made, if it may_miss; its memory is NULL */
+    int depth;         /* steps in the ring; 0 is LOADER_DEPTH */
 };
 
 /* All pointers into the loader's memory. field[f] is plain [samples, ...field shape], 64-byte
@@ -72,6 +73,12 @@ enum status loader_next(struct loader *loader, const struct step_batch **out);
 /* Local. Gives the oldest step not yet released back; up to depth - 1 may be held while asking for
  * more. */
 void loader_release(struct loader *loader);
+
+/* Local. Processor time of the workers so far, and the samples they read in it. */
+struct loader_spent {
+    int64_t ns, samples;
+};
+struct loader_spent loader_spent(struct loader *loader);
 
 /* Local, blocking for the reads under way. Everything held becomes invalid; reading goes on from
  * there. */

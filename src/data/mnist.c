@@ -50,8 +50,12 @@ done:
     return status;
 }
 
-static const struct image_recipe recipe = {
-    .split = split_open, .classes = CLASSES, .names = names, .mean = mean, .std = std};
+static const struct image_recipe recipe = {.split = split_open,
+                                           .classes = CLASSES,
+                                           .names = names,
+                                           .mean = mean,
+                                           .std = std,
+                                           .augment = AUGMENT_NONE};
 
 static enum status mnist_open(const char *argument, const struct dataset_config *config,
                               struct dataset *out) {

@@ -74,21 +74,29 @@ static int64_t strided_count(int64_t total, int64_t first, int64_t stride) {
     return total > first ? (total - first + stride - 1) / stride : 0;
 }
 
+/* Positions of a block: what a micro-batch of a whole step has. */
+static int64_t block_of(const struct sampler *sampler) {
+    int64_t total = (int64_t)sampler->replicas * sampler->micro_batches;
+    return (sampler->batch + total - 1) / total;
+}
+
 int64_t sampler_micro_samples(const struct sampler *sampler, int64_t step, int g) {
+    int64_t block = block_of(sampler), left = sampler_step_samples(sampler, step) - g * block;
+    if (sampler->exactly_once) return left < 0 ? 0 : left < block ? left : block;
     return strided_count(sampler_step_samples(sampler, step), g,
                          (int64_t)sampler->replicas * sampler->micro_batches);
 }
 
 int64_t sampler_micro_most(const struct sampler *sampler) {
-    return strided_count(sampler_step_samples(sampler, 0), 0,
-                         (int64_t)sampler->replicas * sampler->micro_batches);
+    return sampler_micro_samples(sampler, 0, 0);
 }
 
 int64_t sampler_deal(const struct sampler *sampler, const int64_t *order, int64_t step, int g,
                      int64_t *out) {
     int64_t count = sampler_micro_samples(sampler, step, g);
-    int64_t stride = (int64_t)sampler->replicas * sampler->micro_batches;
-    const int64_t *from = order + step * sampler->batch + g;
+    bool blocks = sampler->exactly_once;
+    int64_t stride = blocks ? 1 : (int64_t)sampler->replicas * sampler->micro_batches;
+    const int64_t *from = order + step * sampler->batch + (blocks ? g * block_of(sampler) : g);
     for (int64_t i = 0; i < count; i++) out[i] = from[i * stride];
     return count;
 }

@@ -3,7 +3,9 @@
  *
  * A step takes `batch` consecutive positions of the epoch's order; of its G = replicas *
  * micro_batches micro-batches, micro-batch g takes positions g, g+G, g+2G, ... of the step. With
- * one micro-batch a replica this is what torch's sampler and loader give to rank g. The state of a
+ * one micro-batch a replica this is what torch's sampler and loader give to rank g. An evaluation
+ * deals blocks of consecutive positions instead: the same blocks however many ranks share them, so
+ * that its bits do not depend on how many there are. The state of a
  * run is (seed, epoch, step in the epoch) and nothing else: any step can be dealt alone. */
 #ifndef DATA_SAMPLER_H
 #define DATA_SAMPLER_H
@@ -28,7 +30,8 @@ struct sampler {
     uint64_t seed;
     bool shuffle;
     bool drop_last;    /* also leaves the short last step out */
-    bool exactly_once; /* for evaluation: neither padded nor cut; drop_last is not looked at */
+    bool exactly_once; /* for evaluation: neither padded nor cut, in blocks; drop_last is not
+                          looked at */
 };
 
 /* Local. Positions of an epoch; steps of an epoch (0 when there is not one whole step and

@@ -148,7 +148,8 @@ static enum status tokens_open(const char *argument, const struct dataset_config
 }
 
 static enum status tokens_read(const struct dataset *dataset, enum split split, int64_t index,
-                               uint64_t key, void *const out[]) {
+                               uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key; /* nothing to augment */
     const struct tokens *state = dataset->state;
     int32_t *ids = out[0], *next = out[1];

@@ -64,43 +64,51 @@ static size_t element_bytes(const struct column *column) {
 
 /* --- shards and folders --- */
 
+static int64_t columns_of(const struct hdf5_array *matrix) {
+    return shape_span(&matrix->shape, 1, matrix->shape.rank);
+}
+
+static int32_t value_at(const struct hdf5_array *matrix, int64_t i) {
+    return ((const int32_t *)matrix->values)[i];
+}
+
 /* The first shard fixes T and K; everything after it must agree. */
 static enum status check_shape(const char *path, struct wiki *wiki, const struct column *column,
-                               const struct hdf5_matrix *matrix, int64_t rows) {
+                               const struct hdf5_array *matrix, int64_t rows) {
     int64_t *width = column->width == TOKENS ? &wiki->seq : &wiki->predictions;
     int64_t most = column->width == TOKENS ? SEQ_MOST : wiki->seq;
-    if (matrix->rows != rows)
+    if (matrix->shape.dim[0] != rows)
         return fail(STATUS_DATA, "%s: %s has %lld rows but %s %lld", path, column->name,
-                    (long long)matrix->rows, columns[0].name, (long long)rows);
+                    (long long)matrix->shape.dim[0], columns[0].name, (long long)rows);
     if (column->width == ROW) return STATUS_OK;
-    if (matrix->columns > most)
+    if (columns_of(matrix) > most)
         return fail(STATUS_DATA, "%s: %s has %lld columns, expected 1 to %lld", path, column->name,
-                    (long long)matrix->columns, (long long)most);
-    if (*width && matrix->columns != *width)
+                    (long long)columns_of(matrix), (long long)most);
+    if (*width && columns_of(matrix) != *width)
         return fail(STATUS_DATA,
                     "%s: %s has %lld columns, expected %lld as in what was read before", path,
-                    column->name, (long long)matrix->columns, (long long)*width);
-    *width = matrix->columns;
+                    column->name, (long long)columns_of(matrix), (long long)*width);
+    *width = columns_of(matrix);
     return STATUS_OK;
 }
 
 static enum status check_values(const char *path, const struct wiki *wiki,
-                                const struct column *column, const struct hdf5_matrix *matrix) {
-    int64_t limit = limit_of(wiki, column), width = matrix->columns;
-    for (int64_t i = 0; i < matrix->rows * width; i++)
-        if (matrix->values[i] < 0 || matrix->values[i] >= limit)
+                                const struct column *column, const struct hdf5_array *matrix) {
+    int64_t limit = limit_of(wiki, column), width = columns_of(matrix);
+    for (int64_t i = 0; i < matrix->shape.dim[0] * width; i++)
+        if (value_at(matrix, i) < 0 || value_at(matrix, i) >= limit)
             return fail(STATUS_DATA, "%s: %s row %lld column %lld is %d, expected 0 to %lld%s",
                         path, column->name, (long long)(i / width), (long long)(i % width),
-                        matrix->values[i], (long long)limit - 1,
+                        value_at(matrix, i), (long long)limit - 1,
                         column->limit == TOKEN ? "\n  was the shard made with another vocabulary?"
                                                : "");
     return STATUS_OK;
 }
 
 static enum status append(const char *path, const struct column *column,
-                          const struct hdf5_matrix *matrix, int64_t count, void **data) {
-    size_t bytes = element_bytes(column), width = (size_t)matrix->columns;
-    size_t have = (size_t)count * width, add = (size_t)matrix->rows * width;
+                          const struct hdf5_array *matrix, int64_t count, void **data) {
+    size_t bytes = element_bytes(column), width = (size_t)columns_of(matrix);
+    size_t have = (size_t)count * width, add = (size_t)matrix->shape.dim[0] * width;
     void *grown = realloc(*data, (have + add) * bytes);
     if (!grown)
         return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", path, (have + add) * bytes);
@@ -109,28 +117,28 @@ static enum status append(const char *path, const struct column *column,
         memcpy((int32_t *)grown + have, matrix->values, add * bytes);
     else
         for (size_t i = 0; i < add; i++)
-            ((unsigned char *)grown)[have + i] = (unsigned char)matrix->values[i];
+            ((unsigned char *)grown)[have + i] = (unsigned char)value_at(matrix, (int64_t)i);
     return STATUS_OK;
 }
 
 static enum status read_shard(const char *path, struct wiki *wiki, struct rows *rows) {
-    struct hdf5_matrix matrix[COLUMN_COUNT] = {0};
+    struct hdf5_array matrix[COLUMN_COUNT] = {0};
     for (int c = 0; c < COLUMN_COUNT; c++) {
         matrix[c].name = columns[c].name;
-        matrix[c].rank = columns[c].width == ROW ? 1 : 2;
+        matrix[c].rank_least = matrix[c].rank_most = columns[c].width == ROW ? 1 : 2;
     }
     TRY(hdf5_read(path, matrix, COLUMN_COUNT));
     enum status status = STATUS_OK;
     for (int c = 0; c < COLUMN_COUNT; c++) {
         const struct column *column = &columns[c];
         if (status == STATUS_OK)
-            status = check_shape(path, wiki, column, &matrix[c], matrix[0].rows);
+            status = check_shape(path, wiki, column, &matrix[c], matrix[0].shape.dim[0]);
         if (status == STATUS_OK) status = check_values(path, wiki, column, &matrix[c]);
         if (status == STATUS_OK)
             status = append(path, column, &matrix[c], rows->count, &rows->column[c]);
         free(matrix[c].values);
     }
-    if (status == STATUS_OK) rows->count += matrix[0].rows;
+    if (status == STATUS_OK) rows->count += matrix[0].shape.dim[0];
     return status;
 }
 
@@ -223,7 +231,8 @@ static enum status wiki_open(const char *argument, const struct dataset_config *
 }
 
 static enum status wiki_read(const struct dataset *dataset, enum split split, int64_t index,
-                             uint64_t key, void *const out[]) {
+                             uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)key; /* masking is part of the shards: nothing is drawn here */
     const struct wiki *wiki = dataset->state;
     for (int c = 0; c < COLUMN_COUNT; c++) {

@@ -2,7 +2,8 @@
  * an evaluation.
  *
  * Arrays go one after the other, in pieces, through a gradient buffer, which is the memory others
- * can reach and is free between steps. The step is exchanged behind them: a stage without
+ * can reach and is free between steps; in a forward program, which has none, from where they lie.
+ * The step is exchanged behind them: a stage without
  * parameters has no such buffer. */
 #include <stdlib.h>
 
@@ -26,8 +27,13 @@ static const struct elements *being_given(const struct exec *exec) {
     return &exec->store->held[exec->broadcast.array];
 }
 
+/* Without gradients arrays lie in memory that others reach, and go from where they are. */
+static bool in_place(const struct exec *exec) {
+    return exec->plan->grads == 0;
+}
+
 static const struct elements *staging_of(const struct exec *exec) {
-    return store_staging(exec->store);
+    return in_place(exec) ? being_given(exec) : store_staging(exec->store);
 }
 
 static enum status give_piece(struct exec *exec) {
@@ -53,7 +59,7 @@ static enum status post_piece(struct exec *exec, struct comm_group *group) {
     CHECK(room > 0, "array %d has no buffer to go through", run->array);
     run->piece = left < room ? left : room;
     if (run->piece > run->most) run->most = run->piece;
-    if (comm_group_member(group) == 0) TRY(give_piece(exec));
+    if (comm_group_member(group) == 0 && !in_place(exec)) TRY(give_piece(exec));
     exec->awaiting = &exec->request;
     return comm_broadcast(group, 0, staging_of(exec)->data, run->piece, &exec->request);
 }
@@ -61,7 +67,7 @@ static enum status post_piece(struct exec *exec, struct comm_group *group) {
 /* The piece has come. Others may still read the staging: it is free again after a meeting. */
 static enum status end_piece(struct exec *exec, struct comm_group *group) {
     struct broadcast_run *run = &exec->broadcast;
-    if (comm_group_member(group) != 0) TRY(take_piece(exec));
+    if (comm_group_member(group) != 0 && !in_place(exec)) TRY(take_piece(exec));
     run->done += run->piece;
     run->releasing = true;
     exec->awaiting = &exec->request;
@@ -84,6 +90,9 @@ static void end_step(struct exec *exec) {
 /* Padding of gradients is zero and stays so: sums and norms run over it. */
 static enum status end_broadcast(struct exec *exec) {
     struct device *device = exec->plan->device;
+    bool clean = in_place(exec);
+    if (clean) exec->broadcast = (struct broadcast_run){0};
+    if (clean) return STATUS_OK;
     const struct elements *staging = staging_of(exec);
     size_t each = dtype_bytes(staging->dtype);
     struct elements dirty =

@@ -475,9 +475,13 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
 }
 
 enum status checkpoint_load_weights(struct exec *exec, const char *path) {
-    return weights_load(exec_store(exec), path);
+    return weights_load(exec_store(exec), &exec_plan(exec)->config.shape, path);
+}
+
+enum status checkpoint_load_model(struct exec *exec, const char *path) {
+    return weights_load_whole(exec_store(exec), &exec_plan(exec)->config.shape, path);
 }
 
 enum status checkpoint_check_weights(const struct plan *plan, const char *path) {
-    return weights_check(plan->store, path);
+    return weights_check(plan->store, &plan->config.shape, path);
 }

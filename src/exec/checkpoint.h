@@ -82,6 +82,9 @@ enum status checkpoint_write_model(struct exec *exec, const char *path,
  * Says what was converted, missing, extra or of another shape; the latter keep their values.
  * STATUS_DATA, and nothing is changed, when nothing fits or a value is not finite. */
 enum status checkpoint_load_weights(struct exec *exec, const char *path);
+/* Local, blocking. The same of a model that is to be used as it is: STATUS_DATA, and nothing is
+ * changed, where the file does not have all of it. */
+enum status checkpoint_load_model(struct exec *exec, const char *path);
 /* Local, blocking. Whether that would be refused for a run of this plan; silent where it would not.
  */
 enum status checkpoint_check_weights(const struct plan *plan, const char *path);

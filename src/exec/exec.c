@@ -121,6 +121,7 @@ static enum status make_runnables(struct exec *exec) {
         runnable->plan = &exec->plan->micro[i];
         TRY(bind_names(exec->plan, runnable));
         runnable->slot = MEM_ARRAY(struct binding, slot_count(exec->plan));
+        if (!plan_runs(exec->plan, runnable->plan)) continue;
         for (int c = 0; c < exec->plan->chunk_count; c++) bind_chunk(exec, runnable, c);
     }
     return STATUS_OK;
@@ -228,12 +229,14 @@ enum status exec_new(const struct plan *plan, struct comm *comm,
     exec->comm = comm;
     exec->owns_comm = !comm;
     exec->normed_step = exec->updated_step = -1;
+    exec->lr_asked = NAN;
     int buckets = sizes_bucket(plan->sizes, plan->chunk_count, 0);
     exec->reductions = MEM_ARRAY(struct posted, plan->grads * buckets + 1);
     exec->gathers = MEM_ARRAY(struct posted, buckets + 1);
     exec->messages = MEM_ARRAY(struct posted, slot_count(plan) + 1);
     exec->all_squares = MEM_ARRAY(struct exact_sum, plan->config.ranks);
     exec->shares = MEM_ARRAY(struct step_share, plan->config.ranks);
+    exec->eval_shares = MEM_ARRAY(struct eval_share, plan->config.ranks);
     exec->labels = mem_array((size_t)plan->config.ranks, sizeof *exec->labels);
     exec->rank_loss = MEM_ARRAY(double, plan->config.ranks);
     exec->rank_ms = MEM_ARRAY(double, plan->config.ranks);
@@ -275,10 +278,12 @@ void exec_free(struct exec **pointer) {
     free(exec->calls);
     free(exec->pieces);
     free(exec->shares);
+    free(exec->eval_shares);
     free(exec->labels);
     free(exec->rank_loss);
     free(exec->rank_ms);
     free(exec->own_statistics);
+    free(exec->scores);
     free(exec->first_steps);
     free(exec);
     *pointer = NULL;
@@ -307,6 +312,10 @@ void exec_progress(struct exec *exec) {
     exec->times.of[TIME_COMM] += clock_ns() - begin;
 }
 
+struct loader_spent exec_loading(const struct exec *exec) {
+    return exec->train ? loader_spent(exec->train) : (struct loader_spent){0};
+}
+
 struct store *exec_store(struct exec *exec) {
     return exec->store;
 }
@@ -325,6 +334,14 @@ void exec_seek(struct exec *exec, int64_t step) {
     if (exec->train)
         loader_seek(exec->train, step / exec->plan->config.steps_per_epoch,
                     step % exec->plan->config.steps_per_epoch);
+}
+
+void exec_set_lr(struct exec *exec, double lr) {
+    exec->lr_asked = lr;
+}
+
+double exec_lr(const struct exec *exec) {
+    return isnan(exec->lr_asked) ? lr_at(&exec->plan->config.lr, exec->step) : exec->lr_asked;
 }
 
 static const struct program *program_of_step(const struct exec *exec, int64_t step) {
@@ -364,6 +381,17 @@ static double own_loss(const struct tally *tally, int losses) {
     return any ? tally_loss(tally, losses) : NAN;
 }
 
+/* Samples have one label each where their label is a single number. */
+static int64_t skipped_samples(const struct exec *exec) {
+    const struct plan *plan = exec->plan;
+    for (int i = 0; i < plan->micro[0].graph->loss_count; i++) {
+        int field = dataset_field(plan->config.dataset, plan->micro[0].graph->losses[i].label);
+        if (shape_count(&plan->config.dataset->field[field].shape) == 1)
+            return (int64_t)(exec->tally.samples - exec->tally.labels[i]);
+    }
+    return 0;
+}
+
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
@@ -371,10 +399,11 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .epoch = exec->step / per_epoch,
                                 .step_in_epoch = exec->step % per_epoch,
                                 .samples = step_samples(exec),
+                                .skipped = skipped_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
-                                .lr = lr_at(&exec->plan->config.lr, exec->step),
+                                .lr = exec_lr(exec),
                                 .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
                                 .times = exec->times,
                                 .request = exec->agreed,
@@ -419,12 +448,17 @@ static enum status run_rounds(struct exec *exec) {
         status = exec_run_list(exec, exec->plan->program, LIST_EVAL);
         if (exec->batch) loader_release(exec->eval);
         exec->batch = NULL;
+        bool told = exec->sink && exec->sink->round && r + 1 < exec->plan->eval_rounds;
+        if (status == STATUS_OK && told)
+            status =
+                exec->sink->round(exec->sink->context, (r + 1) * exec->plan->eval_loader.batch);
     }
     return status;
 }
 
 static enum status run_evaluation(struct exec *exec) {
     exec->tally = (struct tally){0};
+    exec->eval_share = (struct eval_share){0};
     if (exec->eval) loader_seek(exec->eval, 0, 0);
     TRY(exec_run_list(exec, exec->plan->program, LIST_EVAL_START));
     TRY(run_rounds(exec));
@@ -433,17 +467,33 @@ static enum status run_evaluation(struct exec *exec) {
 
 /* What is evaluated is what is saved: replica 0's running statistics. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out) {
+    return exec_forward(exec, NULL, out);
+}
+
+enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t begin = clock_ns();
+    exec->sink = sink;
     enum status status = run_evaluation(exec);
+    exec->sink = NULL;
     if (status != STATUS_OK) restore_statistics(exec);
     TRY(status);
     double loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count);
     if (!isfinite(loss)) return numeric_failure_of_evaluation(exec, loss);
     *out = (struct eval_result){.samples = (int64_t)tally->samples,
+                                .skipped = skipped_samples(exec),
                                 .loss = loss,
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
                                 .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
                                 .ns = clock_ns() - begin};
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
+        out->term[i] = tally->labels[i] > 0 ? tally->loss[i] / tally->labels[i] : NAN;
     return STATUS_OK;
+}
+
+void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes) {
+    const struct graph *graph = plan->micro[0].graph;
+    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
+    *classes = shape->dim[shape->rank - 1];
+    *rows = shape_count(shape) / shape->dim[0] / *classes;
 }

@@ -55,6 +55,7 @@ struct exec_request {
 struct step_result {
     int64_t step, epoch, step_in_epoch; /* counted from 0 */
     int64_t samples;
+    int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
     double loss;       /* mean over the labels of the step, all terms added */
     double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
     double lr;
@@ -67,9 +68,30 @@ struct step_result {
 };
 
 struct eval_result {
-    int64_t samples;
+    int64_t samples, skipped; /* as of a step */
     double loss, acc1, acc5;
+    double term[GRAPH_MAX_LOSSES]; /* of the loss, in the graph's order */
     int64_t ns;
+};
+
+/* What the model made of a batch of an evaluation: the scores of its first loss, before softmax.
+ * All pointers are valid inside the call. */
+struct exec_output {
+    int64_t samples;
+    const int64_t *sample_id; /* in order */
+    const float *scores;      /* plain, [samples, rows, classes] */
+    const int32_t *labels;    /* [samples, rows] */
+    int64_t rows, classes;    /* of a sample */
+};
+
+/* Who asked for it. */
+struct exec_sink {
+    void *context;
+    /* Local, may block: on the ranks with the last stage, in the order of this rank's batches. */
+    enum status (*output)(void *context, const struct exec_output *output);
+    /* Collective: on all ranks, after each round but the last; so many samples are done in all. A
+     * failure must be the same on all ranks. NULL: none. */
+    enum status (*round)(void *context, int64_t samples);
 };
 
 struct exec;
@@ -93,12 +115,19 @@ struct comm *exec_comm(const struct exec *exec);
 
 /* Local. The store, for checkpoints and comparisons; owned by the executor. */
 struct store *exec_store(struct exec *exec);
+/* Local. What reading the training data took; nothing where this rank reads none. */
+struct loader_spent exec_loading(const struct exec *exec);
 const struct plan *exec_plan(const struct exec *exec);
 
 /* Local. The next step to run; moving there after a checkpoint was loaded. Blocks for reads under
  * way. */
 int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
+
+/* Local, alike on all ranks. The learning rate from the next step on, in place of the policy's; NaN
+ * gives it back. What it is for the next step. */
+void exec_set_lr(struct exec *exec, double lr);
+double exec_lr(const struct exec *exec);
 
 /* Collective, blocking. Runs one step. STATUS_NUMERIC when a loss or gradient is not finite:
  * parameters are then unchanged; or when a parameter is not finite after the update. Without
@@ -116,6 +145,21 @@ bool exec_norm(const struct exec *exec, int64_t step, double *out);
 /* Collective, blocking. Forward over the whole test split, each sample exactly once. STATUS_NUMERIC
  * when the loss is not finite. */
 enum status exec_evaluate(struct exec *exec, struct eval_result *out);
+/* Collective, blocking. The same of a forward program (program_is_forward), which hands out what
+ * the model made of each batch. Of labels that are all ignored the loss is 0. */
+enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out);
+/* Local. The shape of what exec_forward hands out of a sample: rows and classes. */
+void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes);
+
+/* Local. The samples that exec_apply takes at a time: the fewest of the plan's sizes that hold so
+ * many, or the most there are. Alike on all ranks. */
+int64_t exec_apply_samples(const struct exec *exec, int64_t samples);
+/* Collective, blocking, between steps. One forward pass over samples of the caller's, as evaluation
+ * runs them: field[f] has so many of the data set's field f as exec_apply_samples says. The
+ * output of the graph goes to `output`, plain, on the rank that makes it, of which *here tells. The
+ * model has an output. */
+enum status exec_apply(struct exec *exec, int64_t samples, void *const *field, void *output,
+                       bool *here);
 
 /* Collective, blocking. Compares what two ranks of a pipeline share, optimizer state and all: one
  * of them saves it for both. STATUS_BUG where they differ. */

@@ -138,7 +138,10 @@ static enum status read_loss(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = slot_of(exec, instr);
     tally_add(slot->runnable, slot_index(exec, instr), &exec->batch->micro[instr->micro],
               &exec->tally);
-    if (evaluates(exec)) return STATUS_OK; /* looked at when all rounds are done */
+    if (evaluates(exec)) { /* looked at when all rounds are done */
+        tally_add_exactly(slot->runnable, slot_index(exec, instr), exec->eval_share.loss);
+        return STATUS_OK;
+    }
     double loss = tally_loss(&exec->tally, slot->runnable->plan->graph->loss_count);
     if (!is_alone(exec)) return STATUS_OK; /* all ranks look at it together, at NORM */
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
@@ -234,6 +237,35 @@ enum status run_STATS_F(struct exec *exec, const struct instr *instr) {
 
 enum status run_STATS_B(struct exec *exec, const struct instr *instr) {
     return stand_in(exec, instr, PASS_ABSENT_BACKWARD);
+}
+
+/* --- what was asked for --- */
+
+/* Of a layout of the backend's own a plain copy is made; its memory is kept for the next batch. */
+static enum status plain_scores(struct exec *exec, const struct value *value, void *address,
+                                const float **out) {
+    *out = address;
+    if (value->layout->plain) return STATUS_OK;
+    int64_t each = shape_count(&value->type.shape) / value->type.shape.dim[0];
+    if (!exec->scores) exec->scores = MEM_ARRAY(float, each * exec->plan->eval_batch);
+    *out = exec->scores;
+    return layout_to_plain(exec->plan->device, value->layout, address, exec->scores);
+}
+
+enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
+    const struct slot *slot = slot_of(exec, instr);
+    if (!exec->sink || !slot->runnable) return STATUS_OK;
+    const struct graph *graph = slot->runnable->plan->graph;
+    const struct value *value = &graph->values[graph->losses[0].scores];
+    const struct micro_batch *samples = &exec->batch->micro[instr->micro];
+    CHECK(value->type.dtype == DTYPE_F32, "scores are %s", dtype_name(value->type.dtype));
+    struct exec_output output = {.samples = samples->samples,
+                                 .sample_id = samples->sample_id,
+                                 .labels = samples->field[slot->runnable->label_field[0]]};
+    void *address = slot->runnable->slot[slot_index(exec, instr)].address[graph->losses[0].scores];
+    exec_output_shape(exec->plan, &output.rows, &output.classes);
+    TRY(plain_scores(exec, value, address, &output.scores));
+    return exec->sink->output(exec->sink->context, &output);
 }
 
 /* --- messages between stages --- */
@@ -420,6 +452,11 @@ enum status post_REPORT(struct exec *exec, const struct instr *instr, struct com
                                       .request = exec->asked,
                                       .busy_ms = (double)busy_ns * 1e-6,
                                       .came_ms = (double)(busy_ns + exec->times.message_ns) * 1e-6};
+    if (exec->list_name == LIST_EVAL_END) {
+        exec->eval_share.step = exec->share;
+        return comm_exchange_post(exec->group[instr->group], &exec->eval_share,
+                                  sizeof exec->eval_share, exec->eval_shares, out);
+    }
     return comm_exchange_post(exec->group[instr->group], &exec->share, sizeof exec->share,
                               exec->shares, out);
 }
@@ -435,11 +472,27 @@ static void agree_on_requests(struct exec *exec, int members) {
     }
 }
 
+/* Of an evaluation all else is whole numbers, which add up to the same in any order. */
+static void sum_evaluation(struct exec *exec, int members) {
+    struct exact_sum loss[GRAPH_MAX_LOSSES] = {0};
+    for (int r = 0; r < members; r++) {
+        exec->shares[r] = exec->eval_shares[r].step;
+        for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
+            exact_merge(&loss[i], &exec->eval_shares[r].loss[i]);
+    }
+    tally_sum(exec->shares, members, &exec->tally);
+    for (int i = 0; i < GRAPH_MAX_LOSSES; i++) exec->tally.loss[i] = exact_total(&loss[i]);
+}
+
 enum status finish_REPORT(struct exec *exec, const struct instr *instr) {
     int members = comm_group_count(exec->group[instr->group]);
-    tally_sum(exec->shares, members, &exec->tally);
+    bool evaluated = exec->list_name == LIST_EVAL_END;
+    if (evaluated)
+        sum_evaluation(exec, members);
+    else
+        tally_sum(exec->shares, members, &exec->tally);
     agree_on_requests(exec, members);
-    if (exec->list_name != LIST_BODY) return STATUS_OK; /* looked at when all rounds are done */
+    if (evaluated) return STATUS_OK; /* looked at when all rounds are done */
     double loss = tally_loss(&exec->tally, exec->plan->micro[0].graph->loss_count);
     return isfinite(loss) ? STATUS_OK : numeric_failure(exec, "the loss", loss);
 }
@@ -497,7 +550,7 @@ enum status run_STEP(struct exec *exec, const struct instr *instr) {
     bool clips = instr->flags & INSTR_CLIP;
     struct optim_step step = {.config = &config->optim,
                               .step = exec->step,
-                              .lr = (float)lr_at(&config->lr, exec->step),
+                              .lr = (float)exec_lr(exec),
                               .gradient_scale =
                                   clips ? clip_scale(config->clip, exec->grad_norm) : 1};
     exec->updated_step = exec->step;

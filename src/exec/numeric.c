@@ -6,6 +6,7 @@
  * is not run again: what it receives is gone, and the ranks that would send it once more are
  * ending, too. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "exec/state.h"
@@ -43,7 +44,8 @@ static bool node_is_bad(void *context, const struct runnable *runnable, int slot
     const struct node *node = &graph->nodes[n];
     for (int i = 0; i < node->out_count; i++) {
         const struct value *value = &graph->values[node->out[i]];
-        if (value->type.dtype != DTYPE_F32 || !value->layout) continue;
+        bool real = value->type.dtype == DTYPE_F32 || value->type.dtype == DTYPE_BF16;
+        if (!real || !value->layout) continue;
         const struct store *store = search->exec->store;
         void *address = runnable->slot[slot].address[node->out[i]];
         if (!is_bad(store, elements_of(store, value, address))) continue;
@@ -251,8 +253,11 @@ enum status numeric_failure_of_evaluation(struct exec *exec, double loss) {
     const char *param = bad_param(exec, &bad);
     int losses = exec->plan->micro[0].graph->loss_count, own = comm_rank(exec->comm);
     blame(exec, param || !isfinite(tally_loss(&exec->shares[own].tally, losses)));
-    return fail(STATUS_NUMERIC, "after step %lld: the loss of the evaluation is %g%s%s%s%s\n%s",
-                (long long)exec->step, loss, param ? ": parameter " : "", param ? param : "",
-                param ? ", read by " : "", param ? reader_of(exec->plan->micro[0].graph, bad) : "",
-                hint);
+    char when[32] = "";
+    bool forward = exec->plan->config.forward; /* what was trained elsewhere */
+    if (!forward) snprintf(when, sizeof when, "after step %lld: ", (long long)exec->step);
+    return fail(STATUS_NUMERIC, "%sthe loss of the evaluation is %g%s%s%s%s%s%s", when, loss,
+                param ? ": parameter " : "", param ? param : "", param ? ", read by " : "",
+                param ? reader_of(exec->plan->micro[0].graph, bad) : "", forward ? "" : "\n",
+                forward ? "" : hint);
 }

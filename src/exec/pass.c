@@ -280,6 +280,15 @@ void tally_add(const struct runnable *runnable, int slot, const struct micro_bat
     }
 }
 
+void tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss) {
+    const struct graph *graph = runnable->plan->graph;
+    for (int i = 0; i < graph->loss_count; i++) {
+        double sum;
+        memcpy(&sum, runnable->slot[slot].address[graph->losses[i].sum], sizeof sum);
+        exact_add(&loss[i], sum);
+    }
+}
+
 double tally_loss(const struct tally *tally, int losses) {
     double sum = 0;
     for (int i = 0; i < losses; i++) {

@@ -2,6 +2,7 @@
 #ifndef EXEC_RUNNABLE_H
 #define EXEC_RUNNABLE_H
 
+#include "base/exact.h"
 #include "exec/exec.h"
 
 /* Where the bytes of an input come from. */
@@ -43,5 +44,13 @@ struct step_share {
     double busy_ms; /* of this step, waiting for others left out */
     double came_ms; /* likewise, the waiting for messages not left out */
 };
+
+/* ... and at the end of an evaluation: the losses of its batches are summed exactly, so that the
+ * total does not depend on who ran which. */
+struct eval_share {
+    struct step_share step;
+    struct exact_sum loss[GRAPH_MAX_LOSSES];
+};
+_Static_assert(sizeof(struct eval_share) <= COMM_EXCHANGE_BYTES, "an exchange takes so much");
 
 #endif

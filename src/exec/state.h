@@ -2,7 +2,6 @@
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 
-#include "base/exact.h"
 #include "exec/exec.h"
 #include "exec/runnable.h"
 
@@ -100,8 +99,11 @@ struct exec {
     char *arena; /* the slots' arenas one behind the other, then the one they share */
     char *scratch;
     struct loader *train, *eval;
+    const struct exec_sink *sink;   /* of OUTPUT; NULL: nobody asked */
+    float *scores;                  /* plain, where they lie otherwise; else NULL */
     const struct step_batch *batch; /* of the step under way, NULL between steps */
     int64_t step;
+    double lr_asked; /* NaN: the policy's */
     float seed[GRAPH_MAX_LOSSES];
     struct tally tally;
     struct exact_sum squares, *all_squares; /* of this rank's gradients; of the group of NORM */
@@ -127,6 +129,7 @@ struct exec {
     enum status comm_status;           /* first failure of moving operations on between nodes */
     struct exec_request asked, agreed; /* by this rank; by any rank */
     struct step_share share, *shares;  /* this rank's; of all ranks, at the last step */
+    struct eval_share eval_share, *eval_shares; /* the same of the last evaluation */
     int64_t own_labels[GRAPH_MAX_LOSSES],
         (*labels)[GRAPH_MAX_LOSSES]; /* this rank's; of all ranks */
     double *rank_loss, *rank_ms;     /* per rank, for who watches */

@@ -12,7 +12,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/process.h"
+#include "base/text.h"
 
 static _Atomic int stopped_by, save_wanted, report_wanted;
 
@@ -84,6 +87,17 @@ void stop_install(bool says) {
 
 int stop_signal(void) {
     return stopped_by;
+}
+
+void stop_end_stalled(int rank, int64_t since_ns, double limit_s) {
+    int signal = stop_signal();
+    double waited_s = (double)(clock_ns() - since_ns) * 1e-9;
+    char waited[TEXT_BYTES];
+    if (!signal || waited_s < limit_s) return;
+    fail(STATUS_PEER,
+         "rank %d: %s, and no progress for %s: the step does not end, stopped without saving", rank,
+         process_stop_name(signal), text_duration(waited_s, waited));
+    _exit(status_exit_code(STATUS_PEER));
 }
 
 /* A look is cheap, and made at every instruction; a write would invalidate the cache line on all

@@ -3,6 +3,7 @@
 #define EXEC_STOP_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Local; from the main thread, which gets a signal stack of its own. SIGINT, SIGTERM and SIGHUP ask
  * for a stop after the step under way (the second one ends the process at once with 128 + signal);
@@ -17,5 +18,10 @@ int stop_signal(void);
 bool stop_take_save(void);
 /* Local. Whether SIGUSR1 asked where every rank is, since the last call. */
 bool stop_take_report(void);
+/* Local; in a wait that began at `since_ns` (clock_ns) and has made no progress. Where a stop was
+ * asked for and the wait is longer than `limit_s`, the step will not end: says so, and ends the
+ * process as one whose peer is lost, without saving: 128 + signal means that a run was saved. A
+ * rank that is a thread cannot leave alone, since nothing ends the thread it waits for. */
+void stop_end_stalled(int rank, int64_t since_ns, double limit_s);
 
 #endif

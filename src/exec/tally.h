@@ -11,6 +11,8 @@ void tally_samples(const struct runnable *runnable, const struct micro_batch *sa
 void tally_add(const struct runnable *runnable, int slot, const struct micro_batch *samples,
                struct tally *tally);
 double tally_loss(const struct tally *tally, int losses);
+/* Local. The losses of a forward pass of an evaluation, added exactly. */
+void tally_add_exactly(const struct runnable *runnable, int slot, struct exact_sum *loss);
 /* Local. The tallies of all ranks, added in rank order. */
 void tally_sum(const struct step_share *shares, int ranks, struct tally *sum);
 

@@ -17,6 +17,8 @@ struct run {
     int64_t total;
     struct exec_request agreed; /* what the ranks asked for at the last step */
     int64_t normed;             /* the steps whose norms are known */
+    double first_loss, smooth_loss,
+        lowest_loss; /* of a range test; the latter is of the smoothed */
 };
 
 /* A step counts as done when the norm of its gradients is known: without clipping that may be a
@@ -106,6 +108,24 @@ static struct exec_request request_now(const struct run *run) {
                                  .time_up = deadline && clock_ns() >= deadline};
 }
 
+/* A range test is over when the loss is far above what it was at the beginning or at its best: from
+ * there on it only comes apart. All ranks know the same losses, so all end at one step. */
+static bool range_is_over(struct run *run, const struct step_result *step) {
+    enum { FAR = 4 };
+    const double keep = 0.8;
+    if (exec_plan(run->exec)->config.lr.policy != LR_RANGE) return false;
+    bool begins = isnan(run->first_loss);
+    if (begins) run->first_loss = run->smooth_loss = run->lowest_loss = step->loss;
+    run->smooth_loss = keep * run->smooth_loss + (1 - keep) * step->loss;
+    run->lowest_loss = fmin(run->lowest_loss, run->smooth_loss);
+    if (step->loss <= run->first_loss || step->loss <= FAR * run->lowest_loss) return false;
+    if (comm_rank(exec_comm(run->exec)) == 0)
+        log_note("range test: over at step %lld: at a learning rate of %.2g the loss is %.4g, from "
+                 "%.4g at its lowest",
+                 (long long)run->state.step, step->lr, step->loss, run->lowest_loss);
+    return true;
+}
+
 static enum status one_step(struct run *run) {
     struct step_result step;
     struct exec_request request = request_now(run);
@@ -118,9 +138,12 @@ static enum status one_step(struct run *run) {
     run->result.signal = step.request.signal;
     run->observer->step(run->observer->context, &step);
     tell_norm(run);
+    bool over = range_is_over(run, &step);
+    if (over) run->total = run->state.step;
     bool last = run->state.step == run->total || cause_to_stop(run) != STOP_END;
     if (last) TRY(settle(run));
     if (last) TRY(exec_drain(run->exec));
+    if (over) return STATUS_OK; /* what has come apart is neither tested nor kept */
     return after_step(run);
 }
 
@@ -152,6 +175,7 @@ enum status train_all(struct exec *exec, const struct train_config *config,
                       .observer = observer,
                       .state = *state,
                       .normed = state->step,
+                      .first_loss = NAN,
                       .total = exec_plan(exec)->config.steps};
     run.result.first_step = run.result.steps = state->step;
     bool best, finished = state->step >= run.total;

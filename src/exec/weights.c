@@ -6,7 +6,6 @@
  * nothing. */
 #include "exec/weights.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/mem.h"
-#include "tensor/shards.h"
+#include "exec/weights_place.h"
 
 /* Names for a report: the first few, then how many more. */
 struct name_list {
@@ -60,67 +59,15 @@ static void misfit_add(struct misfit_list *misfits, const struct store_item *ite
 struct loading {
     const struct store_layout *layout;
     struct store *store; /* NULL: only checked */
+    bool whole;          /* all of the model must be there */
     const char *path;
     const struct shards *file;
+    struct resize_grid positions;
     int taken, converted[DTYPE_COUNT];
     struct name_list missing, extra;
     struct misfit_list misfits;
+    struct resize_grid from; /* of positions that were resized; else 0 */
 };
-
-/* Files saved from a wrapped model carry "module." before each name. */
-static bool find_entry(const struct shards *file, const char *name, size_t *out) {
-    if (shards_find(file, name, out)) return true;
-    char *wrapped = mem_format("module.%s", name);
-    bool found = shards_find(file, wrapped, out);
-    free(wrapped);
-    return found;
-}
-
-/* f32 takes what the other floating-point types hold; anything else must be of the type itself. */
-static bool converts(enum dtype from, enum dtype to) {
-    bool floating = from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_F64;
-    return from == to || (to == DTYPE_F32 && floating);
-}
-
-static bool fits(const struct store_item *item, const struct safetensors_entry *entry) {
-    return entry->native && converts(entry->dtype, item->type.dtype) &&
-           shape_equal(&entry->shape, &item->type.shape);
-}
-
-static double element(enum dtype dtype, const void *data, int64_t index) {
-    const char *at = (const char *)data + (size_t)index * dtype_bytes(dtype);
-    uint16_t half;
-    float single;
-    double value;
-    switch (dtype) {
-    case DTYPE_F64: memcpy(&value, at, sizeof value); return value;
-    case DTYPE_F16: memcpy(&half, at, sizeof half); return (double)f16_to_f32(half);
-    case DTYPE_BF16: memcpy(&half, at, sizeof half); return (double)bf16_to_f32(half);
-    default: memcpy(&single, at, sizeof single); return (double)single;
-    }
-}
-
-static enum status not_finite(const struct loading *loading, const struct store_item *item,
-                              int64_t index, double value) {
-    if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
-    return fail(STATUS_DATA,
-                "%s: element %" PRId64 " of tensor %s is %g%s\n  the file is at fault, not this "
-                "run: take weights from before it went wrong",
-                loading->path, index, item->name, value,
-                isfinite(value) ? ", beyond what F32 can hold" : "");
-}
-
-/* Floats of any type to f32; `plain` and `data` may be the same when the type is. */
-static enum status convert(const struct loading *loading, const struct store_item *item,
-                           enum dtype from, const void *data, float *plain) {
-    int64_t count = shape_count(&item->type.shape);
-    for (int64_t i = 0; i < count; i++) {
-        double value = element(from, data, i);
-        plain[i] = (float)value;
-        if (!isfinite(plain[i])) return not_finite(loading, item, i, value);
-    }
-    return STATUS_OK;
-}
 
 /* Parameters first, then buffers. */
 static int tensor_count(const struct store_layout *layout) {
@@ -139,53 +86,73 @@ static enum status put(struct store *store, int index, const void *plain) {
                      index < params ? index : index - params, plain);
 }
 
-static enum status take(struct loading *loading, int index, size_t at, bool checking) {
-    const struct safetensors_entry *entry = shards_at(loading->file, at);
-    const struct store_item *item = tensor_at(loading->layout, index);
-    void *data = mem_new((size_t)entry->bytes), *plain = mem_new(tensor_type_bytes(&item->type));
-    enum status status = shards_read(loading->file, at, data, (size_t)entry->bytes);
-    bool real = item->type.dtype == DTYPE_F32;
-    if (status == STATUS_OK && real) status = convert(loading, item, entry->dtype, data, plain);
-    if (status == STATUS_OK && !checking) status = put(loading->store, index, real ? plain : data);
-    free(data);
+static bool find(const struct loading *loading, int index, struct weights_place *out) {
+    return weights_find(loading->file, tensor_at(loading->layout, index), loading->positions, out);
+}
+
+static enum status take(struct loading *loading, int index, const struct weights_place *place,
+                        bool checking) {
+    void *plain = mem_new(tensor_type_bytes(&place->item->type));
+    enum status status = weights_read(place, loading->path, plain);
+    if (status == STATUS_OK && !checking) status = put(loading->store, index, plain);
     free(plain);
     return status;
 }
 
-static void count_taken(struct loading *loading, const struct store_item *item,
-                        const struct safetensors_entry *entry) {
+static bool same_bytes(const struct shards *file, size_t a, size_t b) {
+    size_t bytes = (size_t)shards_at(file, a)->bytes;
+    if (bytes != (size_t)shards_at(file, b)->bytes) return false;
+    void *first = mem_new(bytes), *second = mem_new(bytes);
+    bool same = shards_read(file, a, first, bytes) == STATUS_OK &&
+                shards_read(file, b, second, bytes) == STATUS_OK &&
+                memcmp(first, second, bytes) == 0;
+    free(first);
+    free(second);
+    return same;
+}
+
+/* A tied tensor may be in the file a second time. One of other values is none of the model's. */
+static void pass_copy(const struct loading *loading, const struct weights_place *place,
+                      bool *used) {
+    const char *second = alias_tied(place->item->name);
+    struct store_item item = {.name = second};
+    struct weights_place copy;
+    if (second && weights_find(loading->file, &item, loading->positions, &copy) &&
+        copy.part[0] != place->part[0] && same_bytes(loading->file, place->part[0], copy.part[0]))
+        used[copy.part[0]] = true;
+}
+
+static void count_taken(struct loading *loading, const struct weights_place *place) {
+    enum dtype have = shards_at(loading->file, place->part[0])->dtype;
     loading->taken++;
-    loading->converted[entry->dtype] += entry->dtype != item->type.dtype;
+    loading->converted[have] += have != place->item->type.dtype;
+    if (place->to.height) loading->from = place->from;
 }
 
 /* Notes what every tensor of the model meets in the file, and checks what will be taken. */
 static enum status check_all(struct loading *loading, bool *used) {
     for (int i = 0; i < tensor_count(loading->layout); i++) {
-        const struct store_item *item = tensor_at(loading->layout, i);
-        size_t at;
-        if (!find_entry(loading->file, item->name, &at)) {
-            name_add(&loading->missing, item->name);
+        struct weights_place place;
+        if (!find(loading, i, &place)) {
+            name_add(&loading->missing, tensor_at(loading->layout, i)->name);
             continue;
         }
-        const struct safetensors_entry *entry = shards_at(loading->file, at);
-        used[at] = true;
-        if (!fits(item, entry)) {
-            misfit_add(&loading->misfits, item, entry);
+        for (int part = 0; part < place.part_count; part++) used[place.part[part]] = true;
+        pass_copy(loading, &place, used);
+        if (!weights_fits(&place)) {
+            misfit_add(&loading->misfits, place.item, shards_at(loading->file, place.part[0]));
             continue;
         }
-        count_taken(loading, item, entry);
-        TRY(take(loading, i, at, true));
+        count_taken(loading, &place);
+        TRY(take(loading, i, &place, true));
     }
     return STATUS_OK;
 }
 
 static enum status take_all(struct loading *loading) {
-    for (int i = 0; i < tensor_count(loading->layout); i++) {
-        const struct store_item *item = tensor_at(loading->layout, i);
-        size_t at;
-        if (find_entry(loading->file, item->name, &at) && fits(item, shards_at(loading->file, at)))
-            TRY(take(loading, i, at, false));
-    }
+    struct weights_place place;
+    for (int i = 0; i < tensor_count(loading->layout); i++)
+        if (find(loading, i, &place) && weights_fits(&place)) TRY(take(loading, i, &place, false));
     return STATUS_OK;
 }
 
@@ -210,12 +177,28 @@ static enum status nothing_fits(const struct loading *loading) {
                 loading->misfits.count ? loading->misfits.text : first);
 }
 
+/* A model that is to be used as it is. */
+static enum status not_whole(const struct loading *loading) {
+    int missing = loading->missing.count, misfits = loading->misfits.count;
+    char count[TEXT_BYTES];
+    if (misfits)
+        return fail(STATUS_DATA, "%s: not this model: %s of another shape or type%s", loading->path,
+                    text_count(misfits, "tensor", count), loading->misfits.text);
+    return fail(STATUS_DATA, "%s: not this model: %s missing: %s%s\n  is it another --model?",
+                loading->path, text_count(missing, "tensor", count), loading->missing.text,
+                missing > 3 ? ", ..." : "");
+}
+
 static void report(const struct loading *loading) {
     const char *path = loading->path;
     char converted[128], count[TEXT_BYTES];
     converted_text(loading, converted, sizeof converted);
     log_note("%s: %d of the model's %d tensors loaded%s", path, loading->taken,
              tensor_count(loading->layout), converted);
+    if (loading->from.height)
+        log_note("%s: positions of %ld x %ld patches resized to %ld x %ld", path,
+                 (long)loading->from.height, (long)loading->from.width,
+                 (long)loading->positions.height, (long)loading->positions.width);
     name_note(&loading->missing, path, "missing from the file, left at the initial value");
     if (loading->misfits.count)
         log_warning("%s: %s of another shape or type, left at the initial value%s%s", path,
@@ -229,14 +212,17 @@ static enum status load(struct loading *loading) {
     bool *used = MEM_ARRAY(bool, count + 1);
     enum status status = check_all(loading, used);
     for (size_t i = 0; i < count; i++) {
-        if (!used[i]) name_add(&loading->extra, shards_at(loading->file, i)->name);
+        const char *name = shards_at(loading->file, i)->name;
+        if (!used[i] && !alias_is_constant(name)) name_add(&loading->extra, name);
     }
     free(used);
     TRY(status);
     if (loading->taken == 0) return nothing_fits(loading);
+    bool lacks = loading->missing.count || loading->misfits.count;
+    if (loading->whole && lacks) return not_whole(loading);
     if (!loading->store) return STATUS_OK;
     TRY(take_all(loading));
-    report(loading);
+    if (!loading->whole) report(loading);
     return STATUS_OK;
 }
 
@@ -286,20 +272,44 @@ static enum status load_file(struct loading *loading) {
     return status;
 }
 
+/* The grid of a vision transformer's patches: as many as there are positions, less the class
+ * token's, in the proportion of the image's sides. Of other models nothing. */
+static struct resize_grid patch_grid(const struct store_layout *layout,
+                                     const struct model_config *shape) {
+    for (int i = 0; i < layout->param_count; i++) {
+        const struct store_item *item = &layout->params[i];
+        if (strcmp(item->name, "pos_embed") != 0 || shape->width == 0) continue;
+        double patches = (double)(item->type.shape.dim[1] - 1);
+        double height = sqrt(patches * (double)shape->height / (double)shape->width);
+        return (struct resize_grid){lround(height), lround(patches / height)};
+    }
+    return (struct resize_grid){0};
+}
+
 static enum status load_path(const struct store_layout *layout, struct store *store,
-                             const char *path) {
+                             const struct model_config *shape, const char *path, bool whole) {
     char *file;
     TRY(weights_path(path, &file));
-    struct loading loading = {.layout = layout, .store = store, .path = file};
+    struct loading loading = {.layout = layout,
+                              .store = store,
+                              .path = file,
+                              .positions = patch_grid(layout, shape),
+                              .whole = whole};
     enum status status = load_file(&loading);
     free(file);
     return status;
 }
 
-enum status weights_check(const struct store_layout *layout, const char *path) {
-    return load_path(layout, NULL, path);
+enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
+                          const char *path) {
+    return load_path(layout, NULL, shape, path, false);
 }
 
-enum status weights_load(struct store *store, const char *path) {
-    return load_path(store->layout, store, path);
+enum status weights_load(struct store *store, const struct model_config *shape, const char *path) {
+    return load_path(store->layout, store, shape, path, false);
+}
+
+enum status weights_load_whole(struct store *store, const struct model_config *shape,
+                               const char *path) {
+    return load_path(store->layout, store, shape, path, true);
 }

@@ -3,12 +3,19 @@
 #define EXEC_WEIGHTS_H
 
 #include "exec/store.h"
+#include "model/model.h"
 
-/* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. */
-enum status weights_load(struct store *store, const char *path);
+/* Local, blocking. Takes what fits, by name; see checkpoint_load_weights. `shape` is what the model
+ * was told of its images: positions are resized to them. */
+enum status weights_load(struct store *store, const struct model_config *shape, const char *path);
+/* Local, blocking. The same, of a file that has all of the model: else STATUS_DATA. Silent where
+ * all is well. */
+enum status weights_load_whole(struct store *store, const struct model_config *shape,
+                               const char *path);
 /* Local, blocking. Whether weights_load would refuse the file for a store of this layout, in the
  * same words; reads all of it, takes nothing, and is silent where it would not. */
-enum status weights_check(const struct store_layout *layout, const char *path);
+enum status weights_check(const struct store_layout *layout, const struct model_config *shape,
+                          const char *path);
 
 /* Local, blocking. The safetensors file that `path` names, or the index of several: itself, or for
  * the folder of a run or of a checkpoint the model in it; STATUS_DATA where such a folder has none.

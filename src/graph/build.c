@@ -263,12 +263,17 @@ int graph_transpose(struct graph *graph, const char *name, int x, const int *ord
 
 void graph_cross_entropy(struct graph *graph, const char *name, int logits, int labels,
                          float smoothing, bool top_k) {
-    CHECK(graph->loss_count < GRAPH_MAX_LOSSES, "too many losses at %s", name);
     struct op_attrs attrs = {.loss = {smoothing}};
     int logp = graph_op(graph, name, OP_LOG_SOFTMAX, NULL, 1, &logits);
     int sum = graph_op(graph, name, OP_NLL, &attrs, 2, (int[]){logp, labels});
     int counts =
         top_k ? graph_op(graph, name, OP_TOP_K, NULL, 2, (int[]){logits, labels}) : NO_VALUE;
+    graph_loss(graph, name, sum, labels, counts, logits);
+}
+
+void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k,
+                int scores) {
+    CHECK(graph->loss_count < GRAPH_MAX_LOSSES, "too many losses at %s", name);
     if (sum == NO_VALUE) return;
     char seed_name[160];
     snprintf(seed_name, sizeof seed_name, "seed.%s", name);
@@ -277,5 +282,6 @@ void graph_cross_entropy(struct graph *graph, const char *name, int logits, int 
                                                        .label = graph->values[labels].name,
                                                        .sum = sum,
                                                        .seed = seed,
-                                                       .top_k = counts};
+                                                       .top_k = top_k,
+                                                       .scores = scores};
 }

@@ -80,5 +80,8 @@ int graph_transpose(struct graph *graph, const char *name, int x, const int *ord
  * ignored. `top_k` also counts right answers. */
 void graph_cross_entropy(struct graph *graph, const char *name, int logits, int labels,
                          float smoothing, bool top_k);
+/* The same of any value that is such a sum; top_k: of the counts of OP_TOP_K, or NO_VALUE; scores:
+ * what is compared with the labels. */
+void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k, int scores);
 
 #endif

@@ -14,7 +14,8 @@ int edit_value(struct graph *graph, const char *name, enum value_kind kind,
 struct node *edit_node(struct graph *graph, const char *name, enum op op,
                        const struct op_attrs *attrs, int in_count, const int *in);
 
-/* Local. Number of node inputs that are `value` (views of it not counted). */
+/* Local. Number of node inputs that are `value` (views of it not counted); what losses hand
+ * out counts as one more. */
 int edit_consumers(const struct graph *graph, int value);
 
 /* Local. Removes nodes marked dead[] of a graph without gradients; renumbers producers and units.

@@ -6,6 +6,7 @@
  *
  *     graph_fuse      merges nodes where one kernel does the work of several
  *     graph_gradient  appends the backward nodes by the operations' own rules
+ *     graph_narrow    makes activations bf16, where a run asks for that
  *     graph_lower     chooses kernels and layouts on the whole graph, and inserts REORDER nodes
  *                     where two do not meet
  *     ranges_new      cuts it into stages and segments: which nodes an instruction runs (range.h)
@@ -98,7 +99,8 @@ struct buffer {
 struct loss {
     const char *name, *label; /* the input that holds its labels */
     int sum, seed;
-    int top_k; /* value of the accuracy counts, or NO_VALUE */
+    int top_k;  /* value of the accuracy counts, or NO_VALUE */
+    int scores; /* what the labels are compared with, [..., classes]: the model's output */
 };
 
 enum { GRAPH_MAX_INPUTS = 16, GRAPH_MAX_LOSSES = 4 };
@@ -106,9 +108,11 @@ enum { GRAPH_MAX_INPUTS = 16, GRAPH_MAX_LOSSES = 4 };
 struct graph {
     struct arena arena;
     bool training;
-    enum status status; /* of construction: the first misfit, already logged */
-    int64_t batch;      /* samples of a micro-batch */
-    int stats_ranks;    /* above 1: batch norm in training takes the statistics of so many ranks */
+    enum dtype dtype;         /* of activations */
+    enum status status;       /* of construction: the first misfit, already logged */
+    int64_t batch;            /* samples of a micro-batch */
+    float layer_norm_epsilon; /* above 0: of all layer norms, whatever their model says */
+    int stats_ranks; /* above 1: batch norm in training takes the statistics of so many ranks */
 
     struct value *values;
     struct node *nodes; /* forward nodes first, then backward ones in reverse order of the layers */
@@ -135,6 +139,9 @@ void graph_free(struct graph **graph);
 /* Local. The passes, in order; see the top. graph_gradient is for training graphs. */
 void graph_fuse(struct graph *graph);
 enum status graph_gradient(struct graph *graph);
+/* Activations and their gradients become `dtype`, f32 or bf16; parameters, their gradients,
+ * statistics and losses stay f32 (op/precision.h). */
+void graph_narrow(struct graph *graph, enum dtype dtype);
 /* `param_layouts` (per parameter, may be NULL) fixes layouts chosen earlier: every graph of a run
  * shares one set of parameters. The device must outlive the graph. */
 enum status graph_lower(struct graph *graph, struct device *device,

@@ -195,7 +195,7 @@ static void keep_gradients(struct survey *survey, struct life_order *order) {
     }
 }
 
-/* They are read behind the first forward. */
+/* They are read behind the first forward; so is what an evaluation may be asked for. */
 static void keep_losses(struct survey *survey, struct life_order *order) {
     const struct graph *graph = survey->graph;
     for (int i = 0; i < graph->loss_count; i++) {
@@ -203,6 +203,9 @@ static void keep_losses(struct survey *survey, struct life_order *order) {
         if (order->first[loss->sum] != LIFE_NEVER) keep(survey, order, loss->sum, survey->end);
         if (loss->top_k != NO_VALUE && order->first[loss->top_k] != LIFE_NEVER)
             keep(survey, order, loss->top_k, survey->end);
+        int scores = graph->values[loss->scores].root;
+        if (!graph->training && order->first[scores] != LIFE_NEVER)
+            keep(survey, order, scores, survey->end);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "graph/edit.h"
+#include "op/precision.h"
 
 struct reordered {
     int from, to; /* values */
@@ -29,10 +30,19 @@ static const struct layout *plain_of(struct lowering *low, int value) {
     return low->device->backend->plain(low->device, &low->graph->values[value].type);
 }
 
+/* Where a product reads an f32 value in a narrow graph, its kernel is made for the narrow type and
+ * may choose the layout. */
 static enum status make_kernel(struct lowering *low, struct node *node) {
     const struct layout *in[OP_MAX_IN] = {0};
-    for (int i = 0; i < node->in_count; i++) in[i] = low->graph->values[node->in[i]].layout;
     struct op_call call = graph_call(low->graph, node);
+    for (int i = 0; i < node->in_count; i++) {
+        in[i] = low->graph->values[node->in[i]].layout;
+        if (call.in[i].dtype != DTYPE_F32 || low->graph->dtype == DTYPE_F32 ||
+            !op_narrow_in(node->op, i))
+            continue;
+        call.in[i].dtype = low->graph->dtype;
+        in[i] = NULL;
+    }
     return kernel_create(low->device, &call, in, &node->kernel);
 }
 
@@ -61,7 +71,7 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
                         .block = reader->block,
                         .unit = reader->unit};
     node.attrs.reorder.to = to;
-    node.out[0] = edit_value(graph, source.name, VALUE_LOCAL, &source.type);
+    node.out[0] = edit_value(graph, source.name, VALUE_LOCAL, &to->type);
     graph->values[node.out[0]].layout = to;
     TRY(make_kernel(low, &node));
     append(graph, &node);
@@ -74,21 +84,30 @@ static enum status insert_reorder(struct lowering *low, const struct node *reade
  *
  * Between units a cut may lie: there forward's twins of local values serve later units, as the
  * values themselves do, and no others are shared. A stage makes its own of parameters and inputs,
- * which it has, and of gradients; and its weight half waits for that of no other stage. */
+ * which it has, and of gradients; and its weight half waits for that of no other stage.
+ *
+ * Narrow twins of parameters and inputs are made anew for backward: kept, each micro-batch in
+ * flight would have its own copy of the weights. */
 static bool may_share(const struct graph *graph, int value, int twin, const struct node *reader) {
     const struct node *maker = &graph->nodes[graph->values[twin].producer];
+    bool narrowed = graph->values[twin].type.dtype != graph->values[value].type.dtype;
+    if (narrowed && maker->phase != reader->phase &&
+        graph->values[graph->values[value].root].kind != VALUE_LOCAL)
+        return false;
     bool late = maker->phase == PHASE_BACKWARD && maker->half == OP_HALF_W;
     if (maker->unit == reader->unit) return !late || reader->half == OP_HALF_W;
     return maker->phase == PHASE_FORWARD && maker->unit < reader->unit &&
            graph->values[graph->values[value].root].kind == VALUE_LOCAL;
 }
 
-/* The value itself when it has the wanted layout (or none yet: then it takes that), else its
- * reordered twin. */
-static enum status bring(struct lowering *low, const struct node *reader, int value,
+/* The value itself when it has the layout that input `in` of the reader wants (or none yet: then it
+ * takes that, or the one to round from), else its reordered twin. */
+static enum status bring(struct lowering *low, const struct node *reader, int in, int value,
                          const struct layout *want, int *out) {
     struct value *source = &low->graph->values[value];
-    if (!source->layout) source->layout = want;
+    const struct layout *from = reader->kernel ? reader->kernel->rounded_from[in] : NULL;
+    if (want->type.dtype == source->type.dtype) from = want;
+    if (!source->layout) source->layout = from ? from : plain_of(low, value);
     *out = value;
     if (source->layout == want) return STATUS_OK;
     for (int i = 0; i < low->reordered_count; i++) {
@@ -107,7 +126,7 @@ static enum status bring(struct lowering *low, const struct node *reader, int va
 }
 
 static enum status lower_view(struct lowering *low, struct node node) {
-    TRY(bring(low, &node, node.in[0], plain_of(low, node.in[0]), &node.in[0]));
+    TRY(bring(low, &node, 0, node.in[0], plain_of(low, node.in[0]), &node.in[0]));
     struct value *view = &low->graph->values[node.out[0]];
     view->root = low->graph->values[node.in[0]].root;
     view->layout = plain_of(low, node.out[0]);
@@ -135,11 +154,14 @@ static enum status align_gradient(struct lowering *low, const struct node *node,
 static enum status lower_node(struct lowering *low, struct node node) {
     struct graph *graph = low->graph;
     if (op_def(node.op)->flags & OP_VIEW) return lower_view(low, node);
-    if (node.op == OP_REORDER && !node.attrs.reorder.to) /* a copy: the layout stays */
-        node.attrs.reorder.to = graph->values[node.in[0]].layout;
+    if (node.op == OP_REORDER && !node.attrs.reorder.to) { /* a copy: the layout stays */
+        const struct value *from = &graph->values[node.in[0]], *to = &graph->values[node.out[0]];
+        node.attrs.reorder.to =
+            from->type.dtype == to->type.dtype ? from->layout : plain_of(low, node.out[0]);
+    }
     TRY(make_kernel(low, &node));
     for (int i = 0; i < node.in_count; i++) {
-        enum status status = bring(low, &node, node.in[i], node.kernel->in[i], &node.in[i]);
+        enum status status = bring(low, &node, i, node.in[i], node.kernel->in[i], &node.in[i]);
         if (status != STATUS_OK) {
             kernel_free(&node.kernel);
             return status;

@@ -36,7 +36,8 @@ static int own_entries(const struct environment_config *config, char **out) {
     out[count++] = mem_format("STRETTO_ATTEMPT=%d", config->attempt);
     out[count++] = mem_format("OMP_NUM_THREADS=%d", config->threads);
     out[count++] = mem_text("OMP_DYNAMIC=false");
-    if (config->passive) out[count++] = mem_text("OMP_WAIT_POLICY=passive");
+    if (config->passive && !getenv("OMP_WAIT_POLICY"))
+        out[count++] = mem_text("OMP_WAIT_POLICY=passive");
     if (config->address) out[count++] = mem_format("STRETTO_CONTROL=%s", config->address);
     if (config->secret >= 0) out[count++] = mem_format("STRETTO_SECRET_FD=%d", config->secret);
     if (config->status_table >= 0)

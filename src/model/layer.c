@@ -81,6 +81,7 @@ int layer_layer_norm(struct graph *graph, const char *name, int x, float epsilon
     struct shape shape = graph_shape(graph, x);
     int scale, shift;
     norm_params(graph, name, shape.dim[shape.rank - 1], &scale, &shift);
+    if (graph->layer_norm_epsilon > 0) epsilon = graph->layer_norm_epsilon;
     return graph_layer_norm(graph, name, x, scale, shift, epsilon);
 }
 

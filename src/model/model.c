@@ -1,6 +1,8 @@
 /* The table of models and what is common to building any of them. */
 #include "model/model.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -14,7 +16,9 @@
 #define SGD(rate) .optimizer = "sgd", .lr = rate, .weight_decay = 1e-4
 #define ADAMW .optimizer = "adamw", .lr = 1e-3, .weight_decay = 0.01, .clip = 1.0
 
-static const struct model models[] = {
+enum { MODELS_ADDED = 64 };
+
+static const struct model built_in[] = {
 #define MODEL(NAME, builder, reads, recipe, DEPTH, WIDTH, HEADS, HIDDEN, HELP)                     \
     {.name = NAME,                                                                                 \
      .help = HELP,                                                                                 \
@@ -28,32 +32,70 @@ static const struct model models[] = {
 #include "model/model.def"
 #undef MODEL
 };
-enum { MODEL_COUNT = sizeof(models) / sizeof(models[0]) };
+enum { BUILT_IN = sizeof(built_in) / sizeof(built_in[0]) };
 
-const struct model_reads *model_reads(enum model_input input) {
+/* Those and the ones that were added, which are never changed or taken away again. */
+static struct model models[BUILT_IN + MODELS_ADDED];
+static atomic_int model_count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int fill_table(void) {
+    int count = atomic_load_explicit(&model_count, memory_order_acquire);
+    if (count) return count;
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&model_count)) {
+        memcpy(models, built_in, sizeof built_in);
+        atomic_store_explicit(&model_count, BUILT_IN, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return atomic_load(&model_count);
+}
+
+const struct model_reads *model_reads(unsigned input) {
     static const struct model_reads reads[] = {
-        [MODEL_IMAGES] = {"images", "image", "images", "digits"},
-        [MODEL_MASKED_TOKENS] = {"tokens with masks", "masked_positions", "tokens",
-                                 "wiki:DIR or synthetic"},
-        [MODEL_TEXT] = {"text", "next_ids", "text", "tokens:DIR or synthetic"},
+        {"images", "image", "images", "digits"},
+        {"rows of numbers", "features", "images", "npy:DIR"},
+        {"tokens with masks", "masked_positions", "tokens", "wiki:DIR or synthetic"},
+        {"text", "next_ids", "text", "tokens:DIR or synthetic"},
     };
-    return &reads[input];
+    return &reads[__builtin_ctz(input)];
 }
 
 const struct model *model_find(const char *name) {
-    for (int i = 0; i < MODEL_COUNT; i++)
+    int count = fill_table();
+    for (int i = 0; i < count; i++)
         if (strcmp(models[i].name, name) == 0) return &models[i];
     return NULL;
 }
 
+enum status model_add(const struct model *model) {
+    enum status status = STATUS_OK;
+    bool taken = model_find(model->name);
+    pthread_mutex_lock(&lock);
+    int count = atomic_load(&model_count);
+    for (int i = BUILT_IN; i < count; i++) taken |= strcmp(models[i].name, model->name) == 0;
+    if (taken)
+        status = fail(STATUS_USAGE, "there is a model %s already", model->name);
+    else if (count == BUILT_IN + MODELS_ADDED)
+        status =
+            fail(STATUS_USAGE, "model %s: no more than %d can be added", model->name, MODELS_ADDED);
+    else
+        models[count] = *model;
+    if (status == STATUS_OK) atomic_store_explicit(&model_count, count + 1, memory_order_release);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 const struct model *model_all(int *count) {
-    *count = MODEL_COUNT;
+    *count = fill_table();
     return models;
 }
 
 const char *model_acts(const struct model *model) {
-    if (model->input != MODEL_IMAGES) return "seq";
-    return model->heads > 0 ? "image-size classes patch" : "image-size classes";
+    if (model->input == MODEL_OWN) return "image-size classes augment seq";
+    if (!(model->input & MODEL_IMAGES)) return "seq layer-norm-eps";
+    return model->heads > 0 ? "image-size classes augment patch layer-norm-eps"
+                            : "image-size classes augment";
 }
 
 static void fill(int64_t *field, int64_t usual) {
@@ -80,6 +122,7 @@ enum status model_build(const struct model *model, const struct model_config *co
     struct model_config full = filled(model, config);
     struct graph *graph = graph_new(config->batch, config->training);
     graph->stats_ranks = config->stats_ranks;
+    graph->layer_norm_epsilon = config->layer_norm_epsilon;
     model->build(graph, &full, model);
     enum status status = graph->status;
     if (status != STATUS_OK) {

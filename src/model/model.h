@@ -4,6 +4,8 @@
 
 #include "graph/graph.h"
 
+struct dataset;
+
 /* What a model is told; the caller takes it from the data set and the options. 0 means "the model's
  * own". */
 struct model_config {
@@ -11,24 +13,35 @@ struct model_config {
     bool training;
     int stats_ranks; /* ranks that share batch norm's statistics; 0 or 1: each its own */
     int64_t channels, height, width, classes;  /* images */
+    int64_t features;                          /* numbers a row; 0: it is images */
     int64_t sequence, predictions, vocabulary; /* tokens */
     int64_t patch;
-    float dropout;   /* < 0: the model's own */
-    float smoothing; /* of labels in the loss */
+    float dropout; /* < 0: the model's own */
+    float layer_norm_epsilon;
+    float smoothing;            /* of labels in the loss */
+    const struct dataset *data; /* for models that were added; NULL: not known */
 };
 
-enum model_input { MODEL_IMAGES, MODEL_MASKED_TOKENS, MODEL_TEXT, MODEL_INPUT_COUNT };
+/* Kinds of input, a bit each; a model may read several. */
+enum model_input {
+    MODEL_IMAGES = 1,
+    MODEL_FEATURES = 2,
+    MODEL_MASKED_TOKENS = 4,
+    MODEL_TEXT = 8,
+    MODEL_INPUT_END = 16,
+    MODEL_OWN = 16 /* of models that were added: whatever fields they name */
+};
 
 /* A kind of input: in words; the field that data sets of this kind alone have; the kind of
- * synthetic data; what to try. */
+ * synthetic data; what to try. Of several kinds the first. */
 struct model_reads {
     const char *what, *field, *synthetic, *example;
 };
-const struct model_reads *model_reads(enum model_input input);
+const struct model_reads *model_reads(unsigned input);
 
 struct model {
     const char *name, *help;
-    enum model_input input;
+    unsigned input; /* of enum model_input */
     /* Defaults of the family, shown by --help and used where the user says nothing. */
     const char *optimizer;
     double lr, weight_decay, clip; /* clip 0: none */
@@ -36,11 +49,15 @@ struct model {
                   const struct model *model);
     /* Free to each family: depth, width and so on. */
     int depth, width, heads, hidden;
+    const void *own; /* of models that were added */
 };
 
 /* Local. By name; NULL when there is none. The whole table for lists and suggestions. */
 const struct model *model_find(const char *name);
 const struct model *model_all(int *count);
+/* Local, any thread. Adds a row behind those of model.def, for the rest of the process; it is
+ * copied, and what it points to stays. STATUS_USAGE for a name that is taken, or without room. */
+enum status model_add(const struct model *model);
 /* Local. The options of shape that act with this model, as typed; static. */
 const char *model_acts(const struct model *model);
 

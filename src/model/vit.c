@@ -65,11 +65,14 @@ static void head(struct graph *graph, const struct model_config *config, int x) 
     layer_classify(graph, config, x);
 }
 
-/* The side of a patch: what was asked for, else 16, or a quarter of the image for the model made
- * for any image. */
-static int patch_side(const struct model_config *config, bool quarter) {
-    if (config->patch > 0) return (int)config->patch;
-    return quarter ? (int)(config->height + 3) / 4 : 16;
+/* The side of a patch where none is asked for: 16 as in timm, or less, so that small images too
+ * have 7 patches and more in each direction; the largest such that divides both sides. */
+static int usual_patch(int64_t height, int64_t width) {
+    enum { MOST = 16, LEAST_PATCHES = 7 };
+    int64_t shorter = height < width ? height : width, patch = shorter / LEAST_PATCHES;
+    if (patch > MOST) patch = MOST;
+    while (patch > 1 && (height % patch || width % patch)) patch--;
+    return patch > 1 ? (int)patch : 1;
 }
 
 static void build(struct graph *graph, const struct model_config *config, const struct model *model,
@@ -92,10 +95,13 @@ static void build(struct graph *graph, const struct model_config *config, const 
 }
 
 void vit_build(struct graph *graph, const struct model_config *config, const struct model *model) {
-    build(graph, config, model, patch_side(config, false));
+    int usual = usual_patch(config->height, config->width);
+    build(graph, config, model, config->patch > 0 ? (int)config->patch : usual);
 }
 
+/* A patch is a quarter of the image. */
 void vit_micro_build(struct graph *graph, const struct model_config *config,
                      const struct model *model) {
-    build(graph, config, model, patch_side(config, true));
+    int usual = (int)(config->height + 3) / 4;
+    build(graph, config, model, config->patch > 0 ? (int)config->patch : usual);
 }

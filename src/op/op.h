@@ -79,6 +79,11 @@ struct op_attrs {
         struct {
             const struct layout *to;
         } reorder;
+        struct {
+            struct op_use *use;   /* op/user.h; of the graph */
+            unsigned flows, need; /* user_bwd, a bit each: outputs whose gradients come in, inputs
+                                     whose gradients go out */
+        } user;
     };
 };
 

@@ -1,6 +1,7 @@
 /* How a call's attributes are shown in listings: what a reader would want to know, and no defaults.
  */
 #include "op/rule.h"
+#include "op/user.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -115,6 +116,8 @@ const char *op_attrs_text(const struct op_call *call, char text[OP_TEXT_BYTES]) 
         break;
     case OP_CONCAT: say(&line, "axis %d", call->attrs.concat.axis); break;
     case OP_TRANSPOSE: transpose_text(call, &line); break;
+    case OP_USER:
+    case OP_USER_BWD: say(&line, "%s", call->attrs.user.use->op.name); break;
     case OP_STATS_EXCHANGE: say(&line, "%d ranks", call->attrs.ranks); break;
     default: break;
     }

@@ -69,14 +69,17 @@ enum lr_policy {
 /* Local. As --lr-policy spells it; the policy of a name that exists. */
 const char *lr_policy_name(enum lr_policy policy);
 const char *lr_policy_acts(enum lr_policy policy); /* options, as in struct optim_rule */
+double lr_policy_peak(enum lr_policy policy);      /* where --lr is not given; 0: the model's */
 enum lr_policy lr_policy_find(const char *name);
 struct lr_config {
     enum lr_policy policy;
     double base, gamma;
+    double low; /* where a range test begins */
     int64_t warmup_steps, total_steps, step_size;
+    bool warmup_log;
 };
-/* Local. Rate of step `step` (from 0). Warm-up rises linearly and reaches the base rate on its last
- * step. */
+/* Local. Rate of step `step` (from 0). Warm-up reaches the base rate on its last step: in equal
+ * parts, or as the logarithm of the step, which begins at 0. */
 double lr_at(const struct lr_config *config, int64_t step);
 
 #endif

@@ -11,6 +11,7 @@ static size_t larger(size_t a, size_t b) {
 
 /* Evaluation keeps nothing, and has one slot. */
 static bool has_form(const struct plan *plan, const struct micro_plan *micro, int form) {
+    if (!plan_runs(plan, micro)) return false;
     return micro->training ? plan->forms.has[form] : form == FORM_KEPT;
 }
 

@@ -24,6 +24,9 @@ struct run_config {
     const struct dataset *dataset; /* the caller's; outlives the run */
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
+    bool forward;          /* no step is run: evaluation alone, see program_is_forward */
+    enum split eval_split; /* what is evaluated */
+
     const char *schedule;        /* "single" */
     const char *sync;            /* "none", "allreduce", "zero" */
     int zero_stage;              /* 1 to 3; 0: nothing is sliced */
@@ -62,9 +65,11 @@ struct run_config {
     struct lr_config lr;
     int64_t steps; /* length of the run */
     int64_t steps_per_epoch;
+    int64_t forward_batch; /* samples of forward passes beside evaluation's; 0: there are none */
 
     const char *device;
-    bool spread; /* ranks are on several machines */
+    enum dtype dtype; /* of activations and products: f32 or bf16 */
+    bool spread;      /* ranks are on several machines */
     int threads;
     enum conv_method conv;
     uint64_t seed;

@@ -74,12 +74,12 @@ double plan_step_ns(const struct plan *plan) {
 double plan_evaluation_ns(const struct plan *plan) {
     const struct micro_plan *micro = plan_micro(plan, plan->eval_batch, false);
     int64_t round = plan->eval_batch * group_count(&plan->config.grid, GROUP_PIPELINE),
-            test = plan->config.dataset->count[SPLIT_TEST];
+            test = plan->config.dataset->count[plan->config.eval_split];
     return micro ? sum_nodes(plan, micro, node_ns) * (double)((test + round - 1) / round) : 0;
 }
 
 enum status plan_warm_up(const struct plan *plan) {
-    const struct graph *graph = plan->micro[0].graph;
+    const struct graph *graph = plan->micro[plan->config.forward].graph; /* the first that runs */
     const struct backend *backend = plan->device->backend;
     const struct layout *other = NULL;
     for (int n = 0; backend->warm_up && n < graph->node_count; n++)

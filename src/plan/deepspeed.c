@@ -333,10 +333,11 @@ static enum status read_optimizer(struct reading *reading) {
 static enum status read_warmup(struct reading *reading, int64_t *steps) {
     struct json_place type = json_member(&reading->scheduler_params, "warmup_type"),
                       num = json_member(&reading->scheduler_params, "warmup_num_steps");
-    const char *shape = json_string_value(type.value);
-    if (!is_auto(type.value) && (!shape || strcmp(shape, "linear") != 0))
-        return json_refuse(&type, "%s is not supported\n  write \"warmup_type\": \"linear\"",
-                           shape ? shape : "log, the default,");
+    const char *shape = is_given(&type) ? json_string_value(type.value) : "log"; /* its default */
+    if (!shape || (strcmp(shape, "linear") != 0 && strcmp(shape, "log") != 0))
+        return json_refuse_value(&type, "linear or log");
+    if (!is_auto(type.value))
+        emit(reading, "warmup-type", is_given(&type) ? &type : &reading->scheduler, "%s", shape);
     *steps = 0;
     if (is_auto(num.value)) return STATUS_OK;
     *steps = 1000;

@@ -25,6 +25,7 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     const struct layout **layouts = NULL;
     graph_fuse(graph);
     if (training) TRY_GOTO(graph_gradient(graph), failed);
+    graph_narrow(graph, config->dtype);
     if (plan->micro_count > 0) {
         const struct graph *main = plan->micro[0].graph;
         layouts = MEM_ARRAY(const struct layout *, main->param_count + 1);
@@ -32,7 +33,7 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
             layouts[i] = main->values[main->params[i].value].layout;
     }
     bool all = stage_count(plan) == 1 && config->cell.role == GRID_STAGE;
-    plan->device->dry = config->dry || !all;
+    plan->device->dry = config->dry || !all || (config->forward && training);
     TRY_GOTO(graph_lower(graph, plan->device, layouts), failed);
     free(layouts);
     *out = graph;
@@ -72,6 +73,8 @@ void graphs_free(const struct plan *plan, struct micro_plan *micro) {
 static uint64_t hash_layout(uint64_t hash, const struct graph *graph, int value) {
     const struct layout *layout = graph->values[value].layout;
     uint64_t bytes = layout->bytes;
+    const char *dtype = dtype_name(layout->type.dtype);
+    hash = hash64(hash, dtype, strlen(dtype));
     hash = hash64(hash, layout->text, strlen(layout->text));
     return hash64(hash, &bytes, sizeof bytes);
 }
@@ -121,8 +124,7 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
     uint64_t hash = HASH64_START;
     for (int p = 0; p < main->param_count; p++)
         hash = hash_layout(hash, main, main->params[p].value);
-    int64_t pipelines = group_count(&config->grid, GROUP_PIPELINE), eval = plan->eval_batch,
-            rest = config->dataset->count[SPLIT_TEST] % (eval * pipelines);
+    int64_t eval = plan->eval_batch, rest = config->dataset->count[config->eval_split] % eval;
     const int64_t *last = plan->last_samples; /* never increasing */
     /* Of auto ranks may not cut alike before they have rank 0's programs. */
     if (stage_count(plan) > 1 && !plan_is_auto(config)) {
@@ -131,7 +133,7 @@ enum status graphs_layouts_hash(const struct plan *plan, uint64_t *out) {
             TRY(hash_sizes(plan, last[config->replicas * config->micro_batches - 1], last[0], true,
                            &hash));
         TRY(hash_sizes(plan, eval, eval, false, &hash));
-        TRY(hash_sizes(plan, rest / pipelines, (rest + pipelines - 1) / pipelines, false, &hash));
+        TRY(hash_sizes(plan, rest, rest, false, &hash));
     }
     *out = hash;
     return STATUS_OK;

@@ -10,6 +10,7 @@ size_t plan_message_bytes(const struct plan *plan, int cut, enum phase phase) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count; i++) {
         size_t bytes = plan->micro[i].crossing[cut * PHASE_COUNT + phase].bytes;
+        if (!plan_runs(plan, &plan->micro[i])) continue;
         if (bytes > most) most = bytes;
     }
     return most;

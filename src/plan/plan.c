@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/sampler.h"
+#include "graph/needs.h"
 #include "plan/activations.h"
 #include "plan/cut.h"
 #include "plan/given.h"
@@ -17,7 +18,8 @@
 #include "sync/sync.h"
 #include "program/schedule.h"
 
-/* Evaluation needs no gradients, so small micro-batches would only make it slow. */
+/* Evaluation needs no gradients, so small micro-batches would only make it slow. Its batches are
+ * the same however many pipelines share them: so are the bits of its results. */
 enum { EVAL_BATCH = 64 };
 
 static int stage_count(const struct plan *plan) {
@@ -123,7 +125,7 @@ static enum status make_kernels(const struct plan *plan, const struct micro_plan
 
 static enum status cut_micro(struct plan *plan, struct micro_plan *micro) {
     TRY(graphs_cut(plan, micro));
-    return holds_all(plan) ? STATUS_OK : make_kernels(plan, micro);
+    return holds_all(plan) || !plan_runs(plan, micro) ? STATUS_OK : make_kernels(plan, micro);
 }
 
 /* A rank adds its micro-batches in index order then, each summed over the replicas before. */
@@ -175,6 +177,10 @@ const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bo
     return NULL;
 }
 
+bool plan_runs(const struct plan *plan, const struct micro_plan *micro) {
+    return !micro->training || !plan->config.forward;
+}
+
 /* How an epoch's short last step is dealt over all micro-batches; NULL where there is none. */
 static int64_t *last_step_samples(const struct plan *plan) {
     const struct run_config *config = &plan->config;
@@ -185,6 +191,7 @@ static int64_t *last_step_samples(const struct plan *plan) {
                               .micro_batches = config->micro_batches,
                               .drop_last = config->drop_last};
     int64_t last = plan->config.steps_per_epoch - 1;
+    if (config->forward) return NULL;
     if (sampler_step_samples(&sampler, last) == config->batch) return NULL;
     int64_t *samples = MEM_ARRAY(int64_t, total);
     for (int64_t g = 0; g < total; g++) samples[g] = sampler_micro_samples(&sampler, last, (int)g);
@@ -215,20 +222,19 @@ static void plan_samples(struct plan *plan) {
                                .seed = config->seed,
                                .drop_last = config->drop_last,
                                .workers = config->workers};
-    int64_t test = config->dataset->count[SPLIT_TEST];
+    int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
-    int64_t share = (test + eval.pipelines - 1) / eval.pipelines;
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
-    if (plan->eval_batch > share) plan->eval_batch = share;
-    plan->eval_loader = (struct loader_config){.split = SPLIT_TEST,
+    if (plan->eval_batch > test) plan->eval_batch = test;
+    plan->eval_loader = (struct loader_config){.split = config->eval_split,
                                                .evaluate = true,
                                                .batch = plan->eval_batch * eval.pipelines,
                                                .replicas = eval.pipelines,
                                                .micro_batches = 1,
                                                .first_micro = eval.index,
                                                .micro_count = 1,
-                                               .workers = 1,
+                                               .workers = config->forward ? config->workers : 1,
                                                .depth = 2};
     plan->eval_rounds = loader_steps(config->dataset, &plan->eval_loader);
     plan->last_samples = last_step_samples(plan);
@@ -238,7 +244,7 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
                                  struct program **out) {
     const struct run_config *config = &plan->config;
     struct schedule_config schedule = {.grid = config->grid,
-                                       .micro_batches = config->micro_batches,
+                                       .micro_batches = config->forward ? 0 : config->micro_batches,
                                        .sum = own_order(config),
                                        .samples = samples,
                                        .clips = config->clip > 0,
@@ -332,21 +338,45 @@ static enum status plan_other_graphs(struct plan *plan) {
     for (int g = first; plan->last_samples && g < first + own; g++)
         TRY(add_micro(plan, plan->last_samples[g], true));
     TRY(add_micro(plan, plan->eval_batch, false));
+    if (config->forward_batch > 0) TRY(add_micro(plan, config->forward_batch, false));
     struct eval_share eval = eval_share(config);
-    int64_t rest = config->dataset->count[SPLIT_TEST] % (plan->eval_batch * eval.pipelines);
-    return add_micro(plan, (rest - eval.index + eval.pipelines - 1) / eval.pipelines, false);
+    int64_t rest = config->dataset->count[config->eval_split] % (plan->eval_batch * eval.pipelines),
+            own_rest = rest - eval.index * plan->eval_batch;
+    bool is_short = own_rest > 0 && own_rest < plan->eval_batch;
+    return is_short ? add_micro(plan, own_rest, false) : STATUS_OK;
 }
 
 static size_t scratch_bytes(const struct plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->micro_count * plan->chunk_count * PHASE_COUNT; i++) {
         const struct micro_plan *micro = &plan->micro[i / PHASE_COUNT / plan->chunk_count];
+        if (!plan_runs(plan, micro)) continue;
         int stage = plan->chunk[i / PHASE_COUNT % plan->chunk_count].stage;
         struct node_range nodes =
             ranges_find(&micro->ranges, stage, SEGMENT_ALL, (enum phase)(i % PHASE_COUNT));
         most = larger(most, graph_scratch_bytes(micro->graph, nodes.begin, nodes.end));
     }
     return most;
+}
+
+static void want_inputs(const struct plan *plan, const struct micro_plan *micro, int stage,
+                        uint32_t *wanted) {
+    struct needs needs = needs_of(&micro->ranges, stage);
+    for (int i = 0; i < needs.input_count; i++) {
+        int value = micro->graph->inputs[needs.inputs[i]];
+        int field = dataset_field(plan->config.dataset, micro->graph->values[value].name);
+        if (field >= 0) *wanted |= 1u << field;
+    }
+    needs_free(&needs);
+}
+
+/* Images are read by the first stage alone, as a rule: the others need not make them. */
+static void plan_fields(struct plan *plan) {
+    uint32_t wanted = 0;
+    for (int i = 0; i < plan->micro_count; i++)
+        for (int c = 0; c < plan->chunk_count; c++)
+            want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
+    plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
 }
 
 static void plan_estimate(struct plan *plan) {
@@ -359,8 +389,9 @@ static void plan_estimate(struct plan *plan) {
     estimate->buffers = store_kind_bytes(plan->store, ARRAY_BUFFER);
     estimate->scratch = scratch_bytes(plan);
     if (has_stage(plan))
-        estimate->loader = loader_bytes(plan->config.dataset, &plan->train_loader) +
-                           loader_bytes(plan->config.dataset, &plan->eval_loader);
+        estimate->loader =
+            (plan->config.forward ? 0 : loader_bytes(plan->config.dataset, &plan->train_loader)) +
+            loader_bytes(plan->config.dataset, &plan->eval_loader);
     estimate->staging = staging_bytes(plan);
 }
 
@@ -370,6 +401,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     enum status status;
     plan->config = *config;
     TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
+    TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;
     plan_samples(plan);
@@ -385,6 +417,7 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     TRY_GOTO(plan_other_graphs(plan), failed);
     for (int i = 1; i < plan->micro_count; i++) TRY_GOTO(cut_micro(plan, &plan->micro[i]), failed);
     cut_segments(plan);
+    plan_fields(plan);
     struct placement_config placement = placement_of(plan);
     plan_activations(plan, &placement);
     struct rank_program sizes = {.grads = plan->grads, .chunks = plan->chunk_count};

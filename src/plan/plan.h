@@ -57,7 +57,7 @@ struct memory_part {
 bool memory_part(const struct memory_estimate *estimate, int index, struct memory_part *out);
 size_t memory_sum(const struct memory_estimate *estimate);
 
-enum { PLAN_MAX_MICRO = 5 };
+enum { PLAN_MAX_MICRO = 6 };
 
 struct plan {
     struct run_config config;
@@ -95,6 +95,11 @@ void plan_free(struct plan **plan);
 
 /* Local. The micro_plan for a number of samples; never NULL for sizes the run meets. */
 const struct micro_plan *plan_micro(const struct plan *plan, int64_t samples, bool training);
+
+/* Local. Whether its graph is ever run. A forward program has the graph of training all the same:
+ * that one chooses the layouts of parameters, so kernels are those of the evaluations in training.
+ */
+bool plan_runs(const struct plan *plan, const struct micro_plan *micro);
 
 /* Local. Where the values of a graph lie in a slot of a chunk; where that slot's arena begins. */
 const struct placement *plan_placement(const struct plan *plan, const struct micro_plan *micro,

@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
+#include "program/schedule.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -22,7 +23,8 @@ struct resolve {
 /* Synthetic data follow the model: a model of tokens gets tokens. */
 static char *data_spec_for(const struct model *model, const char *spec) {
     bool synthetic = strncmp(spec, "synthetic", 9) == 0 && (spec[9] == 0 || spec[9] == ':');
-    if (!synthetic || model->input == MODEL_IMAGES || strstr(spec, "kind=")) return mem_text(spec);
+    if (!synthetic || model->input & (MODEL_IMAGES | MODEL_OWN) || strstr(spec, "kind="))
+        return mem_text(spec);
     const char *rest = spec[9] == ':' ? spec + 10 : "";
     return mem_format("synthetic:kind=%s%s%s", model_reads(model->input)->synthetic,
                       *rest ? "," : "", rest);
@@ -32,23 +34,33 @@ enum status resolve_data(const struct options *options, const struct model *mode
                          struct dataset **out) {
     struct dataset_config config = {
         .image_size = option_is_set(options, OPTION_image_size) ? options->image_size : 0,
-        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0};
+        .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
+        .augment = (enum augment_policy)augment_find(options->augment),
+        .skip_damaged = strcmp(options->damaged, "skip") == 0};
     char *spec = data_spec_for(model, options->data);
     enum status status = dataset_open(spec, &config, out);
     free(spec);
     return status;
 }
 
+/* The models that do read what the data set has, where they are few. */
+static const char *reader_of(const struct dataset *dataset) {
+    return dataset_field(dataset, "features") >= 0 ? ", or --model mlp" : "";
+}
+
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
+    if (config->model->input == MODEL_OWN) return STATUS_OK; /* says itself what it lacks */
     const struct model_reads *wanted = model_reads(config->model->input);
-    if (dataset_field(config->dataset, wanted->field) >= 0) return STATUS_OK;
     const char *has = "something else";
-    for (int i = 0; i < MODEL_INPUT_COUNT; i++)
-        if (dataset_field(config->dataset, model_reads((enum model_input)i)->field) >= 0)
-            has = model_reads((enum model_input)i)->what;
-    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s",
-                config->model->name, wanted->what, resolve->options->data, has, wanted->example);
+    for (unsigned kind = 1; kind < MODEL_INPUT_END; kind <<= 1) {
+        if (dataset_field(config->dataset, model_reads(kind)->field) < 0) continue;
+        if (config->model->input & kind) return STATUS_OK;
+        has = model_reads(kind)->what;
+    }
+    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s%s",
+                config->model->name, wanted->what, resolve->options->data, has, wanted->example,
+                reader_of(config->dataset));
 }
 
 static enum status resolve_shape(struct resolve *resolve) {
@@ -64,14 +76,19 @@ static enum status resolve_shape(struct resolve *resolve) {
         .classes = options->classes,
         .vocabulary = data->vocab,
         .patch = option_is_set(options, OPTION_patch) ? options->patch : 0,
+        .layer_norm_epsilon =
+            option_is_set(options, OPTION_layer_norm_eps) ? (float)options->layer_norm_eps : 0,
         .dropout = option_is_set(options, OPTION_dropout) ? (float)options->dropout : -1,
-        .smoothing = (float)options->label_smoothing};
+        .smoothing = (float)options->label_smoothing,
+        .data = data};
     int image = dataset_field(data, "image"), ids = dataset_field(data, "input_ids");
     if (image >= 0) {
         const struct shape *pixels = &data->field[image].shape;
         shape->channels = pixels->dim[0], shape->height = pixels->dim[1],
         shape->width = pixels->dim[2];
     }
+    int features = dataset_field(data, "features");
+    if (features >= 0) shape->features = data->field[features].shape.dim[0];
     int masked = dataset_field(data, "masked_positions");
     if (ids >= 0) shape->sequence = data->field[ids].shape.dim[0];
     if (masked >= 0) shape->predictions = data->field[masked].shape.dim[0];
@@ -87,8 +104,12 @@ static void resolve_optimizer(struct resolve *resolve) {
     const struct optim_rule *rule = optim_find(options->optimizer);
     CHECK(rule, "no optimizer is called %s", options->optimizer);
     bool own = strcmp(options->optimizer, model->optimizer) == 0;
+    double peak = lr_policy_peak(lr_policy_find(options->lr_policy));
     if (!option_is_set(options, OPTION_lr))
-        options->lr = own ? model->lr : rule->lr, option_resolve(options, OPTION_lr);
+        options->lr = peak > 0 ? peak
+                      : own    ? model->lr
+                               : rule->lr,
+        option_resolve(options, OPTION_lr);
     if (!option_is_set(options, OPTION_weight_decay))
         options->weight_decay = own ? model->weight_decay : rule->weight_decay,
         option_resolve(options, OPTION_weight_decay);
@@ -167,6 +188,7 @@ static enum status resolve_strategy(struct resolve *resolve) {
     config->schedule =
         option_is_given(options, OPTION_schedule) ? options->schedule : strategy->schedule;
     TRY(resolve_grid(options, config, &config->grid));
+    if (config->forward) config->schedule = SCHEDULE_FORWARD;
     TRY(resolve_recompute(resolve));
     config->cell = grid_cell(&config->grid, config->rank);
     if (resolve->place->dry &&
@@ -191,6 +213,12 @@ static enum status resolve_slices(struct resolve *resolve) {
     config->sliced = SLICED_STATE;
     if (config->zero_stage >= 2 && (scatter || !several)) config->sliced |= SLICED_GRADIENTS;
     if (config->zero_stage == 3) config->sliced |= SLICED_PARAMS;
+    if (config->forward) { /* there is nothing else to slice */
+        bool params = config->zero_stage == 3;
+        config->sliced = params ? SLICED_STATE | SLICED_PARAMS : 0;
+        if (!params) config->sync = "allreduce";
+        return STATUS_OK;
+    }
     if (config->zero_stage == 3 && options->save_ranks)
         return fail(STATUS_USAGE, "--save-ranks: with --zero-stage 3 a rank holds slices of the "
                                   "parameters, no whole ones\n  --zero-stage 2");
@@ -227,7 +255,7 @@ static enum status resolve_batch(struct resolve *resolve) {
     TRY(resolve_slices(resolve));
     config->drop_last = options->drop_last;
     /* One replica has nobody to share with: then batch norm is the ordinary one, as in torch. */
-    config->sync_bn = options->sync_bn && config->replicas > 1;
+    config->sync_bn = options->sync_bn && config->replicas > 1 && !config->forward;
     return STATUS_OK;
 }
 
@@ -249,6 +277,7 @@ static void resolve_machine(struct resolve *resolve) {
     config->threads = (int)options->threads;
     config->device = options->device;
     config->conv = conv_method(options->conv);
+    config->dtype = strcmp(options->dtype, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     config->seed = (uint64_t)options->seed;
     config->workers = (int)options->workers;
     config->comm = config->ranks > 1 ? resolve_comm(options, resolve->place->spread) : NULL;
@@ -283,11 +312,26 @@ static void resolve_length(struct resolve *resolve) {
          by_epochs = option_is_set(options, OPTION_epochs);
     config->steps = by_epochs ? options->epochs * config->steps_per_epoch : options->steps;
     if (by_steps && options->steps < config->steps) config->steps = options->steps;
+    if (config->forward) config->steps = 0;
 }
 
-static void resolve_rate(struct resolve *resolve) {
+/* A range test begins at a rate so low that there is nothing to warm up for. */
+static enum status resolve_range(struct resolve *resolve) {
+    struct options *options = resolve->options;
+    if (lr_policy_find(options->lr_policy) != LR_RANGE) return STATUS_OK;
+    if (!option_is_given(options, OPTION_warmup))
+        options->warmup = (struct option_share){0}, option_resolve(options, OPTION_warmup);
+    if (options->warmup.fraction > 0 || options->warmup.steps > 0)
+        return fail(STATUS_USAGE, "--lr-policy range has no warm-up: it begins at --lr-min");
+    if (options->lr_min < options->lr) return STATUS_OK;
+    return fail(STATUS_USAGE, "--lr-min %g is not below --lr %g, where --lr-policy range ends",
+                options->lr_min, options->lr);
+}
+
+static enum status resolve_rate(struct resolve *resolve) {
     const struct options *options = resolve->options;
     struct run_config *config = resolve->config;
+    TRY(resolve_range(resolve));
     int64_t warmup = options->warmup.fraction > 0
                          ? (int64_t)llround(options->warmup.fraction * (double)config->steps)
                          : options->warmup.steps;
@@ -297,9 +341,12 @@ static void resolve_rate(struct resolve *resolve) {
     config->lr = (struct lr_config){.policy = lr_policy_find(options->lr_policy),
                                     .base = options->lr,
                                     .gamma = options->lr_gamma,
+                                    .low = options->lr_min,
                                     .warmup_steps = warmup,
+                                    .warmup_log = strcmp(options->warmup_type, "log") == 0,
                                     .total_steps = config->steps,
                                     .step_size = step_size};
+    return STATUS_OK;
 }
 
 enum status resolve_run(struct options *options, const struct model *model,
@@ -308,6 +355,9 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
+    config.forward = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    bool train = config.forward && strcmp(options->split, "train") == 0;
+    config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));
     resolve_optimizer(&resolve);
@@ -318,7 +368,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     resolve_machine(&resolve);
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
-    resolve_rate(&resolve);
+    TRY(resolve_rate(&resolve));
     *out = config;
     return STATUS_OK;
 }

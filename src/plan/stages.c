@@ -25,6 +25,11 @@ static void describe_arrays(const struct run_config *config, struct store_config
     out->array[ARRAY_PARAM].memory =
         sliced && !(sliced & SLICED_PARAMS) ? MEMORY_COMM : MEMORY_DEVICE;
     out->array[ARRAY_STATE].sliced = sliced & SLICED_STATE;
+    /* Without gradients there is no other memory that replicas reach: they give these as they lie.
+     */
+    bool given = config->forward && group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    if (given && !(sliced & SLICED_PARAMS)) out->array[ARRAY_PARAM].memory = MEMORY_COMM;
+    if (given) out->array[ARRAY_BUFFER].memory = MEMORY_COMM;
 }
 
 static struct store_layout *layout_of(const struct plan *plan, const struct holdings *holdings,

@@ -65,6 +65,18 @@ static size_t end_bytes(const struct plan *plan) {
     return larger(copies.kept + copies.saved, copies.hashed);
 }
 
+/* A model is read tensor by tensor, those of other stages too: as it lies in the file, as numbers
+ * of our own, and in our order. */
+static size_t load_bytes(const struct plan *plan) {
+    enum { COPIES = 3 };
+    const struct run_config *config = &plan->config;
+    bool reads = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
+    size_t most = 0;
+    for (int p = 0; reads && p < plan->store->param_count; p++)
+        most = larger(most, COPIES * tensor_type_bytes(&plan->store->params[p].type));
+    return most;
+}
+
 static size_t comes_later(const struct plan *plan) {
     const struct memory_estimate *estimate = &plan->memory;
     return estimate->activations + estimate->scratch + estimate->loader + RUN_DATA_BYTES +
@@ -74,5 +86,6 @@ static size_t comes_later(const struct plan *plan) {
 size_t staging_bytes(const struct plan *plan) {
     size_t start = start_bytes(plan), later = comes_later(plan);
     if (plan->chunk_count == 0) return 0;
-    return larger(end_bytes(plan), start > later ? start - later : 0);
+    size_t end = plan->config.forward ? load_bytes(plan) : end_bytes(plan);
+    return larger(end, start > later ? start - later : 0);
 }

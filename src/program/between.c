@@ -1,6 +1,7 @@
 /* What ranks run between steps: evaluation and saving. The same for every schedule, since only
  * forward passes are run and nothing of a step is under way: a round is one micro-batch through all
- * stages, and the next round follows it without a meeting. */
+ * stages, and the next round follows it without a meeting. A forward program is this evaluation
+ * alone, and hands out what the last stage made. */
 #include "base/log.h"
 #include "program/program.h"
 
@@ -26,6 +27,8 @@ static void add_evaluation(const struct program *program, int rank, struct rank_
         add_message(program, out, INSTR_RECV_F, stage, stage - 1);
         add_pass(out, INSTR_F, stage);
         add_message(program, out, INSTR_SEND_F, stage, stage + 1);
+        bool last = stage == program->grid.stages * program->grid.chunks - 1;
+        if (last && program_is_forward(program)) add_pass(out, INSTR_OUTPUT, stage);
     }
     program_add(out, LIST_EVAL_END, INSTR_REPORT)->group = (int16_t)program_world(program);
 }
@@ -41,5 +44,5 @@ static void add_save(const struct program *program, struct rank_program *out) {
 void program_add_between(const struct program *program, int rank, struct rank_program *out) {
     CHECK(program_world(program) >= 0, "no group of all ranks");
     add_evaluation(program, rank, out);
-    add_save(program, out);
+    if (!program_is_forward(program)) add_save(program, out);
 }

@@ -11,6 +11,7 @@
 #define LISTS_BODY (1u << LIST_BODY)
 #define LISTS_DRAIN (1u << LIST_DRAIN)
 #define LISTS_EVAL_START (1u << LIST_EVAL_START)
+#define LISTS_EVAL (1u << LIST_EVAL)
 #define LISTS_EVAL_END (1u << LIST_EVAL_END)
 #define LISTS_SAVE (1u << LIST_SAVE)
 #define LISTS_BODY_EVAL (1u << LIST_BODY | 1u << LIST_EVAL)

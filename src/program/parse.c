@@ -63,7 +63,7 @@ static const struct {
     [KEY_RANKS] = {"ranks", 1, PROGRAM_MAX_RANKS, NEEDED},
     [KEY_STAGES] = {"stages", 1, PROGRAM_MAX_SMALL, NEEDED},
     [KEY_REPLICAS] = {"replicas", 1, PROGRAM_MAX_MICROS, NEEDED},
-    [KEY_MICRO_BATCHES] = {"micro-batches", 1, PROGRAM_MAX_MICROS, NEEDED},
+    [KEY_MICRO_BATCHES] = {"micro-batches", 0, PROGRAM_MAX_MICROS, NEEDED},
     [KEY_CHUNKS] = {"chunks", 1, GRID_MAX_CHUNKS, 1},
     [KEY_V_SHAPE] = {"v-shape", 0, 1, 0},
     [KEY_REPLICAS_EACH] = {"replicas-each", 1, PROGRAM_MAX_MICROS, 1},
@@ -225,7 +225,7 @@ static enum status parse_sizes(struct parser *parser) {
         bool there;
         int low, high;
     } sizes[] = {{"slots", &first->slots, true, 1, PROGRAM_MAX_SMALL},
-                 {"grads", NULL, true, 1, PROGRAM_MAX_SMALL},
+                 {"grads", NULL, true, 0, PROGRAM_MAX_SMALL},
                  {"buckets", &first->buckets, true, 1, PROGRAM_MAX_SMALL},
                  {"windows", &first->windows, sliced & SLICED_GRADIENTS, 1, PROGRAM_MAX_SMALL},
                  {"gathered", &first->gathered, sliced & SLICED_PARAMS, 1, PROGRAM_MAX_SMALL},
@@ -240,7 +240,7 @@ static enum status parse_sizes(struct parser *parser) {
         if (strcmp(word_at(parser, at), sizes[i].name) != 0)
             return bad(parser, sizes[i].name, word_at(parser, at));
         TRY(sizes[i].to ? read_list(parser, at, sizes[i].low, sizes[i].high, sizes[i].to)
-                        : read_size(parser, at, 1, PROGRAM_MAX_SMALL, &rank->grads));
+                        : read_size(parser, at, 0, PROGRAM_MAX_SMALL, &rank->grads));
         at += 2;
     }
     for (int c = 0; c < rank->chunks; c++)

@@ -377,6 +377,26 @@ bool program_clips(const struct program *program) {
     return false;
 }
 
+bool program_is_forward(const struct program *program) {
+    return program->micro_batches == 0;
+}
+
+/* Kind 0 is the empty one of a new program. */
+struct program *program_round(const struct program *program) {
+    struct program *round = program_new(&program->grid, program->micro_batches, program->sum);
+    for (int g = 0; g < program->group_count; g++) program_declare_group(round, program->group[g]);
+    round->credits = program->credits;
+    round->sliced = program->sliced;
+    for (int k = 0; k < program->kind_count; k++) {
+        struct rank_program *own = program_begin(round, 0);
+        *own = program->kinds[k];
+        memset(own->list, 0, sizeof own->list);
+        own->list[LIST_BODY] = copy_list(&program->kinds[k].list[LIST_EVAL]);
+    }
+    for (int r = 0; r < program->ranks; r++) round->kind_of[r] = program->kind_of[r] + 1;
+    return round;
+}
+
 bool program_shares(const struct program *program) {
     for (int k = 0; k < program->kind_count; k++) {
         const struct instr_list *body = &program->kinds[k].list[LIST_BODY];

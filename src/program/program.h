@@ -3,10 +3,10 @@
  *
  * A rank has lists: start (once), body (one step, repeated), drain (once); eval-start, eval (one
  * round, repeated), eval-end and save are entered between steps. The body of an epoch's short last
- * step is a program of its own. Ranks that do the same share one rank program:
- * micro-batches are numbered from the first of the rank's own, and groups are named by their
- * family, so the replicas of a stage have equal lists. Text form, one instruction a line: `#17 r0 B
- * s0 m5 a0 g1 new`; see docs/program.md. */
+ * step is a program of its own. A forward program (eval, predict) has no body and no save. Ranks
+ * that do the same share one rank program: micro-batches are numbered from the first of the rank's
+ * own, and groups are named by their family, so the replicas of a stage have equal lists. Text
+ * form, one instruction a line: `#17 r0 B s0 m5 a0 g1 new`; see docs/program.md. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -75,7 +75,7 @@ enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SM
 struct program {
     struct grid grid;
     int ranks;         /* of the grid */
-    int micro_batches; /* M, of one replica; a step has G = R*M */
+    int micro_batches; /* M, of one replica; a step has G = R*M. 0: a forward program */
     enum sum_order sum;
     enum group_family group[PROGRAM_MAX_GROUPS]; /* operand q is an index here */
     int group_count;
@@ -162,7 +162,10 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Do its F and B share statistics? Do its STEPs clip? */
+/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Its
+ * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
+bool program_is_forward(const struct program *program);
+struct program *program_round(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
 /* Local. Micro-batches of a rank in a step; the first of them among all of the step's. */

@@ -10,9 +10,9 @@
 #include "program/emit.h"
 #include "program/schedule.h"
 
-extern const struct schedule schedule_single;
+extern const struct schedule schedule_single, schedule_forward;
 
-static const struct schedule *const schedules[] = {&schedule_single};
+static const struct schedule *const schedules[] = {&schedule_single, &schedule_forward};
 
 const struct schedule *schedule_find(const char *name) {
     for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {

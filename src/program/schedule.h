@@ -5,10 +5,13 @@
 
 #include "program/program.h"
 
+/* Of forward programs (program_is_forward): no strategy names it. */
+#define SCHEDULE_FORWARD "forward"
+
 /* What a schedule builder is told. */
 struct schedule_config {
     struct grid grid;
-    int micro_batches;
+    int micro_batches; /* 0: of a forward program */
     enum sum_order sum;
     const int64_t
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */

@@ -77,8 +77,7 @@ bool verify_group_is(const struct program *program, int group, enum group_family
 
 static const struct place nobody = {NULL, 0};
 
-/* Does the rank hold the model's last stage? */
-static bool has_last_stage(const struct walk *walk) {
+bool verify_has_last_stage(const struct walk *walk) {
     const struct grid *grid = &walk->program->grid;
     return walk->cell.role == GRID_STAGE &&
            grid_position(grid, grid->stages * grid->chunks - 1) == walk->cell.position;
@@ -86,7 +85,7 @@ static bool has_last_stage(const struct walk *walk) {
 
 /* Labels are counted by the ranks that have the loss, once for each replica. */
 static enum status check_count(struct walk *walk) {
-    if (!has_last_stage(walk))
+    if (!verify_has_last_stage(walk))
         return verify_broken(walk, RULE_SEEDS, nobody, "this rank has no loss");
     if (!verify_group_is(walk->program, walk->instr->group, GROUP_REPLICAS))
         return verify_broken(walk, RULE_SEEDS, nobody,
@@ -110,7 +109,8 @@ static enum status check_report(struct walk *walk) {
 static enum status check_sequence(struct walk *walk) {
     const struct instr *instr = walk->instr;
     const struct instr_row *row = instr_row(instr);
-    bool has_loss = strchr(row->operands, 's') ? verify_last_stage(walk) : has_last_stage(walk);
+    bool has_loss =
+        strchr(row->operands, 's') ? verify_last_stage(walk) : verify_has_last_stage(walk);
     if (instr->op == INSTR_COUNT) TRY(check_count(walk));
     if (strchr(row->reads, 'k') && has_loss && !walk->counted)
         return verify_broken(walk, RULE_SEEDS, nobody, "no COUNT before it");
@@ -150,6 +150,7 @@ static enum status check_end(struct walk *walk) {
     TRY(verify_calls_end(walk));
     TRY(verify_params_at_end(walk));
     walk->ended = true;
+    if (program_is_forward(walk->program)) return STATUS_OK;
     if (walk->cell.role != GRID_STAGE || walk->stepped) return STATUS_OK;
     struct walk end = verify_end_of(walk, LIST_BODY);
     return verify_broken(&end, RULE_STEP, nobody, "the body of rank %d ends without STEP",
@@ -274,10 +275,11 @@ static void walk_new(struct verifier *verifier, int rank, int pipeline) {
         walk->present++;
         walk->present_content += order_leaf(m);
     }
-    walk->defined =
-        order_of_rank(program, verifier->samples,
-                      (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
-                                           walk->first_micro});
+    if (!program_is_forward(program))
+        walk->defined =
+            order_of_rank(program, verifier->samples,
+                          (struct order_scope){walk->cell.first_replica, walk->cell.replica_count,
+                                               walk->first_micro});
     for (int g = 0; g < program->group_count; g++) {
         int index = group_of(&program->grid, program->group[g], rank);
         if (index >= 0) verifier->groups[g][index].members++;
@@ -375,6 +377,8 @@ enum status program_prove(const struct program *program, const int64_t *samples,
     verify_know_rows(verifier.rows);
     choose_walks(&verifier);
     enum status status = verify_header_order(&verifier);
+    for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)
+        status = verify_forward(&verifier.walks[w]);
     if (status == STATUS_OK) status = verify_ties(&verifier);
     if (status == STATUS_OK) status = verify_kept(&verifier);
     for (int w = 0; w < verifier.walk_count && status == STATUS_OK; w++)

@@ -19,6 +19,8 @@ bool verify_present(const struct walk *walk, int micro);
 int verify_chunk(const struct walk *walk);
 bool verify_first_stage(const struct walk *walk);
 bool verify_last_stage(const struct walk *walk);
+/* Local. Does the rank hold the model's last stage? */
+bool verify_has_last_stage(const struct walk *walk);
 /* Local. Are the members of a declared group those of a family? */
 bool verify_group_is(const struct program *program, int group, enum group_family family);
 
@@ -29,6 +31,8 @@ enum status verify_form(const struct walk *walk);
 /* The lists besides the body, each instruction; then whether they do all they must. */
 enum status verify_other_lists(struct walk *walk);
 enum status verify_between(const struct walk *walk);
+/* Local. What a forward program must not have, and only it may have. */
+enum status verify_forward(const struct walk *walk);
 
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */

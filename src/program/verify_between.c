@@ -2,6 +2,7 @@
  * group meet; a round of evaluation runs each stage of the rank once, on the samples of the round;
  * losses are added up once, over all ranks; each rank has its own running statistics back; a
  * checkpoint is opened, written and committed, in this order and by all ranks. */
+#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};
@@ -55,6 +56,18 @@ static enum status advance(struct walk *walk) {
     if (walk->round_facts != all) return STATUS_OK;
     walk->round_facts = 0;
     walk->rounds_done++;
+    return STATUS_OK;
+}
+
+/* Behind the round of the last stage. */
+static enum status output(struct walk *walk) {
+    if (!program_is_forward(walk->program))
+        return verify_broken(walk, RULE_FORWARD, nobody, "the program has steps");
+    if (!verify_last_stage(walk) || walk->round_facts || walk->rounds_done == 0 ||
+        walk->round_stage != walk->instr->stage)
+        return verify_broken(walk, RULE_FORWARD, nobody, "the model's last stage is not done");
+    if (walk->outputs++)
+        return verify_broken(walk, RULE_FORWARD, nobody, "it was handed out before");
     return STATUS_OK;
 }
 
@@ -139,6 +152,7 @@ static enum status visit(struct walk *walk) {
     case INSTR_RECV_F:
     case INSTR_F:
     case INSTR_SEND_F: return advance(walk);
+    case INSTR_OUTPUT: return output(walk);
     case INSTR_REPORT: return report(walk);
     case INSTR_BCAST: return broadcast(walk);
     case INSTR_STATS_ALL: return replace(walk);
@@ -176,6 +190,21 @@ static enum status lacks(const struct walk *walk, enum rule rule, enum list_name
     return verify_broken(&end, rule, nobody, "the list %s has no %s", list_names[list], what);
 }
 
+enum status verify_forward(const struct walk *walk) {
+    static const enum list_name none[] = {LIST_BODY, LIST_DRAIN, LIST_SAVE};
+    for (int i = 0; program_is_forward(walk->program) && i < 3; i++) {
+        struct walk end = verify_end_of(walk, none[i]);
+        if (end.instr)
+            return verify_broken(&end, RULE_FORWARD, nobody, "the program has no micro-batches");
+    }
+    bool needs = walk->cell.role == GRID_STAGE && !program_is_forward(walk->program);
+    if ((walk->own->grads > 0) == needs || walk->cell.role != GRID_STAGE) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "program refused by rule %d in the header: rank %d has %d gradient buffers, and "
+                "micro-batches are %d",
+                RULE_FORWARD, walk->rank, walk->own->grads, walk->program->micro_batches);
+}
+
 enum status verify_other_lists(struct walk *walk) {
     for (int l = 0; l < LIST_COUNT; l++)
         if (l != LIST_BODY) TRY(visit_list(walk, (enum list_name)l));
@@ -190,7 +219,11 @@ enum status verify_between(const struct walk *walk) {
     if (walk->rounds_done < stages)
         return lacks(walk, RULE_EVALUATION, LIST_EVAL, "F of each of its stages");
     if (walk->eval_reports == 0) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "REPORT");
-    if (walk->saved < 3) return lacks(walk, RULE_SAVING, LIST_SAVE, "OPEN, WRITE and COMMIT");
+    bool forward = program_is_forward(walk->program);
+    if (forward && verify_has_last_stage(walk) && !walk->outputs)
+        return lacks(walk, RULE_FORWARD, LIST_EVAL, "OUTPUT");
+    if (walk->saved < 3 && !forward)
+        return lacks(walk, RULE_SAVING, LIST_SAVE, "OPEN, WRITE and COMMIT");
     if (walk->replaced) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "STATS_OWN");
     bool shared = group_size(&walk->program->grid, GROUP_REPLICAS, 0) > 1 && stages > 0;
     bool given = walk->own->list[LIST_EVAL_START].count > 0;

@@ -28,7 +28,9 @@ static bool has_operand(const struct walk *walk, int operand) {
 static int operand_limit(const struct walk *walk, char letter) {
     switch (letter) {
     case 's': return walk->program->grid.stages * walk->program->grid.chunks;
-    case 'm': return walk->instr->op == INSTR_CALL ? walk->program->micro_batches : walk->micros;
+    case 'm':
+        if (program_is_forward(walk->program)) return 1; /* of a round */
+        return walk->instr->op == INSTR_CALL ? walk->program->micro_batches : walk->micros;
     case 'a': return walk->own->chunk[verify_chunk(walk)].slots;
     case 'g':
     case 'h': return walk->own->grads;

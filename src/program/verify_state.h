@@ -135,6 +135,7 @@ struct walk {
     unsigned round_facts; /* how far it is; 0: none */
     int round_segments;   /* of F, where it is run by segments */
     int eval_reports;     /* of an evaluation */
+    int outputs;          /* OUTPUTs of a round */
     int saved;            /* how many of OPEN, WRITE, COMMIT have come */
     bool replaced;        /* running statistics of another rank stand in for the own */
 };

@@ -51,13 +51,33 @@ static void measure(const struct chart *chart, struct range *x, struct range *al
     }
 }
 
+/* Where a step lies on the axis below: itself, or the value of `over` there. */
+static double x_of(const struct chart *chart, double step) {
+    if (!chart->over || chart->over->count < 2) return step;
+    const struct series_point *first = chart->over->point,
+                              *last = &chart->over->point[chart->over->count - 1];
+    double begin = ((double)first->first + (double)first->last) / 2,
+           end = ((double)last->first + (double)last->last) / 2;
+    return first->mean * pow(last->mean / first->mean, (step - begin) / (end - begin));
+}
+
+static struct axis x_axis(const struct chart *chart, const struct range *steps) {
+    bool log = x_of(chart, steps->low) != steps->low;
+    return axis_fit(log ? AXIS_NUMBER : AXIS_STEPS, log, x_of(chart, steps->low),
+                    x_of(chart, steps->high), log ? 8 : 6);
+}
+
+static double place_of(const struct view *view, double step) {
+    return axis_place(&view->x, x_of(view->chart, step));
+}
+
 static struct view view_of(const struct chart *chart) {
     struct range x, all, smooth;
     measure(chart, &x, &all, &smooth);
     bool log = chart->scale == CHART_FITTING && smooth.low > 0 &&
                smooth.high / smooth.low >= LOG_FROM_RATIO;
     double low = log ? fmax(all.low, smooth.low / LOG_BELOW_SMOOTH) : all.low;
-    return (struct view){chart, axis_fit(AXIS_STEPS, false, x.low, x.high, 6),
+    return (struct view){chart, x_axis(chart, &x),
                          axis_fit(chart->unit, log, low, all.high, chart->tall ? 6 : 4)};
 }
 
@@ -76,7 +96,7 @@ static void emit_axes(FILE *stream, const struct view *view) {
 /* Draws on from the last place, or begins anew after a gap. */
 static void emit_place(FILE *stream, const struct view *view, double step, double value,
                        bool *drawing) {
-    fprintf(stream, "%c%.1f %.1f", *drawing ? 'L' : 'M', axis_place(&view->x, step) * CANVAS,
+    fprintf(stream, "%c%.1f %.1f", *drawing ? 'L' : 'M', place_of(view, step) * CANVAS,
             CANVAS - axis_place(&view->y, value) * CANVAS);
     if (!*drawing) fputs("h0", stream); /* a value between two gaps shows as a dot */
     *drawing = true;
@@ -120,8 +140,9 @@ static void emit_dots(FILE *stream, const struct view *view, const struct chart_
 static void emit_curves(FILE *stream, const struct view *view) {
     fprintf(stream,
             "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" "
-            "aria-label=\"%s over steps\">\n",
-            CANVAS, CANVAS, view->chart->title);
+            "aria-label=\"%s over %s\">\n",
+            CANVAS, CANVAS, view->chart->title,
+            view->chart->over ? view->chart->over_name : "steps");
     for (int i = 0; i < view->chart->line_count; i++) {
         if (view->chart->line[i].series->finite == 0) continue;
         emit_curve(stream, view, &view->chart->line[i]);
@@ -162,14 +183,19 @@ static double middle_of(const struct series *series, int i) {
     return ((double)series->point[i].first + (double)series->point[i].last) / 2;
 }
 
+static double last_of(const struct series *series) {
+    return middle_of(series, series->count - 1);
+}
+
 /* The box of point i, from half way to the one before to half way to the one after. */
 static void emit_box(FILE *stream, const struct view *view, const struct series *series, int i,
                      int apart) {
     double here = middle_of(series, i);
-    double from = i >= apart ? (middle_of(series, i - apart) + here) / 2 : view->x.low;
+    double from = i >= apart ? (middle_of(series, i - apart) + here) / 2 : middle_of(series, 0);
     double to =
-        i + apart < series->count ? (middle_of(series, i + apart) + here) / 2 : view->x.high;
-    double left = axis_place(&view->x, from), right = axis_place(&view->x, to);
+        i + apart < series->count ? (middle_of(series, i + apart) + here) / 2 : last_of(series);
+    double left = i >= apart ? place_of(view, from) : 0,
+           right = i + apart < series->count ? place_of(view, to) : 1;
     const struct series_point *point = &series->point[i];
     char first[TEXT_BYTES], last[TEXT_BYTES];
     fprintf(stream, "<i class=\"box%s\" style=\"left:%.2f%%;width:%.2f%%\"><span>",
@@ -179,6 +205,9 @@ static void emit_box(FILE *stream, const struct view *view, const struct series 
         fprintf(stream, "step %s", first);
     else
         fprintf(stream, "mean of steps %s to %s", first, html_integer(point->last, last));
+    if (view->chart->over)
+        fprintf(stream, "<br>%s <b>%s</b>", view->chart->over_name,
+                html_number(x_of(view->chart, here), first));
     for (int l = 0; l < view->chart->line_count; l++)
         emit_value(stream, view, &view->chart->line[l], here, from, to);
     fputs("</span></i>\n", stream);
@@ -241,7 +270,8 @@ void chart_emit(FILE *stream, const struct chart *chart) {
     emit_axes(stream, &view);
     emit_curves(stream, &view);
     emit_boxes(stream, &view);
-    fputs("</div><span class=\"xname\">step</span></div>\n", stream);
+    fprintf(stream, "</div><span class=\"xname\">%s</span></div>\n",
+            chart->over ? chart->over_name : "step");
     emit_absent(stream, chart);
     fputs("</figure>\n", stream);
 }

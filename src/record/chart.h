@@ -36,6 +36,10 @@ struct chart {
     bool tall;
     int line_count;
     struct chart_line line[CHART_LINES];
+    /* What the lines are drawn over; NULL: steps. It must grow by the same factor at each step, and
+     * is then the logarithmic axis that equal steps make. */
+    const struct series *over;
+    const char *over_name;
 };
 
 /* Local. Whether there is anything to show. */

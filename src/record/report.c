@@ -14,6 +14,7 @@
 #include "record/curves.h"
 #include "record/draw.h"
 #include "record/html.h"
+#include "record/range_test.h"
 #include "record/report_parts.h"
 
 static const char *or_unknown(const char *text, const char *unknown) {
@@ -173,52 +174,71 @@ static void emit_absent(FILE *stream, const struct chart *charts, int count) {
 
 static void emit_charts(FILE *stream, const struct curves *curves) {
     const struct chart charts[] = {
-        {"Loss",
-         AXIS_NUMBER,
-         CHART_FITTING,
-         true,
-         3,
-         {{"each step", &curves->loss, CHART_RAW, 0},
-          {"training, smoothed", &curves->loss, CHART_SMOOTH, 0},
-          {"evaluation", &curves->eval_loss, CHART_MARKED, 1}}},
-        {"Evaluation accuracy",
-         AXIS_PERCENT,
-         CHART_LINEAR,
-         false,
-         2,
-         {{"best guess", &curves->acc1, CHART_MARKED, 2},
-          {"among the best five", &curves->acc5, CHART_MARKED, 3}}},
-        {"Evaluation loss",
-         AXIS_NUMBER,
-         CHART_FITTING,
-         false,
-         1,
-         {{"evaluation loss", &curves->eval_loss, CHART_MARKED, 1}}},
-        {"Learning rate",
-         AXIS_NUMBER,
-         CHART_LINEAR,
-         false,
-         1,
-         {{"learning rate", &curves->lr, CHART_PLAIN, 0}}},
-        {"Gradient norm",
-         AXIS_NUMBER,
-         CHART_FITTING,
-         false,
-         2,
-         {{"each step", &curves->grad_norm, CHART_RAW, 0},
-          {"smoothed", &curves->grad_norm, CHART_SMOOTH, 0}}},
-        {"Samples a second",
-         AXIS_NUMBER,
-         CHART_LINEAR,
-         false,
-         2,
-         {{"each row", &curves->samples_per_s, CHART_RAW, 0},
-          {"smoothed", &curves->samples_per_s, CHART_SMOOTH, 0}}},
+        {.title = "Loss",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_FITTING,
+         .tall = true,
+         .line_count = 3,
+         .line = {{"each step", &curves->loss, CHART_RAW, 0},
+                  {"training, smoothed", &curves->loss, CHART_SMOOTH, 0},
+                  {"evaluation", &curves->eval_loss, CHART_MARKED, 1}}},
+        {.title = "Evaluation accuracy",
+         .unit = AXIS_PERCENT,
+         .scale = CHART_LINEAR,
+         .tall = false,
+         .line_count = 2,
+         .line = {{"best guess", &curves->acc1, CHART_MARKED, 2},
+                  {"among the best five", &curves->acc5, CHART_MARKED, 3}}},
+        {.title = "Evaluation loss",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_FITTING,
+         .tall = false,
+         .line_count = 1,
+         .line = {{"evaluation loss", &curves->eval_loss, CHART_MARKED, 1}}},
+        {.title = "Learning rate",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_LINEAR,
+         .tall = false,
+         .line_count = 1,
+         .line = {{"learning rate", &curves->lr, CHART_PLAIN, 0}}},
+        {.title = "Gradient norm",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_FITTING,
+         .tall = false,
+         .line_count = 2,
+         .line = {{"each step", &curves->grad_norm, CHART_RAW, 0},
+                  {"smoothed", &curves->grad_norm, CHART_SMOOTH, 0}}},
+        {.title = "Samples a second",
+         .unit = AXIS_NUMBER,
+         .scale = CHART_LINEAR,
+         .tall = false,
+         .line_count = 2,
+         .line = {{"each row", &curves->samples_per_s, CHART_RAW, 0},
+                  {"smoothed", &curves->samples_per_s, CHART_SMOOTH, 0}}},
     };
     emit_row(stream, "one", charts, 1);
     emit_row(stream, "two", charts + 1, 2);
     emit_row(stream, "three", charts + 3, 3);
     emit_absent(stream, charts, sizeof charts / sizeof charts[0]);
+}
+
+static void emit_range_test(FILE *stream, const struct curves *curves) {
+    const struct chart chart = {.title = "Loss against the learning rate",
+                                .unit = AXIS_NUMBER,
+                                .scale = CHART_FITTING,
+                                .tall = true,
+                                .line_count = 2,
+                                .line = {{"each step", &curves->loss, CHART_RAW, 0},
+                                         {"smoothed", &curves->loss, CHART_SMOOTH, 0}},
+                                .over = &curves->lr,
+                                .over_name = "learning rate"};
+    struct range_test test = range_test_read(curves);
+    char *words = range_test_words(&test);
+    fputs("<p class=\"notice\">", stream);
+    html_text(stream, words);
+    fputs("</p>\n", stream);
+    free(words);
+    emit_row(stream, "one", &chart, 1);
 }
 
 /* A text behind a fold; of more lines than `most`, the first ones. */
@@ -282,6 +302,7 @@ static enum status emit_page(FILE *stream, const struct report_input *input,
     emit_notice(stream, input->notice);
     report_cards(stream, input->summary);
     emit_notices(stream, curves);
+    if (input->range_test) emit_range_test(stream, curves);
     emit_charts(stream, curves);
     fputs("<div class=\"row two\">\n", stream);
     report_time(stream, input->summary);

@@ -5,6 +5,8 @@
 #ifndef RECORD_REPORT_H
 #define RECORD_REPORT_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "record/summary.h"
 #include "record/timeline.h"
@@ -17,6 +19,7 @@ struct report_input {
     const char *command_lines;       /* a line for each start */
     const char *config_yaml;         /* of config.yml */
     const struct timeline *timeline; /* of a step; NULL: none was traced */
+    bool range_test;                 /* the learning rate grew, to find a good one */
     const char *program_text; /* of program.txt; the first REPORT_PROGRAM_LINES lines are shown */
 };
 enum { REPORT_PROGRAM_LINES = 200 };

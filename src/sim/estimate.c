@@ -13,6 +13,11 @@ double measure_deviation(const struct measure *measure) {
     return measure->iqr / IQR_OF_DEVIATION;
 }
 
+double measure_median_error(const struct measure *measure) {
+    if (measure->samples == 0) return 0;
+    return MEDIAN_ERROR * measure_deviation(measure) / sqrt((double)measure->samples);
+}
+
 static int by_value(const void *a, const void *b) {
     double left = *(const double *)a, right = *(const double *)b;
     return (left > right) - (left < right);
@@ -51,11 +56,9 @@ struct measure measure_pool(const struct measure *a, const struct measure *b) {
 
 struct estimate estimate_of(const struct measure *measure, double times) {
     double deviation = measure_deviation(measure), variance = deviation * deviation;
-    double error = measure->samples > 0
-                       ? MEDIAN_ERROR * MEDIAN_ERROR * variance / (double)measure->samples
-                       : 0;
+    double error = times * measure_median_error(measure);
     return (struct estimate){.ns = times * measure->median,
-                             .variance = times * variance + times * times * error};
+                             .variance = times * variance + error * error};
 }
 
 struct estimate estimate_relative(double ns, double deviation) {

@@ -18,6 +18,8 @@ struct measure {
 
 /* The standard deviation that belongs to an interquartile range. */
 double measure_deviation(const struct measure *measure);
+/* ... of its median: how far off another measurement's may be for its few samples alone. */
+double measure_median_error(const struct measure *measure);
 /* Median and interquartile range of `count` values, which are sorted in place; by linear
  * interpolation between neighbours. */
 struct measure measure_of(double *values, int64_t count);

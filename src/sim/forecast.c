@@ -58,12 +58,13 @@ static void use_machine(struct sim_input *input, const struct plan *plan,
 /* --- the interval --- */
 
 /* How often each pass of each stage is on the path; segments count as their share. */
-static double *uses_on_path(const struct forecast *forecast, const struct plan *plan) {
+static double *uses_on_path(const struct forecast *forecast) {
     double *uses = MEM_ARRAY(double, forecast->costs.stage_count *SIM_PASS_COUNT);
     for (int i = 0; i < forecast->path.count; i++) {
         const struct sim_path_item *item = &forecast->path.item[i];
         int rank = forecast->result.rank[item->run].rank;
-        const struct instr *instr = &program_list(plan->program, rank, LIST_BODY)->items[item->at];
+        const struct instr *instr =
+            &program_list(forecast->input.program, rank, LIST_BODY)->items[item->at];
         int pass = sim_pass_of(instr);
         if (item->transfer || pass < 0) continue;
         double whole = forecast->costs.costs[0].stage[instr->stage].pass[pass];
@@ -73,10 +74,11 @@ static double *uses_on_path(const struct forecast *forecast, const struct plan *
     return uses;
 }
 
-/* What all operations have in common, so that it does not cancel. */
+/* What all operations have in common, so that it does not cancel. The forecast is of a run's median
+ * step: how steps differ counts only as far as it makes the measured median unsure. */
 static double common_variance(double step, const struct measure *together) {
-    double spread = together->median > 0 ? measure_deviation(together) / together->median : 0;
-    return estimate_relative(step, spread).variance +
+    double error = together->median > 0 ? measure_median_error(together) / together->median : 0;
+    return estimate_relative(step, error).variance +
            estimate_relative(step, PROFILE_PROGRAM_DEVIATION).variance;
 }
 
@@ -88,7 +90,7 @@ static void bound(struct forecast *forecast, const struct plan *plan,
     bool given = source->units || source->cluster;
     if (!given && !source->section) estimate = estimate_relative(step, PROFILE_RATE_DEVIATION);
     if (source->section) {
-        double *uses = uses_on_path(forecast, plan);
+        double *uses = uses_on_path(forecast);
         estimate.variance = plan_costs_variance(plan, source, uses) +
                             common_variance(step, &source->section->rate[PROFILE_TOGETHER]);
         free(uses);
@@ -112,7 +114,8 @@ enum status forecast_new(const struct plan *plan, const struct cost_source *sour
                          struct forecast *out) {
     struct forecast forecast = {.units = source->units != NULL};
     TRY(plan_costs_new(plan, source, &forecast.costs));
-    forecast.input = (struct sim_input){.program = plan->program,
+    if (plan->config.forward) forecast.round = program_round(plan->program);
+    forecast.input = (struct sim_input){.program = forecast.round ? forecast.round : plan->program,
                                         .costs = forecast.costs.costs,
                                         .steps = FORECAST_STEPS,
                                         .record = true,
@@ -160,4 +163,5 @@ void forecast_free(struct forecast *forecast) {
     sim_path_free(&forecast->path);
     sim_result_free(&forecast->result);
     plan_costs_free(&forecast->costs);
+    program_free(&forecast->round);
 }

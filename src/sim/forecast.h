@@ -8,7 +8,8 @@
 
 struct forecast {
     struct plan_costs costs;
-    struct sim_input input; /* of the run; its program is the plan's */
+    struct sim_input input; /* of the run; its program is the plan's, or `round` */
+    struct program *round;  /* of a forward program: its step is a round; else NULL */
     struct sim_result result;
     struct sim_path path; /* empty where there are too many instructions to keep */
     bool units;           /* times are units of --costs; else ns */
@@ -19,8 +20,8 @@ struct forecast {
 /* Steps that are run: the last one is the steady state. */
 enum { FORECAST_STEPS = 3 };
 
-/* Simulates the plan's program. Plan and source must outlive the forecast; the caller frees it,
- * where it lies: it must not be moved. */
+/* Simulates the plan's program; of a forward program a round, as if that were its step. Plan and
+ * source must outlive the forecast; the caller frees it, where it lies: it must not be moved. */
 enum status forecast_new(const struct plan *plan, const struct cost_source *source,
                          struct forecast *out);
 void forecast_free(struct forecast *forecast);

@@ -11,7 +11,14 @@ static void put_shape(FILE *out, const struct shape *shape) {
     if (shape->rank == 0) fputc('1', out);
 }
 
-/* "64x128 10x128 10" or "plain aBcd16b plain": a word for each input, then for each output. */
+/* "64x128 10x128 10" or "plain aBcd16b plain": a word for each input, then for each output. A
+ * layout of another type than f32 says so: "bf16:plain". */
+static void put_layout(FILE *out, const struct layout *layout) {
+    if (layout && layout->type.dtype == DTYPE_BF16)
+        fprintf(out, "%s:", dtype_name(layout->type.dtype));
+    fputs(layout ? layout->text : "-", out);
+}
+
 static const char *words(const struct graph *graph, const struct node *node, bool layouts,
                          struct arena *arena) {
     char *text = NULL;
@@ -23,7 +30,7 @@ static const char *words(const struct graph *graph, const struct node *node, boo
         if (value == NO_VALUE)
             fputc('-', out);
         else if (layouts)
-            fputs(graph->values[value].layout ? graph->values[value].layout->text : "-", out);
+            put_layout(out, graph->values[value].layout);
         else
             put_shape(out, &graph->values[value].type.shape);
     }

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "graph/needs.h"
 #include "sim/key.h"
 
 enum { EXCHANGE_BYTES = 256 }; /* of COUNT, REPORT and NORM, about */
@@ -62,15 +63,18 @@ static double byte_ns(const struct maker *maker) {
     return crowd_of(maker) / (PLAN_COSTS_BYTES_PER_NS * maker->plan->config.threads);
 }
 
-/* Devices of a cluster have engines that copy; ranks of this machine copy themselves. */
+/* Devices of a cluster have engines that copy; ranks of this machine copy themselves, from and to
+ * memory that another rank used last: no cache has it, however small the message is. */
 static double copy_ns(const struct maker *maker, size_t bytes) {
-    const struct cost_source *source = maker->source;
-    if (source->cluster) return 0;
-    double rate = source->section ? source->section->rate[PROFILE_COPY].median : 0;
-    return rate > 0 ? (double)bytes / rate : 2 * (double)bytes * byte_ns(maker);
+    return maker->source->cluster ? 0 : 2 * (double)bytes * byte_ns(maker);
 }
 
 /* --- a stage --- */
+
+/* The graph that is run: of training, or where there is none of an evaluation. */
+static const struct micro_plan *first_run(const struct maker *maker) {
+    return &maker->plan->micro[maker->plan->config.forward];
+}
 
 static void add_nodes(struct maker *maker) {
     for (int i = 0; i < maker->graph->node_count; i++) {
@@ -85,6 +89,18 @@ static void add_nodes(struct maker *maker) {
         stage->stats[direction]++;
         stage->stats_bytes[direction] =
             (int64_t)tensor_type_bytes(&maker->graph->values[node->in[0]].type);
+    }
+}
+
+/* A forward program runs the graph of an evaluation; what else a stage has is training's. */
+static void take_forward(struct maker *maker) {
+    const struct micro_plan *micro = first_run(maker);
+    struct maker own = *maker;
+    own.graph = micro->graph;
+    for (int s = 0; s < maker->out->stage_count; s++) maker->stage[s].pass[SIM_F] = 0;
+    for (int i = 0; i < own.graph->node_count; i++) {
+        const struct node *node = &own.graph->nodes[i];
+        maker->stage[ranges_stage(&micro->ranges, node)].pass[SIM_F] += node_ns(&own, node);
     }
 }
 
@@ -136,16 +152,37 @@ static enum status add_buckets(struct maker *maker, int position) {
     return STATUS_OK;
 }
 
-/* Those of a step: evaluation may have larger ones. */
+/* Those of a step, where there is one: evaluation may have larger ones. */
 static void add_messages(struct maker *maker) {
     for (int cut = 0; cut + 1 < maker->out->stage_count; cut++) {
-        const struct crossing *crossing = &maker->plan->micro[0].crossing[cut * PHASE_COUNT];
+        const struct crossing *crossing = &first_run(maker)->crossing[cut * PHASE_COUNT];
         size_t forward = crossing[PHASE_FORWARD].bytes, backward = crossing[PHASE_BACKWARD].bytes;
         maker->stage[cut].message_bytes[SIM_FORWARD] = (int64_t)forward;
         maker->stage[cut].copy[SIM_FORWARD] = copy_ns(maker, forward);
         maker->stage[cut + 1].message_bytes[SIM_BACKWARD] = (int64_t)backward;
         maker->stage[cut + 1].copy[SIM_BACKWARD] = copy_ns(maker, backward);
     }
+}
+
+static bool reads_images(const struct maker *maker, int s) {
+    const struct dataset *dataset = maker->plan->config.dataset;
+    struct needs needs = needs_of(&maker->ranges, s);
+    bool reads = false;
+    for (int i = 0; i < needs.input_count; i++) {
+        int value = maker->graph->inputs[needs.inputs[i]];
+        int field = dataset_field(dataset, maker->graph->values[value].name);
+        reads |= field >= 0 && dataset->may_miss >> field & 1;
+    }
+    needs_free(&needs);
+    return reads;
+}
+
+/* Without a core of its own the loader takes its time from the rank. */
+static void add_loading(struct maker *maker) {
+    double samples = (double)first_run(maker)->samples;
+    for (int s = 0; s < maker->out->stage_count && maker->source->section; s++)
+        if (reads_images(maker, s))
+            maker->stage[s].load = samples * maker->source->section->rate[PROFILE_SAMPLE].median;
 }
 
 static enum status make_class(struct maker *maker) {
@@ -156,6 +193,7 @@ static enum status make_class(struct maker *maker) {
     if (maker->source->section)
         costs->instruction = maker->source->section->rate[PROFILE_INSTRUCTION].median;
     add_nodes(maker);
+    if (maker->plan->config.forward) take_forward(maker);
     for (int p = 0; p < maker->plan->config.grid.stages; p++) TRY(add_buckets(maker, p));
     for (int s = 0; s < stages; s++) {
         share_segments(maker, s);
@@ -163,6 +201,7 @@ static enum status make_class(struct maker *maker) {
             (int64_t)maker->plan->partition.chunks[s].kept_bytes;
     }
     add_messages(maker);
+    add_loading(maker);
     return STATUS_OK;
 }
 

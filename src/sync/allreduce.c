@@ -235,7 +235,7 @@ void reduce_each(struct program *program, const struct sync_config *config,
 
 static void change_rank(const void *context, struct program *program, int rank) {
     int group = *(const int *)context;
-    reduce_insert(program, rank, INSTR_REDUCE, group);
+    if (!program_is_forward(program)) reduce_insert(program, rank, INSTR_REDUCE, group);
     sync_share(&program->kinds[program->kind_of[rank]], group);
 }
 

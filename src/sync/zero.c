@@ -139,6 +139,11 @@ static void change_rank(const void *context, struct program *program, int rank) 
     int position = grid_cell(zero->grid, rank).position;
     unsigned sliced = zero->config->sliced;
     set_sizes(zero, own, position);
+    if (program_is_forward(program)) {
+        sync_share(own, zero->group);
+        zero_evaluate(zero, own);
+        return;
+    }
     if (sliced == SLICED_STATE) {
         reduce_insert(program, rank, INSTR_SCATTER, zero->group);
     } else {
@@ -162,7 +167,7 @@ static enum status zero_insert(struct program *program, const struct sync_config
                         .group = reduce_group(program),
                         .sum = program->sum,
                         .order = order_of(program)};
-    zero.norm_group = program_declare_group(program, GROUP_WORLD);
+    if (!program_is_forward(program)) zero.norm_group = program_declare_group(program, GROUP_WORLD);
     program->sliced = config->sliced;
     if (config->sliced & SLICED_GRADIENTS && program->micro_batches > 1)
         program->sum = SUM_REPLICAS_FIRST;

@@ -1,5 +1,6 @@
 /* See shards.h. The map of an index is checked in both directions when it is opened, so that
- * whoever reads through it finds a tensor once. */
+ * whoever reads through it finds a tensor once. Arrays of an .npz file are described as if they
+ * were f32 tensors of a safetensors file, which is how they are read. */
 #include "tensor/shards.h"
 
 #include <stdlib.h>
@@ -10,10 +11,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "tensor/npy.h"
 
 struct shard {
     char *name; /* in the folder of the index */
     struct safetensors *file;
+    struct npy *arrays; /* or these, and: */
+    struct safetensors_entry *entries;
     size_t first; /* of its entries among all */
 };
 
@@ -22,10 +26,13 @@ struct shards {
     size_t count, room;
 };
 
-bool shards_is_index(const char *path) {
-    static const char ending[] = ".index.json";
-    size_t length = strlen(path), end = sizeof ending - 1;
+static bool ends_in(const char *path, const char *ending) {
+    size_t length = strlen(path), end = strlen(ending);
     return length > end && strcmp(path + length - end, ending) == 0;
+}
+
+bool shards_is_index(const char *path) {
+    return ends_in(path, ".index.json");
 }
 
 static struct shard *add_shard(struct shards *shards, const char *name) {
@@ -40,6 +47,33 @@ static enum status open_shard(struct shards *shards, const char *path, const cha
     TRY(safetensors_open(path, &file));
     add_shard(shards, name)->file = file;
     return STATUS_OK;
+}
+
+static enum status describe_arrays(const struct npy *arrays, struct safetensors_entry *entries) {
+    for (size_t i = 0; i < npy_count(arrays); i++) {
+        struct npy_array array;
+        TRY(npy_describe(arrays, i, &array));
+        struct safetensors_entry *entry = &entries[i];
+        *entry = (struct safetensors_entry){.name = npy_name(arrays, i),
+                                            .type = dtype_safetensors_name(DTYPE_F32),
+                                            .rank = (size_t)array.shape.rank,
+                                            .bits = 8 * (int)sizeof(float),
+                                            .native = true,
+                                            .dtype = DTYPE_F32,
+                                            .shape = array.shape};
+        entry->dim = entry->shape.dim;
+        entry->bytes = (uint64_t)shape_count(&array.shape) * sizeof(float);
+    }
+    return STATUS_OK;
+}
+
+static enum status open_arrays(struct shards *shards, const char *path) {
+    struct npy *arrays;
+    TRY(npy_open(path, &arrays));
+    struct shard *shard = add_shard(shards, path);
+    shard->arrays = arrays;
+    shard->entries = MEM_ARRAY(struct safetensors_entry, npy_count(arrays) + 1);
+    return describe_arrays(arrays, shard->entries);
 }
 
 static const struct shard *find_shard(const struct shards *shards, const char *name) {
@@ -115,8 +149,9 @@ static enum status open_index(const char *path, struct shards *shards) {
 
 enum status shards_open(const char *path, struct shards **out) {
     struct shards *shards = MEM_NEW(struct shards);
-    enum status status =
-        shards_is_index(path) ? open_index(path, shards) : open_shard(shards, path, path);
+    enum status status = shards_is_index(path)   ? open_index(path, shards)
+                         : ends_in(path, ".npz") ? open_arrays(shards, path)
+                                                 : open_shard(shards, path, path);
     if (status == STATUS_OK)
         *out = shards;
     else
@@ -128,6 +163,8 @@ void shards_close(struct shards **shards) {
     if (!*shards) return;
     for (size_t i = 0; i < (*shards)->count; i++) {
         safetensors_close(&(*shards)->item[i].file);
+        npy_close(&(*shards)->item[i].arrays);
+        free((*shards)->item[i].entries);
         free((*shards)->item[i].name);
     }
     free((*shards)->item);
@@ -135,10 +172,14 @@ void shards_close(struct shards **shards) {
     *shards = NULL;
 }
 
+static size_t shard_count(const struct shard *shard) {
+    return shard->arrays ? npy_count(shard->arrays) : safetensors_count(shard->file);
+}
+
 size_t shards_count(const struct shards *shards) {
     if (shards->count == 0) return 0;
     const struct shard *last = &shards->item[shards->count - 1];
-    return last->first + safetensors_count(last->file);
+    return last->first + shard_count(last);
 }
 
 static const struct shard *shard_of(const struct shards *shards, size_t index) {
@@ -149,13 +190,17 @@ static const struct shard *shard_of(const struct shards *shards, size_t index) {
 
 const struct safetensors_entry *shards_at(const struct shards *shards, size_t index) {
     const struct shard *shard = shard_of(shards, index);
-    return safetensors_at(shard->file, index - shard->first);
+    index -= shard->first;
+    return shard->arrays ? &shard->entries[index] : safetensors_at(shard->file, index);
 }
 
 bool shards_find(const struct shards *shards, const char *name, size_t *out) {
     for (size_t s = 0; s < shards->count; s++) {
-        if (!safetensors_find(shards->item[s].file, name, out)) continue;
-        *out += shards->item[s].first;
+        const struct shard *shard = &shards->item[s];
+        bool found = shard->arrays ? npy_find(shard->arrays, name, out)
+                                   : safetensors_find(shard->file, name, out);
+        if (!found) continue;
+        *out += shard->first;
         return true;
     }
     return false;
@@ -163,11 +208,26 @@ bool shards_find(const struct shards *shards, const char *name, size_t *out) {
 
 enum status shards_read(const struct shards *shards, size_t index, void *buffer, size_t bytes) {
     const struct shard *shard = shard_of(shards, index);
-    return safetensors_read(shard->file, index - shard->first, buffer, bytes);
+    index -= shard->first;
+    return shard->arrays ? npy_read(shard->arrays, index, DTYPE_F32, buffer, bytes)
+                         : safetensors_read(shard->file, index, buffer, bytes);
+}
+
+/* An array may be packed: its parts are only found by reading all of it. */
+static enum status read_array_part(const struct shard *shard, size_t index, uint64_t offset,
+                                   void *buffer, size_t bytes) {
+    size_t all = (size_t)shard->entries[index].bytes;
+    char *whole = mem_new(all);
+    enum status status = npy_read(shard->arrays, index, DTYPE_F32, whole, all);
+    if (status == STATUS_OK) memcpy(buffer, whole + offset, bytes);
+    free(whole);
+    return status;
 }
 
 enum status shards_read_part(const struct shards *shards, size_t index, uint64_t offset,
                              void *buffer, size_t bytes) {
     const struct shard *shard = shard_of(shards, index);
-    return safetensors_read_part(shard->file, index - shard->first, offset, buffer, bytes);
+    index -= shard->first;
+    return shard->arrays ? read_array_part(shard, index, offset, buffer, bytes)
+                         : safetensors_read_part(shard->file, index, offset, buffer, bytes);
 }

@@ -1,5 +1,6 @@
-/* Tensors of one safetensors file, or of several that an index names (Hugging Face's
- * model.safetensors.index.json), read as if they were one file: the same calls as safetensors.h.
+/* Tensors of one safetensors file, of several that an index names (Hugging Face's
+ * model.safetensors.index.json), or of NumPy's .npz, whose arrays become f32: read as if they were
+ * one safetensors file, by the same calls as safetensors.h.
  *
  * Everything here is local and blocking. */
 #ifndef TENSOR_SHARDS_H
@@ -12,8 +13,8 @@ struct shards;
 /* Local. Whether a file of this name is an index. */
 bool shards_is_index(const char *path);
 
-/* Opens and checks a file, or all files of an index, which lie beside it: its map names every one
- * of their tensors, with the file that has it. The caller closes it. */
+/* Opens and checks a file (.npz or else safetensors), or all files of an index, which lie beside
+ * it: its map names every one of their tensors, with the file that has it. The caller closes it. */
 enum status shards_open(const char *path, struct shards **out);
 /* Accepts NULL. */
 void shards_close(struct shards **shards);

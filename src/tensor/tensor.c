@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clones.h"
 #include "base/log.h"
 
 static const struct {
@@ -99,6 +100,21 @@ uint16_t bf16_from_f32(float value) {
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
         return (uint16_t)(bits >> 16 | 0x40); /* keep NaN a NaN */
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+VECTOR_CLONES void bf16_widen(const uint16_t *restrict from, float *restrict to, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] = float_of((uint32_t)from[i] << 16);
+}
+
+/* bf16_from_f32 without a branch. */
+VECTOR_CLONES void bf16_narrow(const float *restrict from, uint16_t *restrict to, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(from[i]), even = (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16,
+                 nan = bits >> 16 | 0x40;
+        to[i] = (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : even);
+    }
 }
 
 float f16_to_f32(uint16_t value) {

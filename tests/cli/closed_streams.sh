@@ -35,3 +35,10 @@ whole_run by-hand $code
 "$STRETTO" explain --model mlp >&- 2>err
 code=$?
 [ $code = 3 ] && grep -q 'standard output' err || { echo "explain: exit code $code"; cat err; exit 1; }
+# two processes, each with the same file opened for its messages: neither overwrites the other's
+exec 3>both 4>both
+"$STRETTO" explain --model first-of-two 2>&3
+"$STRETTO" explain --model second-of-two 2>&4
+for word in first-of-two second-of-two; do
+    grep -q "$word" both || { echo "no message of $word: $(cat both)"; exit 1; }
+done

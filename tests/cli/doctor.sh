@@ -5,7 +5,9 @@ grep -q 'Stretto can run here' out || { cat out; exit 1; }
 "$STRETTO" doctor --json | grep -q '"level": "ok"' || exit 1
 # What the program chose for itself is not taken for the user's.
 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$STRETTO" doctor >out
-grep -q "OMP_WAIT_POLICY  *not set; GOMP_SPINCOUNT is '3000'" out || { cat out; exit 1; }
+said="not set"
+[ -r /proc/self/schedstat ] || said="not set; GOMP_SPINCOUNT is '3000'"
+grep -q "OMP_WAIT_POLICY  *$said" out || { cat out; exit 1; }
 OMP_WAIT_POLICY=passive "$STRETTO" doctor | grep -q "OMP_WAIT_POLICY  *'passive'" || exit 1
 OMP_DYNAMIC=true "$STRETTO" doctor | grep -q 'Stretto can run here' || { echo "OMP_DYNAMIC stops a run"; exit 1; }
 [ "$(nproc)" -gt 1 ] || { echo "one core: OMP_THREAD_LIMIT cannot be too small"; exit 77; }

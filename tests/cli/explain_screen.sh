@@ -24,6 +24,9 @@ screen --steps 1 --warmup 1 --data synthetic:count=64,test_count=1 <<'END'
 64 samples to train on, 1 to test on, 1 step an epoch
 1 step with sgd: lr 0.1, cosine after a warm-up of 1 step
 END
+screen --model vit-tiny --data synthetic:size=32,count=64,test_count=8 <<'END'
+152 tensors; 64 patches of 4x4 pixels, for images of 32x32 (--patch chooses others)
+END
 screen --strategy ddp -n 2 <<'END'
 each runs the whole model on its part of the batch
 traffic replicas sum 392 KiB of gradients a step (--sync allreduce) in

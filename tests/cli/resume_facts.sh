@@ -33,6 +33,7 @@ fixed|drop-last|on
 fixed|classes|12
 fixed|sync-bn|on
 fixed|dropout|0.2
+fixed|dtype|bf16
 told|lr|0.5
 told|lr-policy|const
 told|lr-gamma|0.5

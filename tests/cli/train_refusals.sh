@@ -55,6 +55,8 @@ done <<'END'
 2|--patch has no effect with --model resnet8|--patch 4
 2|--seq has no effect with --model lenet|--model lenet --seq 64
 2|--image-size has no effect with --model bert-tiny|--model bert-tiny --data synthetic --image-size 32
+2|--augment flip has no effect with --data synthetic|--data synthetic --augment flip
+2|--augment has no effect with --model bert-tiny|--model bert-tiny --data synthetic --augment none
 2|--classes has no effect with --model bert-tiny|--model bert-tiny --data synthetic --classes 12
 2|reads images|--model mlp --data synthetic:kind=tokens
 2|--classes|--classes 5

@@ -41,6 +41,13 @@ refused() { # WORDS OPTION...
     refused 'has no effect with --sync allreduce' $model --strategy ddp -n 2 --zero-keep 1KiB
     refused 'a rank holds slices' $model --strategy zero3 -n 2 --save-ranks
 
+    # Weights from a file: every rank has its slices of them, not those of the initial values.
+    for strategy in "single --deal 2x1" "zero1 -n 2" "zero3 -n 2"; do
+        "$STRETTO" train $model --batch 24 --steps 1 --lr 0 --quiet --weights one --strategy $strategy --out loaded --overwrite ||
+            say "$strategy with --weights: exit $?"
+        [ "$(field loaded param_hash)" = "$(field one param_hash)" ] || say "$strategy with --weights: other parameters"
+    done
+
     # Parameters that two stages share: both copies are compared at a save, and one is in the checkpoint.
     tied="--model bert-tiny --device ref --batch 8 --data synthetic:kind=tokens,seq=8,vocab=100,predictions=2 --quiet --steps 2 --threads 1"
     "$STRETTO" train $tied --deal 2x2 --out shared || say "tied, one device: exit $?"

@@ -3,7 +3,7 @@
 #     awk -f tests/equal/cells.awk [-v set=cover] [-v device=ref] src/program/pipeline.def
 #
 # Schedules are the rows of pipeline.def, so a new one has its cells at once. All cells: schedules x stages and replicas x
-# micro-batches x models, and the further rows of extras(). set=cover: those that together have every pair of values of two
+# micro-batches x models, the further rows of extras() and the few of print_large(). set=cover: those that together have every pair of values of two
 # columns, chosen greedily, the extras dealt over the schedules. Micro-batches have at least two samples (a batch norm of one
 # sample at 1x1 has no statistics), steps at least twelve.
 
@@ -48,13 +48,14 @@ function batch_of(replicas, micros,    atoms) {
 }
 
 function data_of(model, count) {
-    return "synthetic:" (model == "bert-tiny" ? "kind=tokens,seq=16,vocab=200,predictions=3" : "size=8") ",test_count=8,count=" count
+    return "synthetic:" (model == "bert-tiny" ? "kind=tokens,seq=16,vocab=200,predictions=3" : \
+        model == "gpt2-nano" ? "kind=text,seq=16,vocab=200" : "size=8") ",test_count=8,count=" count
 }
 
 # Whether each chunk can have a layer (only mlp has less layers than the most chunks there are), and whether tied parameters of
 # stages can be added in that order.
 function fits(chunks_each, stages, model, many) {
-    if (many ~ /--sum/ && model == "bert-tiny") return 0
+    if (many ~ /--sum/ && model ~ /^(bert-tiny|gpt2-nano)$/) return 0
     return model != "mlp" || stages * chunks_each <= 4
 }
 
@@ -74,7 +75,7 @@ function cell(schedule, stages, replicas, micros, model, many, one, left, chunks
 function columns(    i) {
     size[2] = split("1x1 1x2 2x1 2x2 4x1", value2)
     size[3] = split("1 3 4 8", value3)
-    size[4] = split("mlp resnet8 vit-micro bert-tiny", value4)
+    size[4] = split("mlp resnet8 vit-micro bert-tiny gpt2-nano", value4)
     for (i = 1; i <= size[2]; i++) value[2, i] = value2[i]
     for (i = 1; i <= size[3]; i++) value[3, i] = value3[i]
     for (i = 1; i <= size[4]; i++) value[4, i] = value4[i]
@@ -148,6 +149,18 @@ function print_cover(    a, b, c, d, most, best, part, i, n) {
     }
 }
 
+# Families whose smallest member is too large for every cell: slices of a pipeline with replicas; and in the whole matrix a
+# pipeline alone and statistics of all replicas.
+function print_large(    i, large) {
+    split("resnet50 pyramidnet", large)
+    for (i = 1; i in large; i++) {
+        print cell("1f1b", 2, 2, 1, large[i], "--zero-stage " (i + 1), "", 0, 0)
+        if (set == "cover") continue
+        print cell("zbv", 2, 1, 3, large[i], "", "", 0, 0)
+        print cell("interleaved", 2, 2, 1, large[i], "--sync-bn", "--sync-bn", 0, 0)
+    }
+}
+
 # Stages that a rank has, from the schedule's own file.
 function chunks_of(file,    line, count) {
     while ((getline line <file) > 0)
@@ -187,4 +200,5 @@ END {
         print_cover()
     else
         print_all()
+    print_large()
 }

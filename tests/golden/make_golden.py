@@ -22,10 +22,13 @@ import tempfile
 import numpy
 import torch
 import torch.nn.functional as F
+import torchvision
 from safetensors.torch import load_file
 from torch import nn
 
 STEPS, SAMPLES, PROJECTIONS, LEARNING_RATE = 10, 12, 3, 1e-3
+EVERY = {"gpt2-nano": 4}  # of so many tensors in a row one is written down
+LOGITS = ("resnet18", "resnet50", "resnet56", "pyramidnet")  # ten steps of these are chaos: see above; their logits are not
 MARGIN = 1.5e-5
 NUDGES, NUDGE, SMOOTH = 4, 1e-7, 5e-5
 
@@ -120,13 +123,50 @@ class ResNet(nn.Module):
         return self.fc(x.mean(dim=(2, 3)))
 
 
-def attend(q, k, v, heads, mask=None):
-    """[B,T,C] each; mask [B,T], 1 where a token may be looked at."""
+class PyramidBlock(nn.Module):
+    def __init__(self, before, width, stride):
+        super().__init__()
+        self.width, self.stride = width, stride
+        self.bn1 = nn.BatchNorm2d(before)
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        y = self.bn3(self.conv2(relu(self.bn2(self.conv1(self.bn1(x))))))
+        if self.stride == 2:
+            x = F.avg_pool2d(x, 2)
+        return y + F.pad(x, (0, 0, 0, 0, 0, self.width - x.shape[1]))
+
+
+class PyramidNet(nn.Module):
+    def __init__(self, image, classes):
+        super().__init__()
+        width = 16
+        self.conv1 = nn.Conv2d(image.shape[1], width, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        for group in range(3):
+            blocks = [PyramidBlock(width + 5 * i, width + 5 * i + 5, 2 if group and i == 0 else 1) for i in range(17)]
+            setattr(self, f"layer{group + 1}", nn.Sequential(*blocks))
+            width += 5 * 17
+        self.bn_out = nn.BatchNorm2d(width)
+        self.fc_out = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(self.bn1(self.conv1(x)))))
+        return self.fc_out(relu(self.bn_out(x)).mean(dim=(2, 3)))
+
+
+def attend(q, k, v, heads, mask=None, causal=False):
+    """[B,T,C] each; mask [B,T], 1 where a token may be looked at; causal: no later token may be."""
     b, t, c = q.shape
     q, k, v = (x.reshape(b, t, heads, c // heads).transpose(1, 2) for x in (q, k, v))
     scores = q @ k.transpose(2, 3) / math.sqrt(c // heads)
     if mask is not None:
         scores = scores.masked_fill(mask[:, None, None, :] == 0, -math.inf)
+    if causal:
+        scores = scores.masked_fill(torch.ones(t, t).triu(1) == 1, -math.inf)
     return (scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
 
 
@@ -241,24 +281,73 @@ class Bert(nn.Module):
                 F.cross_entropy(sentence, batch["next_sentence"])]
 
 
+class Turned(nn.Module):
+    """A linear layer whose weight is [inputs, outputs]."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Gpt2Block(nn.Module):
+    def __init__(self, width, heads, hidden):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Tree(c_attn=Turned(width, 3 * width), c_proj=Turned(width, width))
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Tree(c_fc=Turned(width, hidden), c_proj=Turned(hidden, width))
+
+    def forward(self, x):
+        parts = self.attn.c_attn(self.ln_1(x)).chunk(3, dim=-1)
+        x = x + self.attn.c_proj(attend(*parts, self.heads, causal=True))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, vocabulary, depth, width, heads, hidden):
+        super().__init__()
+        self.transformer = Tree(wte=nn.Embedding(vocabulary, width), wpe=nn.Embedding(1024, width),
+                                h=nn.ModuleList([Gpt2Block(width, heads, hidden) for _ in range(depth)]),
+                                ln_f=nn.LayerNorm(width))
+
+    def losses(self, batch):
+        parts, ids = self.transformer, batch["input_ids"]
+        x = parts.wte(ids) + parts.wpe(torch.arange(ids.shape[1]))
+        for block in parts.h:
+            x = block(x)
+        logits = F.linear(parts.ln_f(x), parts.wte.weight)
+        return [F.cross_entropy(logits.flatten(0, 1), batch["next_ids"].flatten())]
+
+
 def make_model(name, start, batch):
     """The model of a case, sized by its own weights and batches."""
     image = batch.get("image")
     if name == "bert-tiny":
         return Bert(len(start["cls.predictions.bias"]), 2, 128, 2, 512)
+    if name == "gpt2-nano":
+        return Gpt2(len(start["transformer.wte.weight"]), 4, 128, 4, 512)
+    if name in ("resnet18", "resnet50"):
+        return getattr(torchvision.models, name)(num_classes=len(start["fc.bias"]))
+    if name == "pyramidnet":
+        return PyramidNet(image, len(start["fc_out.bias"]))
     if name == "mlp":
         return Mlp(image, len(start["fc3.bias"]))
     if name == "lenet":
         return LeNet(image, len(start["fc3.bias"]))
     if name.startswith("resnet"):
-        sizes = {"resnet8": (3, 1, 16), "resnet20": (3, 3, 16), "resnet18-cifar": (4, 2, 64)}
+        sizes = {"resnet8": (3, 1, 16), "resnet20": (3, 3, 16), "resnet56": (3, 9, 16), "resnet18-cifar": (4, 2, 64)}
         return ResNet(image, len(start["fc.bias"]), *sizes[name])
     sizes = {"vit-micro": (4, 64, 4, 128), "vit-tiny": (12, 192, 3, 768)}
     return Vit(image, len(start["head.bias"]), *sizes[name], start["patch_embed.proj.weight"].shape[2])
 
 
 def losses_of(model, batch):
-    if isinstance(model, Bert):
+    if hasattr(model, "losses"):
         return model.losses(batch)
     return [F.cross_entropy(model(batch["image"]), batch["label"])]
 
@@ -323,7 +412,7 @@ def prepared(case, start, batch):
 
 
 def optimizer_of(case, model):
-    if case.startswith(("vit", "bert")):
+    if case.startswith(("vit", "bert", "gpt2")):
         return torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0)
     return torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
 
@@ -397,6 +486,10 @@ def spread_of(case, chosen, losses):
     return spread
 
 
+def thinned(case, table):
+    return {name: row for i, (name, row) in enumerate(table.items()) if i % EVERY.get(case, 1) == 0}
+
+
 def golden(program, case):
     chosen = Chooser(program, case)
     model = prepared(case, chosen.start, chosen.drawn[1][0])
@@ -407,8 +500,22 @@ def golden(program, case):
           f"loss {sum(losses[0]):.6f} to {sum(losses[-1]):.6f}, seeds {chosen.seeds}", flush=True)
     if spread > SMOOTH:
         sys.exit(f"{case}: float32 strays further than {SMOOTH}: not a case to hold float32 kernels to")
-    return {"model": case, "seeds": chosen.seeds, "weight_norm": number(weights), "losses": losses, "gradients": gradients,
-            "buffers": buffers}
+    return {"model": case, "every": EVERY.get(case, 1), "seeds": chosen.seeds, "weight_norm": number(weights), "losses": losses,
+            "gradients": thinned(case, gradients), "buffers": thinned(case, buffers)}
+
+
+def logits_of(program, case):
+    """What an untrained network says of one batch in evaluation, running statistics 0 and 1."""
+    start, batches = dump(program, case, 1)
+    model = prepared(case, start, batches[0]).eval()
+    with torch.no_grad():
+        return [[number(x) for x in row] for row in model(batches[0]["image"])]
+
+
+def write_logits(path, program):
+    with open(path, "w") as file:
+        rows = ",\n".join(f"{json.dumps(case)}: {json.dumps(logits_of(program, case))}" for case in LOGITS)
+        file.write(f"{{{rows}}}\n")
 
 
 def write(path, content):
@@ -416,7 +523,7 @@ def write(path, content):
     def rows(table):
         return ",\n".join(f'  {json.dumps(name)}: {json.dumps(row)}' for name, row in table.items())
 
-    head = ",\n".join(f'"{key}": {json.dumps(content[key])}' for key in ("model", "seeds", "weight_norm", "losses"))
+    head = ",\n".join(f'"{key}": {json.dumps(content[key])}' for key in ("model", "every", "seeds", "weight_norm", "losses"))
     with open(path, "w") as file:
         file.write(f'{{{head},\n"gradients": {{\n{rows(content["gradients"])}\n}},\n'
                    f'"buffers": {{\n{rows(content["buffers"])}\n}}}}\n')
@@ -426,8 +533,11 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     program, folder = sys.argv[1:3]
-    cases = sys.argv[3:] or ["mlp", "lenet", "resnet8", "resnet20", "resnet18-cifar", "vit-micro", "vit-tiny", "bert-tiny"]
-    for case in cases:
+    cases = sys.argv[3:] or ["logits", "mlp", "lenet", "resnet8", "resnet20", "resnet18-cifar", "vit-micro", "vit-tiny", "bert-tiny",
+                             "gpt2-nano"]
+    if "logits" in cases:
+        write_logits(os.path.join(folder, "logits.json"), program)
+    for case in (case for case in cases if case != "logits"):
         write(os.path.join(folder, f"{case}.json"), golden(program, case))
 
 

@@ -17,3 +17,9 @@ ends_as run "$want"
 rm -rf run
 code 6 train -n 3 --model mlp --threads 1 --batch 24 --steps 20 --lr 1e30 --warmup 0 --out run --quiet
 says err 'step 2: .*linear'
+# a rank that holds slices of the parameters, the first or the last ones
+for rank in 0 1; do
+    STRETTO_FAULT=rank=$rank,step=7,at=GATHER,do=nan code 6 train -n 2 --strategy zero3 $small --out slices$rank
+    says slices$rank/rank-$rank.log 'step 7: the loss is nan: parameter .*, read by linear, is not finite'
+    nobody_left slices$rank
+done

@@ -38,6 +38,23 @@ check --model resnet18-cifar --data synthetic:size=32,channels=3,count=256,test_
 check --model vit-micro --data synthetic:size=32,channels=3,count=512,test_count=64
 check --model vit-tiny --data synthetic:size=32,channels=3,count=256,test_count=64 --patch 4 --batch 32 --micro-batches 2
 check --model bert-tiny --data synthetic:count=256,test_count=64 --batch 16
+# Data out of files: what reading them took is not a part of the run.
+awk 'BEGIN { for (i = 0; i < 200000; i++) printf "%s ", i * 7919 % 10007 }' >text
+"$STRETTO" tokens text tokens >out || exit 1
+check --model gpt2-nano --data tokens:tokens --seq 64 --batch 8
+mkdir own
+header="{'descr': '|u1', 'fortran_order': False, 'shape': (16000, 3, 16, 16), }"
+{
+    printf "\223NUMPY\001\000\\$(printf %03o ${#header})\000%s" "$header"
+    head -c 12288000 /dev/zero
+} >own/x_train.npy
+header="{'descr': '|u1', 'fortran_order': False, 'shape': (16000,), }"
+{
+    printf "\223NUMPY\001\000\\$(printf %03o ${#header})\000%s" "$header"
+    head -c 16000 /dev/zero
+} >own/y_train.npy
+check --model mlp --data npy:own
+check --model resnet8 --data npy:own,classes=10
 
 images=synthetic:size=32,channels=3,count=256,test_count=64
 tokens=synthetic:count=256,test_count=64

@@ -365,12 +365,12 @@ static enum status create(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loo
 }
 
 enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    (void)in;
+    if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow(kernel, in);
     return create(kernel, gemm_isa()->rows, run_attention);
 }
 
 enum status cpu_attention_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    (void)in;
+    if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow_bwd(kernel, in);
     struct attention a = attention_of(&kernel->call);
     return create(kernel, least(BLOCK_ROWS, a.tokens), run_attention_bwd);
 }

@@ -12,6 +12,7 @@
  * The operations of batch norm over several ranks (op/sync_norm.c) are the same loops, cut where
  * the ranks meet. */
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,31 @@ static void repeat(const float *from, int64_t lanes, float to[WIDE]) {
 static void fold(const float from[WIDE], int64_t lanes, float *to) {
     memcpy(to, from, (size_t)lanes * sizeof *to);
     for (int64_t i = lanes; i < WIDE; i++) to[i & (lanes - 1)] += from[i];
+}
+
+/* A tensor chunk by chunk. A bf16 one is widened into the room of the thread that reads it, and
+ * rounded from there. */
+struct chunks {
+    enum dtype type;
+    void *data;
+    float *room;
+    int64_t size; /* of a chunk */
+};
+
+static float *room_of(const struct chunks *chunks) {
+    return chunks->room + omp_get_thread_num() * chunks->size;
+}
+
+static const float *chunk_read(const struct chunks *chunks, int64_t i) {
+    return cpu_read(chunks->type, chunks->data, i * chunks->size, chunks->size, room_of(chunks));
+}
+
+static float *chunk_room(const struct chunks *chunks, int64_t i) {
+    return cpu_room(chunks->type, chunks->data, i * chunks->size, room_of(chunks));
+}
+
+static void chunk_write(const struct chunks *chunks, int64_t i, const float *from) {
+    cpu_write(chunks->type, from, chunks->data, i * chunks->size, chunks->size);
 }
 
 /* --- moments --- */
@@ -109,14 +135,14 @@ static void combine(const float *means, const float *spreads, int64_t batch, int
     *var = (float)(square / (pixels * (double)batch));
 }
 
-static void moments(const struct cpu_image *image, const float *x, float *means, float *mean,
-                    float *var) {
-    int64_t chunks = image->batch * image->blocks, size = image->pixels * image->lanes,
-            step = padded_channels(image);
+static void moments(const struct cpu_image *image, const struct chunks *x, float *means,
+                    float *mean, float *var) {
+    int64_t chunks = image->batch * image->blocks, step = padded_channels(image);
     float *spreads = means + image->batch * step;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < chunks; i++)
-        chunk_moments(image, x + i * size, means + i * image->lanes, spreads + i * image->lanes);
+        chunk_moments(image, chunk_read(x, i), means + i * image->lanes,
+                      spreads + i * image->lanes);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < image->channels; c++)
         combine(means + c, spreads + c, image->batch, step, (double)image->pixels, &mean[c],
@@ -165,22 +191,23 @@ VECTOR_CLONES static void affine_channels_last(const float *x, int64_t pixels, i
         }
 }
 
-static void affine(const struct cpu_image *image, const float *x, const float *a, const float *b,
-                   bool relu, float *y) {
+static void affine(const struct cpu_image *image, const struct chunks *from, const float *a,
+                   const float *b, bool relu, const struct chunks *to) {
     int64_t chunks = image->batch * image->blocks, size = image->pixels * image->lanes,
             lanes = image->lanes;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < chunks; i++) {
         int64_t c = i % image->blocks * lanes;
-        float coefficients[2 * WIDE];
+        float coefficients[2 * WIDE], *y = chunk_room(to, i);
+        const float *x = chunk_read(from, i);
         if (is_stream(image)) {
             repeat(a + c, lanes, coefficients);
             repeat(b + c, lanes, coefficients + WIDE);
-            affine_stream(x + i * size, size, coefficients, relu, y + i * size);
+            affine_stream(x, size, coefficients, relu, y);
         } else {
-            affine_channels_last(x + i * size, image->pixels, lanes, a + c, b + c, relu,
-                                 y + i * size);
+            affine_channels_last(x, image->pixels, lanes, a + c, b + c, relu, y);
         }
+        chunk_write(to, i, y);
     }
 }
 
@@ -277,40 +304,44 @@ static void chunk_rows(const struct cpu_image *image, const struct coefficients 
     }
 }
 
-static void backward_sums(const struct cpu_image *image, const float *dy, const float *x,
-                          const struct coefficients *all, bool relu, float *sums, float *dots) {
+static void backward_sums(const struct cpu_image *image, const struct chunks *dys,
+                          const struct chunks *xs, const struct coefficients *all, bool relu,
+                          float *sums, float *dots) {
     int64_t chunks = image->batch * image->blocks, lanes = image->lanes,
             size = image->pixels * lanes;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < chunks; i++) {
         const float *row[ROWS];
         float repeated[ROWS * WIDE], both[2 * WIDE];
+        const float *dy = chunk_read(dys, i), *x = chunk_read(xs, i);
         chunk_rows(image, all, i, ROW_P, row, repeated);
         if (is_stream(image)) {
-            sums_stream(dy + i * size, x + i * size, size, repeated, relu, both);
+            sums_stream(dy, x, size, repeated, relu, both);
             fold(both, lanes, sums + i * lanes);
             fold(both + WIDE, lanes, dots + i * lanes);
         } else {
-            sums_channels_last(dy + i * size, x + i * size, image->pixels, lanes, row, relu,
-                               sums + i * lanes, dots + i * lanes);
+            sums_channels_last(dy, x, image->pixels, lanes, row, relu, sums + i * lanes,
+                               dots + i * lanes);
         }
     }
 }
 
-static void backward_dx(const struct cpu_image *image, const float *dy, const float *x,
-                        const struct coefficients *all, bool relu, float *dx) {
+static void backward_dx(const struct cpu_image *image, const struct chunks *dys,
+                        const struct chunks *xs, const struct coefficients *all, bool relu,
+                        const struct chunks *to) {
     int64_t chunks = image->batch * image->blocks, lanes = image->lanes,
             size = image->pixels * lanes;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < chunks; i++) {
         const float *row[ROWS];
-        float repeated[ROWS * WIDE];
+        float repeated[ROWS * WIDE], *dx = chunk_room(to, i);
+        const float *dy = chunk_read(dys, i), *x = chunk_read(xs, i);
         chunk_rows(image, all, i, ROWS, row, repeated);
         if (is_stream(image))
-            dx_stream(dy + i * size, x + i * size, size, repeated, relu, dx + i * size);
+            dx_stream(dy, x, size, repeated, relu, dx);
         else
-            dx_channels_last(dy + i * size, x + i * size, image->pixels, lanes, row, relu,
-                             dx + i * size);
+            dx_channels_last(dy, x, image->pixels, lanes, row, relu, dx);
+        chunk_write(to, i, dx);
     }
 }
 
@@ -354,15 +385,27 @@ static void finish_sums(const struct cpu_kernel *kernel, void *const in[], void 
 
 /* --- kernels --- */
 
+/* Inputs (or output 0) as chunks; `place` counts those of a kernel. Their rooms are behind the
+ * sums, kernel->count bytes. */
+static struct chunks chunks_of(const struct cpu_kernel *kernel, const struct tensor_type *type,
+                               void *data, void *scratch, int place) {
+    int64_t size = kernel->image.pixels * kernel->image.lanes;
+    float *rooms = (float *)((char *)scratch + kernel->count);
+    return (struct chunks){type->dtype, data, rooms + place * kernel->base.device->threads * size,
+                           size};
+}
+
 static void run_forward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {
     const struct cpu_image *image = &kernel->image;
     bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
     float *a = relu ? out[3] : scratch, *b = a + padded_channels(image);
     float *means = (float *)scratch + 2 * padded_channels(image);
-    moments(image, in[0], means, out[1], out[2]);
+    struct chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
+    moments(image, &x, means, out[1], out[2]);
     affine_of(image, in[1], in[2], out[1], out[2], kernel->call.attrs.norm.epsilon, a, b);
-    affine(image, in[0], a, b, relu, out[0]);
+    affine(image, &x, a, b, relu, &y);
 }
 
 static void run_eval(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -370,7 +413,9 @@ static void run_eval(const struct cpu_kernel *kernel, void *const in[], void *co
     const struct cpu_image *image = &kernel->image;
     float *a = scratch, *b = a + padded_channels(image);
     affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
-    affine(image, in[0], a, b, kernel->call.attrs.activation == ACTIVATION_RELU, out[0]);
+    struct chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
+    affine(image, &x, a, b, kernel->call.attrs.activation == ACTIVATION_RELU, &y);
 }
 
 /* Rows of zeros in scratch for what backward computes, the mean padded, and for relu the factors
@@ -401,9 +446,12 @@ static void run_backward(const struct cpu_kernel *kernel, void *const in[], void
     float *row[ROWS], *sums = backward_rows(kernel, in[3], relu ? in[5] : NULL, scratch, row),
                       *dots = sums + image->batch * padded_channels(image);
     struct coefficients all = coefficients_of(row);
-    backward_sums(image, in[0], in[1], &all, relu, sums, dots);
+    struct chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1),
+                  dx = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 2);
+    backward_sums(image, &dy, &x, &all, relu, sums, dots);
     finish_sums(kernel, in, out, sums, dots, row);
-    backward_dx(image, in[0], in[1], &all, relu, out[0]);
+    backward_dx(image, &dy, &x, &all, relu, &dx);
 }
 
 /* --- over several ranks --- */
@@ -412,7 +460,8 @@ static void run_stats(const struct cpu_kernel *kernel, void *const in[], void *c
                       void *scratch) {
     const struct cpu_image *image = &kernel->image;
     float *mean = out[0], *var = mean + image->channels;
-    moments(image, in[0], scratch, mean, var);
+    struct chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0);
+    moments(image, &x, scratch, mean, var);
     var[image->channels] = (float)(image->batch * image->pixels);
 }
 
@@ -421,8 +470,10 @@ static void run_apply(const struct cpu_kernel *kernel, void *const in[], void *c
     const struct cpu_image *image = &kernel->image;
     bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
     float *a = relu ? out[1] : scratch, *b = a + padded_channels(image);
+    struct chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
     affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
-    affine(image, in[0], a, b, relu, out[0]);
+    affine(image, &x, a, b, relu, &y);
 }
 
 static void run_bwd_stats(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -433,7 +484,9 @@ static void run_bwd_stats(const struct cpu_kernel *kernel, void *const in[], voi
                       *dots = sums + image->batch * padded_channels(image);
     float *both = out[0], *dscale = out[1], *dshift = out[2];
     struct coefficients all = coefficients_of(row);
-    backward_sums(image, in[0], in[1], &all, relu, sums, dots);
+    struct chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1);
+    backward_sums(image, &dy, &x, &all, relu, sums, dots);
     for (int64_t c = 0; c < image->channels; c++) {
         double sum, dot;
         channel_sums(image, sums, dots, c, &sum, &dot);
@@ -458,14 +511,24 @@ static void run_bwd_apply(const struct cpu_kernel *kernel, void *const in[], voi
         dx_rows(scale[c], inverse_of(kernel, in[4], c), sum, dot, *count, c, row);
     }
     struct coefficients all = coefficients_of(row);
-    backward_dx(image, in[0], in[1], &all, relu, out[0]);
+    struct chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
+                  x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1),
+                  dx = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 2);
+    backward_dx(image, &dy, &x, &all, relu, &dx);
 }
 
 /* --- making kernels --- */
 
 /* x, input `at`, decides the layout of all inputs up to it and of an output as large; where it has
- * none we understand, it is asked for plain. */
-static void follow(struct cpu_kernel *kernel, const struct layout *x, int at) {
+ * none we understand, it is asked for plain. Those are of one type, and all others f32. */
+static enum status follow(struct cpu_kernel *kernel, const struct layout *x, int at) {
+    const struct op_call *call = &kernel->call;
+    for (int i = 0; i < call->in_count; i++)
+        if (i > at ? call->in[i].dtype == DTYPE_BF16 : call->in[i].dtype != call->in[at].dtype)
+            return STATUS_NO;
+    if (shape_equal(&call->out[0].shape, &call->in[at].shape) &&
+        call->out[0].dtype != call->in[at].dtype)
+        return STATUS_NO;
     const struct layout *layout = x && cpu_image(x, &kernel->image) ? x : NULL;
     if (!layout) {
         layout = kernel->base.in[at];
@@ -474,6 +537,7 @@ static void follow(struct cpu_kernel *kernel, const struct layout *x, int at) {
     for (int i = 0; i <= at; i++) kernel->base.in[i] = layout;
     if (tensor_type_equal(&kernel->call.out[0], &layout->type)) kernel->base.out[0] = layout;
     cpu_name(kernel, "loop:batch_norm");
+    return STATUS_OK;
 }
 
 static const struct layout *affine_layout(struct cpu_kernel *kernel,
@@ -504,48 +568,53 @@ static enum status backward_mask(struct cpu_kernel *kernel, const struct layout 
 }
 
 static enum status finish(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
-    cpu_scratch(kernel, sums_bytes(&kernel->image, rows));
+    const struct cpu_image *image = &kernel->image;
+    size_t sums = cpu_padded(sums_bytes(image, rows)),
+           room = (size_t)(image->pixels * image->lanes) * sizeof(float);
+    kernel->count = (int64_t)sums;
+    bool narrow = kernel->call.in[0].dtype == DTYPE_BF16;
+    cpu_scratch(kernel, sums + (narrow ? 3 * room * (size_t)kernel->base.device->threads : 0));
     cpu_step_loop(kernel, loop);
     return STATUS_OK;
 }
 
 enum status cpu_batch_norm(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[0], 0);
+    TRY(follow(kernel, in[0], 0));
     forward_mask(kernel, 3);
     return finish(kernel, 2, run_forward);
 }
 
 enum status cpu_batch_norm_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[1], 1);
+    TRY(follow(kernel, in[1], 1));
     TRY(backward_mask(kernel, in, 5));
     return finish(kernel, 5, run_backward);
 }
 
 enum status cpu_batch_norm_eval(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.attrs.activation == ACTIVATION_TANH) return STATUS_NO;
-    follow(kernel, in[0], 0);
+    TRY(follow(kernel, in[0], 0));
     return finish(kernel, 2, run_eval);
 }
 
 enum status cpu_batch_norm_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[0], 0);
+    TRY(follow(kernel, in[0], 0));
     return finish(kernel, 0, run_stats);
 }
 
 enum status cpu_batch_norm_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[0], 0);
+    TRY(follow(kernel, in[0], 0));
     forward_mask(kernel, 1);
     return finish(kernel, 2, run_apply);
 }
 
 enum status cpu_batch_norm_bwd_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[1], 1);
+    TRY(follow(kernel, in[1], 1));
     TRY(backward_mask(kernel, in, 4));
     return finish(kernel, 5, run_bwd_stats);
 }
 
 enum status cpu_batch_norm_bwd_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    follow(kernel, in[1], 1);
+    TRY(follow(kernel, in[1], 1));
     TRY(backward_mask(kernel, in, 7));
     return finish(kernel, 5, run_bwd_apply);
 }

@@ -18,6 +18,7 @@ enum { WINOGRAD_TILE = 4, WINOGRAD_MIN_CHANNELS = 32, WINOGRAD_MIN_TILES = 8 };
 /* The shapes of a convolution, the same for all three directions. */
 struct conv {
     struct shape x, y, w; /* w: [O,C/g,kh,kw] */
+    enum dtype x_type, y_type, w_type;
     int groups;
 };
 
@@ -32,6 +33,10 @@ static struct conv conv_of(const struct op_call *call) {
         break;
     default: conv.x = call->in[0].shape, conv.y = call->in[1].shape, conv.w = call->out[0].shape;
     }
+    bool weight = call->op == OP_CONV2D_BWD_WEIGHT, forward = call->op == OP_CONV2D;
+    conv.w_type = weight ? call->out[0].dtype : call->in[1].dtype;
+    conv.x_type = weight || forward ? call->in[0].dtype : call->out[0].dtype;
+    conv.y_type = forward ? call->out[0].dtype : call->in[weight].dtype;
     return conv;
 }
 
@@ -62,19 +67,20 @@ static bool takes_winograd(const struct cpu_kernel *kernel, const struct conv *c
     return method == CONV_WINOGRAD || winograd_pays(conv);
 }
 
-static const struct dnn_md *weights_any(const struct conv *conv) {
+static const struct dnn_md *weights_any(const struct conv *conv, enum dtype dtype) {
     int64_t g = conv->groups,
             dim[] = {g, conv->w.dim[0] / g, conv->w.dim[1], conv->w.dim[2], conv->w.dim[3]};
-    return g > 1 ? dnn_md_any(DTYPE_F32, 5, dim) : dnn_md_any(DTYPE_F32, 4, conv->w.dim);
+    return g > 1 ? dnn_md_any(dtype, 5, dim) : dnn_md_any(dtype, 4, conv->w.dim);
 }
 
 static struct dnn_spec spec_of(const struct op_call *call, const struct conv *conv) {
     struct dnn_spec spec = {.kind = call->op == OP_CONV2D            ? DNN_CONV
                                     : call->op == OP_CONV2D_BWD_DATA ? DNN_CONV_DATA
                                                                      : DNN_CONV_WEIGHTS};
-    spec.src = dnn_md_any(DTYPE_F32, 4, conv->x.dim);
-    spec.dst = dnn_md_any(DTYPE_F32, 4, conv->y.dim);
-    spec.weights = weights_any(conv);
+    spec.src = dnn_md_any(conv->x_type, 4, conv->x.dim);
+    spec.dst = dnn_md_any(conv->y_type, 4, conv->y.dim);
+    spec.weights = weights_any(conv, conv->w_type);
+    if (conv->w_type != conv->x_type) spec.forward_weights = weights_any(conv, conv->x_type);
     bool bias = call->op == OP_CONV2D ? call->in_count == 3
                                       : call->op == OP_CONV2D_BWD_WEIGHT && call->attrs.has_bias;
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &conv->y.dim[1], NULL);
@@ -88,6 +94,7 @@ static struct dnn_spec spec_of(const struct op_call *call, const struct conv *co
 static void spec_free(struct dnn_spec *spec) {
     dnn_md_free(spec->src);
     dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
     dnn_md_free(spec->bias);
     dnn_md_free(spec->dst);
 }

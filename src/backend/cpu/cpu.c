@@ -2,7 +2,8 @@
  *
  * Each operation has at most one creator below; where there is none, or it answers STATUS_NO (a
  * type or layout it does not take), the reference kernel of the operation runs on plain layouts and
- * explain shows "ref". Only f32 is taken. One device belongs to one thread; its OpenMP team is
+ * explain shows "ref". Creators take f32, and bf16 where `narrow` says so; other operations on bf16
+ * run between conversions (narrow.c). One device belongs to one thread; its OpenMP team is
  * fixed when it opens, because a primitive made for one team size and run on another writes part of
  * its result. */
 #include <omp.h>
@@ -16,6 +17,7 @@
 #include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "op/precision.h"
 
 static cpu_creator *const creators[OP_COUNT] = {
     [OP_CONV2D] = cpu_conv,
@@ -60,6 +62,39 @@ static cpu_creator *const creators[OP_COUNT] = {
     [OP_SUM_BATCH] = cpu_sum_batch,
     [OP_TRANSPOSE] = cpu_transpose,
     [OP_REORDER] = cpu_reorder,
+};
+
+static const bool narrow[OP_COUNT] = {
+    [OP_CONV2D] = true,
+    [OP_CONV2D_BWD_DATA] = true,
+    [OP_CONV2D_BWD_WEIGHT] = true,
+    [OP_LINEAR] = true,
+    [OP_LINEAR_BWD_DATA] = true,
+    [OP_LINEAR_BWD_WEIGHT] = true,
+    [OP_MATMUL] = true,
+    [OP_ATTENTION] = true,
+    [OP_ATTENTION_BWD] = true,
+    [OP_BATCH_NORM] = true,
+    [OP_BATCH_NORM_BWD] = true,
+    [OP_BATCH_NORM_EVAL] = true,
+    [OP_BATCH_NORM_STATS] = true,
+    [OP_BATCH_NORM_APPLY] = true,
+    [OP_BATCH_NORM_BWD_STATS] = true,
+    [OP_BATCH_NORM_BWD_APPLY] = true,
+    [OP_LAYER_NORM] = true,
+    [OP_LAYER_NORM_BWD] = true,
+    [OP_RELU] = true,
+    [OP_GELU] = true,
+    [OP_GELU_TANH] = true,
+    [OP_TANH] = true,
+    [OP_RELU_BWD] = true,
+    [OP_GELU_BWD] = true,
+    [OP_GELU_TANH_BWD] = true,
+    [OP_TANH_BWD] = true,
+    [OP_ADD] = true,
+    [OP_DROPOUT] = true,
+    [OP_TRANSPOSE] = true,
+    [OP_REORDER] = true,
 };
 
 static struct cpu_device *own(struct device *device) {
@@ -162,6 +197,9 @@ static void kernel_clear(struct cpu_kernel *kernel) {
         if (step->primitive) dnnl_primitive_destroy(step->primitive);
         for (int j = 0; j < step->count; j++) dnnl_memory_destroy(step->exec[j].memory);
     }
+    if (!kernel->inner) return;
+    kernel_clear(kernel->inner);
+    free(kernel->inner);
 }
 
 static void create_reference(struct cpu_kernel *kernel) {
@@ -171,30 +209,53 @@ static void create_reference(struct cpu_kernel *kernel) {
     cpu_name(kernel, "ref");
 }
 
-static bool all_f32(const struct op_call *call) {
+static bool has_f16(const struct op_call *call) {
     for (int i = 0; i < call->in_count; i++)
-        if (call->in[i].dtype == DTYPE_BF16 || call->in[i].dtype == DTYPE_F16) return false;
-    return true;
+        if (call->in[i].dtype == DTYPE_F16) return true;
+    return false;
 }
 
 static bool cpu_supports(struct device *device, const struct op_call *call) {
     (void)device;
-    return all_f32(call);
+    return !has_f16(call) && (!op_call_is_narrow(call) || cpu_bf16() != CPU_BF16_NONE);
+}
+
+/* Emulation is for tests on machines that lack the instructions. */
+static enum status cpu_takes(struct device *device, enum dtype dtype) {
+    const char *asked = getenv("STRETTO_CPU_BF16");
+    bool emulate = asked && strcmp(asked, "emulate") == 0;
+    char isa[96];
+    if (dtype == DTYPE_F32) return STATUS_OK;
+    if (dtype != DTYPE_BF16)
+        return fail(STATUS_USAGE, "--dtype %s: device cpu has f32 and bf16", dtype_name(dtype));
+    if (cpu_bf16() == CPU_BF16_FAST || (cpu_bf16() == CPU_BF16_EMULATED && emulate))
+        return STATUS_OK;
+    cpu_isa(device, isa, sizeof isa);
+    return fail(STATUS_USAGE, "--dtype bf16: oneDNN has no bf16 instructions here (%s); use f32",
+                isa);
+}
+
+/* By the operation's creator, else (STATUS_NO) in f32 between conversions or by the reference. */
+static enum status kernel_fill(struct cpu_kernel *kernel, struct device *device,
+                               const struct op_call *call, const struct layout *const in[]) {
+    bool is_narrow = op_call_is_narrow(call);
+    enum status status = STATUS_NO;
+    kernel_start(kernel, device, call);
+    if (creators[call->op] && (!is_narrow || narrow[call->op]))
+        status = creators[call->op](kernel, in);
+    if (status != STATUS_NO) return status;
+    kernel_clear(kernel);
+    kernel_start(kernel, device, call);
+    if (is_narrow) return cpu_widened(kernel, in);
+    create_reference(kernel);
+    return STATUS_OK;
 }
 
 static enum status cpu_kernel_create(struct device *device, const struct op_call *call,
                                      const struct layout *const in[], struct kernel **out) {
-    if (!all_f32(call))
-        return fail(STATUS_USAGE, "%s: the cpu backend computes in f32 only",
-                    op_def(call->op)->name);
     struct cpu_kernel *kernel = MEM_NEW(struct cpu_kernel);
-    kernel_start(kernel, device, call);
-    enum status status = creators[call->op] ? creators[call->op](kernel, in) : STATUS_NO;
-    if (status == STATUS_NO) {
-        kernel_clear(kernel);
-        kernel_start(kernel, device, call);
-        create_reference(kernel);
-    } else if (status != STATUS_OK) {
+    enum status status = kernel_fill(kernel, device, call, in);
+    if (status != STATUS_OK) {
         kernel_clear(kernel);
         free(kernel);
         return status;
@@ -230,6 +291,14 @@ static enum status run_step(const struct cpu_kernel *kernel, const struct cpu_st
     if (!step->loop) return run_primitive(kernel, step, in, out, scratch);
     step->loop(kernel, in, out, scratch);
     return STATUS_OK;
+}
+
+void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                   void *scratch) {
+    const struct cpu_kernel *inner = kernel->inner;
+    for (int i = 0; i < inner->step_count; i++)
+        CHECK(run_step(inner, &inner->step[i], in, out, scratch) == STATUS_OK, "%s failed",
+              inner->name);
 }
 
 static enum status cpu_kernel_run(struct kernel *base, void *const in[], void *const out[],
@@ -280,6 +349,7 @@ const struct backend backend_cpu = {
     .close = cpu_close,
     .describe = cpu_describe,
     .isa = cpu_isa,
+    .takes = cpu_takes,
     .supports = cpu_supports,
     .cost_ns = cpu_cost_ns,
     .plain = plain,

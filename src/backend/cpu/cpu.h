@@ -67,6 +67,7 @@ struct cpu_kernel {
     /* What the loops of this kernel need to know; which are set follows from the operation. */
     struct cpu_image image, image_out;
     int64_t rows, columns, count;
+    struct cpu_kernel *inner; /* of cpu_widened; owned */
 };
 
 /* Makes a kernel for kernel->call from the layouts its inputs have. base.in and base.out are plain
@@ -79,8 +80,12 @@ cpu_creator cpu_batch_norm, cpu_batch_norm_bwd, cpu_batch_norm_eval, cpu_batch_n
     cpu_layer_norm_bwd;
 cpu_creator cpu_eltwise, cpu_add, cpu_dropout, cpu_reorder;
 cpu_creator cpu_softmax, cpu_cross_entropy, cpu_cross_entropy_bwd, cpu_top_k, cpu_attention,
-    cpu_attention_bwd;
+    cpu_attention_bwd, cpu_attention_narrow, cpu_attention_narrow_bwd;
 cpu_creator cpu_pool, cpu_pool_bwd, cpu_sum_batch, cpu_transpose;
+/* Any call with bf16 tensors, by the kernel of the same call in f32. */
+cpu_creator cpu_widened;
+/* A reorder whose layouts are set: of weights, rounded to the blocks of products. */
+cpu_creator cpu_round_weights;
 
 /* Local. The interned layout of a type in `md` (copied; NULL: row major). Owned by the device. */
 const struct layout *cpu_layout(struct cpu_device *device, const struct tensor_type *type,
@@ -110,8 +115,24 @@ enum status cpu_step(struct cpu_kernel *kernel, const struct dnn_spec *spec, int
 /* Local. Where the call asks for relu, adds a loop that applies it to output 0, whose layout is set
  * already. */
 void cpu_step_relu(struct cpu_kernel *kernel);
-/* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. */
+/* Local. Reserves scratch for loops; returns its offset. Before the first primitive step. Pieces
+ * lie cpu_padded(bytes) apart. */
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes);
+size_t cpu_padded(size_t bytes);
+
+/* Local. Elements [begin, begin + count) of a tensor as f32: those of an f32 tensor themselves, of
+ * a bf16 one a copy in `room`. The third rounds what was written to the second's place. */
+const float *cpu_read(enum dtype dtype, const void *data, int64_t begin, int64_t count,
+                      float *room);
+float *cpu_room(enum dtype dtype, void *data, int64_t begin, float *room);
+void cpu_write(enum dtype dtype, const float *room, void *data, int64_t begin, int64_t count);
+/* Local. The same arrangement of another element type; NULL where it is neither plain nor that of
+ * an image. */
+const struct layout *cpu_layout_as(struct cpu_device *device, const struct layout *layout,
+                                   enum dtype dtype);
+/* Local. Runs the steps of kernel->inner. */
+void cpu_run_inner(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                   void *scratch);
 
 /* Local. Tries the instruction set oneDNN would use in a child process, once per process, and caps
  * it where that child dies; writes a line such as "avx512_core_bf16" or "avx2 (avx512_core
@@ -120,6 +141,10 @@ enum status cpu_probe_isa(char *text, size_t bytes);
 /* Local. True when oneDNN will use AVX-512, or AVX2 at least. */
 bool cpu_has_avx512(void);
 bool cpu_has_avx2(void);
+/* Local. Does oneDNN compute in bf16 here: by instructions, by f32 ones (slower than f32), not at
+ * all? */
+enum cpu_bf16 { CPU_BF16_NONE, CPU_BF16_EMULATED, CPU_BF16_FAST };
+enum cpu_bf16 cpu_bf16(void);
 
 /* Sums of products for blocks of 16 columns:
  *
@@ -155,6 +180,9 @@ enum status cpu_array_update(struct device *device, const struct optim_update *u
  * `tensors` tensors, which begin at `first`; y[i] may be x[i]. */
 void cpu_drop(uint64_t key, float probability, int64_t first, int64_t count, int tensors,
               const float *const x[], float *const y[]);
+/* Local. The same of one bf16 tensor. */
+void cpu_drop_narrow(uint64_t key, float probability, int64_t count, const uint16_t *x,
+                     uint16_t *y);
 
 /* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
  * team's size. */

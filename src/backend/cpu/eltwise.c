@@ -88,14 +88,51 @@ static eltwise_span *span_of(const struct op_call *call) {
                                                        : add_span;
 }
 
+/* Blocks of bf16 are widened and rounded while they lie in the first-level cache. */
+enum { NARROW_BLOCK = 2048 };
+
+/* body(first, second, to) for elements [begin, end); `second` is read from element `from` on. */
+static void apply(const struct op_call *call, void *const in[], void *to, eltwise_span *body, int64_t begin,
+                  int64_t end, int64_t from) {
+    int second = call->in_count > 1, n = NARROW_BLOCK;
+    enum dtype a_type = call->in[0].dtype, b_type = call->in[second].dtype,
+               y_type = call->out[0].dtype;
+    if (a_type == DTYPE_F32 && b_type == DTYPE_F32 && y_type == DTYPE_F32) {
+        body((const float *)in[0] + begin, (const float *)in[second] + from, (float *)to + begin,
+             end - begin);
+        return;
+    }
+    float room[3][NARROW_BLOCK];
+    for (int64_t at = begin; at < end; at += n) {
+        int64_t count = end - at < n ? end - at : n;
+        const float *a = cpu_read(a_type, in[0], at, count, room[0]),
+                    *b = second ? cpu_read(b_type, in[second], from + at - begin, count, room[1])
+                                : a;
+        float *y = cpu_room(y_type, to, at, room[2]);
+        body(a, b, y, count);
+        cpu_write(y_type, y, to, at, count);
+    }
+}
+
 static void run_span(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
     (void)scratch;
-    const float *first = in[0], *second = kernel->call.in_count > 1 ? in[1] : in[0];
-    float *to = out[0];
     eltwise_span *body = span_of(&kernel->call);
     CPU_PIECES(kernel->count, begin, end)
-    body(first + begin, second + begin, to + begin, end - begin);
+    apply(&kernel->call, in, out[0], body, begin, end, begin);
+}
+
+static const struct layout *typed(const struct cpu_kernel *kernel, const struct layout *layout,
+                                  enum dtype dtype) {
+    return layout->type.dtype == dtype ? layout
+                                       : cpu_layout_as(cpu_device_of(kernel), layout, dtype);
+}
+
+/* Has the layout a twin of each element type? */
+static bool suits_all(const struct cpu_kernel *kernel, const struct layout *layout) {
+    for (int i = 0; i < kernel->call.in_count; i++)
+        if (!typed(kernel, layout, kernel->call.in[i].dtype)) return false;
+    return typed(kernel, layout, kernel->call.out[0].dtype) != NULL;
 }
 
 /* The layout all operands take: the first that is not plain, since making blocked from plain costs
@@ -104,16 +141,17 @@ static const struct layout *shared_layout(const struct cpu_kernel *kernel,
                                           const struct layout *const in[]) {
     for (int i = 0; i < kernel->call.in_count; i++)
         if (in[i] && !in[i]->plain && cpu_md(in[i]) &&
-            tensor_type_equal(&in[i]->type, &kernel->call.out[0]))
+            shape_equal(&in[i]->type.shape, &kernel->call.out[0].shape) && suits_all(kernel, in[i]))
             return in[i];
     return kernel->base.out[0];
 }
 
 enum status cpu_eltwise(struct cpu_kernel *kernel, const struct layout *const in[]) {
     const struct layout *layout = shared_layout(kernel, in);
-    for (int i = 0; i < kernel->call.in_count; i++) kernel->base.in[i] = layout;
-    kernel->base.out[0] = layout;
-    kernel->count = (int64_t)(layout->bytes / sizeof(float));
+    for (int i = 0; i < kernel->call.in_count; i++)
+        kernel->base.in[i] = typed(kernel, layout, kernel->call.in[i].dtype);
+    kernel->base.out[0] = typed(kernel, layout, kernel->call.out[0].dtype);
+    kernel->count = (int64_t)(layout->bytes / dtype_bytes(layout->type.dtype));
     cpu_step_loop(kernel, run_span);
     cpu_name(kernel, "loop:eltwise");
     return STATUS_OK;
@@ -122,9 +160,11 @@ enum status cpu_eltwise(struct cpu_kernel *kernel, const struct layout *const in
 static void run_relu_in_place(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                               void *scratch) {
     (void)in, (void)scratch;
-    float *y = out[0];
-    int64_t count = (int64_t)(kernel->base.out[0]->bytes / sizeof(float));
-    CPU_PIECES(count, begin, end) relu_span(y + begin, y + begin, y + begin, end - begin);
+    const struct layout *layout = kernel->base.out[0];
+    struct op_call relu = {.op = OP_RELU, .in_count = 1, .out_count = 1};
+    relu.in[0] = relu.out[0] = kernel->call.out[0];
+    CPU_PIECES((int64_t)(layout->bytes / dtype_bytes(layout->type.dtype)), begin, end)
+    apply(&relu, out, out[0], relu_span, begin, end, begin);
 }
 
 void cpu_step_relu(struct cpu_kernel *kernel) {
@@ -136,12 +176,11 @@ void cpu_step_relu(struct cpu_kernel *kernel) {
 static void run_add_rows(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
     (void)scratch;
-    const float *a = in[0], *b = in[1];
-    float *y = out[0];
     int64_t columns = kernel->columns;
     eltwise_span *body = span_of(&kernel->call);
 #pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < kernel->rows; r++) body(a + r * columns, b, y + r * columns, columns);
+    for (int64_t r = 0; r < kernel->rows; r++)
+        apply(&kernel->call, in, out[0], body, r * columns, (r + 1) * columns, 0);
 }
 
 enum status cpu_add(struct cpu_kernel *kernel, const struct layout *const in[]) {
@@ -182,22 +221,38 @@ void cpu_drop(uint64_t key, float p, int64_t first, int64_t count, int tensors,
     }
 }
 
+void cpu_drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
+    float room[NARROW_BLOCK];
+    for (int64_t at = 0; at < count; at += NARROW_BLOCK) {
+        int64_t n = count - at < NARROW_BLOCK ? count - at : NARROW_BLOCK;
+        bf16_widen(x + at, room, n);
+        cpu_drop(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
+        bf16_narrow(room, y + at, n);
+    }
+}
+
 static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {
     (void)scratch;
-    const float *x = in[0];
     const uint64_t *key = in[1];
-    float *y = out[0];
-    const struct op_attrs *attrs = &kernel->call.attrs;
+    float p = kernel->call.attrs.dropout.probability;
+    bool narrow = kernel->call.in[0].dtype == DTYPE_BF16;
 #pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < kernel->rows; b++)
-        cpu_drop(rng_key(key[b], attrs->dropout.place), attrs->dropout.probability, 0,
-                 kernel->columns, 1, (const float *[]){x + b * kernel->columns},
-                 (float *[]){y + b * kernel->columns});
+    for (int64_t b = 0; b < kernel->rows; b++) {
+        uint64_t stream = rng_key(key[b], kernel->call.attrs.dropout.place);
+        int64_t at = b * kernel->columns;
+        if (narrow)
+            cpu_drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
+                            (uint16_t *)out[0] + at);
+        else
+            cpu_drop(stream, p, 0, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
+                     (float *[]){(float *)out[0] + at});
+    }
 }
 
 enum status cpu_dropout(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in; /* plain: random numbers belong to logical elements */
+    if (kernel->call.in[0].dtype != kernel->call.out[0].dtype) return STATUS_NO;
     const struct shape *x = &kernel->call.in[0].shape;
     kernel->rows = x->dim[0];
     kernel->columns = shape_span(x, 1, x->rank);
@@ -236,6 +291,7 @@ enum status cpu_reorder(struct cpu_kernel *kernel, const struct layout *const in
         cpu_name(kernel, "loop:copy");
         return STATUS_OK;
     }
+    if (cpu_round_weights(kernel, in) == STATUS_OK) return STATUS_OK;
     CHECK(cpu_md(from) && cpu_md(to), "no reorder from %s to %s", from->text, to->text);
     struct dnn_spec spec = {.kind = DNN_REORDER};
     spec.src = from->plain ? plain_twin(from, to) : dnn_md_copy(cpu_md(from));

@@ -141,3 +141,8 @@ bool cpu_has_avx512(void) {
 bool cpu_has_avx2(void) {
     return has(dnnl_cpu_isa_avx2);
 }
+
+enum cpu_bf16 cpu_bf16(void) {
+    if (has(dnnl_cpu_isa_avx512_core_bf16)) return CPU_BF16_FAST;
+    return cpu_has_avx512() ? CPU_BF16_EMULATED : CPU_BF16_NONE;
+}

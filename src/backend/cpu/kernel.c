@@ -27,9 +27,13 @@ void cpu_step_loop(struct cpu_kernel *kernel, cpu_loop *loop) {
     step_new(kernel)->loop = loop;
 }
 
+size_t cpu_padded(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
 size_t cpu_scratch(struct cpu_kernel *kernel, size_t bytes) {
     size_t at = kernel->own_bytes;
-    kernel->own_bytes += (bytes + 63) / 64 * 64;
+    kernel->own_bytes += cpu_padded(bytes);
     if (kernel->base.scratch_bytes < kernel->own_bytes)
         kernel->base.scratch_bytes = kernel->own_bytes;
     return at;

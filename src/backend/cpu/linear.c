@@ -21,7 +21,8 @@ enum { GEMM_MIN_ROWS = 256 };
 
 struct linear {
     int64_t rows, inputs, outputs;
-    bool across; /* weights are stored [I,O]: for oneDNN [O,I] with other strides */
+    bool across;        /* weights are stored [I,O]: for oneDNN [O,I] with other strides */
+    enum dtype x, w, y; /* element types, of gradients too; the bias is f32 */
 };
 
 static int64_t last_of(const struct tensor_type *type) {
@@ -34,14 +35,24 @@ static bool aliases(const struct linear *l) {
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
     struct dnn_spec spec = {.kind = kind};
+    bool narrow = l->x == DTYPE_BF16; /* weights are copied in any case: to where they are best */
     int64_t w[] = {l->outputs, l->inputs}, across[] = {1, l->outputs};
-    spec.src = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->inputs}, NULL);
-    spec.dst = dnn_md_new(DTYPE_F32, 2, (int64_t[]){l->rows, l->outputs}, NULL);
-    spec.weights = aliases(l) && !l->across
-                       ? dnn_md_any(DTYPE_F32, 2, w)
-                       : dnn_md_new(DTYPE_F32, 2, w, l->across ? across : NULL);
+    spec.src = dnn_md_new(l->x, 2, (int64_t[]){l->rows, l->inputs}, NULL);
+    spec.dst = dnn_md_new(l->y, 2, (int64_t[]){l->rows, l->outputs}, NULL);
+    spec.weights = (aliases(l) || narrow) && !l->across
+                       ? dnn_md_any(l->w, 2, w)
+                       : dnn_md_new(l->w, 2, w, l->across ? across : NULL);
+    if (l->w != l->x) spec.forward_weights = dnn_md_any(l->x, 2, w);
     if (bias) spec.bias = dnn_md_new(DTYPE_F32, 1, &l->outputs, NULL);
     return spec;
+}
+
+static void spec_free(struct dnn_spec *spec) {
+    dnn_md_free(spec->src);
+    dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
+    dnn_md_free(spec->bias);
+    dnn_md_free(spec->dst);
 }
 
 /* Creates the one primitive of a linear kernel; `weights` is where its weights or their gradient
@@ -63,19 +74,40 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
         cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
         status = cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
     }
-    dnn_md_free(spec->src);
-    dnn_md_free(spec->weights);
-    dnn_md_free(spec->bias);
-    dnn_md_free(spec->dst);
+    spec_free(spec);
     return status;
 }
 
-/* The sizes of a call of any direction. */
+/* The layout in which the gradient of the weights comes: weights that lie so need no reorder of it,
+ * and are rounded block by block (narrow_weights.c). */
+static const struct layout *gradient_layout(const struct cpu_kernel *kernel,
+                                            const struct linear *forward) {
+    struct linear l = *forward;
+    struct tensor_type type = {DTYPE_F32, kernel->call.in[1].shape};
+    const struct layout *layout = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    l.w = DTYPE_F32;
+    l.y = l.x; /* of a gradient, also where logits are f32 */
+    struct dnn_spec spec = spec_of(DNN_INNER_WEIGHTS, &l, kernel->call.in_count == 3);
+    if (dnn_describe(cpu_device_of(kernel)->engine, &spec, &pd) == STATUS_OK) {
+        layout = cpu_layout(cpu_device_of(kernel), &type, dnn_pd_md(pd, DNNL_ARG_DIFF_WEIGHTS));
+        dnnl_primitive_desc_destroy(pd);
+    }
+    spec_free(&spec);
+    return layout;
+}
+
+/* The sizes and types of a call of any direction. */
 static struct linear linear_of(const struct op_call *call) {
-    const struct tensor_type *x = &call->in[0], *y = &call->out[0];
+    const struct tensor_type *x = &call->in[0], *y = &call->out[0], *w = &call->in[1];
     if (call->op == OP_LINEAR_BWD_DATA) x = &call->out[0], y = &call->in[0];
-    if (call->op == OP_LINEAR_BWD_WEIGHT) y = &call->in[1];
-    struct linear l = {.inputs = last_of(x), .outputs = last_of(y), .across = call->attrs.across};
+    if (call->op == OP_LINEAR_BWD_WEIGHT) y = &call->in[1], w = &call->out[0];
+    struct linear l = {.inputs = last_of(x),
+                       .outputs = last_of(y),
+                       .across = call->attrs.across,
+                       .x = x->dtype,
+                       .w = w->dtype,
+                       .y = y->dtype};
     l.rows = shape_count(&x->shape) / l.inputs;
     return l;
 }
@@ -131,8 +163,9 @@ static void run_bias(const struct cpu_kernel *kernel, void *const in[], void *co
 static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) {
     bool aliasing = aliases(l) && !l->across,
          pays = kernel->call.op == (aliasing ? OP_LINEAR_BWD_WEIGHT : OP_LINEAR);
-    return pays && l->rows >= GEMM_MIN_ROWS && l->outputs >= GEMM_MAX_COLUMNS && cpu_has_avx512() &&
-           kernel->call.attrs.activation != ACTIVATION_TANH;
+    bool wide = l->x == DTYPE_F32 && l->w == DTYPE_F32 && l->y == DTYPE_F32;
+    return pays && wide && l->rows >= GEMM_MIN_ROWS && l->outputs >= GEMM_MAX_COLUMNS &&
+           cpu_has_avx512() && kernel->call.attrs.activation != ACTIVATION_TANH;
 }
 
 static enum status create_gemm(struct cpu_kernel *kernel, const struct linear *l) {
@@ -158,6 +191,7 @@ enum status cpu_linear(struct cpu_kernel *kernel, const struct layout *const in[
                               {DNNL_ARG_DST, CPU_OUT, 0, 0},
                               {DNNL_ARG_BIAS, CPU_IN, 2, 0}};
     TRY(create(kernel, &spec, bind, &bind[1]));
+    if (l.w == DTYPE_BF16 && !l.across) kernel->base.rounded_from[1] = gradient_layout(kernel, &l);
     cpu_step_relu(kernel);
     return STATUS_OK;
 }
@@ -187,10 +221,11 @@ enum status cpu_linear_bwd_weight(struct cpu_kernel *kernel, const struct layout
 }
 
 /* A matrix [rows, columns] of a batch, or its transpose as it is stored. */
-static const struct dnn_md *matrix(int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+static const struct dnn_md *matrix(enum dtype dtype, int64_t batch, int64_t rows, int64_t columns,
+                                   bool transposed) {
     int64_t dim[] = {batch, rows, columns};
     int64_t stride[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-    return dnn_md_new(DTYPE_F32, 3, dim, stride);
+    return dnn_md_new(dtype, 3, dim, stride);
 }
 
 enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[]) {
@@ -203,9 +238,9 @@ enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[
     if (shape_count(a) != batch * M * K || shape_count(&call->in[1].shape) != batch * K * N)
         return STATUS_NO;
     struct dnn_spec spec = {.kind = DNN_MATMUL, .scale = call->attrs.matmul.scale};
-    spec.src = matrix(batch, M, K, call->attrs.matmul.transpose_a);
-    spec.weights = matrix(batch, K, N, call->attrs.matmul.transpose_b);
-    spec.dst = matrix(batch, M, N, false);
+    spec.src = matrix(call->in[0].dtype, batch, M, K, call->attrs.matmul.transpose_a);
+    spec.weights = matrix(call->in[1].dtype, batch, K, N, call->attrs.matmul.transpose_b);
+    spec.dst = matrix(call->out[0].dtype, batch, M, N, false);
     struct cpu_bind bind[] = {{DNNL_ARG_SRC, CPU_IN, 0, 0},
                               {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
                               {DNNL_ARG_DST, CPU_OUT, 0, 0}};

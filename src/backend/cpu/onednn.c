@@ -42,6 +42,12 @@ dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec) {
     return attr;
 }
 
+struct dnn_spec dnn_forward_spec(const struct dnn_spec *spec) {
+    struct dnn_spec forward = *spec;
+    if (spec->forward_weights) forward.weights = spec->forward_weights;
+    return forward;
+}
+
 const char *dnn_pd_name(const_dnnl_primitive_desc_t pd) {
     const char *name = NULL;
     dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);

@@ -75,9 +75,11 @@ enum dnn_kind {
 struct dnn_spec {
     enum dnn_kind kind;
     const struct dnn_md *src, *weights, *bias, *dst; /* bias NULL: none */
-    bool tanh;                                       /* applied to the result */
-    float scale;                                     /* of the result, matmul only; 0 is 1 */
-    int stride[2], pad[2], dilation[2];              /* dilation 1 is dense */
+    /* Of the gradient of weights: those of forward, where they are of another element type. */
+    const struct dnn_md *forward_weights;
+    bool tanh;                          /* applied to the result */
+    float scale;                        /* of the result, matmul only; 0 is 1 */
+    int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */
 };
 
 /* Local. Describes a primitive with a user scratchpad; STATUS_NO when oneDNN has no implementation.
@@ -92,6 +94,7 @@ const char *dnn_pd_name(const_dnnl_primitive_desc_t pd);
 /* Local. The attributes dnn_describe gives each primitive; the caller destroys them. For onednn2.c
  * and onednn3.c. */
 dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec);
+struct dnn_spec dnn_forward_spec(const struct dnn_spec *spec); /* what a backward one is shown */
 void dnn_post_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha);
 dnnl_data_type_t dnn_dtype(enum dtype dtype);
 dnnl_format_tag_t dnn_block_tag(int64_t block);

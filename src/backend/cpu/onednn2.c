@@ -170,7 +170,8 @@ static dnnl_status_t create(dnnl_engine_t engine, const struct dnn_spec *spec,
     dnnl_status_t status = describe(spec, spec->kind, &op);
     enum dnn_kind forward = forward_of(spec->kind);
     if (status == dnnl_success && forward != spec->kind) {
-        status = describe(spec, forward, &hint_op);
+        struct dnn_spec shown = dnn_forward_spec(spec);
+        status = describe(&shown, forward, &hint_op);
         if (status == dnnl_success)
             status = dnnl_primitive_desc_create(&hint, &hint_op, attr, engine, NULL);
     }

@@ -169,9 +169,12 @@ static enum dnn_kind forward_of(enum dnn_kind kind) {
 
 enum status dnn_describe(dnnl_engine_t engine, const struct dnn_spec *spec,
                          dnnl_primitive_desc_t *out) {
-    struct making m = {.engine = engine, .spec = spec, .attr = dnn_attr_new(spec)};
+    struct making m = {.engine = engine, .attr = dnn_attr_new(spec)};
     enum dnn_kind forward = forward_of(spec->kind);
+    struct dnn_spec shown = dnn_forward_spec(spec);
+    m.spec = &shown;
     dnnl_status_t status = forward == spec->kind ? dnnl_success : make(&m, forward, &m.hint);
+    m.spec = spec;
     if (status == dnnl_success) status = make(&m, spec->kind, out);
     if (m.hint) dnnl_primitive_desc_destroy(m.hint);
     dnnl_primitive_attr_destroy(m.attr);

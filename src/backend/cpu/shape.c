@@ -41,13 +41,14 @@ enum status cpu_sum_batch(struct cpu_kernel *kernel, const struct layout *const 
 enum status cpu_transpose(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
     const struct shape *x = &kernel->call.in[0].shape, *y = &kernel->call.out[0].shape;
-    if (kernel->call.in[0].dtype != DTYPE_F32 || x->rank == 0) return STATUS_NO;
+    enum dtype dtype = kernel->call.in[0].dtype;
+    if (dtype != kernel->call.out[0].dtype || x->rank == 0) return STATUS_NO;
     int64_t stride[SHAPE_MAX_RANK];
     for (int i = 0; i < y->rank; i++)
         stride[i] = shape_span(x, kernel->call.attrs.transpose.order[i] + 1, x->rank);
     struct dnn_spec spec = {.kind = DNN_REORDER};
-    spec.src = dnn_md_new(DTYPE_F32, y->rank, y->dim, stride);
-    spec.dst = dnn_md_new(DTYPE_F32, y->rank, y->dim, NULL);
+    spec.src = dnn_md_new(dtype, y->rank, y->dim, stride);
+    spec.dst = dnn_md_new(dtype, y->rank, y->dim, NULL);
     struct cpu_bind bind[] = {{DNNL_ARG_FROM, CPU_IN, 0, 0}, {DNNL_ARG_TO, CPU_OUT, 0, 0}};
     enum status status = cpu_step(kernel, &spec, 2, bind);
     dnn_md_free(spec.src);

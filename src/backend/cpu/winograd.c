@@ -505,6 +505,7 @@ enum status cpu_winograd(struct cpu_kernel *kernel, const struct layout *const i
     bool weight = call->op == OP_CONV2D_BWD_WEIGHT;
     if (call->attrs.activation == ACTIVATION_TANH || (weight && call->attrs.has_bias))
         return STATUS_NO;
+    if (call->in[0].dtype != DTYPE_F32) return STATUS_NO;
     base->in[0] = image_layout(kernel, &call->in[0]);
     base->in[1] = weight ? image_layout(kernel, &call->in[1]) : weight_layout(kernel, &call->in[1]);
     base->out[0] =

@@ -403,6 +403,81 @@ Test(backend_cpu, gelu_is_right_to_the_last_digits) {
     device_close(&device);
 }
 
+/* --- bf16 --- */
+
+static struct kernel *reorder_kernel(struct device *device, const struct layout *from,
+                                     const struct layout *to) {
+    struct op_call call = {.op = OP_REORDER, .in_count = 1, .out_count = 1};
+    struct kernel *kernel = NULL;
+    call.attrs.reorder.to = to;
+    call.in[0] = from->type;
+    call.out[0] = to->type;
+    cr_assert_eq(kernel_create(device, &call, &from, &kernel), STATUS_OK);
+    return kernel;
+}
+
+static void run_reorder(struct kernel *kernel, void *from, void *to) {
+    void *scratch = aligned_bytes(kernel->scratch_bytes);
+    cr_assert_eq(kernel_run(kernel, &from, &to, scratch, NULL), STATUS_OK);
+    free(scratch);
+}
+
+/* Rounded from `from` to what the product wants: the bytes that oneDNN makes of rounded rows. */
+static void check_rounding(struct device *device, const struct layout *from,
+                           const struct layout *to) {
+    int64_t count = shape_count(&from->type.shape);
+    float *plain = MEM_ARRAY(float, count);
+    uint16_t *rounded = MEM_ARRAY(uint16_t, count);
+    for (int64_t i = 0; i < count; i++) {
+        plain[i] = rng_normal(11, (uint64_t)i);
+        rounded[i] = bf16_from_f32(plain[i]);
+    }
+    void *source = aligned_bytes(from->bytes), *have = aligned_bytes(to->bytes),
+         *want = aligned_bytes(to->bytes);
+    memset(have, 0xFF, to->bytes);
+    cr_assert_eq(layout_from_plain(device, from, plain, source), STATUS_OK);
+    cr_assert_eq(layout_from_plain(device, to, rounded, want), STATUS_OK);
+    struct kernel *kernel = reorder_kernel(device, from, to);
+    run_reorder(kernel, source, have);
+    cr_expect(memcmp(have, want, to->bytes) == 0, "%lldx%lld, %s to %s by %s",
+              (long long)from->type.shape.dim[0], (long long)from->type.shape.dim[1], from->text,
+              to->text, kernel->name);
+    kernel_free(&kernel);
+    free(plain);
+    free(rounded);
+    free(source);
+    free(have);
+    free(want);
+}
+
+Test(backend_cpu, weights_are_rounded_into_blocks) {
+    static const int64_t shapes[][2] = {{64, 64}, {10, 64}, {70, 50}, {96, 33}, {129, 16}, {5, 3}};
+    struct device *device = open_cpu(2);
+    if (cpu_bf16() != CPU_BF16_FAST) cr_skip_test("no bf16 on this machine");
+    int loops = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const struct layout *none[OP_MAX_IN] = {0};
+        struct op_call call = {.op = OP_LINEAR, .in_count = 2};
+        struct kernel *kernel = NULL;
+        char why[128];
+        call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(24, shapes[s][1])};
+        call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(shapes[s][0], shapes[s][1])};
+        cr_assert_eq(op_infer(&call, why, sizeof why), STATUS_OK, "%s", why);
+        const struct layout *plain = device->backend->plain(device, &call.in[1]);
+        call.in[0].dtype = call.in[1].dtype = call.out[0].dtype = DTYPE_BF16;
+        cr_assert_eq(kernel_create(device, &call, none, &kernel), STATUS_OK);
+        cr_assert_not_null(kernel->rounded_from[1]);
+        check_rounding(device, plain, kernel->in[1]);
+        check_rounding(device, kernel->rounded_from[1], kernel->in[1]);
+        struct kernel *reorder = reorder_kernel(device, kernel->rounded_from[1], kernel->in[1]);
+        loops += strcmp(reorder->name, "loop:round") == 0;
+        kernel_free(&reorder);
+        kernel_free(&kernel);
+    }
+    cr_expect_gt(loops, 3);
+    device_close(&device);
+}
+
 /* Neither the team nor the number of rows or samples shows in what is made of one of them. */
 Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
     for (int i = 0; i < 2; i++) {

@@ -41,6 +41,22 @@ Test(base_exact, rounds_once) {
     cr_expect_eq(exact_total(&sum), DBL_MAX / 2);
 }
 
+Test(base_exact, terms_below_zero) {
+    struct exact_sum sum = {0}, parts = {0};
+    for (int i = 0; i < TERMS; i++) {
+        exact_add(&sum, i % 2 ? term(i) : -term(i));
+        struct exact_sum own = {0};
+        exact_add(&own, i % 2 ? -term(i) : term(i));
+        exact_merge(&parts, &own);
+    }
+    cr_expect_neq(exact_total(&sum), 0);
+    cr_expect_eq(exact_total(&sum), -exact_total(&parts));
+    exact_merge(&sum, &parts);
+    cr_expect_eq(exact_total(&sum), 0);
+    exact_add(&sum, -0x1p-1074);
+    cr_expect_eq(exact_total(&sum), -0x1p-1074);
+}
+
 /* Exactly between two doubles the even one is taken, unless the least bit below says more. */
 Test(base_exact, halves_are_told_from_a_little_more) {
     struct exact_sum half = {0}, more = {0};

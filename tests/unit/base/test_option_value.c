@@ -69,7 +69,8 @@ static const struct {
     {OPTION_optimizer, "adam|adamw", NULL},
     {OPTION_optimizer, "ada", NULL},
     {OPTION_optimizer, "", NULL},
-    {OPTION_dtype, "bf16", NULL},
+    {OPTION_dtype, "bf16", "bf16"},
+    {OPTION_dtype, "f16", NULL},
     {OPTION_no_decay, "bias", "bias"},
     {OPTION_no_decay, "norm,bias", "norm,bias"},
     {OPTION_no_decay, "none", "none"},
@@ -219,7 +220,7 @@ Test(base_option_value, messages) {
         {OPTION_lr_gamma, "x", "a number above 0 and at most 1"},
         {OPTION_optimizer, "x", "one of: sgd, adam, adamw"},
         {OPTION_optimizer, "adma", "did you mean adam?"},
-        {OPTION_dtype, "x", "only this so far: f32"},
+        {OPTION_dtype, "x", "one of: f32, bf16"},
         {OPTION_no_decay, "x", "bias, norm"},
     };
     struct options options;

@@ -237,7 +237,7 @@ Test(data_bad_files, idx_parser_survives_anything) {
 
 /* --- CIFAR --- */
 
-enum { RECORDS = 3, CIFAR_BYTES = RECORDS * CIFAR_RECORD };
+enum { CIFAR_RECORD = 1 + CIFAR_PIXELS, RECORDS = 3, CIFAR_BYTES = RECORDS * CIFAR_RECORD };
 
 static void write_good_cifar(const char *folder) {
     unsigned char *data = mem_new(CIFAR_BYTES);
@@ -260,6 +260,30 @@ static const struct damage cifar_damages[] = {
      "byte 3073: label 10 of record 1, expected 0 to 9"},
     {"test label", "test_batch.bin", 2 * CIFAR_RECORD, 255, -1, "byte 6146: label 255 of record 2"},
 };
+
+/* Records with a coarse and a fine label. */
+Test(data_bad_files, damaged_cifar100) {
+    enum { RECORD_100 = 2 + CIFAR_PIXELS, BYTES_100 = 2 * RECORD_100 };
+    unsigned char data[BYTES_100] = {19, 99};
+    static const struct damage damages[] = {
+        {"cut", "train.bin", -1, 0, RECORD_100 + 5, "1 records of 3074 bytes and 5 bytes over"},
+        {"coarse label", "test.bin", RECORD_100, 20, -1,
+         "byte 3074: label 20 of record 1, expected 0 to 19"},
+        {"fine label", "train.bin", 1, 100, -1, "byte 1: label 100 of record 0, expected 0 to 99"},
+    };
+    char *folder = temporary_folder();
+    for (size_t d = 0; d < sizeof damages / sizeof damages[0]; d++) {
+        write_file(folder, "train.bin", data, BYTES_100);
+        write_file(folder, "test.bin", data, BYTES_100);
+        cr_assert_eq(open_folder("cifar100", folder), STATUS_OK, "%s", message);
+        cr_assert(strstr(message, "2 records where the original has 50000"), "%s", message);
+        apply(folder, &damages[d]);
+        enum status status = open_folder("cifar100-coarse", folder);
+        cr_assert_eq(status, STATUS_DATA, "%s", damages[d].name);
+        cr_assert(strstr(message, damages[d].say), "%s: %s", damages[d].name, message);
+    }
+    folder_remove(folder);
+}
 
 Test(data_bad_files, damaged_cifar) {
     char *folder = temporary_folder();

@@ -82,6 +82,28 @@ Test(data_loader, same_bytes_for_any_workers_and_depth) {
     dataset_free(&dataset);
 }
 
+/* A stage that reads no images gets none; what it does get is the same. Labels are always made. */
+Test(data_loader, unwanted_images_are_not_made) {
+    static const char *const specs[] = {small, "digits"};
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        struct dataset *dataset = open_or_fail(specs[s]);
+        struct loader_config config = plain, without = plain;
+        without.unwanted = ~0u;
+        int image = dataset_field(dataset, "image"), label = dataset_field(dataset, "label");
+        size_t images = LOADER_DEPTH * 50 * dataset_field_bytes(dataset, image);
+        cr_assert_leq(loader_bytes(dataset, &without) + images, loader_bytes(dataset, &config));
+        struct loader *whole = start(dataset, config), *less = start(dataset, without);
+        const struct micro_batch *want = next(whole)->micro, *have = next(less)->micro;
+        cr_assert_null(have->field[image]);
+        cr_assert_eq(have->samples, want->samples);
+        cr_assert_eq(have->label_count[label], want->label_count[label]);
+        cr_assert_arr_eq(have->field[label], want->field[label], (size_t)want->samples * 4);
+        loader_free(&whole);
+        loader_free(&less);
+        dataset_free(&dataset);
+    }
+}
+
 Test(data_loader, samples_are_dealt_and_read_as_declared) {
     struct dataset *dataset = open_or_fail(small);
     struct sampler sampler = {.samples = 333,
@@ -258,7 +280,8 @@ Test(data_loader, closes_at_any_time_and_leaves_no_thread) {
 
 /* A data set whose 200th sample cannot be read. */
 static enum status bad_read(const struct dataset *dataset, enum split split, int64_t index,
-                            uint64_t key, void *const out[]) {
+                            uint64_t key, void *scratch, void *const out[]) {
+    (void)scratch;
     (void)dataset, (void)split, (void)key;
     if (index == 200) return STATUS_DATA;
     *(int32_t *)out[0] = (int32_t)index;

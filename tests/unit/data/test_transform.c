@@ -22,6 +22,38 @@ static uint32_t weighted_sum(const unsigned char *pixels, int count) {
     return sum;
 }
 
+/* A grey picture through a view, values as they are. */
+static unsigned char *through(const struct view *view, const unsigned char *in, int height,
+                              int width) {
+    int count = view->out_height * view->out_width;
+    size_t bytes = transform_bytes(height, width, view->out_height, view->out_width);
+    void *memory = aligned_alloc(64, bytes);
+    unsigned char *row = malloc((size_t)width * PIXEL_BYTES), *out = malloc((size_t)count);
+    float *reals = malloc((size_t)count * sizeof *reals), table[PIXEL_BYTES][256];
+    struct transform transform;
+    for (int v = 0; v < 256; v++) table[0][v] = (float)v;
+    transform_begin(view, height, width, memory, &transform);
+    for (int y = transform.first_row; y < transform.end_row; y++) {
+        for (int x = 0; x < width; x++) row[x * PIXEL_BYTES] = in[y * width + x];
+        transform_row(&transform, row + transform.first_column * PIXEL_BYTES);
+    }
+    transform_end(&transform, table, 1, reals);
+    for (int i = 0; i < count; i++) out[i] = (unsigned char)reals[i];
+    free(memory);
+    free(row);
+    free(reals);
+    return out;
+}
+
+static struct view stretched(int height, int width, int out_height, int out_width) {
+    return (struct view){.height = height,
+                         .width = width,
+                         .full_height = out_height,
+                         .full_width = out_width,
+                         .out_height = out_height,
+                         .out_width = out_width};
+}
+
 /* Sums of PIL.Image.resize(..., BILINEAR), Pillow 11.3. */
 Test(data_transform, resize_is_pils) {
     static const struct {
@@ -35,30 +67,45 @@ Test(data_transform, resize_is_pils) {
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         unsigned char *in = plane(rows[r].height, rows[r].width);
-        int count = rows[r].out_height * rows[r].out_width;
-        unsigned char *out = malloc((size_t)count),
-                      *scratch = malloc((size_t)(rows[r].height * rows[r].out_width));
-        struct resize *plan =
-            resize_new(rows[r].height, rows[r].width, rows[r].out_height, rows[r].out_width);
-        resize_run(plan, in, scratch, out);
-        cr_assert_eq(weighted_sum(out, count), rows[r].sum, "row %zu", r);
-        resize_free(&plan);
-        cr_assert_null(plan);
+        struct view view =
+            stretched(rows[r].height, rows[r].width, rows[r].out_height, rows[r].out_width);
+        unsigned char *out = through(&view, in, rows[r].height, rows[r].width);
+        cr_assert_eq(weighted_sum(out, view.out_height * view.out_width), rows[r].sum, "row %zu",
+                     r);
         free(in);
         free(out);
-        free(scratch);
     }
 }
 
 Test(data_transform, resize_values_are_pils) {
     static const unsigned char want[] = {72, 124, 173, 116, 157, 132, 141, 106, 178, 119, 116, 171};
-    unsigned char *in = plane(5, 7), out[12], scratch[20];
-    struct resize *plan = resize_new(5, 7, 3, 4);
-    resize_run(plan, in, scratch, out);
+    unsigned char *in = plane(5, 7);
+    struct view view = stretched(5, 7, 3, 4);
+    unsigned char *out = through(&view, in, 5, 7);
     for (int i = 0; i < 12; i++)
         cr_assert_eq(out[i], want[i], "pixel %d: %d, not %d", i, out[i], want[i]);
-    resize_free(&plan);
     free(in);
+    free(out);
+}
+
+/* The part of a resized picture is the resized picture's part; a window is a picture of its own. */
+Test(data_transform, windows_and_parts) {
+    enum { H = 40, W = 30, FH = 17, FW = 23, OH = 9, OW = 8 };
+    unsigned char *in = plane(H, W);
+    struct view whole = stretched(H, W, FH, FW), part = whole;
+    part.out_top = 5, part.out_left = 11, part.out_height = OH, part.out_width = OW;
+    unsigned char *all = through(&whole, in, H, W), *some = through(&part, in, H, W);
+    for (int y = 0; y < OH; y++)
+        for (int x = 0; x < OW; x++)
+            cr_assert_eq(some[y * OW + x], all[(y + 5) * FW + x + 11], "%d,%d", y, x);
+    struct view window = stretched(20, 14, OH, OW);
+    window.top = 12, window.left = 7;
+    unsigned char cut[20 * 14];
+    for (int y = 0; y < 20; y++) memcpy(cut + y * 14, in + (y + 12) * W + 7, 14);
+    struct view alone = stretched(20, 14, OH, OW);
+    unsigned char *a = through(&window, in, H, W), *b = through(&alone, cut, 20, 14);
+    cr_assert_eq(memcmp(a, b, OH * OW), 0);
+    free(in), free(all), free(some), free(a), free(b);
 }
 
 /* Weighted sums of the bits of torch's ToTensor and Normalize over all 256 values, torch 2.15. */
@@ -87,13 +134,14 @@ Test(data_transform, normalisation_is_torchs) {
 
 Test(data_transform, shift_pads_with_zeros_and_mirrors) {
     enum { H = 5, W = 6 };
-    unsigned char *in = plane(H, W), out[H * W];
+    unsigned char *in = plane(H, W);
     for (int i = 0; i < H * W; i++) in[i] |= 1; /* so that only padding is 0 */
     for (int top = -6; top <= 6; top++)
         for (int left = -7; left <= 7; left++)
             for (int flip = 0; flip < 2; flip++) {
-                memset(out, 0xEE, sizeof out);
-                transform_shift(in, H, W, top, left, flip, out);
+                struct view view = stretched(H, W, H, W);
+                view.top = top, view.left = left, view.flip = flip;
+                unsigned char *out = through(&view, in, H, W);
                 for (int y = 0; y < H; y++)
                     for (int x = 0; x < W; x++) {
                         int from_y = y + top, from_x = (flip ? W - 1 - x : x) + left;
@@ -101,6 +149,7 @@ Test(data_transform, shift_pads_with_zeros_and_mirrors) {
                         cr_assert_eq(out[y * W + x], inside ? in[from_y * W + from_x] : 0,
                                      "%d %d %d at %d,%d", top, left, flip, y, x);
                     }
+                free(out);
             }
     free(in);
 }

@@ -195,7 +195,7 @@ Test(data_wiki, wrong_shapes_are_refused) {
     bad = good;
     for (int c = 0; c < 6; c++) bad.rows[c] = 0;
     write_shard(folder, "wikicorpus_en_training_0.hdf5", &bad);
-    expect_refused("input_ids is empty: 0 rows");
+    expect_refused("input_ids is empty: shape [0,16]");
     write_shard(folder, "wikicorpus_en_training_0.hdf5", &good);
     bad = good, bad.columns[0] = bad.columns[1] = bad.columns[2] = 2 * SEQ;
     write_shard(folder, "wikicorpus_en_training_1.hdf5", &bad);

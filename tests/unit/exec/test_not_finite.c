@@ -16,7 +16,7 @@
 enum { SOME = 8 }; /* parameters of a model, spread over its depth */
 
 static struct kit_run *open_model(const struct model *model, const char *device) {
-    const char *data = model->input == MODEL_IMAGES
+    const char *data = model->input & MODEL_IMAGES
                            ? "synthetic:count=40,test_count=8,channels=3,size=32,classes=10"
                            : "synthetic:count=40,test_count=8,seq=16,predictions=3,vocab=100";
     return kit_open("--model %s --data %s --device %s --threads 1 --batch 2 --steps 9 --warmup 0",

@@ -104,6 +104,7 @@ void golden_check_loss(struct golden_check *check, int step, double got) {
 static void check_tensor(struct golden_check *check, const char *table, const char *name,
                          const float *values, int64_t count, double floor) {
     const json_t *row = json_object_get(json_object_get(check->vectors, table), name);
+    if (!row && number(check->vectors, "every") > 1) return; /* one tensor of several */
     cr_assert(row, "PyTorch's model has no %s", name);
     cr_assert_eq((int64_t)number(row, "count"), count, "%s", name);
     double want = number(row, "norm"), squares = 0, root = sqrt((double)count);

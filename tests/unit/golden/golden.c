@@ -10,8 +10,10 @@
 
 const struct golden_case golden_cases[] = {
 #define GOLDEN(test, ...) {__VA_ARGS__},
+#define LOGITS(...) {__VA_ARGS__},
 #include "golden.def"
 #undef GOLDEN
+#undef LOGITS
 };
 const int golden_case_count = sizeof(golden_cases) / sizeof(golden_cases[0]);
 
@@ -51,7 +53,8 @@ static int64_t length(const struct graph *graph, int64_t b) {
 
 static int64_t vocabulary(const struct graph *graph) {
     for (int i = 0; i < graph->param_count; i++)
-        if (strstr(graph->params[i].name, "word_embeddings"))
+        if (strstr(graph->params[i].name, "word_embeddings") ||
+            strstr(graph->params[i].name, "wte.weight"))
             return graph->values[graph->params[i].value].type.shape.dim[0];
     return 0;
 }
@@ -67,6 +70,7 @@ static int64_t integer(const struct graph *graph, const char *name, int64_t b, i
     if (strcmp(name, "label") == 0) return word % classes(graph);
     if (strcmp(name, "input_ids") == 0)
         return i < length(graph, b) ? 1 + word % (vocabulary(graph) - 1) : 0;
+    if (strcmp(name, "next_ids") == 0) return word % vocabulary(graph);
     if (strcmp(name, "segment_ids") == 0) return i >= length(graph, b) / 2 && i < length(graph, b);
     if (strcmp(name, "input_mask") == 0) return i < length(graph, b);
     if (strcmp(name, "masked_positions") == 0) return (3 * i + b) % length(graph, b);

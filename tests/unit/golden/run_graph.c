@@ -6,8 +6,7 @@
 
 #include "base/log.h"
 
-static enum status prepare(struct run_graph *run, const char *backend) {
-    TRY(device_open(backend, 0, 1, &run->device));
+static enum status prepare(struct run_graph *run) {
     graph_fuse(run->graph);
     if (run->graph->training) TRY(graph_gradient(run->graph));
     return graph_lower(run->graph, run->device, NULL);
@@ -30,15 +29,28 @@ static enum status allocate(struct run_graph *run) {
                                "scratch", &run->scratch);
 }
 
-enum status run_graph_open(struct graph *graph, const char *backend, struct run_graph *out) {
-    struct run_graph run = {.graph = graph};
-    enum status status = prepare(&run, backend);
+static enum status open_run(struct run_graph run, struct run_graph *out) {
+    enum status status = prepare(&run);
     if (status == STATUS_OK) status = allocate(&run);
     if (status == STATUS_OK)
         *out = run;
     else
         run_graph_close(&run);
     return status;
+}
+
+enum status run_graph_open(struct graph *graph, const char *backend, struct run_graph *out) {
+    struct run_graph run = {.graph = graph};
+    enum status status = device_open(backend, 0, 1, &run.device);
+    if (status != STATUS_OK) {
+        graph_free(&graph);
+        return status;
+    }
+    return open_run(run, out);
+}
+
+enum status run_graph_open_on(struct graph *graph, struct device *device, struct run_graph *out) {
+    return open_run((struct run_graph){.graph = graph, .device = device, .borrowed = true}, out);
 }
 
 static void give_back(struct run_graph *run, void *memory, size_t bytes) {
@@ -53,7 +65,7 @@ void run_graph_close(struct run_graph *run) {
                   graph_scratch_bytes(run->graph, 0, run->graph->node_count) + 1);
     free(run->memory);
     graph_free(&run->graph);
-    device_close(&run->device);
+    if (!run->borrowed) device_close(&run->device);
     *run = (struct run_graph){0};
 }
 

@@ -9,6 +9,7 @@
 struct run_graph {
     struct graph *graph; /* owned */
     struct device *device;
+    bool borrowed; /* the device is the caller's */
     void **memory; /* per value; views share their root's */
     void *scratch;
 };
@@ -16,6 +17,8 @@ struct run_graph {
 /* Fuses, differentiates (training graphs) and lowers a forward graph on a backend. Takes the graph
  * over, also on failure. */
 enum status run_graph_open(struct graph *graph, const char *backend, struct run_graph *out);
+/* The same on a device of the caller's, which outlives it. */
+enum status run_graph_open_on(struct graph *graph, struct device *device, struct run_graph *out);
 void run_graph_close(struct run_graph *run);
 
 /* Copies a value in or out, in plain order. */

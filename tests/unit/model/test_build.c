@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "graph/build.h"
 #include "model/model.h"
 
 static enum status passes(const struct model *model, const struct model_config *config,
@@ -69,7 +70,7 @@ Test(model_build, every_model_honours_dropout) {
     int count;
     const struct model *models = model_all(&count);
     for (int i = 0; i < count; i++) {
-        int own = models[i].input == MODEL_IMAGES ? 0 : 1 + 3 * models[i].depth;
+        int own = models[i].input & MODEL_IMAGES ? 0 : 1 + 3 * models[i].depth;
         cr_expect_eq(places(models[i].name, true, -1), own, "%s", models[i].name);
         cr_expect_eq(places(models[i].name, true, 0), 0, "%s", models[i].name);
         cr_expect_gt(places(models[i].name, true, 0.5f), 0, "%s", models[i].name);
@@ -105,7 +106,7 @@ static const struct {
     {"lenet", {.height = 28, .width = 11}, {"lenet", "28x11", "12x12"}},
     {"vit-micro", {.height = 30, .width = 30}, {"vit-micro", "30x30", "8x8"}},
     {"vit-micro", {.height = 2, .width = 9, .patch = 2}, {"vit-micro", "2x9", "--patch"}},
-    {"vit-tiny", {.height = 8, .width = 8}, {"vit-tiny", "8x8", "16x16"}},
+    {"vit-tiny", {.height = 8, .width = 8, .patch = 16}, {"vit-tiny", "8x8", "16x16"}},
     {"vit-tiny", {.height = 32, .width = 32, .patch = 5}, {"vit-tiny", "32x32", "5x5"}},
     {"pyramidnet", {.height = 32, .width = 30}, {"pyramidnet", "32x30", "multiple of 4"}},
     {"gpt2", {.sequence = 1025}, {"gpt2", "1025", "1024"}},
@@ -139,13 +140,49 @@ Test(model_build, smallest_images) {
         int64_t height, width;
     } cases[] = {
         {"mlp", 1, 1},      {"lenet", 12, 12},    {"resnet8", 1, 1},   {"resnet18-cifar", 3, 5},
-        {"resnet50", 1, 7}, {"pyramidnet", 4, 8}, {"vit-micro", 4, 8}, {"vit-tiny", 16, 48}};
+        {"resnet50", 1, 7}, {"pyramidnet", 4, 8}, {"vit-micro", 4, 8}, {"vit-tiny", 1, 48}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct graph *graph = NULL;
         struct model_config config = {
             .batch = 2, .training = true, .height = cases[i].height, .width = cases[i].width};
         cr_expect_eq(model_build(model_find(cases[i].model), &config, &graph), STATUS_OK, "%s",
                      cases[i].model);
+        graph_free(&graph);
+    }
+}
+
+/* Small images have small patches, not a handful of large ones. */
+Test(model_build, usual_patches) {
+    static const struct {
+        int64_t height, width, patch;
+    } cases[] = {{224, 224, 16}, {384, 384, 16}, {128, 128, 16}, {96, 96, 12},
+                 {64, 64, 8},    {32, 32, 4},    {28, 28, 4},    {30, 30, 3},
+                 {8, 8, 1},      {5, 5, 1},      {224, 32, 4},   {37, 37, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct graph *graph = NULL;
+        struct model_config config = {
+            .batch = 1, .height = cases[i].height, .width = cases[i].width};
+        cr_assert_eq(model_build(model_find("vit-tiny"), &config, &graph), STATUS_OK);
+        int kernel = graph_param_find(graph, "patch_embed.proj.weight");
+        cr_expect_eq(graph->values[kernel].type.shape.dim[2], cases[i].patch, "%d x %d",
+                     (int)cases[i].height, (int)cases[i].width);
+        graph_free(&graph);
+    }
+}
+
+/* 1e-6 in timm's vision transformers, unless another is asked for. */
+Test(model_build, epsilon_of_layer_norms) {
+    for (int asked = 0; asked < 2; asked++) {
+        struct graph *graph = NULL;
+        struct model_config config = {.batch = 1, .layer_norm_epsilon = asked ? 1e-12f : 0};
+        int norms = 0;
+        cr_assert_eq(model_build(model_find("vit-tiny"), &config, &graph), STATUS_OK);
+        for (int i = 0; i < graph->node_count; i++) {
+            if (graph->nodes[i].op != OP_LAYER_NORM) continue;
+            cr_expect_eq(graph->nodes[i].attrs.norm.epsilon, asked ? 1e-12f : 1e-6f);
+            norms++;
+        }
+        cr_expect_eq(norms, 25);
         graph_free(&graph);
     }
 }

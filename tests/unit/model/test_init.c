@@ -40,7 +40,7 @@ static struct moments moments(const float *values, int64_t count) {
 
 static struct graph *build(const char *name) {
     struct graph *graph = NULL;
-    struct model_config config = {.batch = 1, .training = true, .patch = 8};
+    struct model_config config = {.batch = 2, .training = true, .patch = 8};
     cr_assert_eq(model_build(model_find(name), &config, &graph), STATUS_OK);
     return graph;
 }
@@ -67,7 +67,30 @@ static const struct {
     {"vit-tiny", "norm.weight", CONSTANT, 1},
     {"bert-tiny", "bert.encoder.layer.1.output.dense.weight", NORMAL, 0.02},
     {"bert-tiny", "bert.embeddings.position_embeddings.weight", NORMAL, 0.02},
+    {"bert-tiny", "bert.embeddings.token_type_embeddings.weight", NORMAL, 0.02},
+    {"bert-tiny", "bert.embeddings.LayerNorm.weight", CONSTANT, 1},
+    {"bert-tiny", "cls.predictions.transform.dense.weight", NORMAL, 0.02},
+    {"bert-tiny", "cls.seq_relationship.weight", NORMAL, 0.02},
     {"bert-tiny", "cls.predictions.bias", CONSTANT, 0},
+    {"vit-tiny", "patch_embed.proj.bias", UNIFORM, 0.072168783648703216},
+    {"vit-tiny", "blocks.3.mlp.fc2.weight", NORMAL, 0.02},
+    {"vit-tiny", "head.weight", NORMAL, 0.02},
+    {"vit-tiny", "head.bias", CONSTANT, 0},
+    {"resnet50", "conv1.weight", NORMAL, 0.025253813613805269},          /* sqrt(2/(64*49)) */
+    {"resnet50", "layer3.2.conv1.weight", NORMAL, 0.088388347648318447}, /* sqrt(2/256) */
+    {"resnet50", "layer3.2.conv3.weight", NORMAL, 0.044194173824159223}, /* sqrt(2/1024) */
+    {"resnet50", "layer3.2.bn3.weight", CONSTANT, 1},
+    {"resnet50", "fc.weight", UNIFORM, 0.022097086912079612}, /* 1/sqrt(2048) */
+    {"resnet50", "fc.bias", UNIFORM, 0.022097086912079612},
+    {"pyramidnet", "layer2.3.conv2.weight", NORMAL, 0.042562827},   /* sqrt(2/(121*9)) */
+    {"pyramidnet", "fc_out.weight", UNIFORM, 0.060745775},          /* 1/sqrt(271) */
+    {"gpt2-nano", "transformer.wte.weight", NORMAL, 0.02},
+    {"gpt2-nano", "transformer.wpe.weight", NORMAL, 0.02},
+    {"gpt2-nano", "transformer.h.2.attn.c_attn.weight", NORMAL, 0.02},
+    {"gpt2-nano", "transformer.h.2.attn.c_proj.weight", NORMAL, 0.0070710678}, /* 0.02/sqrt(8) */
+    {"gpt2-nano", "transformer.h.2.mlp.c_proj.weight", NORMAL, 0.0070710678},
+    {"gpt2-nano", "transformer.h.2.mlp.c_fc.bias", CONSTANT, 0},
+    {"gpt2-nano", "transformer.ln_f.weight", CONSTANT, 1},
 };
 
 /* Bounds are four standard errors wide: wrong distributions miss them by far, and the draws are

@@ -3,8 +3,73 @@
  * convolution that a backend may run by Winograd's method says its looser tolerance. */
 #include "cases.h"
 
+#include <math.h>
+
+#include "base/log.h"
+#include "op/user.h"
+
 #define RELU ACT(RELU), .kinks = true
 #define WINOGRAD .tolerance = 2e-4 /* its transforms cost digits */
+
+/* --- operations of a program: a * tanh(b), and one of two outputs --- */
+
+static int64_t own_count(const struct stretto_call *call) {
+    int64_t count = 1;
+    for (int d = 0; d < call->in[0].rank; d++) count *= call->in[0].dim[d];
+    return count;
+}
+
+static void own_product(const struct stretto_call *call, const void *const in[],
+                        void *const out[]) {
+    const float *a = in[0], *b = in[1];
+    for (int64_t i = 0; i < own_count(call); i++) ((float *)out[0])[i] = a[i] * tanhf(b[i]);
+}
+
+static void own_product_back(const struct stretto_call *call, const void *const in[],
+                             const void *const out[], const void *const d_out[],
+                             void *const d_in[]) {
+    const float *a = in[0], *b = in[1], *dy = d_out[0];
+    (void)out;
+    for (int64_t i = 0; i < own_count(call); i++) {
+        float t = tanhf(b[i]);
+        if (d_in[0]) ((float *)d_in[0])[i] = dy[i] * t;
+        if (d_in[1]) ((float *)d_in[1])[i] = dy[i] * a[i] * (1 - t * t);
+    }
+}
+
+/* y = exp(x) and z = 3x: two outputs, of whose backward the outputs are read. */
+static int own_pair_shape(struct stretto_call *call, char *why, size_t bytes) {
+    (void)why, (void)bytes;
+    call->out_count = 2;
+    call->out[1] = call->in[0];
+    return 0;
+}
+
+static void own_pair(const struct stretto_call *call, const void *const in[], void *const out[]) {
+    const float *x = in[0];
+    for (int64_t i = 0; i < own_count(call); i++) {
+        ((float *)out[0])[i] = expf(x[i]);
+        ((float *)out[1])[i] = 3 * x[i];
+    }
+}
+
+static void own_pair_back(const struct stretto_call *call, const void *const in[],
+                          const void *const out[], const void *const d_out[], void *const d_in[]) {
+    const float *y = out[0], *dy = d_out[0], *dz = d_out[1];
+    CHECK(!in[0], "what backward does not read is not kept");
+    for (int64_t i = 0; i < own_count(call); i++)
+        ((float *)d_in[0])[i] = (dy ? dy[i] * y[i] : 0) + (dz ? 3 * dz[i] : 0);
+}
+
+static struct op_use own_product_use = {.op = {.name = "product",
+                                               .forward = own_product,
+                                               .backward = own_product_back,
+                                               .backward_reads = STRETTO_READS_IN}},
+                     own_pair_use = {.op = {.name = "pair",
+                                            .shape = own_pair_shape,
+                                            .forward = own_pair,
+                                            .backward = own_pair_back,
+                                            .backward_reads = STRETTO_READS_OUT}};
 
 static const struct op_case cases[] = {
     /* convolution.c */
@@ -85,6 +150,8 @@ static const struct op_case cases[] = {
     {"batch_norm_stats", OP_BATCH_NORM_STATS, IN(F(4, 5, 3, 3)), .tolerance = 5e-5},
     {"batch_norm_stats padded", OP_BATCH_NORM_STATS, IN(F(3, 20, 3, 4)), .tolerance = 5e-5},
     {"batch_norm_stats one value", OP_BATCH_NORM_STATS, IN(F(1, 7))},
+    {"user", OP_USER, .attrs.user.use = &own_product_use, IN(F(4, 5), F(4, 5))},
+    {"user of two outputs", OP_USER, .attrs.user.use = &own_pair_use, IN(F(3, 2, 2))},
     {"stats_exchange", OP_STATS_EXCHANGE, .attrs.ranks = 1, IN(F(11))},
     {"stats_exchange alone", OP_STATS_EXCHANGE, .attrs.ranks = 3, IN(F(11))},
     {"batch_norm_merge", OP_BATCH_NORM_MERGE, IN(F(3, 11)), .positive = 1},

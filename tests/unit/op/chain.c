@@ -8,12 +8,62 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "op/precision.h"
 
 static int add_value(struct chain *chain, const struct tensor_type *type) {
     cr_assert(chain->value_count < CHAIN_VALUES);
     chain->values[chain->value_count] = (struct chain_value){.type = *type};
     chain->values[chain->value_count].data = mem_new(tensor_type_bytes(type));
     return chain->value_count++;
+}
+
+/* --- bf16 --- */
+
+/* From now on the value is bf16; what it holds is rounded. */
+static void narrow_value(struct chain *chain, int index) {
+    struct chain_value *value = &chain->values[index];
+    if (value->type.dtype != DTYPE_F32) return;
+    value->type.dtype = DTYPE_BF16;
+    value->wide = value->data;
+    value->data = mem_new(tensor_type_bytes(&value->type));
+    bf16_narrow(value->wide, value->data, shape_count(&value->type.shape));
+}
+
+/* Of forward: the first input, those of its shape, and operands of products. */
+static bool input_narrows(const struct op_call *call, int in) {
+    if (op_def(call->op)->flags & OP_SIDE_EFFECT || op_exact_in(call->op)) return false;
+    return op_narrow_in(call->op, in) || shape_equal(&call->in[in].shape, &call->in[0].shape);
+}
+
+/* Gradients of f32 inputs, and of weights, are f32: parameters are. */
+static bool is_param_gradient(const struct chain *chain, int value) {
+    const struct op_call *call = &chain->calls[0].call;
+    for (int i = 1; i < call->in_count; i++)
+        if (chain->d_in[i] == value && !shape_equal(&call->in[i].shape, &call->in[0].shape))
+            return true;
+    return false;
+}
+
+static void narrow_chain(struct chain *chain) {
+    const struct op_call forward = chain->calls[0].call;
+    for (int i = 0; i < forward.in_count; i++)
+        if (input_narrows(&forward, i)) narrow_value(chain, chain->calls[0].in[i]);
+    if (chain->d_out >= 0 && op_narrow_out(forward.op, 0)) narrow_value(chain, chain->d_out);
+    for (int c = 0; c < chain->call_count; c++)
+        for (int i = 0; i < chain->calls[c].call.out_count; i++) {
+            int value = chain->calls[c].out[i];
+            bool view = op_def(chain->calls[c].call.op)->flags & OP_VIEW;
+            bool narrow = view ? chain->values[chain->calls[c].in[0]].wide != NULL
+                               : op_narrow_out(chain->calls[c].call.op, i);
+            if (narrow && !is_param_gradient(chain, value)) narrow_value(chain, value);
+        }
+    for (int c = 0; c < chain->call_count; c++) {
+        struct chain_call *call = &chain->calls[c];
+        for (int i = 0; i < call->call.in_count; i++)
+            call->call.in[i] = chain->values[call->in[i]].type;
+        for (int i = 0; i < call->call.out_count; i++)
+            call->call.out[i] = chain->values[call->out[i]].type;
+    }
 }
 
 static bool is_opaque(const struct op_call *call, int out) {
@@ -109,23 +159,47 @@ static void add_backward(struct chain *chain, const bool need[], chain_draw *dra
 
 /* --- reference values --- */
 
+/* bf16 inputs as the f32 numbers that they are. */
+static void *widened(const struct chain_value *value, void *after) {
+    if (!value->wide) return after;
+    int64_t count = shape_count(&value->type.shape);
+    float *wide = MEM_ARRAY(float, count + 1);
+    bf16_widen(after, wide, count);
+    return wide;
+}
+
 static void run_call(struct chain *chain, struct chain_call *c) {
     const struct op_def *def = op_def(c->call.op);
-    void *out[OP_MAX_OUT] = {0}, *scratch = NULL;
-    if (def->scratch_bytes) scratch = mem_new(def->scratch_bytes(&c->call));
+    struct op_call wide = op_call_wide(&c->call);
+    void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0}, *scratch = NULL;
+    if (def->scratch_bytes) scratch = mem_new(def->scratch_bytes(&wide));
     for (int i = 0; i < c->call.in_count; i++) {
+        const struct chain_value *value = &chain->values[c->in[i]];
         size_t bytes = tensor_type_bytes(&c->call.in[i]);
-        c->after[i] = memcpy(mem_new(bytes), chain->values[c->in[i]].data, bytes);
+        c->after[i] = memcpy(mem_new(bytes), value->data, bytes);
+        in[i] = widened(value, c->after[i]);
     }
-    for (int i = 0; i < c->call.out_count; i++) out[i] = chain->values[c->out[i]].data;
-    def->run(&c->call, c->after, out, scratch);
+    for (int i = 0; i < c->call.out_count; i++) {
+        const struct chain_value *value = &chain->values[c->out[i]];
+        out[i] = value->wide ? value->wide : value->data;
+    }
+    def->run(&wide, in, out, scratch);
+    for (int i = 0; i < c->call.out_count; i++) {
+        const struct chain_value *value = &chain->values[c->out[i]];
+        if (value->wide) bf16_narrow(value->wide, value->data, shape_count(&value->type.shape));
+    }
+    for (int i = 0; i < c->call.in_count; i++)
+        if (in[i] != c->after[i]) free(in[i]);
     free(scratch);
 }
 
-struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw) {
+static struct chain *new_chain(const struct op_case *of, const bool need[], chain_draw *draw,
+                               bool narrow) {
     struct chain *chain = MEM_NEW(struct chain);
     int in[OP_MAX_IN];
     chain->of = of;
+    chain->narrow = narrow;
+    chain->d_out = chain->seed = -1;
     if (!draw) draw = chain_draw_random;
     for (int i = 0; i < of->in_count; i++) {
         in[i] = add_value(chain, &of->in[i]);
@@ -133,13 +207,25 @@ struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw 
     }
     add_call(chain, of->op, &of->attrs, OP_HALF_I, of->in_count, in);
     add_backward(chain, need, draw);
+    if (narrow) narrow_chain(chain);
     for (int i = 0; i < chain->call_count; i++) run_call(chain, &chain->calls[i]);
     return chain;
 }
 
+struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw) {
+    return new_chain(of, need, draw, false);
+}
+
+struct chain *chain_new_narrow(const struct op_case *of, chain_draw *draw) {
+    return new_chain(of, NULL, draw, true);
+}
+
 void chain_free(struct chain **chain) {
     if (!*chain) return;
-    for (int i = 0; i < (*chain)->value_count; i++) free((*chain)->values[i].data);
+    for (int i = 0; i < (*chain)->value_count; i++) {
+        free((*chain)->values[i].data);
+        free((*chain)->values[i].wide);
+    }
     for (int c = 0; c < (*chain)->call_count; c++)
         for (int i = 0; i < OP_MAX_IN; i++) free((*chain)->calls[c].after[i]);
     free(*chain);

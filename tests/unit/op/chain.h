@@ -11,6 +11,7 @@ enum { CHAIN_VALUES = 32, CHAIN_CALLS = 8 };
 struct chain_value {
     struct tensor_type type;
     void *data;  /* plain; owned */
+    float *wide; /* of a bf16 value: before it was rounded; owned */
     bool opaque; /* each backend keeps it its own way: relu masks, places of maxima */
 };
 
@@ -28,6 +29,7 @@ struct chain {
     struct chain_call calls[CHAIN_CALLS]; /* [0] is the forward call */
     int d_out, seed;                      /* what backward starts from, -1: none */
     int d_in[OP_MAX_IN];                  /* gradient of each forward input, -1: none */
+    bool narrow;
 };
 
 /* Fills forward input `input` (OP_MAX_IN: the gradient of the first output). */
@@ -40,6 +42,8 @@ chain_draw chain_draw_random;
  * (NULL: chain_draw_random), and runs the reference kernels. Owned by the caller:
  * chain_free. A misfit fails the test. */
 struct chain *chain_new(const struct op_case *of, const bool need[], chain_draw *draw);
+/* Local. The same with bf16 where a graph of --dtype bf16 has it. */
+struct chain *chain_new_narrow(const struct op_case *of, chain_draw *draw);
 void chain_free(struct chain **chain);
 
 #endif

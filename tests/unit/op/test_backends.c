@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "chain.h"
 
@@ -83,6 +84,7 @@ static double element(enum dtype dtype, const void *data, int64_t i) {
     switch (dtype) {
     case DTYPE_F32: return ((const float *)data)[i];
     case DTYPE_F64: return ((const double *)data)[i];
+    case DTYPE_BF16: return bf16_to_f32(((const uint16_t *)data)[i]);
     case DTYPE_I32: return ((const int32_t *)data)[i];
     case DTYPE_I64: return (double)((const int64_t *)data)[i];
     default: return ((const unsigned char *)data)[i];
@@ -100,6 +102,29 @@ static double worst_error(const struct tensor_type *type, const void *want, cons
         worst = d > worst ? d : worst;
     }
     return worst == 0 ? 0 : worst / sqrt(squares / (double)count);
+}
+
+/* Of a bf16 tensor: what is left of the largest difference from the unrounded values beyond the
+ * rounding itself, which may go the other way after the smallest difference in f32. */
+static double worst_narrow_error(const struct chain_value *value, const uint16_t *have) {
+    int64_t count = shape_count(&value->type.shape);
+    double squares = 0, worst = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double w = value->wide[i], d = fabs(bf16_to_f32(have[i]) - w);
+        squares += w * w;
+        if (isnan(d)) return INFINITY;
+        d -= fabs(w) * 0x1p-8;
+        worst = d > worst ? d : worst;
+    }
+    return worst == 0 ? 0 : worst / sqrt(squares / (double)count);
+}
+
+/* Products inside of attention read rounded probabilities and gradients of scores; an element may
+ * be four times the rms. */
+static double limit_of(const struct bench *bench) {
+    enum op op = bench->call->call.op;
+    if (bench->chain->narrow && (op == OP_ATTENTION || op == OP_ATTENTION_BWD)) return 0x1p-5;
+    return bench->chain->of->tolerance > 0 ? bench->chain->of->tolerance : 2e-5;
 }
 
 /* NaN, infinities and the rest. */
@@ -129,14 +154,15 @@ static void check_kinds(const struct bench *bench, const char *what, int at,
 
 static void check_output(const struct bench *bench, int out, const struct slab *slab) {
     const struct chain_value *value = &bench->chain->values[bench->call->out[out]];
-    double limit = bench->chain->of->tolerance > 0 ? bench->chain->of->tolerance : 2e-5;
+    double limit = limit_of(bench);
     void *have = slab_plain(bench->device, slab);
     if (bench->spoilt) {
         check_kinds(bench, "output", out, &value->type, value->data, have);
         free(have);
         return;
     }
-    double error = worst_error(&value->type, value->data, have);
+    double error = value->wide ? worst_narrow_error(value, have)
+                               : worst_error(&value->type, value->data, have);
     EXPECT(bench, error <= limit, "output %d is off by %.3g of its rms, %.3g is allowed", out,
            error, limit);
     if (!slab->layout->plain) { /* padding must be zero: later kernels compute with it */
@@ -180,22 +206,27 @@ static const struct layout *image_layout(struct device *device, const struct ten
     call.attrs.conv.pad[0] = call.attrs.conv.pad[1] = 1;
     call.attrs.conv.dilation[0] = call.attrs.conv.dilation[1] = 1;
     call.attrs.conv.groups = 1;
-    call.in[0] = *type;
+    call.in[0] = (struct tensor_type){DTYPE_F32, type->shape};
     call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(C, C, 3, 3)};
     cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+    call.in[0].dtype = call.in[1].dtype = call.out[0].dtype = type->dtype;
     cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
     const struct layout *layout = kernel->in[0];
     kernel_free(&kernel);
     return layout;
 }
 
+static bool is_real(enum dtype dtype) {
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+}
+
 static const struct layout *layout_given(const struct bench *bench, int in) {
     const struct tensor_type *type = &bench->call->call.in[in];
     const struct slab *kept = &bench->kept[bench->call->in[in]];
     if (kept->layout) return kept->layout;
-    if (bench->mode == MODE_IMAGE && type->dtype == DTYPE_F32 && type->shape.rank == 4)
+    if (bench->mode == MODE_IMAGE && is_real(type->dtype) && type->shape.rank == 4)
         return image_layout(bench->device, type);
-    if (bench->mode != MODE_PLAIN && type->dtype == DTYPE_F32 && in > 0) return NULL;
+    if (bench->mode != MODE_PLAIN && is_real(type->dtype) && in > 0) return NULL;
     return bench->device->backend->plain(bench->device, type);
 }
 
@@ -326,6 +357,40 @@ Test(op_backends, agree_with_ref_on_two_threads) {
     for (int i = 0; backend_all()[i]; i++) check_backend(backend_all()[i], 2);
 }
 
+/* --- bf16 --- */
+
+/* False where the device has none; the reference has it everywhere. */
+static bool open_narrow(const struct backend *backend, int threads, struct device **out) {
+    if (!open_device(backend, threads, out)) return false;
+    char said[256];
+    log_capture(said, sizeof said);
+    bool takes = backend->takes(*out, DTYPE_BF16) == STATUS_OK;
+    log_capture(NULL, 0);
+    if (!takes) device_close(out);
+    return takes;
+}
+
+static void check_narrow(const struct backend *backend, int threads) {
+    struct device *device = NULL;
+    int count;
+    const struct op_case *cases = op_cases(&count);
+    if (!open_narrow(backend, threads, &device)) return;
+    for (int i = 0; i < count; i++) {
+        struct chain *chain = chain_new_narrow(&cases[i], NULL);
+        for (enum mode mode = 0; mode < MODE_COUNT; mode++) check_chain(device, chain, mode, false);
+        chain_free(&chain);
+    }
+    device_close(&device);
+}
+
+Test(op_backends, bf16_is_f32_rounded_once) {
+    for (int i = 0; backend_all()[i]; i++) check_narrow(backend_all()[i], 1);
+}
+
+Test(op_backends, bf16_on_two_threads) {
+    for (int i = 0; backend_all()[i]; i++) check_narrow(backend_all()[i], 2);
+}
+
 /* --- values that are not finite --- */
 
 static int spoilt_input; /* OP_MAX_IN: the gradient of the output */
@@ -339,14 +404,15 @@ static void draw_spoilt(const struct op_case *of, int input, const struct tensor
 }
 
 /* One input after another, each with the three values. */
-static void check_spoilt(struct device *device, const struct op_case *of) {
+static void check_spoilt(struct device *device, const struct op_case *of, bool narrow) {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i <= of->in_count; i++) {
         spoilt_input = i == of->in_count ? OP_MAX_IN : i;
         if (i < of->in_count && of->in[i].dtype != DTYPE_F32) continue;
         for (int v = 0; v < 3; v++) {
             spoilt_value = values[v];
-            struct chain *chain = chain_new(of, NULL, draw_spoilt);
+            struct chain *chain =
+                narrow ? chain_new_narrow(of, draw_spoilt) : chain_new(of, NULL, draw_spoilt);
             check_chain(device, chain, of->in[0].shape.rank == 4 ? MODE_IMAGE : MODE_PLAIN, true);
             chain_free(&chain);
         }
@@ -359,7 +425,18 @@ Test(op_backends, what_is_not_finite_stays_so) {
     for (int i = 0; backend_all()[i]; i++) {
         struct device *device = NULL;
         if (!open_device(backend_all()[i], 1, &device)) continue;
-        for (int c = 0; c < count; c++) check_spoilt(device, &cases[c]);
+        for (int c = 0; c < count; c++) check_spoilt(device, &cases[c], false);
+        device_close(&device);
+    }
+}
+
+Test(op_backends, what_is_not_finite_stays_so_in_bf16) {
+    int count;
+    const struct op_case *cases = op_cases(&count);
+    for (int i = 0; backend_all()[i]; i++) {
+        struct device *device = NULL;
+        if (!open_narrow(backend_all()[i], 1, &device)) continue;
+        for (int c = 0; c < count; c++) check_spoilt(device, &cases[c], true);
         device_close(&device);
     }
 }

@@ -1,9 +1,11 @@
 /* Shape rules: what must be refused, with a message that names the trouble; and what listings show.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cases.h"
+#include "op/user.h"
 
 /* A call that must not fit; `says` is part of the message. */
 struct misfit {
@@ -13,6 +15,36 @@ struct misfit {
     struct tensor_type in[OP_MAX_IN];
     int in_count;
 };
+
+static int no_fit(struct stretto_call *call, char *why, size_t bytes) {
+    if (call->in_count == 1) return 1;
+    snprintf(why, bytes, "it wants one");
+    return 1;
+}
+
+static int too_many(struct stretto_call *call, char *why, size_t bytes) {
+    (void)why, (void)bytes;
+    call->out_count = 3;
+    return 0;
+}
+
+static int no_type(struct stretto_call *call, char *why, size_t bytes) {
+    (void)why, (void)bytes;
+    call->out[0].dtype = 99;
+    return 0;
+}
+
+static int no_rank(struct stretto_call *call, char *why, size_t bytes) {
+    (void)why, (void)bytes;
+    call->out[0].rank = 9;
+    return 0;
+}
+
+static struct op_use no_fit_use = {.op = {.shape = no_fit}},
+                     too_many_use = {.op = {.shape = too_many}},
+                     no_type_use = {.op = {.shape = no_type}},
+                     no_rank_use = {.op = {.shape = no_rank}},
+                     empty_use = {.call = {.in_count = 1, .in = {{STRETTO_F32, 1, {0}}}}};
 
 static const struct misfit misfits[] = {
     {"2 to 3 are needed", OP_CONV2D, CONV(1, 1, 1, 1), IN(F(2, 3, 8, 8))},
@@ -147,6 +179,13 @@ static const struct misfit misfits[] = {
     {"20 elements; [4,4] has 16", OP_RESHAPE, .attrs.like = DIMS(4, 4), IN(F(4, 5))},
     {"is used twice", OP_TRANSPOSE, IN(F(4, 5))},
     {"which is none", OP_TRANSPOSE, .attrs.transpose = {{0, 2}}, IN(F(4, 5))},
+    {"its inputs do not fit", OP_USER, .attrs.user.use = &no_fit_use, IN(F(4, 5))},
+    {"it wants one", OP_USER, .attrs.user.use = &no_fit_use, IN(F(4), F(4))},
+    {"5 inputs; 1 to 4", OP_USER, .attrs.user.use = &no_fit_use, IN(F(4), F(4), F(4), F(4), F(4))},
+    {"3 outputs; 1 to 2", OP_USER, .attrs.user.use = &too_many_use, IN(F(4, 5))},
+    {"output 0 is of type 99", OP_USER, .attrs.user.use = &no_type_use, IN(F(4, 5))},
+    {"output 0 has rank 9", OP_USER, .attrs.user.use = &no_rank_use, IN(F(4, 5))},
+    {"output 0 is [0]: empty", OP_USER_BWD, .attrs.user = {&empty_use, 1, 1}, IN(F(4, 5))},
     {"2 inputs; 1 is needed", OP_REORDER, IN(F(4, 5), F(4, 5))},
 };
 

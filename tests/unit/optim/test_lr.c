@@ -12,13 +12,13 @@ enum { MOST = 10 };
 static const struct {
     const char *name;
     enum lr_policy policy;
-    double base, gamma;
+    double base, gamma, low;
     int total, size;
     double rate[MOST];
 } rows[] = {
 #define RULE(...)
-#define POLICY(name, kind, base, gamma, total, size, rates)                                        \
-    {name, kind, base, gamma, total, size, rates},
+#define POLICY(name, kind, base, gamma, low, total, size, rates)                                   \
+    {name, kind, base, gamma, low, total, size, rates},
 #include "values.def"
 #undef RULE
 #undef POLICY
@@ -29,6 +29,7 @@ Test(optim_lr, values_of_pytorch) {
         struct lr_config config = {.policy = rows[r].policy,
                                    .base = rows[r].base,
                                    .gamma = rows[r].gamma,
+                                   .low = rows[r].low,
                                    .total_steps = rows[r].total,
                                    .step_size = rows[r].size};
         for (int step = 0; step < rows[r].total; step++)
@@ -41,6 +42,7 @@ Test(optim_lr, values_of_pytorch) {
  */
 Test(optim_lr, warm_up) {
     for (int policy = 0; policy < LR_POLICY_COUNT; policy++) {
+        if (policy == LR_RANGE) continue; /* it has no warm-up */
         struct lr_config config = {.policy = (enum lr_policy)policy,
                                    .base = 0.4,
                                    .gamma = 0.1,
@@ -56,6 +58,28 @@ Test(optim_lr, warm_up) {
         if (policy == LR_COSINE || policy == LR_LINEAR)
             cr_expect_float_eq(lr_at(&config, 14), 0, 1e-12);
     }
+}
+
+/* DeepSpeed's WarmupLR with warmup_type log, warmup_max_lr 0.4 and 8 steps: ln(s + 1) / ln(8) of
+ * it. */
+Test(optim_lr, logarithmic_warm_up) {
+    static const double rates[] = {0,
+                                   0.13333333333333333,
+                                   0.21132833342948754,
+                                   0.26666666666666666,
+                                   0.30959041265164833,
+                                   0.34466166676282084,
+                                   0.3743139896076806,
+                                   0.4,
+                                   0.4,
+                                   0.4};
+    struct lr_config config = {
+        .policy = LR_CONST, .base = 0.4, .warmup_steps = 8, .total_steps = 10, .warmup_log = true};
+    for (int step = 0; step < 10; step++)
+        cr_expect_float_eq(lr_at(&config, step), rates[step], 1e-12, "step %d: %.17g", step,
+                           lr_at(&config, step));
+    config.warmup_steps = 1;
+    cr_expect_eq(lr_at(&config, 0), 0.4, "one step has no logarithm to rise by");
 }
 
 Test(optim_lr, every_policy_has_values) {

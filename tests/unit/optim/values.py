@@ -38,15 +38,15 @@ def rule(name, kind, states, make, lr, **options):
     print(",\n".join(f"     ARRAY({numbers(row)})" for row in rows) + ")")
 
 
-def policy(name, kind, base, gamma, total, size, make):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+def policy(name, kind, base, gamma, total, size, make, low=0.0):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=low or base)
     scheduler = make(optimizer)
     rates = []
     for _ in range(total):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
-    print(f'POLICY("{name}", {kind}, {base!r}, {gamma!r}, {total}, {size},')
+    print(f'POLICY("{name}", {kind}, {base!r}, {gamma!r}, {low!r}, {total}, {size},')
     print(f"       ARRAY({', '.join(repr(r) for r in rates)}))")
 
 
@@ -70,3 +70,4 @@ policy("cosine", "LR_COSINE", 0.1, 0.1, 10, 0, lambda o: L.CosineAnnealingLR(o, 
 policy("step", "LR_STEP", 0.1, 0.5, 10, 3, lambda o: L.StepLR(o, step_size=3, gamma=0.5))
 policy("linear", "LR_LINEAR", 0.2, 0.1, 8, 0, lambda o: L.LinearLR(o, start_factor=1.0, end_factor=0.0, total_iters=8))
 policy("const", "LR_CONST", 0.3, 0.1, 4, 0, lambda o: L.ConstantLR(o, factor=1.0))
+policy("range", "LR_RANGE", 10.0, 0.1, 10, 0, lambda o: L.ExponentialLR(o, gamma=(10 / 1e-7) ** (1 / 9)), low=1e-7)

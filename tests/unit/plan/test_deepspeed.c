@@ -139,26 +139,32 @@ Test(plan_deepspeed, optimizers) {
     "}"
 
 Test(plan_deepspeed, schedulers) {
-    expect_line(SCHEDULER("WarmupLR", ""), 1, "--lr-policy const --warmup 1000", NULL);
+    expect_line("{\"scheduler\": {\"type\": \"WarmupLR\"}}", 1,
+                "--lr-policy const --warmup-type log --warmup 1000", NULL);
+    expect_line(
+        "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"auto\"}}}", 1,
+        "--lr-policy const --warmup 1000", NULL);
+    expect_line(SCHEDULER("WarmupLR", ""), 1,
+                "--lr-policy const --warmup-type linear --warmup 1000", NULL);
     expect_line(SCHEDULER("WarmupLR", ", \"warmup_max_lr\": 0.01, \"warmup_min_lr\": 0.0, "
                                       "\"warmup_num_steps\": 0"),
-                1, "--lr-policy const --warmup 2 --lr 0.01", NULL);
+                1, "--lr-policy const --warmup-type linear --warmup 2 --lr 0.01", NULL);
     expect_line(SCHEDULER("WarmupDecayLR", ", \"total_num_steps\": 5e3, \"warmup_num_steps\": 50"),
-                1, "--lr-policy linear --warmup 50 --steps 5000", NULL);
+                1, "--lr-policy linear --warmup-type linear --warmup 50 --steps 5000", NULL);
     expect_line(SCHEDULER("WarmupDecayLR", ", \"total_num_steps\": \"auto\", "
                                            "\"warmup_num_steps\": \"auto\""),
-                1, "--lr-policy linear", NULL);
+                1, "--lr-policy linear --warmup-type linear", NULL);
     expect_line(SCHEDULER("WarmupCosineLR", ", \"total_num_steps\": 5000, \"cos_min_ratio\": 0, "
                                             "\"warmup_min_ratio\": 0.0"),
-                1, "--lr-policy cosine --warmup 1000 --steps 5000", NULL);
-    expect_line(
-        "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.5}}, \"scheduler\": "
-        "{\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"linear\", "
-        "\"warmup_max_lr\": 0.25}}}",
-        1,
-        "--optimizer sgd --momentum 0 --weight-decay 0 --lr-policy const --warmup 1000 --lr "
-        "0.25",
-        "optimizer.params.lr");
+                1, "--lr-policy cosine --warmup-type linear --warmup 1000 --steps 5000", NULL);
+    expect_line("{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 0.5}}, \"scheduler\": "
+                "{\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"linear\", "
+                "\"warmup_max_lr\": 0.25}}}",
+                1,
+                "--optimizer sgd --momentum 0 --weight-decay 0 --lr-policy const --warmup-type "
+                "linear --warmup 1000 --lr "
+                "0.25",
+                "optimizer.params.lr");
 }
 
 Test(plan_deepspeed, zero_and_the_rest) {
@@ -247,9 +253,8 @@ static const struct {
     {PARAMS("optimizer", "SGD", "\"weight_decay\": \"x\""), {"weight_decay: 'x' is not", ""}},
     {IN("scheduler", "\"params\": {}"), {"scheduler.type: is missing", ""}},
     {PARAMS("scheduler", "OneCycle", ""), {"'OneCycle' is not allowed", "WarmupLR"}},
-    {PARAMS("scheduler", "WarmupLR", ""),
-     {"scheduler.params.warmup_type: log, the default, is not supported", "\"linear\""}},
-    {PARAMS("scheduler", "WarmupLR", "\"warmup_type\": \"log\""), {"log is not supported", ""}},
+    {PARAMS("scheduler", "WarmupLR", "\"warmup_type\": \"cosine\""),
+     {"scheduler.params.warmup_type: 'cosine' is not allowed", "linear or log"}},
     {SCHEDULER("WarmupLR", ", \"warmup_min_lr\": 0.1"), {"warmup_min_lr: 0.1 is not supp", "0"}},
     {SCHEDULER("WarmupLR", ", \"total_num_steps\": 9"), {"WarmupLR has no such parameter", ""}},
     {SCHEDULER("WarmupDecayLR", ""), {"total_num_steps: is missing", ""}},

@@ -319,3 +319,66 @@ Test(program_rules, a_micro_batch_that_nobody_runs_is_missed) {
     cr_expect(strstr(log, "the gradient of micro-batch 1 is in buffer 0 0 times"), "%s", log);
     program_free(&program);
 }
+
+/* A forward program of two stages, each with its text as schedules make it. */
+static char *forward_text(void) {
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 1, .replicas_each = 1}};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build(SCHEDULE_FORWARD, &config, &program), STATUS_OK);
+    cr_assert_eq(program_verify(program, NULL), STATUS_OK);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    program_print(program, out);
+    fclose(out);
+    struct program *again = NULL;
+    cr_assert_eq(program_parse("text", text, bytes, &again), STATUS_OK);
+    cr_expect_eq(program_hash(again), program_hash(program));
+    program_free(&again);
+    program_free(&program);
+    return text;
+}
+
+Test(program_rules, forward_programs_hand_out_each_round_once) {
+    static const char *const edits[][3] = {
+        {"#3 r1 OUTPUT s1 m0 a0\n", "", "rule 32"},
+        {"#3 r1 OUTPUT s1 m0 a0\n", "#3 r1 OUTPUT s1 m0 a0\n#9 r1 OUTPUT s1 m0 a0\n", "rule 32"},
+        {"#2 r1 F s1 m0 a0\n#3 r1 OUTPUT s1 m0 a0\n", "#3 r1 OUTPUT s1 m0 a0\n#2 r1 F s1 m0 a0\n",
+         "rule 32"},
+        {"#2 r0 SEND_F s0 m0 a0 p1\n", "#2 r0 SEND_F s0 m0 a0 p1\n#9 r0 OUTPUT s0 m0 a0\n",
+         "rule 32"},
+        {"rank 0 body\n", "rank 0 body\n#9 r0 REPORT q0\n", "rule 32"},
+        {"rank 0 save\n", "rank 0 save\n#9 r0 OPEN q0\n", "rule 32"},
+        {"micro-batches 0", "micro-batches 1", "rule 32"},
+        {"grads 0", "grads 1", "rule 32"}};
+    char *text = forward_text();
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *edited = replaced(text, edits[i][0], edits[i][1]), log[1024];
+        struct program *program = NULL;
+        cr_assert_eq(program_parse("text", edited, strlen(edited), &program), STATUS_OK);
+        cr_expect_eq(verify(program, NULL, log), STATUS_USAGE, "%zu is taken", i);
+        cr_expect(strstr(log, edits[i][2]), "%zu: %s", i, log);
+        program_free(&program);
+        free(edited);
+    }
+    free(text);
+}
+
+/* Whoever runs bodies, as the simulator does, runs a round in their place. */
+Test(program_rules, the_round_of_a_forward_program_is_a_body) {
+    struct schedule_config config = {
+        .grid = {.stages = 2, .chunks = 1, .replicas = 2, .replicas_each = 1}};
+    struct program *program = NULL;
+    cr_assert_eq(schedule_build(SCHEDULE_FORWARD, &config, &program), STATUS_OK);
+    struct program *round = program_round(program);
+    for (int r = 0; r < program->ranks; r++) {
+        const struct instr_list *from = program_list(program, r, LIST_EVAL),
+                                *body = program_list(round, r, LIST_BODY);
+        cr_assert_eq(body->count, from->count);
+        cr_expect_arr_eq(body->items, from->items, (size_t)from->count * sizeof *from->items);
+        cr_expect_eq(program_list(round, r, LIST_EVAL)->count, 0);
+    }
+    program_free(&round);
+    program_free(&program);
+}

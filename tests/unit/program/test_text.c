@@ -205,7 +205,7 @@ static const struct {
      "all"},
     {HEADER "rank 0 slots 0 grads 1 buckets 1\n", "\"0\""},
     {HEADER "rank 0 slots 1 grads 1\n", "buckets"},
-    {HEADER "rank 0 slots 1 grads 32768 buckets 1\n", "grads from 1 to 32767, found \"32768\""},
+    {HEADER "rank 0 slots 1 grads 32768 buckets 1\n", "grads from 0 to 32767, found \"32768\""},
     {HEADER "rank 0 slots 1 grads 1 buckets 1\n#0 r0 COUNT q0\n", "before the first instruction"},
     {HEADER "#0 r0 COUNT\n", "line 4"},
     {HEADER "rank 1 body\n", "a rank of the program"},

@@ -161,6 +161,25 @@ Test(sim_forecast, a_profile_gives_times_and_an_interval) {
     planned_free(&planned);
 }
 
+/* The first stage reads the images, four a micro-batch; the others only labels. */
+Test(sim_forecast, reading_images_takes_time_from_the_stage_that_has_them) {
+    struct planned planned = plan_of(PIPE, 2);
+    struct profile profile;
+    profile_init("p", &profile);
+    struct profile_section *section = measure_all(&profile, planned.kit.plan->micro[0].graph, 0);
+    struct cost_source source = {.profile = &profile, .section = section};
+    for (int known = 0; known < 2; known++) {
+        struct plan_costs costs;
+        section->rate[PROFILE_SAMPLE] = (struct measure){known ? 50 : 0, 0, known};
+        cr_assert_eq(plan_costs_new(planned.kit.plan, &source, &costs), STATUS_OK);
+        cr_expect_float_eq(costs.costs[0].stage[0].load, known ? 4 * 50 : 0, 1e-9);
+        cr_expect_float_eq(costs.costs[0].stage[1].load, 0, 1e-9);
+        plan_costs_free(&costs);
+    }
+    profile_free(&profile);
+    planned_free(&planned);
+}
+
 /* A factor on all, and how much it varies; the executor's own time is not part of it. */
 Test(sim_forecast, operations_together_take_longer_than_their_medians) {
     struct planned planned = plan_of(PIPE, 2);
@@ -171,7 +190,8 @@ Test(sim_forecast, operations_together_take_longer_than_their_medians) {
     for (int i = 0; i < graph->node_count; i++) nodes += graph->nodes[i].kernel != NULL;
     double sum = pass_sum(&all.costs, SIM_F) + pass_sum(&all.costs, SIM_B);
     cr_expect_float_eq(sum, (2 * 1000 + 50) * nodes, 1e-6);
-    double want = ESTIMATE_Z90 * hypot(0.1, PROFILE_PROGRAM_DEVIATION) * all.result.step,
+    double want = ESTIMATE_Z90 * hypot(0.1 * sqrt(acos(-1) / 2 / 20), PROFILE_PROGRAM_DEVIATION) *
+                  all.result.step,
            half = (all.high - all.low) / 2;
     cr_expect_float_eq(half, want, 1e-6 * want, "%g, not %g", half, want);
     forecast_free(&all);

@@ -1,0 +1,239 @@
+/* Multi-head attention in bf16: batched matmuls of oneDNN over strided views of q, k and v, with
+ * loops of our own for softmax, mask and dropout between them. Heads are never copied apart: a view
+ * of [B,T,3C] or [B,T,C] as [B,h,T,D] has the strides to say it. The scale 1/sqrt(D) goes into the
+ * softmax, where it is free. Scores and their gradients come from products as f32, and are rounded
+ * when they are probabilities, or what the next product reads. In f32: attention.c. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/scalar.h"
+#include "base/clones.h"
+#include "base/rng.h"
+
+struct attention {
+    int64_t batch, heads, tokens, depth, channels,
+        stride; /* stride: floats between two tokens of q, k, v */
+    bool packed, masked, causal;
+    int key, mask;   /* inputs, -1: none */
+    enum dtype type; /* of all but the scores */
+};
+
+/* Most tokens in bf16: a row is computed in f32 on the stack. */
+enum { NARROW_TOKENS = 8192 };
+
+static struct attention attention_of(const struct op_call *call) {
+    int first = call->op == OP_ATTENTION ? 0 : 2, used = call->attrs.attention.packed ? 1 : 3;
+    const struct shape *q = &call->in[first].shape;
+    struct attention a = {
+        .batch = q->dim[0], .heads = call->attrs.attention.heads, .tokens = q->dim[1]};
+    a.packed = call->attrs.attention.packed;
+    a.stride = q->dim[2];
+    a.channels = a.packed ? a.stride / 3 : a.stride;
+    a.depth = a.channels / a.heads;
+    a.type = call->in[first].dtype;
+    a.masked = call->attrs.attention.masked;
+    a.causal = call->attrs.attention.causal;
+    a.mask = a.masked ? first + used : -1;
+    a.key = call->attrs.attention.dropout > 0 ? first + used + a.masked : -1;
+    return a;
+}
+
+static int64_t scores(const struct attention *a) {
+    return a->batch * a->heads * a->tokens * a->tokens;
+}
+
+/* The second piece of scratch, where the first holds scores. */
+static void *behind_scores(const struct attention *a, void *scratch) {
+    return (char *)scratch + cpu_padded((size_t)scores(a) * sizeof(float));
+}
+
+/* --- views --- */
+
+static const struct dnn_md *view(const struct attention *a, int64_t stride, bool transposed) {
+    int64_t dim[] = {a->batch, a->heads, a->tokens, a->depth};
+    int64_t step[] = {a->tokens * stride, a->depth, stride, 1};
+    int64_t dim_t[] = {a->batch, a->heads, a->depth, a->tokens},
+            step_t[] = {step[0], step[1], 1, stride};
+    return transposed ? dnn_md_new(a->type, 4, dim_t, step_t) : dnn_md_new(a->type, 4, dim, step);
+}
+
+/* Scores or probabilities, `row` elements from one row to the next. */
+static const struct dnn_md *square(const struct attention *a, enum dtype type, int64_t row,
+                                   bool transposed) {
+    int64_t T = a->tokens, dim[] = {a->batch, a->heads, T, T};
+    int64_t step[] = {a->heads * T * row, T * row, transposed ? 1 : row, transposed ? row : 1};
+    return dnn_md_new(type, 4, dim, step);
+}
+
+/* One matmul; frees the descriptors. */
+static enum status multiply(struct cpu_kernel *kernel, const struct dnn_md *a,
+                            struct cpu_bind from_a, const struct dnn_md *b, struct cpu_bind from_b,
+                            const struct dnn_md *y, struct cpu_bind to) {
+    struct dnn_spec spec = {.kind = DNN_MATMUL, .src = a, .weights = b, .dst = y};
+    from_a.argument = DNNL_ARG_SRC;
+    from_b.argument = DNNL_ARG_WEIGHTS;
+    to.argument = DNNL_ARG_DST;
+    enum status status = cpu_step(kernel, &spec, 3, (struct cpu_bind[]){from_a, from_b, to});
+    dnn_md_free(a);
+    dnn_md_free(b);
+    dnn_md_free(y);
+    return status;
+}
+
+/* Where part 0, 1, 2 (q, k, v) of the inputs from `first` on lies, or of the gradients among the
+ * outputs. */
+static struct cpu_bind part(const struct attention *a, enum cpu_place place, int first, int which) {
+    if (!a->packed) return (struct cpu_bind){0, place, first + which, 0};
+    return (struct cpu_bind){0, place, first, (size_t)(which * a->channels) * dtype_bytes(a->type)};
+}
+
+/* --- loops --- */
+
+/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero;
+ * one with all its scores at -infinity becomes NaN, as any softmax of such a row. */
+VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
+    float most = -INFINITY, sum = 0;
+    int32_t allowed = !mask;
+    if (mask)
+#pragma omp simd reduction(| : allowed)
+        for (int64_t i = 0; i < count; i++) {
+            allowed |= mask[i];
+            s[i] = mask[i] ? s[i] : -INFINITY;
+        }
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < count; i++) most = s[i] > most ? s[i] : most;
+    if (!allowed) most = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++) {
+        s[i] = scalar_exp(scale * (s[i] - most));
+        sum += s[i];
+    }
+    float factor = allowed ? 1.0f / sum : 0; /* of a finite row the sum is at least 1 */
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) s[i] *= factor;
+}
+
+/* In bf16 scratch begins with the scores. */
+static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                        void *scratch) {
+    struct attention a = attention_of(&kernel->call);
+    const int32_t *mask = a.mask < 0 ? NULL : in[a.mask];
+    float *p = scratch, scale = 1.0f / sqrtf((float)a.depth);
+    int64_t T = a.tokens, rows = a.heads * T;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < a.batch * rows; r++) {
+        int64_t allowed = a.causal ? r % T + 1 : T;
+        memset(p + r * T + allowed, 0, (size_t)(T - allowed) * sizeof *p);
+        softmax_row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL);
+        cpu_write(a.type, p + r * T, out[1], r * T, T);
+    }
+}
+
+/* What dropout leaves of p, as the product reads it. */
+static void drop_narrow(const struct cpu_kernel *kernel, const struct attention *a,
+                        const uint64_t *key, const uint16_t *p, uint16_t *used) {
+    int64_t count = a->heads * a->tokens * a->tokens;
+    const struct op_attrs *attrs = &kernel->call.attrs;
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < a->batch; b++)
+        cpu_drop_narrow(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, count,
+                        p + b * count, used + b * count);
+}
+
+static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                     void *scratch) {
+    struct attention a = attention_of(&kernel->call);
+    drop_narrow(kernel, &a, in[a.key], out[1], behind_scores(&a, scratch));
+}
+
+/* Backward: scratch holds the gradient of p, and behind it p as it was used (after dropout). */
+static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                         void *scratch) {
+    (void)out;
+    struct attention a = attention_of(&kernel->call);
+    const struct op_attrs *attrs = &kernel->call.attrs;
+    const uint64_t *key = in[a.key];
+    int64_t count = a.heads * a.tokens * a.tokens;
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < a.batch; b++) {
+        float *dp = (float *)scratch + b * count;
+        cpu_drop(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, 0, count, 1,
+                 (const float *[]){dp}, (float *[]){dp});
+    }
+    drop_narrow(kernel, &a, key, in[1], behind_scores(&a, scratch));
+}
+
+VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float scale, float *dp) {
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < count; i++) dot += dp[i] * p[i];
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) dp[i] = scale * p[i] * (dp[i] - dot);
+}
+
+/* The gradient of a row of scores is rounded to where the row begins: rows lie 2 T apart.
+ */
+static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                            void *scratch) {
+    (void)out;
+    struct attention a = attention_of(&kernel->call);
+    float *dp = scratch, scale = 1.0f / sqrtf((float)a.depth);
+    int64_t T = a.tokens;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < a.batch * a.heads * T; r++) {
+        float room[NARROW_TOKENS], *row = dp + r * T;
+        softmax_bwd_row(cpu_read(a.type, in[1], r * T, T, room), T, scale, row);
+        memcpy(room, row, (size_t)T * sizeof *row);
+        cpu_write(a.type, room, row, 0, T);
+    }
+}
+
+/* --- kernels --- */
+
+/* oneDNN 3.7 takes strides over a single row wrongly. */
+static bool takes(const struct attention *a) {
+    return a->tokens > 1 && a->tokens <= NARROW_TOKENS;
+}
+
+enum status cpu_attention_narrow(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    struct attention a = attention_of(&kernel->call);
+    size_t count = (size_t)scores(&a);
+    if (!takes(&a)) return STATUS_NO;
+    struct cpu_bind p = {0, CPU_OUT, 1, 0}, y = {0, CPU_OUT, 0, 0}, used = p,
+                    raw = {0, CPU_SCRATCH, 0, cpu_scratch(kernel, 4 * count)};
+    if (a.key >= 0)
+        used =
+            (struct cpu_bind){0, CPU_SCRATCH, 0, cpu_scratch(kernel, count * dtype_bytes(a.type))};
+    TRY(multiply(kernel, view(&a, a.stride, false), part(&a, CPU_IN, 0, 0),
+                 view(&a, a.stride, true), part(&a, CPU_IN, 0, 1),
+                 square(&a, DTYPE_F32, a.tokens, false), raw));
+    cpu_step_loop(kernel, run_softmax);
+    if (a.key >= 0) cpu_step_loop(kernel, run_drop);
+    return multiply(kernel, square(&a, a.type, a.tokens, false), used, view(&a, a.stride, false),
+                    part(&a, CPU_IN, 0, 2), view(&a, a.channels, false), y);
+}
+
+enum status cpu_attention_narrow_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
+    (void)in;
+    struct attention a = attention_of(&kernel->call);
+    if (!takes(&a)) return STATUS_NO;
+    size_t count = (size_t)scores(&a);
+    int64_t T = a.tokens, row = 2 * T; /* of ds */
+    struct cpu_bind dy = {0, CPU_IN, 0, 0}, used = {0, CPU_IN, 1, 0},
+                    ds = {0, CPU_SCRATCH, 0, cpu_scratch(kernel, 4 * count)};
+    if (a.key >= 0)
+        used =
+            (struct cpu_bind){0, CPU_SCRATCH, 0, cpu_scratch(kernel, count * dtype_bytes(a.type))};
+    TRY(multiply(kernel, view(&a, a.channels, false), dy, view(&a, a.stride, true),
+                 part(&a, CPU_IN, 2, 2), square(&a, DTYPE_F32, T, false), ds));
+    if (a.key >= 0) cpu_step_loop(kernel, run_drop_bwd);
+    TRY(multiply(kernel, square(&a, a.type, T, true), used, view(&a, a.channels, false), dy,
+                 view(&a, a.stride, false), part(&a, CPU_OUT, 0, 2)));
+    cpu_step_loop(kernel, run_softmax_bwd);
+    TRY(multiply(kernel, square(&a, a.type, row, false), ds, view(&a, a.stride, false),
+                 part(&a, CPU_IN, 2, 1), view(&a, a.stride, false), part(&a, CPU_OUT, 0, 0)));
+    return multiply(kernel, square(&a, a.type, row, true), ds, view(&a, a.stride, false),
+                    part(&a, CPU_IN, 2, 0), view(&a, a.stride, false), part(&a, CPU_OUT, 0, 1));
+}

@@ -1,0 +1,55 @@
+/* `stretto predict`: what a trained model makes of inputs. */
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "data/input.h"
+#include "plan/resolve.h"
+#include "run/begin.h"
+#include "run/forward.h"
+#include "run/predictions.h"
+#include "run/trained.h"
+
+static void say_done(const struct session *session, const struct eval_result *result) {
+    char samples[TEXT_BYTES], wall[TEXT_BYTES], peak[TEXT_BYTES], predicted[TEXT_BYTES];
+    log_note(
+        "%s in %s, peak memory %s (predicted %s)", text_count(result->samples, "sample", samples),
+        text_duration((double)result->ns * 1e-9, wall), text_size(result_peak_bytes(session), peak),
+        text_size((int64_t)plan_bytes(session->job.plan), predicted));
+}
+
+static enum status predict(struct session *session) {
+    struct predictions *predictions = NULL;
+    struct eval_result result; /* but there may be no labels */
+    TRY(predictions_open(session, &predictions));
+    struct forward forward = {.context = predictions, .output = predictions_add};
+    enum status status = predictions_close(&predictions, forward_run(session, &forward, &result));
+    if (status == STATUS_OK && forward_is_first(session)) say_done(session, &result);
+    return status;
+}
+
+/* The data that the model was trained on tell how its inputs look, and what its classes are called.
+ */
+static enum status open_input(const struct options *options, struct dataset **out) {
+    struct dataset *like;
+    const struct model *model = model_find(options->model);
+    CHECK(model, "no model is called %s", options->model);
+    TRY(resolve_data(options, model, &like));
+    enum status status = input_open(options->input, like, out);
+    dataset_free(&like);
+    return status;
+}
+
+static enum status predict_with(const struct options *options) {
+    struct use use = {.run = predict};
+    bool file = option_is_given(options, OPTION_input) && input_is_file(options->input);
+    if (file) TRY(open_input(options, &use.dataset));
+    enum status status = begin(options, &use);
+    dataset_free(&use.dataset);
+    return status;
+}
+
+enum status predict_run(const struct options *options) {
+    log_quiet(options->quiet);
+    TRY(predictions_check(options));
+    return trained_with(options, predict_with);
+}

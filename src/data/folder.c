@@ -1,0 +1,494 @@
+/* folder:DIR[,train=NAME,test=NAME]: pictures in folders, as ImageNet (train/CLASS, val/CLASS) and
+ * CINIC-10 (train, valid, test) lie on disks; decoded when a sample is read.
+ *
+ * All headers are read when it is opened: so the memory that decoding takes is known before the
+ * start, and what is no picture shows then. That costs one short read a file, spread over threads.
+ * Rejected: decoding everything once (an hour for ImageNet), and finding out at the first epoch.
+ *
+ * A damaged picture stops the run, or with --damaged skip is left out where its header shows it.
+ * What shows only while it is decoded becomes a sample without a label: no loss and no accuracy
+ * counts it, on any rank. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "data/folder_list.h"
+#include "data/image.h"
+#include "data/picture.h"
+
+static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f},
+                   imagenet_std[] = {0.229f, 0.224f, 0.225f};
+static const float cinic_mean[] = {0.47889522f, 0.47227842f, 0.43047404f},
+                   cinic_std[] = {0.24205776f, 0.23828046f, 0.25874835f};
+
+enum {
+    SIZE = 224,         /* of images, where pictures are of several sizes */
+    FIRST_BYTES = 4096, /* of a file, read for its header */
+    FILE_LIMIT = 1 << 30,
+    NAMED = 10, /* damaged pictures that are named one by one */
+    PROBERS = 8,
+    WARM = 8,          /* pictures read when it is opened */
+    PROBER_FILES = 256 /* files that are worth another thread */
+};
+
+/* One picture that is a sample. */
+struct sample {
+    const char *path; /* below the split's folder */
+    int32_t label;
+    int32_t height, width;
+    atomic_bool said; /* that it is damaged */
+};
+
+struct folder_split {
+    char *base; /* path of its folder */
+    struct folder_files files;
+    struct sample *sample;
+    int64_t count, damaged;
+};
+
+struct folder_state {
+    struct folder_classes classes;
+    struct folder_split split[SPLIT_COUNT];
+    struct augment augment;
+    bool skip;
+    size_t file_bytes, decoder_bytes, transform_bytes; /* the most that any picture needs */
+    float table[PICTURE_CHANNELS][256];
+};
+
+/* --- headers --- */
+
+struct probe {
+    struct folder_split *split;
+    struct picture_header *header; /* of each file */
+    atomic_size_t next;
+};
+
+/* At most `bytes` of a file; less where it is shorter. -1: errno says why. */
+static ssize_t read_some(int fd, unsigned char *to, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t count = read(fd, to + done, bytes - done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        if (count == 0) break;
+        done += (size_t)count;
+    }
+    return (ssize_t)done;
+}
+
+static bool open_picture(const struct folder_split *split, const char *path, int *fd,
+                         char why[PICTURE_WHY_BYTES]) {
+    char *full = mem_format("%s/%s", split->base, path);
+    *fd = open(full, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) snprintf(why, PICTURE_WHY_BYTES, "%s", strerror(errno));
+    free(full);
+    return *fd >= 0;
+}
+
+/* The header is mostly in the first bytes; where a camera's notes come before it, the whole file is
+ * read. */
+static bool probe_open(int fd, int64_t bytes, struct picture_header *out,
+                       char why[PICTURE_WHY_BYTES]) {
+    unsigned char first[FIRST_BYTES], *whole = NULL;
+    bool more = false, good = false;
+    ssize_t count = read_some(fd, first, sizeof first);
+    if (count >= 0) good = picture_probe(first, (size_t)count, (size_t)bytes, out, &more, why);
+    if (more && bytes > count) {
+        whole = mem_new((size_t)bytes);
+        memcpy(whole, first, (size_t)count);
+        ssize_t rest = read_some(fd, whole + count, (size_t)(bytes - count));
+        count = rest < 0 ? rest : count + rest;
+        if (count >= 0) good = picture_probe(whole, (size_t)count, (size_t)count, out, &more, why);
+    }
+    if (count < 0) snprintf(why, PICTURE_WHY_BYTES, "%s", strerror(errno));
+    free(whole);
+    return good;
+}
+
+static bool probe_file(const struct folder_split *split, const struct folder_file *file,
+                       struct picture_header *out, char why[PICTURE_WHY_BYTES]) {
+    int fd;
+    if (file->bytes > FILE_LIMIT) {
+        snprintf(why, PICTURE_WHY_BYTES, "%lld bytes, more than the limit of %d",
+                 (long long)file->bytes, FILE_LIMIT);
+        return false;
+    }
+    if (!open_picture(split, file->path, &fd, why)) return false;
+    bool good = probe_open(fd, file->bytes, out, why);
+    close(fd);
+    return good;
+}
+
+static void *prober(void *argument) {
+    struct probe *probe = argument;
+    struct folder_files *files = &probe->split->files;
+    size_t i;
+    while ((i = atomic_fetch_add(&probe->next, 1)) < files->count) {
+        struct folder_file *file = &files->file[i];
+        char why[PICTURE_WHY_BYTES] = "";
+        if (!file->why && !probe_file(probe->split, file, &probe->header[i], why))
+            file->why = mem_text(why); /* kept until the files are given back */
+    }
+    return NULL;
+}
+
+/* This thread is one of them; more where there are enough files and the system gives them. */
+static void probe_all(struct probe *probe) {
+    pthread_t thread[PROBERS];
+    int started = 0, wanted = (int)(probe->split->files.count / PROBER_FILES);
+    if (wanted > PROBERS) wanted = PROBERS;
+    while (started < wanted && thread_try(&thread[started], prober, probe) == 0) started++;
+    prober(probe);
+    for (int t = 0; t < started; t++) pthread_join(thread[t], NULL);
+}
+
+/* --- damage --- */
+
+static enum status fail_damaged(const struct folder_split *split, const char *path,
+                                const char *why) {
+    return fail(STATUS_DATA,
+                "%s/%s: damaged picture: %s\n  --damaged skip leaves such pictures out",
+                split->base, path, why);
+}
+
+static void warn_damaged(const struct folder_split *split, const char *path, const char *why) {
+    log_warning("%s/%s: damaged picture, skipped: %s", split->base, path, why);
+}
+
+/* In the order of the files, so that every rank names the same. */
+static enum status judge_files(const struct folder_state *state, struct folder_split *split) {
+    for (size_t i = 0; i < split->files.count; i++) {
+        const struct folder_file *file = &split->files.file[i];
+        if (!file->why) continue;
+        if (!state->skip) return fail_damaged(split, file->path, file->why);
+        if (split->damaged++ < NAMED) warn_damaged(split, file->path, file->why);
+    }
+    if (split->damaged > NAMED)
+        log_warning("%s: %lld more damaged pictures, skipped", split->base,
+                    (long long)(split->damaged - NAMED));
+    if (split->damaged == (int64_t)split->files.count)
+        return fail(STATUS_DATA, "%s: all %lld pictures are damaged", split->base,
+                    (long long)split->damaged);
+    return STATUS_OK;
+}
+
+/* --- opening --- */
+
+static void most(size_t value, size_t *so_far) {
+    if (value > *so_far) *so_far = value;
+}
+
+static void keep_samples(struct folder_state *state, struct folder_split *split,
+                         const struct picture_header *header) {
+    split->sample = MEM_ARRAY(struct sample, split->files.count);
+    for (size_t i = 0; i < split->files.count; i++) {
+        const struct folder_file *file = &split->files.file[i];
+        if (file->why) continue;
+        struct sample *sample = &split->sample[split->count++];
+        sample->path = file->path;
+        sample->label = file->label;
+        sample->height = header[i].height;
+        sample->width = header[i].width;
+        most((size_t)file->bytes, &state->file_bytes);
+        most(header[i].decoder_bytes, &state->decoder_bytes);
+    }
+}
+
+static enum status open_split(const char *root, const char *name, struct folder_state *state,
+                              struct folder_split *split) {
+    split->base = mem_format("%s/%s", root, name);
+    TRY(folder_files_read(root, name, &state->classes, &split->files));
+    struct probe probe = {.split = split,
+                          .header = MEM_ARRAY(struct picture_header, split->files.count)};
+    for (size_t i = 0; i < split->files.count; i++) {
+        struct folder_file *file = &split->files.file[i];
+        if (file->why) file->why = mem_text(file->why); /* so that all are given back alike */
+    }
+    probe_all(&probe);
+    enum status status = judge_files(state, split);
+    if (status == STATUS_OK) keep_samples(state, split, probe.header);
+    free(probe.header);
+    return status;
+}
+
+/* Pictures of one size are used at that size, as CIFAR's are; others as ImageNet's. */
+static bool of_one_size(const struct folder_state *state, int *height, int *width) {
+    *height = state->split[0].sample[0].height, *width = state->split[0].sample[0].width;
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        for (int64_t i = 0; i < state->split[s].count; i++)
+            if (state->split[s].sample[i].height != *height ||
+                state->split[s].sample[i].width != *width)
+                return false;
+    return true;
+}
+
+static enum status choose_size(const char *root, const struct dataset_config *config,
+                               struct folder_state *state) {
+    int height, width;
+    bool same = of_one_size(state, &height, &width);
+    int64_t size = config->image_size;
+    if (size) TRY(image_size_check(root, size));
+    if (same && !size && (height > IMAGE_MAX_SIZE || width > IMAGE_MAX_SIZE))
+        return fail(STATUS_USAGE,
+                    "%s: all pictures are %dx%d, images are at most %d\n"
+                    "  say the size with --image-size",
+                    root, width, height, IMAGE_MAX_SIZE);
+    bool as_is = same && (!size || (size == height && size == width));
+    enum augment_policy own = as_is ? AUGMENT_CROP : AUGMENT_RESIZED_CROP;
+    if (!as_is) height = width = size ? (int)size : SIZE;
+    state->augment = (struct augment){.policy = config->augment ? config->augment : own,
+                                      .frame = as_is ? FRAME_STRETCH : FRAME_CENTRE,
+                                      .out_height = height,
+                                      .out_width = width};
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        for (int64_t i = 0; i < state->split[s].count; i++)
+            most(transform_bytes(state->split[s].sample[i].height, state->split[s].sample[i].width,
+                                 height, width),
+                 &state->transform_bytes);
+    return STATUS_OK;
+}
+
+/* CINIC-10 is known by its classes, CIFAR-10's. */
+static bool is_cinic(const struct folder_classes *classes) {
+    static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                        "dog",      "frog",       "horse", "ship", "truck"};
+    enum { COUNT = sizeof names / sizeof names[0] };
+    if (classes->count != COUNT || !classes->folder) return false;
+    for (int c = 0; c < COUNT; c++)
+        if (strcmp(classes->folder[c], names[c]) != 0) return false;
+    return true;
+}
+
+static uint64_t content_hash(const struct folder_state *state) {
+    int64_t shape[] = {state->classes.count, state->augment.policy, state->augment.frame,
+                       state->augment.out_height, state->augment.out_width};
+    uint64_t hash = hash64(HASH64_START, shape, sizeof shape);
+    hash = hash64(hash, state->table, sizeof state->table);
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        for (size_t i = 0; i < state->split[s].files.count; i++) {
+            const struct folder_file *file = &state->split[s].files.file[i];
+            int64_t facts[] = {file->label, file->bytes, file->why != NULL};
+            hash = hash64(hash, facts, sizeof facts);
+            hash = hash64(hash, file->path, strlen(file->path));
+        }
+    return hash;
+}
+
+static size_t whole_lines(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Room for a file and one byte more, which tells that it grew. */
+static size_t file_room(const struct folder_state *state) {
+    return whole_lines(state->file_bytes + 1);
+}
+
+static void describe(struct folder_state *state, struct dataset *out) {
+    bool cinic = is_cinic(&state->classes);
+    image_fields(PICTURE_CHANNELS, state->augment.out_height, state->augment.out_width,
+                 state->classes.count, out);
+    if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
+    out->names = state->classes.name;
+    out->mean = cinic ? cinic_mean : imagenet_mean;
+    out->std = cinic ? cinic_std : imagenet_std;
+    for (int c = 0; c < PICTURE_CHANNELS; c++)
+        transform_table(out->mean[c], out->std[c], state->table[c]);
+    out->bytes = sizeof *state;
+    for (int s = 0; s < SPLIT_COUNT; s++) {
+        out->count[s] = state->split[s].count;
+        out->damaged += state->split[s].damaged;
+        out->bytes +=
+            state->split[s].files.count * (sizeof(struct folder_file) + sizeof(struct sample));
+    }
+    out->scratch_bytes =
+        file_room(state) + whole_lines(state->decoder_bytes) + whole_lines(state->transform_bytes);
+    out->content_hash = content_hash(state);
+    out->state = state;
+}
+
+static void state_free(struct folder_state *state) {
+    for (int s = 0; s < SPLIT_COUNT; s++) {
+        struct folder_split *split = &state->split[s];
+        for (size_t i = 0; i < split->files.count; i++) free((char *)split->files.file[i].why);
+        folder_files_free(&split->files);
+        free(split->sample);
+        free(split->base);
+    }
+    folder_classes_free(&state->classes);
+    free(state);
+}
+
+/* --- the argument --- */
+
+struct place {
+    char *root, *name[SPLIT_COUNT];
+};
+
+static enum status set_key(const char *spec, char *item, struct place *place) {
+    static const char *const keys[SPLIT_COUNT] = {"train", "test"};
+    char *value = strchr(item, '=');
+    if (value) *value++ = 0;
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        if (value && *value && strcmp(item, keys[s]) == 0) {
+            place->name[s] = value;
+            return STATUS_OK;
+        }
+    return fail(STATUS_USAGE,
+                "folder:%s: '%s' is not known\n  write folder:DIR,train=NAME,test=NAME", spec,
+                item);
+}
+
+static bool is_there(const char *root, const char *name) {
+    char *folder = mem_format("%s/%s", root, name), *list = mem_format("%s.txt", folder);
+    bool there = file_exists(folder) || file_exists(list);
+    free(folder);
+    free(list);
+    return there;
+}
+
+/* What is for choosing comes before what is for the end. */
+static enum status find_test(struct place *place) {
+    static char names[][12] = {"val", "valid", "validation", "test"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !place->name[SPLIT_TEST]; i++)
+        if (is_there(place->root, names[i])) place->name[SPLIT_TEST] = names[i];
+    if (place->name[SPLIT_TEST]) return STATUS_OK;
+    return fail(STATUS_DATA,
+                "%s: none of val, valid, validation and test is there to evaluate on\n"
+                "  another name: folder:%s,test=NAME",
+                place->root, place->root);
+}
+
+/* `text` is cut up; *out points into it. */
+static enum status parse(const char *spec, char *text, struct place *out) {
+    static char train[] = "train";
+    char *rest = text;
+    *out = (struct place){.root = strsep(&rest, ","), .name = {train, NULL}};
+    for (char *item; (item = strsep(&rest, ","));) TRY(set_key(spec, item, out));
+    struct stat info;
+    if (stat(out->root, &info) != 0)
+        return fail(STATUS_DATA, "%s: cannot open the folder of pictures: %s", out->root,
+                    strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return fail(STATUS_DATA, "%s: not a folder, which data set folder needs", out->root);
+    return find_test(out);
+}
+
+static enum status open_place(const struct place *place, const struct dataset_config *config,
+                              struct folder_state *state) {
+    state->skip = config->skip_damaged;
+    TRY(folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        TRY(open_split(place->root, place->name[s], state, &state->split[s]));
+    return choose_size(place->root, config, state);
+}
+
+/* --- reading --- */
+
+/* The whole file into the scratch; one that is longer than at the start is not the same. */
+static bool read_file(const struct folder_state *state, const struct folder_split *split,
+                      const struct sample *sample, struct picture_reading *reading,
+                      unsigned char *to) {
+    int fd;
+    if (!open_picture(split, sample->path, &fd, reading->why)) return false;
+    ssize_t count = read_some(fd, to, state->file_bytes + 1);
+    if (count < 0) snprintf(reading->why, sizeof reading->why, "%s", strerror(errno));
+    if (count > (ssize_t)state->file_bytes)
+        snprintf(reading->why, sizeof reading->why, "it changed since the run began");
+    close(fd);
+    reading->data = to;
+    reading->count = (size_t)count;
+    return count >= 0 && count <= (ssize_t)state->file_bytes;
+}
+
+static bool read_picture(struct folder_state *state, const struct folder_split *split,
+                         const struct sample *sample, uint64_t key, char *scratch,
+                         struct picture_reading *reading, float *out) {
+    char *decoder = scratch + file_room(state),
+         *transform = decoder + whole_lines(state->decoder_bytes);
+    *reading = (struct picture_reading){.augment = &state->augment,
+                                        .key = key,
+                                        .memory = {decoder, state->decoder_bytes, 0},
+                                        .transform_memory = transform,
+                                        .transform_bytes = state->transform_bytes};
+    if (!read_file(state, split, sample, reading, (unsigned char *)scratch)) return false;
+    if (!picture_read(reading)) return false;
+    transform_end(&reading->transform, state->table, PICTURE_CHANNELS, out);
+    return true;
+}
+
+static enum status folder_read(const struct dataset *dataset, enum split which, int64_t index,
+                               uint64_t key, void *scratch, void *const out[]) {
+    struct folder_state *state = dataset->state;
+    const struct folder_split *split = &state->split[which];
+    struct sample *sample = &split->sample[index];
+    struct picture_reading reading;
+    *(int32_t *)out[1] = sample->label;
+    if (!out[0]) return STATUS_OK;
+    if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
+    bool said =
+        atomic_exchange(&sample->said, true); /* it may be read again, and ahead of its use */
+    if (!state->skip) return said ? STATUS_DATA : fail_damaged(split, sample->path, reading.why);
+    if (!said) warn_damaged(split, sample->path, reading.why);
+    memset(out[0], 0, dataset_field_bytes(dataset, 0));
+    *(int32_t *)out[1] = LABEL_IGNORE;
+    return STATUS_OK;
+}
+
+/* A few pictures of each split, read once so that the libraries' code and tables are in memory:
+ * what a run takes later is then what was planned. Damage shows again where it matters. */
+static void warm_up(const struct dataset *dataset) {
+    struct folder_state *state = dataset->state;
+    struct region scratch;
+    if (region_map(dataset->scratch_bytes, "the reading of a sample", &scratch) != STATUS_OK)
+        return;
+    float *image = mem_new(dataset_field_bytes(dataset, 0));
+    for (int s = 0; s < SPLIT_COUNT; s++)
+        for (int64_t i = 0; i < state->split[s].count && i < WARM; i++) {
+            struct picture_reading reading;
+            read_picture(state, &state->split[s], &state->split[s].sample[i], 0, scratch.base,
+                         &reading, image);
+        }
+    free(image);
+    region_free(&scratch);
+}
+
+static enum status folder_open(const char *argument, const struct dataset_config *config,
+                               struct dataset *out) {
+    char *text = mem_text(argument);
+    struct place place;
+    struct folder_state *state = MEM_NEW(struct folder_state);
+    enum status status = parse(argument, text, &place);
+    if (status == STATUS_OK) status = open_place(&place, config, state);
+    free(text);
+    if (status != STATUS_OK) {
+        state_free(state);
+        return status;
+    }
+    describe(state, out);
+    warm_up(out);
+    return STATUS_OK;
+}
+
+static void folder_close(struct dataset *dataset) {
+    state_free(dataset->state);
+}
+
+extern const struct dataset_ops dataset_folder;
+const struct dataset_ops dataset_folder = {
+    .name = "folder",
+    .argument = "DIR[,train=NAME,test=NAME]",
+    .help = "JPEG and PNG pictures, in a folder for each class below train and val",
+    .library = picture_libraries,
+    .open = folder_open,
+    .read = folder_read,
+    .close = folder_close,
+};

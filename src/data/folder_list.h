@@ -1,0 +1,49 @@
+/* The files of a folder of pictures: classes, and the pictures of one split with their labels.
+ *
+ * Order is torchvision's ImageFolder's: classes by name, then folders, then files. What is there
+ * but cannot be a picture (a folder called x.jpg, a link that leads nowhere or back) is in the list
+ * too, with the reason. */
+#ifndef DATA_FOLDER_LIST_H
+#define DATA_FOLDER_LIST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+struct folder_classes {
+    int64_t count;
+    const char **folder; /* of each class; NULL: classes are numbers */
+    const char **name;   /* for people; NULL: likewise */
+    struct arena arena;  /* of all texts */
+};
+
+struct folder_file {
+    const char *path; /* below the split's folder */
+    const char *why;  /* it cannot be a picture; NULL: it may be one */
+    int64_t bytes;
+    int32_t label;
+};
+
+struct folder_files {
+    struct folder_file *file; /* owned */
+    size_t count, capacity;
+    struct arena arena; /* of the paths and reasons */
+};
+
+/* Local, blocking. Classes of ROOT: from ROOT/classes.txt, one a line, the folder's name and
+ * perhaps a name for people after it; else the sub-folders of ROOT/train, by name; none where
+ * ROOT/TRAIN.txt lists the pictures. The caller frees *out, also on failure. */
+enum status folder_classes_read(const char *root, const char *train, struct folder_classes *out);
+void folder_classes_free(struct folder_classes *classes);
+
+/* Local, blocking. The pictures of ROOT/SPLIT: those of ROOT/SPLIT.txt, lines of a path below
+ * ROOT/SPLIT and a class (its number or its folder's name), or else all in the folders of the
+ * classes. Where classes have no names their count grows with the labels. The caller frees *out,
+ * also on failure. */
+enum status folder_files_read(const char *root, const char *split, struct folder_classes *classes,
+                              struct folder_files *out);
+void folder_files_free(struct folder_files *files);
+
+#endif

@@ -1,0 +1,176 @@
+/* See input.h. */
+#include "data/input.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "data/transform.h"
+#include "tensor/npy.h"
+
+struct input {
+    struct npy *file;
+    struct npy_array array;
+    float (*table)[256]; /* per channel: bytes to numbers; NULL: they are numbers */
+    struct arena arena;  /* of names */
+};
+
+bool input_is_file(const char *name) {
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".npy") == 0;
+}
+
+/* --- reading --- */
+
+static enum status read_pixels(const struct input *input, const struct field *field, int64_t row,
+                               float *out) {
+    int64_t count = shape_count(&field->shape), plane = count / field->shape.dim[0];
+    unsigned char *bytes = mem_new((size_t)count);
+    enum status status = npy_read_rows(input->file, DTYPE_U8, row, 1, bytes);
+    for (int64_t i = 0; i < count && status == STATUS_OK; i++)
+        out[i] = input->table[i / plane][bytes[i]];
+    free(bytes);
+    return status;
+}
+
+static enum status read_ids(const struct dataset *dataset, const struct field *field, int64_t row,
+                            int32_t *out) {
+    const struct input *input = dataset->state;
+    int64_t count = shape_count(&field->shape), *ids = MEM_ARRAY(int64_t, count);
+    enum status status = npy_read_rows(input->file, DTYPE_I64, row, 1, ids);
+    for (int64_t i = 0; i < count && status == STATUS_OK; i++) {
+        out[i] = (int32_t)ids[i];
+        if (ids[i] < 0 || ids[i] >= field->limit)
+            status =
+                fail(STATUS_DATA, "%s: row %" PRId64 ": token %" PRId64 ", expected 0 to %" PRId64,
+                     dataset->spec, row, ids[i], field->limit - 1);
+    }
+    free(ids);
+    return status;
+}
+
+static enum status input_read(const struct dataset *dataset, enum split split, int64_t index,
+                              uint64_t key, void *scratch, void *const out[]) {
+    const struct input *input = dataset->state;
+    (void)split, (void)key, (void)scratch;
+    for (int f = 1; f < dataset->field_count; f++)
+        for (int64_t i = 0; i < shape_count(&dataset->field[f].shape); i++)
+            ((int32_t *)out[f])[i] = LABEL_IGNORE;
+    const struct field *field = &dataset->field[0];
+    if (field->dtype == DTYPE_I32) return read_ids(dataset, field, index, out[0]);
+    if (input->table) return read_pixels(input, field, index, out[0]);
+    return npy_read_rows(input->file, DTYPE_F32, index, 1, out[0]);
+}
+
+static void free_state(struct input *input) {
+    npy_close(&input->file);
+    arena_free(&input->arena);
+    free(input->table);
+    free(input);
+}
+
+static void input_close(struct dataset *dataset) {
+    free_state(dataset->state);
+}
+
+static const struct dataset_ops ops = {
+    .name = "input", .help = "rows of a .npy file", .read = input_read, .close = input_close};
+
+/* --- opening --- */
+
+/* The one field that a file can stand for; the others are labels. */
+static enum status take_fields(const char *path, const struct dataset *like, struct dataset *out) {
+    static const char *const names[] = {"image", "features", "input_ids"};
+    int found = -1, others = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names && found < 0; i++)
+        found = dataset_field(like, names[i]);
+    for (int f = 0; f < like->field_count; f++) others += f != found && !like->field[f].is_label;
+    if (found < 0 || others)
+        return fail(STATUS_USAGE,
+                    "%s: a model of data %s reads several arrays, one file holds one\n"
+                    "  name a data set that has them: --data SPEC",
+                    path, like->spec);
+    out->field[out->field_count++] = like->field[found];
+    for (int f = 0; f < like->field_count; f++)
+        if (like->field[f].is_label) out->field[out->field_count++] = like->field[f];
+    return STATUS_OK;
+}
+
+/* A channel that is alone may be left out. */
+static bool same_rows(const struct shape *array, const struct shape *row) {
+    int alone = row->rank == 3 && row->dim[0] == 1 && array->rank == 3;
+    if (array->rank != row->rank - alone + 1) return false;
+    for (int i = alone; i < row->rank; i++)
+        if (array->dim[i + 1 - alone] != row->dim[i]) return false;
+    return true;
+}
+
+static enum status check_array(const char *path, const struct input *input,
+                               const struct dataset *dataset) {
+    const struct shape *row = &dataset->field[0].shape;
+    char have[SHAPE_TEXT_BYTES], want[SHAPE_TEXT_BYTES];
+    if (!npy_has_rows(input->file, &input->array))
+        return fail(STATUS_DATA,
+                    "%s: not an array of rows in row-major order\n  numpy.save of "
+                    "numpy.ascontiguousarray(array) writes one",
+                    path);
+    if (!same_rows(&input->array.shape, row))
+        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s", path,
+                    shape_text(&input->array.shape, have), shape_text(row, want));
+    if (input->array.shape.dim[0] == 0) return fail(STATUS_DATA, "%s: it has no rows", path);
+    if (dataset->field[0].dtype != DTYPE_I32 || !input->array.real) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: type %s, expected whole numbers: tokens", path,
+                input->array.type);
+}
+
+static void make_table(const struct dataset *like, const struct field *field, struct input *input) {
+    if (strcmp(field->name, "image") != 0 || strcmp(input->array.type, "u1") != 0) return;
+    int64_t channels = field->shape.dim[0];
+    input->table = mem_array((size_t)channels, sizeof *input->table);
+    for (int64_t c = 0; c < channels; c++)
+        transform_table(like->mean ? like->mean[c] : 0, like->std ? like->std[c] : 1,
+                        input->table[c]);
+}
+
+static void take_names(const struct dataset *like, struct input *input, struct dataset *out) {
+    if (!like->names) return;
+    const char **names = arena_new(&input->arena, (size_t)like->classes * sizeof *names);
+    for (int64_t c = 0; c < like->classes; c++)
+        names[c] = arena_text(&input->arena, like->names[c]);
+    out->names = names;
+}
+
+static enum status open_array(const char *path, const struct dataset *like, struct input *input,
+                              struct dataset *out) {
+    TRY(take_fields(path, like, out));
+    TRY(npy_open(path, &input->file));
+    if (npy_count(input->file) != 1) return fail(STATUS_DATA, "%s: not one array", path);
+    TRY(npy_describe(input->file, 0, &input->array));
+    TRY(check_array(path, input, out));
+    make_table(like, &out->field[0], input);
+    take_names(like, input, out);
+    out->count[SPLIT_TRAIN] = out->count[SPLIT_TEST] = input->array.shape.dim[0];
+    out->classes = like->classes;
+    out->vocab = like->vocab;
+    out->content_hash = hash64(HASH64_START, &input->array.shape, sizeof input->array.shape);
+    return STATUS_OK;
+}
+
+enum status input_open(const char *path, const struct dataset *like, struct dataset **out) {
+    struct dataset *dataset = MEM_NEW(struct dataset);
+    struct input *input = MEM_NEW(struct input);
+    dataset->ops = &ops;
+    dataset->state = input;
+    enum status status = open_array(path, like, input, dataset);
+    if (status == STATUS_OK) {
+        dataset->spec = mem_text(path);
+        *out = dataset;
+        return STATUS_OK;
+    }
+    free_state(input);
+    free(dataset);
+    return status;
+}

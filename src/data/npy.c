@@ -1,0 +1,138 @@
+/* npy:DIR[,key=value,...]: people's own arrays in NumPy's files: one .npy file an array in a
+ * folder, or one .npz archive, which is named itself or is the only one in the folder. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/arrays.h"
+#include "tensor/npy.h"
+
+struct archive_search {
+    const char *folder;
+    char *found; /* the name of one, owned */
+    int count;
+};
+
+static enum status visit(void *context, const char *name) {
+    struct archive_search *search = context;
+    size_t length = strlen(name);
+    if (length < 5 || name[0] == '.' || strcmp(name + length - 4, ".npz") != 0) return STATUS_OK;
+    search->count++;
+    if (!search->found) search->found = mem_text(name);
+    return STATUS_OK;
+}
+
+/* The archive of a folder; *out stays NULL where there is none. */
+static enum status find_archive(const char *folder, char **out) {
+    struct archive_search search = {.folder = folder};
+    enum status status = folder_each(folder, visit, &search);
+    if (status == STATUS_OK && search.count > 1)
+        status = fail(STATUS_DATA, "%s: %d .npz files\n  name the one to read: npy:%s/%s", folder,
+                      search.count, folder, search.found);
+    if (status == STATUS_OK && search.count == 1) *out = mem_format("%s/%s", folder, search.found);
+    free(search.found);
+    return status;
+}
+
+/* Reads one array of an open file. */
+static enum status read_array(const struct npy *file, size_t index, const char *label,
+                              enum array_role role, struct array *out) {
+    struct npy_array described;
+    TRY(npy_describe(file, index, &described));
+    enum dtype dtype = role == ARRAY_Y || role == ARRAY_TEST_Y ? DTYPE_I64
+                       : strcmp(described.type, "u1") == 0     ? DTYPE_U8
+                                                               : DTYPE_F32;
+    TRY(array_new(label, role, dtype, &described.shape, out));
+    out->values = malloc(array_bytes(out));
+    if (!out->values)
+        return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", label, array_bytes(out));
+    return npy_read(file, index, dtype, out->values, array_bytes(out));
+}
+
+static bool is_needed(const struct array_spec *spec, int role) {
+    return role < ARRAY_TEST_X || spec->named[role];
+}
+
+static enum status read_file(const char *path, int role, struct array *out) {
+    struct npy *file;
+    TRY(npy_open(path, &file));
+    enum status status = npy_count(file) == 1 && !*npy_name(file, 0)
+                             ? read_array(file, 0, path, (enum array_role)role, out)
+                             : fail(STATUS_DATA, "%s: an archive, expected one array", path);
+    npy_close(&file);
+    return status;
+}
+
+static enum status read_folder(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {
+    enum status status = STATUS_OK;
+    for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
+        char *path = mem_format("%s/%s.npy", spec->path, spec->name[role]);
+        if (file_exists(path) || is_needed(spec, role)) status = read_file(path, role, &out[role]);
+        free(path);
+    }
+    return status;
+}
+
+static enum status read_archive(const char *path, const struct array_spec *spec,
+                                struct array out[ARRAY_ROLES]) {
+    struct npy *file;
+    enum status status = STATUS_OK;
+    TRY(npy_open(path, &file));
+    if (npy_count(file) == 1 && !*npy_name(file, 0))
+        status = fail(STATUS_DATA,
+                      "%s: one array, but samples and labels are needed\n"
+                      "  name a folder with %s.npy and %s.npy, or a .npz file",
+                      path, spec->name[ARRAY_X], spec->name[ARRAY_Y]);
+    for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
+        size_t index;
+        if (npy_find(file, spec->name[role], &index)) {
+            char *label = mem_format("%s: %s", path, spec->name[role]);
+            status = read_array(file, index, label, (enum array_role)role, &out[role]);
+            free(label);
+        } else if (is_needed(spec, role)) {
+            status = fail(STATUS_DATA,
+                          "%s: no array %s in it\n  its first is %s; x=NAME and y=NAME "
+                          "choose others",
+                          path, spec->name[role], npy_count(file) ? npy_name(file, 0) : "missing");
+        }
+    }
+    npy_close(&file);
+    return status;
+}
+
+static enum status read_arrays(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {
+    struct stat info;
+    if (stat(spec->path, &info) != 0) return file_open_failed(spec->path);
+    if (!S_ISDIR(info.st_mode)) return read_archive(spec->path, spec, out);
+    char *archive = NULL, *first = mem_format("%s/%s.npy", spec->path, spec->name[ARRAY_X]);
+    bool by_files = file_exists(first);
+    enum status status = by_files ? STATUS_OK : find_archive(spec->path, &archive);
+    if (status == STATUS_OK && !by_files && !archive)
+        status = fail(STATUS_DATA,
+                      "%s: neither %s.npy nor a .npz file is in it\n"
+                      "  numpy.save('%s', x) writes one",
+                      spec->path, spec->name[ARRAY_X], first);
+    if (status == STATUS_OK)
+        status = by_files ? read_folder(spec, out) : read_archive(archive, spec, out);
+    free(first);
+    free(archive);
+    return status;
+}
+
+static enum status npy_data_open(const char *argument, const struct dataset_config *config,
+                                 struct dataset *out) {
+    return arrays_open("npy", read_arrays, argument, config, out);
+}
+
+extern const struct dataset_ops dataset_npy;
+const struct dataset_ops dataset_npy = {
+    .name = "npy",
+    .argument = "DIR[,...]",
+    .help = "your own images or rows of numbers: NumPy's .npy files, or one .npz",
+    .open = npy_data_open,
+    .read = arrays_read,
+    .close = arrays_close,
+};

@@ -1,0 +1,34 @@
+/* Which values of a graph are narrow: see op/precision.h. Views have the type of their root, so
+ * what decides is asked of roots. Where a product reads an f32 value, graph_lower rounds it, in the
+ * REORDER that brings it to the kernel's layout. */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "op/precision.h"
+
+/* Parameter gradients, what losses are made from, and outputs that their operation keeps f32. */
+static void mark_exact(const struct graph *graph, bool *exact) {
+    for (int i = 0; i < graph->use_count; i++)
+        exact[graph->values[graph->uses[i].gradient].root] = true;
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct node *node = &graph->nodes[n];
+        if (op_exact_in(node->op)) exact[graph->values[node->in[0]].root] = true;
+        if (op_def(node->op)->flags & OP_VIEW) continue;
+        for (int i = 0; i < node->out_count; i++)
+            if (!op_narrow_out(node->op, i)) exact[node->out[i]] = true;
+    }
+}
+
+void graph_narrow(struct graph *graph, enum dtype dtype) {
+    graph->dtype = dtype;
+    if (dtype == DTYPE_F32) return;
+    bool *exact = MEM_ARRAY(bool, graph->value_count + 1);
+    mark_exact(graph, exact);
+    for (int i = 0; i < graph->value_count; i++) {
+        struct value *value = &graph->values[i];
+        if (graph->values[value->root].kind == VALUE_LOCAL && value->type.dtype == DTYPE_F32 &&
+            !exact[value->root])
+            value->type.dtype = dtype;
+    }
+    free(exact);
+}

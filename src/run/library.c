@@ -1,0 +1,375 @@
+/* The runs of the public library: include/stretto.h. Each call is a task for the crew (run/crew.h);
+ * what can be refused without the ranks is refused before. */
+#include "stretto.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/api.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/library.h"
+#include "run/option_files.h"
+
+static void take_message(void *context, enum log_level level, const char *text) {
+    static const int levels[] = {[LOG_ERROR] = STRETTO_LOG_ERROR,
+                                 [LOG_WARNING] = STRETTO_LOG_WARNING,
+                                 [LOG_NOTE] = STRETTO_LOG_NOTE,
+                                 [LOG_ANSWER] = STRETTO_LOG_NOTE};
+    struct stretto_run *run = context;
+    pthread_mutex_lock(&run->messages);
+    char *error = run->in_call ? run->error : run->earlier;
+    if (level == LOG_ERROR && !*error) snprintf(error, LIBRARY_ERROR_BYTES, "%s", text);
+    if (run->config.log) run->config.log(run->config.log_context, levels[level], text);
+    pthread_mutex_unlock(&run->messages);
+}
+
+/* --- around every call --- */
+
+bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status) {
+    *entry = (struct entry){.run = run};
+    *status = STATUS_USAGE;
+    if (!run) {
+        api_set_error("the run is closed, or was never opened");
+        return false;
+    }
+    pthread_mutex_lock(&run->use);
+    entry->before = log_use(&run->sink);
+    pthread_mutex_lock(&run->messages);
+    run->in_call = true;
+    *run->error = 0;
+    pthread_mutex_unlock(&run->messages);
+    if (!run->crew || run->crew->status == STATUS_OK) return true;
+    *status = fail(run->crew->status, "the run has failed before: close it, and resume another");
+    return false;
+}
+
+int library_leave(struct entry *entry, enum status status) {
+    struct stretto_run *run = entry->run;
+    if (!run) return status_exit_code(status);
+    pthread_mutex_lock(&run->messages);
+    if (status != STATUS_OK)
+        api_set_error(*run->error     ? run->error
+                      : *run->earlier ? run->earlier
+                                      : status_text(status));
+    else if (!*run->earlier)
+        memcpy(run->earlier, run->error, sizeof run->earlier);
+    run->in_call = false;
+    pthread_mutex_unlock(&run->messages);
+    log_use(entry->before);
+    pthread_mutex_unlock(&run->use);
+    return status_exit_code(status);
+}
+
+/* --- opening --- */
+
+/* The library has no process to start others from: ranks of this machine are its threads. */
+static enum status find_start(struct stretto_run *run) {
+    struct options *options = &run->options;
+    TRY(start_find(options, &run->start));
+    if (run->start.kind != START_LAUNCHER) return STATUS_OK;
+    const char *many = options_asking_ranks(options);
+    if (many)
+        return fail(STATUS_USAGE,
+                    "--%s asks for other processes, which the library does not start\n"
+                    "  start this program by mpirun or srun, or use stretto_main",
+                    many);
+    options->spawn = "threads";
+    option_derive(options, OPTION_spawn);
+    return start_find(options, &run->start);
+}
+
+static int count_options(const char *const *options) {
+    int count = 0;
+    while (options && options[count]) count++;
+    return count;
+}
+
+static enum status open_run(struct stretto_run *run) {
+    TRY(options_parse(COMMAND_TRAIN, count_options(run->config.options),
+                      (char *const *)run->config.options, &run->options));
+    run->options.quiet = true;
+    if (run->options.resume || run->options.help)
+        return fail(STATUS_USAGE,
+                    "--%s is of the command\n  stretto_resume goes on from a checkpoint",
+                    run->options.help ? "help" : "resume");
+    TRY(option_files_apply(&run->options));
+    TRY(find_start(run));
+    run->start.info.forward_batch = run->config.forward_batch;
+    return crew_open(&run->options, &run->start, &run->crew);
+}
+
+static enum status check_version(int header) {
+    if (header / 10000 == STRETTO_VERSION_MAJOR && header <= STRETTO_VERSION) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "compiled with the header of version %d.%d.%d, linked to the library of version %s",
+                header / 10000, header / 100 % 100, header % 100, stretto_version());
+}
+
+static enum status check_open(int header, const struct stretto_config *given,
+                              struct stretto_config *out) {
+    TRY(check_version(header));
+    TRY(api_take(given, offsetof(struct stretto_config, log), out, sizeof *out, "stretto_config"));
+    if (out->forward_batch >= 0) return STATUS_OK;
+    return fail(STATUS_USAGE, "a forward batch of %lld samples", (long long)out->forward_batch);
+}
+
+int stretto_open_version(int header, const struct stretto_config *given, struct stretto_run **out) {
+    struct stretto_config config;
+    struct api_call call;
+    struct entry entry;
+    enum status status;
+    if (out) *out = NULL;
+    api_begin(&call);
+    status = out ? check_open(header, given, &config)
+                 : fail(STATUS_USAGE, "there is no place for the run");
+    int code = api_end(&call, status);
+    if (code != 0) return code;
+    struct stretto_run *run = MEM_NEW(struct stretto_run);
+    *run = (struct stretto_run){.config = config, .sink = {run, take_message}};
+    pthread_mutex_init(&run->use, NULL);
+    pthread_mutex_init(&run->messages, NULL);
+    library_enter(&entry, run, &status);
+    status = open_run(run);
+    code = library_leave(&entry, status);
+    if (status == STATUS_OK)
+        *out = run;
+    else
+        stretto_close(&run);
+    return code;
+}
+
+void stretto_close(struct stretto_run **pointer) {
+    struct stretto_run *run = pointer ? *pointer : NULL;
+    if (!run) return;
+    pthread_mutex_lock(&run->use);
+    const struct log_sink *before = log_use(&run->sink);
+    crew_close(&run->crew);
+    options_free(&run->options);
+    log_use(before);
+    pthread_mutex_unlock(&run->use);
+    pthread_mutex_destroy(&run->messages);
+    pthread_mutex_destroy(&run->use);
+    free(run);
+    *pointer = NULL;
+}
+
+/* --- plan, steps, evaluation --- */
+
+const struct job *library_job(const struct stretto_run *run) {
+    return &run->crew->rank[0].session->job;
+}
+
+int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    const struct plan *plan = library_job(run)->plan;
+    struct stretto_plan full = {.params = graph_param_elements(plan->micro[0].graph),
+                                .steps = plan->config.steps,
+                                .steps_per_epoch = plan->config.steps_per_epoch,
+                                .batch = plan->config.batch,
+                                .predicted_peak_bytes = (int64_t)job_most_bytes(library_job(run)),
+                                .ranks = run->crew->world,
+                                .rank = run->start.info.rank};
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
+}
+
+static enum status step_task(struct crew_rank *rank, void *context) {
+    struct step_result result, *out = context;
+    struct exec *exec = rank->session->exec;
+    TRY(exec_step(exec, &result));
+    if (exec_next_step(exec) == rank->session->job.plan->config.steps) {
+        TRY(exec_settle(exec));
+        TRY(exec_drain(exec));
+    }
+    exec_norm(exec, result.step, &result.grad_norm);
+    if (rank->index == 0) *out = result;
+    return STATUS_OK;
+}
+
+int stretto_step(struct stretto_run *run, struct stretto_step *out) {
+    struct entry entry;
+    enum status status;
+    struct step_result result;
+    struct stretto_step full = {0};
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    if (exec_next_step(run->crew->rank[0].session->exec) >= library_job(run)->plan->config.steps)
+        return library_leave(&entry, STATUS_OK), STRETTO_END;
+    status = api_give(&full, sizeof full, out, "stretto_step");
+    if (status == STATUS_OK) status = crew_do(run->crew, step_task, &result);
+    if (status != STATUS_OK) return library_leave(&entry, status);
+    full = (struct stretto_step){.step = result.step,
+                                 .epoch = result.epoch,
+                                 .loss = result.loss,
+                                 .acc1 = result.acc1,
+                                 .lr = result.lr,
+                                 .grad_norm = result.grad_norm,
+                                 .step_ms = (double)result.times.total_ns * 1e-6};
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_step"));
+}
+
+static enum status lr_task(struct crew_rank *rank, void *context) {
+    exec_set_lr(rank->session->exec, *(double *)context);
+    return STATUS_OK;
+}
+
+int stretto_set_lr(struct stretto_run *run, double lr) {
+    struct entry entry;
+    enum status status;
+    double asked = lr >= 0 ? lr : NAN;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = isinf(lr) ? fail(STATUS_USAGE, "a learning rate of %g", lr)
+                       : crew_try(run->crew, lr_task, &asked);
+    return library_leave(&entry, status);
+}
+
+static enum status evaluate_task(struct crew_rank *rank, void *context) {
+    struct eval_result result;
+    TRY(exec_settle(rank->session->exec));
+    TRY(exec_evaluate(rank->session->exec, &result));
+    if (rank->index == 0) *(struct eval_result *)context = result;
+    return STATUS_OK;
+}
+
+int stretto_evaluate(struct stretto_run *run, struct stretto_eval *out) {
+    struct entry entry;
+    enum status status;
+    struct eval_result result;
+    struct stretto_eval full = {0};
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = api_give(&full, sizeof full, out, "stretto_eval");
+    if (status == STATUS_OK) status = crew_do(run->crew, evaluate_task, &result);
+    if (status != STATUS_OK) return library_leave(&entry, status);
+    full = (struct stretto_eval){
+        .samples = result.samples, .loss = result.loss, .acc1 = result.acc1, .acc5 = result.acc5};
+    return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_eval"));
+}
+
+/* --- forward --- */
+
+/* A part of the samples that were given, behind which there may be room without any. */
+struct forward {
+    int64_t samples; /* of a pass */
+    void *field[DATASET_MAX_FIELDS];
+    float *output;
+};
+
+static const struct value *output_of(const struct stretto_run *run) {
+    const struct graph *graph = library_job(run)->plan->micro[0].graph;
+    return &graph->values[graph->losses[0].scores];
+}
+
+static int64_t output_elements(const struct stretto_run *run) {
+    const struct value *output = output_of(run);
+    if (output->type.dtype != DTYPE_F32 || output->type.shape.rank < 1) return -1;
+    return shape_span(&output->type.shape, 1, output->type.shape.rank);
+}
+
+int64_t stretto_output_elements(struct stretto_run *run) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status), -1;
+    int64_t elements = output_elements(run);
+    library_leave(&entry, STATUS_OK);
+    return elements;
+}
+
+int64_t stretto_field_elements(struct stretto_run *run, const char *name) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status), -1;
+    const struct dataset *data = library_job(run)->dataset;
+    int field = name ? dataset_field(data, name) : -1;
+    if (field < 0)
+        status =
+            fail(STATUS_USAGE, "data set %s has no field \"%s\"", data->spec, name ? name : "");
+    library_leave(&entry, field < 0 ? status : STATUS_OK);
+    return field < 0 ? -1 : shape_count(&data->field[field].shape);
+}
+
+static enum status forward_task(struct crew_rank *rank, void *context) {
+    struct forward *forward = context;
+    struct exec *exec = rank->session->exec;
+    const struct graph *graph = rank->session->job.plan->micro[0].graph;
+    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
+    size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
+    bool here;
+    TRY(exec_apply(exec, forward->samples, forward->field, forward->output, &here));
+    return crew_share(rank, here, forward->output, bytes);
+}
+
+/* Kernels read tables by what stands in integer fields. */
+static enum status check_integers(const struct dataset *data, int f, int64_t samples,
+                                  const int32_t *value) {
+    const struct field *field = &data->field[f];
+    int64_t each = shape_count(&field->shape);
+    for (int64_t i = 0; field->dtype == DTYPE_I32 && field->limit > 0 && i < samples * each; i++)
+        if ((value[i] < 0 || value[i] >= field->limit) &&
+            !(field->is_label && value[i] == LABEL_IGNORE))
+            return fail(STATUS_USAGE, "%s of sample %lld is %d; 0 to %lld are possible",
+                        field->name, (long long)(i / each), (int)value[i],
+                        (long long)field->limit - 1);
+    return STATUS_OK;
+}
+
+static enum status check_forward(const struct stretto_run *run, int64_t samples,
+                                 const void *const field[], int field_count, const float *output,
+                                 int64_t count) {
+    const struct dataset *data = library_job(run)->dataset;
+    int64_t elements = output_elements(run);
+    if (elements < 0)
+        return fail(STATUS_USAGE, "model %s has no output of f32\n  stretto_output names it",
+                    library_job(run)->plan->config.model->name);
+    if (samples < 1 || !field || !output)
+        return fail(STATUS_USAGE, "%lld samples%s%s", (long long)samples,
+                    field ? "" : ", no fields", output ? "" : ", no room for the output");
+    if (field_count != data->field_count)
+        return fail(STATUS_USAGE, "%d fields were given, data set %s has %d", field_count,
+                    data->spec, data->field_count);
+    if (count != samples * elements)
+        return fail(STATUS_USAGE,
+                    "the output of %lld samples has %lld elements, there is room for %lld",
+                    (long long)samples, (long long)(samples * elements), (long long)count);
+    for (int f = 0; f < field_count; f++)
+        if (field[f]) TRY(check_integers(data, f, samples, field[f]));
+    return STATUS_OK;
+}
+
+static enum status run_forward(struct stretto_run *run, int64_t samples, const void *const field[],
+                               float *output) {
+    const struct dataset *data = library_job(run)->dataset;
+    const struct exec *exec = run->crew->rank[0].session->exec;
+    struct forward forward = {.samples = exec_apply_samples(exec, samples)};
+    size_t each = (size_t)output_elements(run) * sizeof(float), at = 0, all = (size_t)samples;
+    size_t room = (size_t)forward.samples;
+    enum status status = STATUS_OK;
+    forward.output = mem_new(room * each);
+    for (int f = 0; f < data->field_count; f++)
+        forward.field[f] = mem_new(room * dataset_field_bytes(data, f));
+    for (; at < all && status == STATUS_OK; at += room) {
+        size_t part = all - at < room ? all - at : room;
+        for (int f = 0; f < data->field_count; f++) {
+            size_t bytes = dataset_field_bytes(data, f);
+            if (field[f])
+                memcpy(forward.field[f], (const char *)field[f] + at * bytes, part * bytes);
+        }
+        status = crew_do(run->crew, forward_task, &forward);
+        if (status == STATUS_OK) memcpy((char *)output + at * each, forward.output, part * each);
+    }
+    for (int f = 0; f < data->field_count; f++) free(forward.field[f]);
+    free(forward.output);
+    return status;
+}
+
+int stretto_forward(struct stretto_run *run, int64_t samples, const void *const field[],
+                    int field_count, float *output, int64_t count) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = check_forward(run, samples, field, field_count, output, count);
+    if (status == STATUS_OK) status = run_forward(run, samples, field, output);
+    return library_leave(&entry, status);
+}

@@ -1,0 +1,280 @@
+/* The parameters of a library run, by name and in files: include/stretto.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/api.h"
+#include "base/mem.h"
+#include "run/library.h"
+#include "tensor/safetensors.h"
+
+enum { CHECKPOINTS_KEPT = 2 };
+
+/* --- parameters --- */
+
+struct tensor_ref {
+    bool param;
+    int item;
+    const struct store_item *of; /* in the layout of this process's first rank */
+    void *values;
+    size_t bytes;
+};
+
+static bool tensor_at(const struct stretto_run *run, int index, struct tensor_ref *out) {
+    const struct store_layout *layout = library_job(run)->plan->store;
+    bool param = index < layout->param_count;
+    int item = param ? index : index - layout->param_count;
+    if (index < 0 || (!param && item >= layout->buffer_count)) return false;
+    *out = (struct tensor_ref){
+        .param = param, .item = item, .of = param ? &layout->params[item] : &layout->buffers[item]};
+    out->bytes = tensor_type_bytes(&out->of->type);
+    return true;
+}
+
+static enum status tensor_find(const struct stretto_run *run, const char *name,
+                               struct tensor_ref *out) {
+    for (int i = 0; name && tensor_at(run, i, out); i++)
+        if (strcmp(out->of->name, name) == 0) return STATUS_OK;
+    return fail(STATUS_USAGE, "the model has no parameter \"%s\"", name ? name : "");
+}
+
+static enum status describe(const struct tensor_ref *tensor, struct stretto_tensor *out) {
+    const struct tensor_type *type = &tensor->of->type;
+    struct stretto_tensor full = {.name = tensor->of->name,
+                                  .dtype = (int)type->dtype,
+                                  .trained = tensor->param,
+                                  .rank = type->shape.rank,
+                                  .count = shape_count(&type->shape)};
+    memcpy(full.dim, type->shape.dim, sizeof full.dim);
+    return api_give(&full, sizeof full, out, "stretto_tensor");
+}
+
+int stretto_tensor_at(struct stretto_run *run, int index, struct stretto_tensor *out) {
+    struct entry entry;
+    enum status status;
+    struct tensor_ref tensor;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    if (!tensor_at(run, index, &tensor)) return library_leave(&entry, STATUS_OK), STRETTO_END;
+    return library_leave(&entry, describe(&tensor, out));
+}
+
+int stretto_tensor_find(struct stretto_run *run, const char *name, struct stretto_tensor *out) {
+    struct entry entry;
+    enum status status;
+    struct tensor_ref tensor;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = tensor_find(run, name, &tensor);
+    return library_leave(&entry, status == STATUS_OK ? describe(&tensor, out) : status);
+}
+
+static bool is_first_replica(const struct crew_rank *rank) {
+    const struct grid_cell *cell = &rank->session->job.plan->config.cell;
+    return cell->role == GRID_STAGE && cell->first_replica == 0;
+}
+
+static enum status keep_param(void *context, int param, const void *plain) {
+    struct tensor_ref *tensor = context;
+    if (param == tensor->item) memcpy(tensor->values, plain, tensor->bytes);
+    return STATUS_OK;
+}
+
+/* One rank of the first replica answers for it; where parameters are in slices, all put them
+ * together. */
+static enum status get_task(struct crew_rank *rank, void *context) {
+    const struct tensor_ref *wanted = context;
+    const struct store *store = exec_store(rank->session->exec);
+    const struct store_layout *layout = store->layout;
+    const struct store_item *item =
+        wanted->param ? &layout->params[wanted->item] : &layout->buffers[wanted->item];
+    bool answers = is_first_replica(rank) && store_answers(item),
+         sliced = wanted->param && rank->session->job.plan->config.sliced & SLICED_PARAMS;
+    struct tensor_ref own = *wanted;
+    TRY(exec_settle(rank->session->exec));
+    if (sliced) {
+        own.values = mem_new(own.bytes);
+        enum status status = exec_each_param(rank->session->exec, keep_param, &own);
+        if (status == STATUS_OK && answers) memcpy(wanted->values, own.values, own.bytes);
+        free(own.values);
+        TRY(status);
+    } else if (answers) {
+        enum array_kind kind = wanted->param ? ARRAY_PARAM : ARRAY_BUFFER;
+        TRY(store_get(store, store_array(layout, kind, 0), wanted->item, wanted->values));
+    }
+    return crew_share(rank, answers, wanted->values, wanted->bytes);
+}
+
+static enum status set_task(struct crew_rank *rank, void *context) {
+    const struct tensor_ref *given = context;
+    struct store *store = exec_store(rank->session->exec);
+    enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
+    TRY(exec_settle(rank->session->exec));
+    return store_put(store, store_array(store->layout, kind, 0), given->item, given->values);
+}
+
+static enum status find_sized(const struct stretto_run *run, const char *name, const void *values,
+                              size_t bytes, struct tensor_ref *out) {
+    TRY(tensor_find(run, name, out));
+    out->values = (void *)(uintptr_t)values;
+    if (!values) return fail(STATUS_USAGE, "%s: no values", name);
+    if (out->bytes == bytes) return STATUS_OK;
+    return fail(STATUS_USAGE, "%s has %lld elements, %zu bytes; %zu bytes were given", name,
+                (long long)shape_count(&out->of->type.shape), out->bytes, bytes);
+}
+
+int stretto_get(struct stretto_run *run, const char *name, void *values, size_t bytes) {
+    struct entry entry;
+    enum status status;
+    struct tensor_ref tensor;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = find_sized(run, name, values, bytes, &tensor);
+    if (status == STATUS_OK) status = crew_do(run->crew, get_task, &tensor);
+    return library_leave(&entry, status);
+}
+
+static enum status check_finite(const struct tensor_ref *tensor) {
+    const float *value = tensor->values;
+    for (int64_t i = 0;
+         tensor->of->type.dtype == DTYPE_F32 && i < shape_count(&tensor->of->type.shape); i++)
+        if (!isfinite(value[i]))
+            return fail(STATUS_USAGE, "%s: element %lld is %g", tensor->of->name, (long long)i,
+                        (double)value[i]);
+    return STATUS_OK;
+}
+
+int stretto_set(struct stretto_run *run, const char *name, const void *values, size_t bytes) {
+    struct entry entry;
+    enum status status;
+    struct tensor_ref tensor;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = find_sized(run, name, values, bytes, &tensor);
+    if (status == STATUS_OK) status = check_finite(&tensor);
+    if (status == STATUS_OK) status = crew_do(run->crew, set_task, &tensor);
+    return library_leave(&entry, status);
+}
+
+/* --- files --- */
+
+static enum status load_task(struct crew_rank *rank, void *context) {
+    struct exec *exec = rank->session->exec;
+    struct comm_group *world = comm_world(rank->session->comm);
+    TRY(comm_agree(world, exec_settle(exec)));
+    enum status status =
+        is_first_replica(rank) ? checkpoint_load_weights(exec, context) : STATUS_OK;
+    TRY(comm_agree(world, status));
+    return exec_start(exec);
+}
+
+int stretto_load(struct stretto_run *run, const char *path) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = path ? crew_try(run->crew, load_task, (void *)(uintptr_t)path)
+                  : fail(STATUS_USAGE, "no file was named");
+    return library_leave(&entry, status);
+}
+
+/* All tensors, put together here: a pipeline or ZeRO has them on several ranks. */
+static enum status collect(struct stretto_run *run, struct tensor_item *items, int count) {
+    struct tensor_ref tensor;
+    for (int i = 0; i < count && tensor_at(run, i, &tensor); i++) {
+        tensor.values = mem_new(tensor.bytes);
+        items[i] = (struct tensor_item){.name = tensor.of->name,
+                                        .dtype = tensor.of->type.dtype,
+                                        .shape = tensor.of->type.shape,
+                                        .data = tensor.values};
+        TRY(crew_do(run->crew, get_task, &tensor));
+    }
+    return STATUS_OK;
+}
+
+static enum status save(struct stretto_run *run, const char *path) {
+    static const struct safetensors_pair format = {"format", "pt"};
+    const struct store_layout *layout = library_job(run)->plan->store;
+    int count = layout->param_count + layout->buffer_count;
+    struct tensor_item *items = MEM_ARRAY(struct tensor_item, count);
+    struct safetensors_content content = {
+        .items = items, .item_count = (size_t)count, .metadata = &format, .metadata_count = 1};
+    enum status status = collect(run, items, count);
+    if (status == STATUS_OK && run->start.info.rank == 0)
+        status = safetensors_write(path, &content, NULL);
+    for (int i = 0; i < count; i++) free((void *)(uintptr_t)items[i].data);
+    free(items);
+    return status;
+}
+
+int stretto_save(struct stretto_run *run, const char *path) {
+    struct entry entry;
+    enum status status;
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = path ? save(run, path) : fail(STATUS_USAGE, "no file was named");
+    return library_leave(&entry, status);
+}
+
+struct checkpoint_call {
+    const char *folder;
+    bool found;
+};
+
+static struct checkpoint_config checkpoint_of(struct crew_rank *rank,
+                                              const struct checkpoint_call *call) {
+    struct session *session = rank->session;
+    if (session->fact_count == 0) session_facts(session);
+    return (struct checkpoint_config){.folder = call->folder,
+                                      .keep = CHECKPOINTS_KEPT,
+                                      .facts = session->facts,
+                                      .fact_count = session->fact_count};
+}
+
+static enum status make_folder(const char *folder) {
+    if (mkdir(folder, 0777) == 0 || errno == EEXIST) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: cannot be made: %s", folder, strerror(errno));
+}
+
+static enum status save_task(struct crew_rank *rank, void *context) {
+    const struct checkpoint_call *call = context;
+    struct exec *exec = rank->session->exec;
+    struct comm *comm = rank->session->comm;
+    struct checkpoint_config config = checkpoint_of(rank, call);
+    TRY(comm_agree(comm_world(comm), exec_settle(exec)));
+    TRY(exec_compare_copies(exec));
+    TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
+    rank->saved.step = exec_next_step(exec);
+    if (rank->saved.saved_step == rank->saved.step) return STATUS_OK;
+    TRY(checkpoint_save(&config, exec, &rank->saved, STATUS_OK));
+    rank->saved.saved_step = rank->saved.step;
+    return STATUS_OK;
+}
+
+int stretto_checkpoint(struct stretto_run *run, const char *folder) {
+    struct entry entry;
+    enum status status;
+    struct checkpoint_call call = {.folder = folder};
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status =
+        folder ? crew_try(run->crew, save_task, &call) : fail(STATUS_USAGE, "no folder was named");
+    return library_leave(&entry, status);
+}
+
+static enum status resume_task(struct crew_rank *rank, void *context) {
+    struct checkpoint_call *call = context;
+    struct exec *exec = rank->session->exec;
+    struct checkpoint_config config = checkpoint_of(rank, call);
+    bool found = false;
+    TRY(comm_agree(comm_world(rank->session->comm), exec_settle(exec)));
+    TRY(checkpoint_resume(&config, exec, &rank->saved, &found));
+    if (rank->index == 0) call->found = found;
+    return found ? exec_start(exec) : STATUS_OK;
+}
+
+int stretto_resume(struct stretto_run *run, const char *folder) {
+    struct entry entry;
+    enum status status;
+    struct checkpoint_call call = {.folder = folder};
+    if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = folder ? crew_try(run->crew, resume_task, &call)
+                    : fail(STATUS_USAGE, "no folder was named");
+    int code = library_leave(&entry, status);
+    return code == 0 && !call.found ? STRETTO_END : code;
+}

@@ -1,0 +1,391 @@
+/* See predictions.h. */
+#include "run/predictions.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/forward.h"
+#include "tensor/npy.h"
+
+enum as { AS_LOGITS, AS_PROBABILITIES, AS_CLASSES };
+
+struct predictions {
+    struct session *session;
+    const char *path; /* "-": standard output */
+    bool lines;       /* JSON lines, not .npy */
+    enum as as;
+    int64_t rows, classes, samples; /* samples of all ranks */
+    int64_t top;
+    const char *const *names; /* of the first `named` classes */
+    int64_t named;
+
+    bool whole;              /* one rank: what is made goes straight into the output */
+    bool begun;              /* the output was */
+    struct npy_writer npy;   /* of .npy, on the first rank */
+    struct file_writer file; /* of lines, likewise */
+    FILE *part;              /* NULL: none */
+    char *part_base;         /* the names of all parts but their numbers */
+    float *row;              /* of one sample */
+    int64_t *order;          /* of one row: the classes named */
+};
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool to_screen(const char *path) {
+    return strcmp(path, "-") == 0;
+}
+
+enum status predictions_check(const struct options *options) {
+    if (!option_is_given(options, OPTION_output))
+        return fail(STATUS_USAGE, "--output FILE is missing: where predictions go\n"
+                                  "  a .npy file, JSON lines in a .jsonl file, or - for standard "
+                                  "output");
+    const char *path = options->output;
+    bool npy = ends_with(path, ".npy");
+    if (npy && option_is_given(options, OPTION_top))
+        return fail(STATUS_USAGE, "--top is of JSON lines: it has no effect on %s", path);
+    if (npy || ends_with(path, ".jsonl") || to_screen(path)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--output %s: a .npy file, JSON lines in a .jsonl file, or - is written", path);
+}
+
+/* --- what is written of a sample --- */
+
+/* As the loss sees them, in f64. */
+static void to_probabilities(const float *scores, int64_t classes, float *out) {
+    double most = scores[0], sum = 0;
+    for (int64_t c = 1; c < classes; c++) most = scores[c] > most ? scores[c] : most;
+    for (int64_t c = 0; c < classes; c++) sum += exp(scores[c] - most);
+    for (int64_t c = 0; c < classes; c++) out[c] = (float)(exp(scores[c] - most) / sum);
+}
+
+static enum status put(struct predictions *of, const void *data, size_t bytes) {
+    if (of->whole && !of->lines) return npy_emit(&of->npy, data, bytes);
+    if (of->whole && !to_screen(of->path)) return file_write(&of->file, data, bytes);
+    FILE *to = of->whole ? stdout : of->part;
+    if (fwrite(data, 1, bytes, to) == bytes) return STATUS_OK;
+    if (of->whole) return STATUS_DATA; /* who flushes it at the end says why */
+    return fail(STATUS_DATA, "%s: write failed: %s", of->part_base, strerror(errno));
+}
+
+static enum status put_numbers(struct predictions *of, const float *scores) {
+    int64_t count = of->rows * of->classes;
+    if (of->as == AS_LOGITS) return put(of, scores, (size_t)count * sizeof *scores);
+    for (int64_t r = 0; r < of->rows; r++) {
+        const float *row = scores + r * of->classes;
+        int64_t class = forward_class(row, of->classes);
+        if (of->as == AS_CLASSES) TRY(put(of, &class, sizeof class));
+        if (of->as == AS_PROBABILITIES)
+            to_probabilities(row, of->classes, of->row + r * of->classes);
+    }
+    if (of->as == AS_CLASSES) return STATUS_OK;
+    return put(of, of->row, (size_t)count * sizeof *of->row);
+}
+
+/* The highest first, of equal ones the first. */
+static int64_t best_of(struct predictions *of, const float *scores) {
+    int64_t count = of->top < of->classes ? of->top : of->classes, found = 0;
+    for (int64_t c = 0; c < of->classes; c++) {
+        if (found == count && !(scores[c] > scores[of->order[found - 1]])) continue;
+        int64_t at = found < count ? found++ : count - 1;
+        while (at > 0 && scores[c] > scores[of->order[at - 1]])
+            of->order[at] = of->order[at - 1], at--;
+        of->order[at] = c;
+    }
+    return found;
+}
+
+static void print_text(FILE *out, const char *text) {
+    json_t *value = json_string(text);
+    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    fputs(quoted ? quoted : "null", out);
+    free(quoted);
+    json_decref(value);
+}
+
+static void print_class(const struct predictions *of, FILE *out, int64_t class) {
+    fprintf(out, "\"class\":%lld", (long long)class);
+    if (class >= of->named) return;
+    fputs(",\"name\":", out);
+    print_text(out, of->names[class]);
+}
+
+static void print_vector(FILE *out, const char *key, const float *values, int64_t count) {
+    fprintf(out, ",\"%s\":[", key);
+    for (int64_t i = 0; i < count; i++) fprintf(out, "%s%.9g", i ? "," : "", (double)values[i]);
+    fputc(']', out);
+}
+
+/* Of a sample with one row of scores. */
+static void print_one(struct predictions *of, FILE *out, const float *scores) {
+    int64_t count = best_of(of, scores);
+    to_probabilities(scores, of->classes, of->row);
+    fputc(',', out);
+    print_class(of, out, of->order[0]);
+    fputs(",\"top\":[", out);
+    for (int64_t i = 0; i < count; i++) {
+        fputs(i ? ",{" : "{", out);
+        print_class(of, out, of->order[i]);
+        fprintf(out, ",\"probability\":%.9g}", (double)of->row[of->order[i]]);
+    }
+    fputc(']', out);
+    bool asked = option_is_given(&of->session->job.options, OPTION_as);
+    if (asked && of->as == AS_LOGITS) print_vector(out, "logits", scores, of->classes);
+    if (asked && of->as == AS_PROBABILITIES)
+        print_vector(out, "probabilities", of->row, of->classes);
+}
+
+/* Of many rows: a class for each. */
+static void print_rows(const struct predictions *of, FILE *out, const float *scores) {
+    fputs(",\"classes\":[", out);
+    for (int64_t r = 0; r < of->rows; r++)
+        fprintf(out, "%s%lld", r ? "," : "",
+                (long long)forward_class(scores + r * of->classes, of->classes));
+    fputc(']', out);
+}
+
+static enum status put_line(struct predictions *of, int64_t index, const float *scores) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    CHECK(out, "a stream in memory");
+    fprintf(out, "{\"index\":%lld", (long long)index);
+    if (of->rows == 1)
+        print_one(of, out, scores);
+    else
+        print_rows(of, out, scores);
+    fputs("}\n", out);
+    fclose(out);
+    enum status status = put(of, text, bytes);
+    free(text);
+    return status;
+}
+
+static enum status check_finite(const struct predictions *of, int64_t index, const float *scores) {
+    for (int64_t i = 0; i < of->rows * of->classes; i++) {
+        if (isfinite(scores[i])) continue;
+        double value = isnan(scores[i]) ? NAN : (double)scores[i];
+        return fail(STATUS_NUMERIC,
+                    "sample %lld: the score of class %lld is %g\n  nothing is written; is the "
+                    "input what the model was trained on?",
+                    (long long)index, (long long)(i % of->classes), value);
+    }
+    return STATUS_OK;
+}
+
+enum status predictions_add(void *context, const struct exec_output *output) {
+    struct predictions *of = context;
+    int64_t each = of->rows * of->classes;
+    for (int64_t i = 0; i < output->samples; i++) {
+        const float *scores = output->scores + i * each;
+        TRY(check_finite(of, output->sample_id[i], scores));
+        TRY(of->lines ? put_line(of, output->sample_id[i], scores) : put_numbers(of, scores));
+    }
+    return STATUS_OK;
+}
+
+/* --- files --- */
+
+static enum status begin_output(struct predictions *of) {
+    enum dtype dtype = of->as == AS_CLASSES ? DTYPE_I64 : DTYPE_F32;
+    struct shape shape = {.rank = 1, .dim = {of->samples}};
+    if (of->rows > 1) shape.dim[shape.rank++] = of->rows;
+    if (of->as != AS_CLASSES) shape.dim[shape.rank++] = of->classes;
+    if (to_screen(of->path)) return STATUS_OK;
+    TRY(of->lines ? file_begin(of->path, &of->file) : npy_begin(of->path, dtype, &shape, &of->npy));
+    of->begun = true;
+    return STATUS_OK;
+}
+
+static char *part_name(const struct predictions *of, int pipeline) {
+    return mem_format("%s.part-%d", of->part_base, pipeline);
+}
+
+/* Whether this rank has outputs, and of which pipeline. */
+static bool own_pipeline(const struct predictions *of, int *out) {
+    const struct run_config *config = &of->session->job.plan->config;
+    const struct grid *grid = &config->grid;
+    *out = group_of(grid, GROUP_PIPELINE, config->rank);
+    return config->cell.role == GRID_STAGE &&
+           grid_position(grid, grid->stages * grid->chunks - 1) == config->cell.position;
+}
+
+/* The process of the first rank makes the names of this start's parts. */
+static enum status name_parts(struct predictions *of) {
+    struct comm *comm = of->session->comm;
+    int64_t own = (int64_t)getpid(), *all = MEM_ARRAY(int64_t, comm_size(comm));
+    const char *folder = getenv("TMPDIR");
+    enum status status = comm_exchange(comm_world(comm), &own, sizeof own, all);
+    if (status == STATUS_OK && to_screen(of->path))
+        of->part_base =
+            mem_format("%s/stretto-predict-%lld", folder ? folder : "/tmp", (long long)all[0]);
+    else if (status == STATUS_OK)
+        of->part_base = mem_format("%s.%lld", of->path, (long long)all[0]);
+    free(all);
+    return status;
+}
+
+static enum status open_part(struct predictions *of) {
+    int pipeline;
+    if (!own_pipeline(of, &pipeline)) return STATUS_OK;
+    char *name = part_name(of, pipeline);
+    of->part = fopen(name, "w");
+    enum status status =
+        of->part ? STATUS_OK
+                 : fail(STATUS_DATA, "%s: cannot be written: %s", name, strerror(errno));
+    free(name);
+    return status;
+}
+
+static enum as as_of(const struct options *options) {
+    if (!option_is_given(options, OPTION_as)) return AS_PROBABILITIES;
+    return strcmp(options->as, "logits") == 0          ? AS_LOGITS
+           : strcmp(options->as, "probabilities") == 0 ? AS_PROBABILITIES
+                                                       : AS_CLASSES;
+}
+
+enum status predictions_open(struct session *session, struct predictions **out) {
+    const struct options *options = &session->job.options;
+    const struct plan *plan = session->job.plan;
+    const struct run_config *config = &plan->config;
+    struct predictions *of = MEM_NEW(struct predictions);
+    *of = (struct predictions){.session = session,
+                               .path = options->output,
+                               .lines = !ends_with(options->output, ".npy"),
+                               .as = as_of(options),
+                               .samples = config->dataset->count[config->eval_split],
+                               .top = options->top,
+                               .names = config->dataset->names,
+                               .named = config->dataset->names ? config->dataset->classes : 0,
+                               .whole = comm_size(session->comm) == 1};
+    exec_output_shape(plan, &of->rows, &of->classes);
+    of->row = MEM_ARRAY(float, of->rows * of->classes);
+    of->order = MEM_ARRAY(int64_t, of->top);
+    enum status status = of->whole ? STATUS_OK : name_parts(of);
+    if (status == STATUS_OK && forward_is_first(session)) status = begin_output(of);
+    if (status == STATUS_OK && !of->whole) status = open_part(of);
+    status = comm_agree(comm_world(session->comm), status);
+    if (status == STATUS_OK)
+        *out = of;
+    else
+        predictions_close(&of, status);
+    return status;
+}
+
+/* --- joining --- */
+
+static enum status cut_short(const struct predictions *of, int pipeline) {
+    return fail(STATUS_DATA, "%s.part-%d: it ends too early\n  ranks need a folder that they share",
+                of->part_base, pipeline);
+}
+
+/* The batch's bytes out of its part. */
+static enum status join_numbers(struct predictions *of, FILE *part, int64_t samples, int pipeline) {
+    size_t each = of->as == AS_CLASSES ? (size_t)of->rows * sizeof(int64_t)
+                                       : (size_t)(of->rows * of->classes) * sizeof(float);
+    char *row = mem_new(each);
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < samples && status == STATUS_OK; i++)
+        status = fread(row, 1, each, part) == each ? npy_emit(&of->npy, row, each)
+                                                   : cut_short(of, pipeline);
+    free(row);
+    return status;
+}
+
+static enum status join_lines(struct predictions *of, FILE *part, int64_t samples, int pipeline) {
+    enum status status = STATUS_OK;
+    char *line = NULL;
+    size_t room = 0;
+    of->whole = true; /* from here on lines go where they belong */
+    for (int64_t i = 0; i < samples && status == STATUS_OK; i++) {
+        ssize_t bytes = getline(&line, &room, part);
+        status = bytes > 0 ? put(of, line, (size_t)bytes) : cut_short(of, pipeline);
+    }
+    free(line);
+    return status;
+}
+
+/* Batches were dealt to the pipelines in turn. */
+static enum status join_parts(struct predictions *of, FILE **parts, int pipelines) {
+    int64_t batch = of->session->job.plan->eval_batch;
+    for (int64_t first = 0, b = 0; first < of->samples; first += batch, b++) {
+        int pipeline = (int)(b % pipelines);
+        int64_t left = of->samples - first, samples = left < batch ? left : batch;
+        TRY(of->lines ? join_lines(of, parts[pipeline], samples, pipeline)
+                      : join_numbers(of, parts[pipeline], samples, pipeline));
+    }
+    return STATUS_OK;
+}
+
+static enum status join(struct predictions *of) {
+    int pipelines = group_count(&of->session->job.plan->config.grid, GROUP_PIPELINE);
+    FILE **parts = MEM_ARRAY(FILE *, pipelines);
+    enum status status = STATUS_OK;
+    for (int p = 0; p < pipelines && status == STATUS_OK; p++) {
+        char *name = part_name(of, p);
+        parts[p] = fopen(name, "r");
+        if (!parts[p]) status = file_open_failed(name);
+        free(name);
+    }
+    if (status == STATUS_OK) status = join_parts(of, parts, pipelines);
+    for (int p = 0; p < pipelines; p++)
+        if (parts[p]) fclose(parts[p]);
+    free(parts);
+    return status;
+}
+
+static enum status close_part(struct predictions *of) {
+    bool failed = of->part && fclose(of->part) != 0;
+    of->part = NULL;
+    return failed ? fail(STATUS_DATA, "%s: write failed: %s", of->part_base, strerror(errno))
+                  : STATUS_OK;
+}
+
+static void remove_part(const struct predictions *of) {
+    int pipeline;
+    if (!of->part_base || !own_pipeline(of, &pipeline)) return;
+    char *name = part_name(of, pipeline);
+    unlink(name);
+    free(name);
+}
+
+/* The first rank's. */
+static enum status end_output(struct predictions *of, enum status status) {
+    if (!of->begun) return status;
+    if (status == STATUS_OK) return of->lines ? file_commit(&of->file) : npy_end(&of->npy);
+    if (of->lines)
+        file_abandon(&of->file);
+    else
+        npy_abandon(&of->npy);
+    return status;
+}
+
+enum status predictions_close(struct predictions **predictions, enum status status) {
+    struct predictions *of = *predictions;
+    if (!of) return status;
+    struct comm_group *world = comm_world(of->session->comm);
+    bool first = forward_is_first(of->session), good = status == STATUS_OK;
+    enum status closed = close_part(of);
+    if (good) status = comm_agree(world, closed);
+    if (status == STATUS_OK && first && !of->whole) status = join(of);
+    if (first) status = end_output(of, status);
+    if (good) status = comm_agree(world, status);
+    remove_part(of);
+    free(of->part_base);
+    free(of->row);
+    free(of->order);
+    free(of);
+    *predictions = NULL;
+    return status;
+}

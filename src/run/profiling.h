@@ -1,0 +1,36 @@
+/* --save-profile: the times of a run's operations, measured while it trains with all ranks busy,
+ * and of its memory and links, measured at its end. docs/profile.md has the file. */
+#ifndef RUN_PROFILING_H
+#define RUN_PROFILING_H
+
+#include "run/job.h"
+#include "exec/exec.h"
+#include "sim/profile.h"
+
+struct profiling;
+
+/* Local. What a run of this plan measures; NULL unless --save-profile is given. The job must
+ * outlive it. profiling_free accepts NULL and clears the pointer. */
+struct profiling *profiling_new(const struct job *job);
+void profiling_free(struct profiling **profiling);
+
+/* Local. A node of a training graph took so long; an instruction ran, or (NULL) a step
+ * has ended. */
+void profiling_node(struct profiling *profiling, const struct graph *graph, const struct node *node,
+                    int64_t ns);
+void profiling_instr(struct profiling *profiling, const struct instr *instr, int64_t begin_ns,
+                     int64_t end_ns);
+/* Local. From now on measurements count: those before were of cold caches. */
+void profiling_begin(struct profiling *profiling);
+
+/* Collective over the ranks, blocking, after the last step. Measures what is left, brings all to
+ * rank 0, which writes the file. Gradients are not those of the step any more. */
+enum status profiling_save(struct profiling *profiling, struct exec *exec, const char *path);
+
+/* Local. How the ranks of a job run on a device, which a profile's section is found by. `isa` is
+ * where its text lies. */
+enum { PROFILING_ISA_BYTES = 96 };
+struct profile_place profiling_place(const struct run_config *config, struct device *device,
+                                     int local_ranks, char isa[PROFILING_ISA_BYTES]);
+
+#endif

@@ -1,0 +1,436 @@
+/* See rank.h. The order: plan (each rank its own, alike), join the control plane and agree on what
+ * all were told, open the data plane with the memory the plan wants, run. Whatever fails on one
+ * rank is reported to the others through the control plane. */
+#include "run/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/mem.h"
+#include "run/explain.h"
+#include "run/folder.h"
+#include "run/session.h"
+#include "exec/stop.h"
+#include "launch/cores.h"
+#include "launch/network.h"
+#include "launch/rendezvous.h"
+#include "plan/graphs.h"
+#include "plan/resolve.h"
+
+/* --- the data plane's view of the control plane --- */
+static enum status link_put(void *context, const char *key, const void *value, size_t bytes) {
+    struct rank *rank = context;
+    return control_put(rank->control, key, value, bytes);
+}
+
+static enum status link_get(void *context, const char *key, void **value, size_t *bytes) {
+    struct rank *rank = context;
+    return control_get(rank->control, key, value, bytes);
+}
+
+static int link_lost(void *context) {
+    struct rank *rank = context;
+    return control_lost(rank->control);
+}
+
+static void link_waiting(void *context, int peer, const char *what, int64_t since_ns) {
+    struct rank *rank = context;
+    if (stop_take_report()) control_print_all(rank->control);
+    double limit_s = session_wait_limit_s(&rank->session);
+    control_waiting(rank->control, peer, what, since_ns, limit_s);
+    stop_end_stalled(rank->identity->rank, since_ns, limit_s);
+}
+
+/* --- joining --- */
+static uint64_t programs_hash(const struct plan *plan) {
+    uint64_t last = plan->last_program ? program_hash(plan->last_program) : 0;
+    return hash64(program_hash(plan->program), &last, sizeof last);
+}
+
+/* Facts beside those of a checkpoint, as text. */
+struct own_facts {
+    char program[17], layouts[17];
+};
+enum { OWN_FACTS = 2 };
+
+static enum status hash_plan(const struct plan *plan, struct own_facts *out) {
+    uint64_t layouts;
+    TRY(graphs_layouts_hash(plan, &layouts));
+    /* Of auto it is agreed on once ranks have joined. */
+    if (plan_is_auto(&plan->config))
+        snprintf(out->program, sizeof out->program, PIPELINE_AUTO);
+    else
+        snprintf(out->program, sizeof out->program, "%016llx",
+                 (unsigned long long)programs_hash(plan));
+    snprintf(out->layouts, sizeof out->layouts, "%016llx", (unsigned long long)layouts);
+    return STATUS_OK;
+}
+
+/* What ranks must agree on is what a checkpoint remembers, the program itself, and how the tensors
+ * lie that they give one another. */
+static int facts_of(struct rank *rank, struct control_fact *facts, struct own_facts *own) {
+    struct session *session = &rank->session;
+    session_facts(session);
+    int count = 0;
+    for (; count < session->fact_count; count++) {
+        const struct checkpoint_fact *fact = &session->facts[count];
+        facts[count] = (struct control_fact){fact->key, fact->value, fact->kind != FACT_RAN_ON};
+    }
+    facts[count++] = (struct control_fact){"program", own->program, true};
+    facts[count++] = (struct control_fact){"layouts", own->layouts, true};
+    return count;
+}
+
+static struct control_row *row_of(struct rank *rank) {
+    return rank->status_table.row ? &rank->status_table.row[rank->identity->local_rank]
+                                  : &rank->own_row;
+}
+
+static void print_positions(void *control) {
+    control_print_all(control);
+}
+
+/* On one machine our launcher, which is this process's parent, runs the control server. */
+static int launcher_of(const struct launch_identity *identity) {
+    return identity->source == LAUNCH_LAUNCHER && identity->nodes == 1 ? (int)getppid() : 0;
+}
+
+static enum status join(struct rank *rank) {
+    struct control_fact facts[CHECKPOINT_MAX_FACTS + OWN_FACTS];
+    struct own_facts own;
+    TRY(hash_plan(rank->session.job.plan, &own));
+    struct control_config config = {.address = rank->rendezvous.address,
+                                    .secret = rank->rendezvous.secret,
+                                    .rank = rank->identity->rank,
+                                    .world = rank->identity->world,
+                                    .epoch = rank->rendezvous.epoch,
+                                    .host = rank->identity->host,
+                                    .row = row_of(rank),
+                                    .facts = facts,
+                                    .fact_count = facts_of(rank, facts, &own),
+                                    .join_limit_s = rank->options->join_limit_s,
+                                    .server_pid = launcher_of(rank->identity)};
+    enum status status = control_join(&config, &rank->control);
+    control_secret_wipe(&config.secret);
+    TRY(status);
+    if (rank->identity->rank == 0 && !control_same_bits(rank->control))
+        log_warning("ranks differ in compiler, instruction set or threads: bits will not be equal "
+                    "to those of one device");
+    return STATUS_OK;
+}
+
+/* --- programs of auto --- */
+
+static enum status put_text(struct rank *rank, const char *key, const struct bytes *text) {
+    return control_put(rank->control, key, text->count ? text->data : (const void *)"",
+                       text->count);
+}
+
+static enum status get_text(struct rank *rank, const char *key, struct bytes *out) {
+    void *value;
+    TRY(control_get(rank->control, key, &value, &out->count));
+    out->data = value;
+    return STATUS_OK;
+}
+
+static bool same_text(const struct bytes *a, const struct bytes *b) {
+    return a->count == b->count && (!a->count || memcmp(a->data, b->data, a->count) == 0);
+}
+
+/* Whether the plan may not be the one to run. */
+static bool awaits_programs(const struct rank *rank) {
+    return rank->identity->rank != 0 && plan_is_auto(&rank->session.job.plan->config);
+}
+
+/* Plans again, with the programs of rank 0. */
+static enum status plan_again(struct rank *rank, const struct rank_info *info,
+                              const struct program_texts *texts) {
+    struct job *job = &rank->session.job;
+    struct rank_info again = *info;
+    again.agreed = texts;
+    again.before = job->before;
+    job_close(job);
+    return job_open(rank->options, &again, job);
+}
+
+static enum status put_programs(struct rank *rank, const struct program_texts *texts) {
+    TRY(put_text(rank, "program", &texts->step));
+    return put_text(rank, "program/last", &texts->last);
+}
+
+static enum status take_programs(struct rank *rank, const struct rank_info *info,
+                                 const struct program_texts *own) {
+    struct program_texts texts = {0};
+    enum status status = get_text(rank, "program", &texts.step);
+    if (status == STATUS_OK) status = get_text(rank, "program/last", &texts.last);
+    bool same = same_text(&own->step, &texts.step) && same_text(&own->last, &texts.last);
+    if (status == STATUS_OK && !same) status = plan_again(rank, info, &texts);
+    program_texts_free(&texts);
+    return status == STATUS_OK ? job_check_memory(&rank->session.job) : status;
+}
+
+/* Machines may differ in what operations cost: rank 0's choice holds for all. */
+static enum status agree_programs(struct rank *rank, const struct rank_info *info) {
+    struct program_texts own;
+    if (!plan_is_auto(&rank->session.job.plan->config)) return STATUS_OK;
+    plan_texts(rank->session.job.plan, &own);
+    enum status status =
+        rank->identity->rank == 0 ? put_programs(rank, &own) : take_programs(rank, info, &own);
+    program_texts_free(&own);
+    return status;
+}
+
+/* --- which ranks are on this machine --- */
+
+/* What every rank tells all of itself. */
+struct neighbour {
+    char machine[LAUNCH_MACHINE_BYTES];
+    int32_t counted;    /* ranks of its machine that it has counted */
+    int64_t each, once; /* bytes: of a rank there, and of what they share */
+    int64_t available;  /* on its machine, before they met; 0: not to be compared */
+};
+
+static enum status share_neighbours(struct rank *rank, struct neighbour *all) {
+    const struct job *job = &rank->session.job;
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    struct neighbour own = {.counted = job->local_ranks,
+                            .each = (int64_t)(plan_bytes(job->plan) - job->code_bytes),
+                            .once = (int64_t)job->code_bytes,
+                            .available = given ? 0 : job->available_bytes};
+    char key[32];
+    snprintf(own.machine, sizeof own.machine, "%s", rank->identity->machine);
+    snprintf(key, sizeof key, "machine/%d", rank->identity->rank);
+    TRY(control_put(rank->control, key, &own, sizeof own));
+    for (int r = 0; r < rank->identity->world; r++) {
+        void *value;
+        size_t bytes;
+        snprintf(key, sizeof key, "machine/%d", r);
+        TRY(control_get(rank->control, key, &value, &bytes));
+        CHECK(bytes == sizeof all[r], "%s has %zu bytes", key, bytes);
+        memcpy(&all[r], value, bytes);
+        free(value);
+    }
+    return STATUS_OK;
+}
+
+/* Ranks started by hand learn only now how many share their host, after the plan was made for a
+ * number of threads. One of a host speaks for all; our launcher has spoken already. */
+static void warn_crowded(const struct rank *rank) {
+    const struct job *job = &rank->session.job;
+    struct cores_share share = job->cores;
+    int threads = job->plan->config.threads;
+    char text[CORES_CROWDED_BYTES], each[TEXT_BYTES], cores[TEXT_BYTES];
+    bool unseen = rank->here > share.ranks && !option_is_set(rank->options, OPTION_threads);
+    share.ranks = rank->here;
+    if (!rank->first_here || rank->identity->source == LAUNCH_LAUNCHER ||
+        !cores_crowded(&share, threads, text))
+        return;
+    if (!unseen)
+        log_warning("host %s: %s", rank->identity->host, text);
+    else
+        log_warning("%d ranks of host %s have %s each, for %s\n"
+                    "  give --threads %d, or set LOCAL_WORLD_SIZE to %d",
+                    share.ranks, rank->identity->host, text_count(threads, "thread", each),
+                    text_count(share.pool > 0 ? share.pool : share.usable, "core", cores),
+                    cores_threads(&share), share.ranks);
+}
+
+static int count_machine(const struct rank *rank, const struct neighbour *all,
+                         const char *machine) {
+    int count = 0;
+    for (int r = 0; r < rank->identity->world; r++) count += strcmp(all[r].machine, machine) == 0;
+    return count;
+}
+
+static bool is_first_here(const struct rank *rank, const struct neighbour *all) {
+    int first = 0, own = rank->identity->rank;
+    while (first < own && strcmp(all[first].machine, rank->identity->machine) != 0) first++;
+    return first == own;
+}
+
+/* Whether a rank sees more ranks on its machine than it had counted, and too little memory for
+ * them. */
+static bool finds_too_many(const struct neighbour *one, int here) {
+    return here > one->counted && one->available > 0 &&
+           one->each * here + one->once > one->available;
+}
+
+/* Ranks started by hand or as an array learn only here how many share their machine. None has taken
+ * its memory yet, and what is available was read before they met. All come to the same answer, so
+ * that none is taken for lost. */
+static enum status check_neighbours(struct rank *rank) {
+    int world = rank->identity->world, refused = -1, there = 0;
+    struct neighbour *all = MEM_ARRAY(struct neighbour, world);
+    enum status status = share_neighbours(rank, all);
+    for (int r = 0; r < world && status == STATUS_OK && refused < 0; r++) {
+        there = count_machine(rank, all, all[r].machine);
+        if (finds_too_many(&all[r], there)) refused = r;
+    }
+    rank->here = count_machine(rank, all, rank->identity->machine);
+    rank->first_here = is_first_here(rank, all);
+    bool own = refused >= 0 && strcmp(all[refused].machine, rank->identity->machine) == 0;
+    free(all);
+    if (status != STATUS_OK || refused < 0) return status;
+    rank->agreed = true;
+    rank->session.job.local_ranks = rank->here;
+    if (own && job_check_memory(&rank->session.job) != STATUS_OK) return STATUS_MEMORY;
+    return fail(STATUS_MEMORY, "the machine of rank %d has too little memory for its %d ranks",
+                refused, there);
+}
+
+/* --- the data plane --- */
+
+/* --interface is a rule; the data plane takes the name of the network that it means. */
+static enum status choose_network(const struct rank *rank, struct network_address *out) {
+    struct network_list list;
+    char why[NETWORK_WHY_BYTES];
+    *out = (struct network_address){0};
+    if (!rank->launch->interface) return STATUS_OK;
+    TRY(network_list(&list));
+    return network_choose(&list, rank->launch->interface, NULL, out, why);
+}
+
+static enum status open_comm(struct rank *rank) {
+    struct network_address network;
+    TRY(choose_network(rank, &network));
+    const char *name = resolve_comm(rank->options, rank->here < rank->identity->world);
+    plan_use_comm(rank->session.job.plan, name);
+    rank->link = (struct comm_link){.context = rank,
+                                    .put = link_put,
+                                    .get = link_get,
+                                    .lost = link_lost,
+                                    .waiting = link_waiting};
+    struct comm_config config = {.rank = rank->identity->rank,
+                                 .size = rank->identity->world,
+                                 .link = &rank->link,
+                                 .heap_bytes = plan_heap_bytes(rank->session.job.plan),
+                                 .channel_bytes = plan_channel_bytes(rank->session.job.plan),
+                                 .host = rank->identity->machine,
+                                 .interface = *network.interface ? network.interface : NULL,
+                                 .any_order = !rank->options->deterministic};
+    return comm_open(name, &config, &rank->session.comm);
+}
+
+/* Our launcher has opened the folder and named it; else rank 0 opens it. The others learn its name.
+ */
+static enum status share_folder(struct rank *rank) {
+    struct session *session = &rank->session;
+    const struct options *options = &session->job.options;
+    if (session->use) return STATUS_OK; /* it has none */
+    if (rank->identity->source == LAUNCH_LAUNCHER) {
+        session->folder = mem_text(options->out);
+        return STATUS_OK;
+    }
+    if (start_keeps_run(rank->start)) {
+        TRY(start_check_weights(rank->start, &session->job));
+        TRY(folder_open(options, &session->folder, &session->lock));
+        return control_put(rank->control, "folder", session->folder, strlen(session->folder));
+    }
+    size_t bytes;
+    return control_get(rank->control, "folder", (void **)&session->folder, &bytes);
+}
+
+/* For the launcher's report, which must not name whoever happens to end first. */
+static void say_cause(struct rank *rank, enum status status) {
+    int lost = rank->control ? control_lost(rank->control) : CONTROL_NOBODY;
+    int blamed = rank->session.comm ? comm_blamed(rank->session.comm) : COMM_NOBODY;
+    if (status == STATUS_OK || status == STATUS_STOPPED) return;
+    if (status == STATUS_PEER && lost >= 0)
+        control_row_blame(row_of(rank), lost);
+    else if (blamed != COMM_NOBODY)
+        control_row_blame(row_of(rank), blamed == COMM_ANOTHER ? CONTROL_ANOTHER : blamed);
+}
+
+static void say_lost(struct rank *rank, enum status status) {
+    char why[256];
+    if (status != STATUS_PEER || !rank->control || control_lost(rank->control) == CONTROL_NOBODY)
+        return;
+    fail(STATUS_PEER, "rank %d ends: %s%s", rank->identity->rank,
+         control_lost_text(rank->control, why, sizeof why),
+         rank->session.use ? "" : "\n  --resume continues from the newest checkpoint");
+}
+
+/* What fails on this rank alone must not leave the others waiting. A failure that all came to
+ * together (a number that is none) needs no word, nor one that is the echo of a loss. */
+static void give_up(struct rank *rank, enum status status) {
+    char why[64];
+    if (status == STATUS_OK || status == STATUS_STOPPED || status == STATUS_NUMERIC) return;
+    if (!rank->control || rank->agreed || control_lost(rank->control) != CONTROL_NOBODY) return;
+    snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
+    control_give_up(rank->control, why);
+}
+
+/* mpirun gives its ranks a terminal that it reads itself: what looks like one is a file or a pipe.
+ */
+static bool started_by_another(const struct launch_identity *identity) {
+    return identity->source < LAUNCH_SOURCE_ROWS && identity->source != LAUNCH_LAUNCHER;
+}
+
+static enum status open_rank(struct rank *rank, const struct rank_info *info) {
+    TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
+    control_row_set(row_of(rank), -1, "planning");
+    TRY(job_open(rank->options, info, &rank->session.job));
+    if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
+    TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
+    fault_trigger(&rank->session.watch.fault, "JOIN", 0);
+    TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
+                                  &rank->rendezvous));
+    TRY(join(rank));
+    TRY(agree_programs(rank, info));
+    TRY(check_neighbours(rank));
+    warn_crowded(rank);
+    if (!rank->folderless) TRY(share_folder(rank));
+    return open_comm(rank);
+}
+
+enum status rank_open(const struct options *options, const struct start *start, struct rank *rank) {
+    rank->options = options;
+    rank->start = start;
+    rank->launch = &start->launch;
+    rank->identity = &start->identity;
+    rank->session.begin_ns = clock_ns();
+    rank->session.use = start->use;
+    return open_rank(rank, &start->info);
+}
+
+void rank_close(struct rank *rank, enum status status) {
+    say_lost(rank, status);
+    say_cause(rank, status);
+    give_up(rank, status);
+    session_free(&rank->session);
+    comm_close(&rank->session.comm);
+    control_leave(&rank->control);
+    launch_rendezvous_close(&rank->rendezvous);
+    control_status_table_close(&rank->status_table);
+    job_close(&rank->session.job);
+    lock_give_back(&rank->session.lock);
+    free(rank->session.folder);
+}
+
+static enum status run(struct rank *rank) {
+    /* Not before: a rank that waits for others ends at once. Our launcher acknowledges by itself.
+     */
+    bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
+    stop_install(says);
+    struct watch *watch = &rank->session.watch;
+    watch->rank = rank->identity->rank;
+    watch->row = row_of(rank);
+    watch->lines = started_by_another(rank->identity);
+    watch->print_positions = print_positions;
+    watch->position_context = rank->control;
+    return session_run(&rank->session);
+}
+
+enum status rank_run(const struct options *options, const struct start *start) {
+    struct rank rank = {0};
+    enum status status = rank_open(options, start, &rank);
+    if (status == STATUS_OK) status = run(&rank);
+    rank_close(&rank, status);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* A rank that is a process of its own: finds the job, joins it, runs its session. */
+#ifndef RUN_RANK_H
+#define RUN_RANK_H
+
+#include "comm/comm.h"
+#include "control/control.h"
+#include "launch/rendezvous.h"
+#include "run/session.h"
+#include "run/start.h"
+
+struct rank {
+    const struct options *options;
+    const struct start *start;
+    const struct launch_config *launch;
+    const struct launch_identity *identity;
+    struct launch_rendezvous rendezvous;
+    struct control_status_table status_table; /* the launcher's, or none */
+    struct control_row own_row;               /* where there is none */
+    struct control *control;
+    int here;        /* how many ranks are on this machine, once they have met */
+    bool first_here; /* of these the lowest */
+    bool agreed;     /* all ranks fail for one reason: none must be told */
+    bool folderless; /* the run leaves no folder: no rank opens or names one */
+    struct comm_link link;
+    struct session session;
+};
+
+/* Collective over the ranks of the job, blocking. `start` is of kind START_RANK. */
+enum status rank_run(const struct options *options, const struct start *start);
+
+/* Collective, blocking. The parts of it before and behind the session: the rank has joined, its job
+ * and its communicator are open. Of `rank`, which stays where it is, only `folderless` is set.
+ * rank_close also after a failure; `status` is what the rank ends with. */
+enum status rank_open(const struct options *options, const struct start *start, struct rank *rank);
+void rank_close(struct rank *rank, enum status status);
+
+#endif

@@ -1,0 +1,339 @@
+/* What a run comes to: summary.json, the table on the screen, the report. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "base/display.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "run/folder.h"
+#include "run/peak.h"
+#include "run/session.h"
+#include "record/range_test.h"
+#include "record/report.h"
+#include "stretto.h"
+
+static void describe_run(const struct session *session, struct summary *summary) {
+    const struct run_config *config = &session->job.plan->config;
+    const struct options *options = &session->job.options;
+    struct device *device = session->job.plan->device;
+    char isa[96];
+    device->backend->isa(device, isa, sizeof isa);
+    summary->version = stretto_version();
+    summary->strategy = options->strategy;
+    summary->model = config->model->name;
+    summary->data = options->data;
+    summary->device = options->device;
+    summary->dtype = options->dtype;
+    summary->isa = summary_text(summary, isa);
+    summary->threads = config->threads;
+    summary->comm = comm_name(session->comm);
+    summary->deterministic = options->deterministic ? SUMMARY_ON : SUMMARY_OFF;
+    summary->sync_bn = config->sync_bn ? SUMMARY_ON : SUMMARY_OFF;
+    summary->seed = options->seed;
+    summary->ranks = config->ranks;
+    summary->stages = config->grid.stages;
+    summary->virtual = config->grid.chunks;
+    summary->replicas = config->grid.replicas;
+    summary->micro_batches = config->micro_batches;
+    summary->batch = config->batch;
+    summary->params = graph_param_elements(session->job.plan->micro[0].graph);
+}
+
+/* Groups of ranks that train on samples of their own. */
+static int pipelines_of(const struct plan *plan) {
+    return group_count(&plan->config.grid, GROUP_PIPELINE);
+}
+
+/* Replicas meet once a step. */
+static double syncs_per_s(const struct watch *watch) {
+    bool known = watch->timed_steps > 0 && pipelines_of(watch->job->plan) > 1;
+    return known ? (double)watch->timed_steps / ((double)watch->timed.total_ns * 1e-9) : NAN;
+}
+
+static void measure_run(struct session *session, struct summary *summary) {
+    const struct train_result *result = &session->result;
+    struct history_times times = history_total(session->history);
+    summary->steps = result->steps;
+    summary->epochs = (double)result->steps / (double)session->job.plan->config.steps_per_epoch;
+    if (result->evaluated) {
+        summary->eval_loss = result->eval.loss;
+        summary->acc1 = result->eval.acc1;
+        summary->acc5 = result->eval.acc5;
+    }
+    summary->predicted_step_ms.p50 = session->predicted.p50_ms;
+    summary->predicted_step_ms.low = session->predicted.low_ms;
+    summary->predicted_step_ms.high = session->predicted.high_ms;
+    summary->wall_s = times.wall_s;
+    summary->user_s = times.user_s;
+    summary->sys_s = times.sys_s;
+}
+
+/* Resident size since the plan, less what is not this rank's: ranks of one process share it evenly;
+ * ranks as processes that share memory have each other's heaps among their pages, and keep them to
+ * the end. */
+int64_t result_peak_bytes(const struct session *session) {
+    const struct mem_parts *before = &session->job.before;
+    int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
+    if (session->threads) return peak / comm_size(session->comm);
+    return peak - (int64_t)comm_foreign_bytes(session->comm);
+}
+
+/* Hashing takes a copy of each tensor, as writing does: before memory is measured. */
+static void hash_tensors(struct session *session, struct rank_figures *out) {
+    const struct store *store = exec_store(session->exec);
+    bool first = session->job.plan->config.cell.first_replica == 0;
+    /* All replicas give their slices, where there are any. */
+    bool sliced = session->job.plan->program->sliced & SLICED_PARAMS;
+    if (!first && !sliced) return;
+    bool hashed = exec_param_hash(session->exec, &out->param_hash) == STATUS_OK;
+    out->hashed = first && hashed && store_buffer_hash(store, &out->buffer_hash) == STATUS_OK;
+}
+
+/* Gradients that this rank adds up with the other replicas of its stages. */
+static int64_t reduced_bytes(const struct session *session) {
+    int64_t elements = exec_store(session->exec)->layout->param_elements;
+    return pipelines_of(session->job.plan) > 1 ? elements * (int64_t)sizeof(float) : 0;
+}
+
+void result_measure(struct session *session) {
+    struct summary timed;
+    summary_init(&timed);
+    watch_summary(&session->watch, &timed);
+    int64_t steps = session->result.steps - session->result.first_step;
+    session->figures = (struct rank_figures){
+        .samples_per_s = timed.samples_per_s / pipelines_of(session->job.plan),
+        .reduced_bytes_per_step = reduced_bytes(session),
+        .use = watch_use(&session->watch),
+        .step_flops = plan_step_flops(session->job.plan) - plan_recompute_flops(session->job.plan),
+        .predicted_bytes = (int64_t)plan_bytes(session->job.plan),
+        .sent_bytes_per_step =
+            steps > 0 ? (int64_t)(comm_sent_bytes(session->comm) - session->sent_before) / steps
+                      : 0};
+    hash_tensors(session, &session->figures);
+    session->figures.peak_bytes = result_peak_bytes(session);
+    summary_free(&timed);
+}
+
+enum status result_gather(struct session *session) {
+    session->all = MEM_ARRAY(struct rank_figures, comm_size(session->comm));
+    return comm_exchange(comm_world(session->comm), &session->figures, sizeof session->figures,
+                         session->all);
+}
+
+/* Ranks of one process share it evenly: in what is predicted as in what is measured. */
+static int64_t predicted_bytes(const struct session *session, int rank) {
+    int ranks = comm_size(session->comm);
+    int64_t sum = 0;
+    if (!session->all) return session->figures.predicted_bytes;
+    if (!session->threads) return session->all[rank].predicted_bytes;
+    for (int r = 0; r < ranks; r++) sum += session->all[r].predicted_bytes;
+    return sum / ranks;
+}
+
+static void fill_ranks(const struct session *session, struct summary *summary) {
+    int ranks = session->all ? comm_size(session->comm) : 1;
+    summary->samples_per_s_rank = summary_reals_new(summary, ranks);
+    summary->peak_bytes = summary_ints_new(summary, ranks);
+    summary->predicted_peak_bytes = summary_ints_new(summary, ranks);
+    summary->sent_bytes_per_step = summary_ints_new(summary, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
+        summary->samples_per_s_rank.item[r] = of->samples_per_s;
+        summary->peak_bytes.item[r] = of->peak_bytes;
+        summary->predicted_peak_bytes.item[r] = predicted_bytes(session, r);
+        summary->sent_bytes_per_step.item[r] = of->sent_bytes_per_step;
+    }
+}
+
+/* Of a run that failed the other ranks are not known. */
+static void fill_bubbles(const struct session *session, struct summary *summary) {
+    int ranks = comm_size(session->comm);
+    const struct watch_use **use = MEM_ARRAY(const struct watch_use *, ranks);
+    if (ranks == 1 || session->all) {
+        for (int r = 0; r < ranks; r++)
+            use[r] = session->all ? &session->all[r].use : &session->figures.use;
+        watch_bubbles(use, ranks, summary);
+    }
+    free(use);
+}
+
+/* Rank 0 goes on after all were measured. */
+static void measure_again(struct session *session) {
+    int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
+    session->figures.peak_bytes = result_peak_bytes(session);
+    for (int r = 0; session->all && r < ranks; r++)
+        session->all[r].peak_bytes = session->figures.peak_bytes;
+}
+
+/* The ranks of replica 0 hold each tensor once. */
+static void sum_replica(const struct session *session, struct summary *summary) {
+    const struct grid *grid = &session->job.plan->config.grid;
+    int ranks = session->all ? grid->drivers + grid->stages : 1; /* drivers hold nothing */
+    bool known = true;
+    summary->reduced_bytes_per_step = 0;
+    for (int r = 0; r < ranks; r++) {
+        const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
+        known &= of->hashed;
+        summary->param_hash.value += of->param_hash;
+        summary->buffer_hash.value += of->buffer_hash;
+        summary->reduced_bytes_per_step += of->reduced_bytes_per_step;
+    }
+    summary->param_hash.known = summary->buffer_hash.known = known;
+    /* After a failure the figures of the other stages were not gathered. */
+    if (!session->all && session->job.plan->config.grid.stages > 1)
+        summary->reduced_bytes_per_step = SUMMARY_NO_INT,
+        summary->param_hash.known = summary->buffer_hash.known = false;
+}
+
+/* Of what the ranks could do together, each as rank 0 can. Passes that wait compute nothing. */
+static void fill_mfu(const struct session *session, struct summary *summary) {
+    const struct run_config *config = &session->job.plan->config;
+    int ranks = comm_size(session->comm);
+    double flops = 0;
+    bool known = (ranks == 1 || session->all) && !config->delays && summary->step_ms.p50 > 0;
+    if (!known) return;
+    for (int r = 0; r < ranks; r++)
+        flops += session->all ? session->all[r].step_flops : session->figures.step_flops;
+    summary->peak_flops = peak_flops(session->job.plan->device, config->dtype);
+    summary->mfu = flops / (summary->step_ms.p50 * 1e-3) /
+                   (summary->peak_flops * (ranks - config->grid.drivers));
+}
+
+enum status result_fill(struct session *session, int exit_code) {
+    struct summary *summary = &session->summary;
+    watch_lacks(&session->watch, watch_note_times(&session->watch), "history.jsonl");
+    watch_summary(&session->watch, summary);
+    measure_run(session, summary);
+    measure_again(session);
+    fill_ranks(session, summary);
+    fill_bubbles(session, summary);
+    describe_run(session, summary);
+    summary->syncs_per_s = syncs_per_s(&session->watch);
+    sum_replica(session, summary);
+    fill_mfu(session, summary);
+    summary->exit = exit_code;
+    return STATUS_OK;
+}
+
+/* Of the rank that needed most, as in the report. */
+static void print_peak(const struct summary *summary, struct text_table *table) {
+    int rank = summary_largest(&summary->peak_bytes);
+    char size[TEXT_BYTES], predicted[TEXT_BYTES], where[TEXT_BYTES] = "";
+    if (rank < 0) return;
+    if (summary->peak_bytes.count > 1) snprintf(where, sizeof where, " on rank %d", rank);
+    text_table_cell(table, "peak memory");
+    text_table_cell(table, "%s%s (predicted %s)", text_size(summary->peak_bytes.item[rank], size),
+                    where, text_size(summary->predicted_peak_bytes.item[rank], predicted));
+}
+
+static bool is_range_test(const struct session *session) {
+    return session->job.plan->config.lr.policy == LR_RANGE;
+}
+
+static void print_range_test(const struct session *session) {
+    struct curves curves;
+    if (!is_range_test(session)) return;
+    curves_read(session->folder, &curves);
+    struct range_test test = range_test_read(&curves);
+    char *words = range_test_words(&test);
+    fprintf(display_out(), "\n");
+    text_wrap(display_out(), words, 0, text_columns(display_out(), 100));
+    free(words);
+    curves_free(&curves);
+}
+
+void result_print(const struct session *session) {
+    const struct summary *summary = &session->summary;
+    char wall[TEXT_BYTES];
+    struct text_table table = {.align = "ll"};
+    text_table_cell(&table, "steps"),
+        text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
+    if (!isnan(summary->loss_first) && !isnan(summary->loss_last))
+        text_table_cell(&table, "training loss"),
+            text_table_cell(&table, "%.4f at the first step, %.4f at the last", summary->loss_first,
+                            summary->loss_last);
+    if (!isnan(summary->eval_loss)) {
+        text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
+        if (!isnan(summary->acc1))
+            text_table_cell(&table, "accuracy"),
+                text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", summary->acc1 * 100,
+                                summary->acc5 * 100);
+    }
+    if (!isnan(summary->samples_per_s)) {
+        text_table_cell(&table, "speed");
+        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
+                        summary->step_ms.p50, summary->step_ms.p90);
+    }
+    if (!isnan(summary->mfu)) {
+        text_table_cell(&table, "of the peak");
+        text_table_cell(&table, "%.1f%% of %.0f GFLOP/s a rank (mfu)", summary->mfu * 100,
+                        summary->peak_flops * 1e-9);
+    }
+    if (summary->damaged_samples > 0 || summary->skipped_samples > 0) {
+        text_table_cell(&table, "damaged");
+        text_table_cell(&table, "%lld samples left out, %lld skipped in the steps",
+                        (long long)summary->damaged_samples, (long long)summary->skipped_samples);
+    }
+    print_peak(summary, &table);
+    text_table_cell(&table, "time"),
+        text_table_cell(&table, "%s", text_duration(summary->wall_s, wall));
+    text_table_cell(&table, "param_hash"),
+        text_table_cell(&table, "%016llx", (unsigned long long)summary->param_hash.value);
+    text_table_cell(&table, "report");
+    text_table_cell(&table, "%s/report.html", session->folder);
+    fputs("\n", display_out());
+    text_table_print(&table, 0, display_out());
+    text_table_free(&table);
+    print_range_test(session);
+}
+
+void result_print_json(const struct session *session) {
+    const struct summary *summary = &session->summary;
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)summary->param_hash.value);
+    json_t *end =
+        json_pack("{s:s, s:I, s:s, s:s, s:I}", "kind", "end", "step", (json_int_t)summary->steps,
+                  "out", session->folder, "param_hash", hash, "exit", (json_int_t)summary->exit);
+    char *text = end ? json_dumps(end, JSON_COMPACT) : NULL; /* a folder's name may be no UTF-8 */
+    if (text) fprintf(display_out(), "%s\n", text);
+    free(text);
+    json_decref(end);
+}
+
+static char *text_of(const char *folder, const char *name) {
+    enum { TEXT_LIMIT = 64 << 20 };
+    char *path = folder_path(folder, name);
+    struct bytes bytes;
+    char *text = file_read(path, TEXT_LIMIT, &bytes) == STATUS_OK ? (char *)bytes.data : NULL;
+    free(path);
+    return text;
+}
+
+static const char delay_notice[] =
+    "Nothing was learned: with --delay passes wait instead of computing, so losses, accuracies and "
+    "norms of gradients say nothing; times do";
+
+enum status result_report(const struct session *session, const struct timeline *timeline) {
+    char *lines = history_commands(session->history),
+         *yaml = text_of(session->folder, "config.yml");
+    char *program = text_of(session->folder, "program.txt");
+    bool waits = option_is_given(&session->job.options, OPTION_delay);
+    struct report_input input = {.summary = &session->summary,
+                                 .notice = waits ? delay_notice : NULL,
+                                 .command_lines = lines,
+                                 .config_yaml = yaml,
+                                 .timeline = timeline,
+                                 .range_test = is_range_test(session),
+                                 .program_text = program};
+    enum status status = report_write(session->folder, &input);
+    free(lines);
+    free(yaml);
+    free(program);
+    return status;
+}

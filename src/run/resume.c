@@ -1,0 +1,111 @@
+/* See resume.h. A run is resumed by naming its folder alone: repeating every option by hand is how
+ * runs diverge. But the stages, slices and cuts of one strategy mean something else to another, or
+ * nothing: they go with it. Rejected: to do so whenever a strategy is named, for then a command
+ * that names the run's own once more would lay it out in another way. */
+#include "run/resume.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "run/folder.h"
+#include "run/option_files.h"
+#include "launch/identity.h"
+#include "plan/resolve.h"
+
+enum status resume_apply_given(const struct options *given, struct options *out) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (!option_is_given(given, (enum option_id)id)) continue;
+        char *text = option_text(given, (enum option_id)id);
+        enum status status =
+            option_set(out, (enum option_id)id, text, option_rows[id].name, given->source[id]);
+        free(text);
+        TRY(status);
+    }
+    out->json = given->json; /* how to talk is this command's matter, not the run's */
+    out->quiet = given->quiet;
+    return options_check(out);
+}
+
+enum status resume_read_config(const char *path, struct options *out) {
+    enum { CONFIG_LIMIT = 1 << 20 };
+    struct bytes text;
+    TRY(file_read(path, CONFIG_LIMIT, &text));
+    enum status status = options_parse_yaml(path, text.data, text.count, out);
+    bytes_free(&text);
+    return status;
+}
+
+/* Whether the strategy named now is none that the run was told. */
+static bool is_another_strategy(const struct options *given, const struct options *kept) {
+    if (!option_is_given(given, OPTION_strategy)) return false;
+    return !option_is_given(kept, OPTION_strategy) || strcmp(given->strategy, kept->strategy) != 0;
+}
+
+/* The run's layout is forgotten, but for its number of ranks where nothing says another. */
+static void forget_layout(const struct options *given, struct options *kept) {
+    bool counted = option_is_given(given, OPTION_local_ranks) ||
+                   option_is_given(given, OPTION_stages) ||
+                   option_is_given(given, OPTION_replicas) ||
+                   option_is_given(given, OPTION_placement) || options_asking_ranks(given);
+    int64_t ranks =
+        option_is_given(kept, OPTION_local_ranks) ? kept->local_ranks : resolve_ranks_asked(kept);
+    for (int id = 0; id < OPTION_COUNT; id++)
+        if (option_rows[id].commands & OPTION_OF_LAYOUT) option_reset(kept, (enum option_id)id);
+    if (counted || ranks == 1) return;
+    kept->local_ranks = ranks;
+    kept->source[OPTION_local_ranks] = OPTION_FROM_FILE;
+}
+
+static enum status merge(const struct options *given, const char *path, struct options *out) {
+    struct options merged;
+    options_init(given->command, &merged);
+    enum status status = path ? resume_read_config(path, &merged) : STATUS_OK;
+    if (status == STATUS_OK && is_another_strategy(given, &merged)) forget_layout(given, &merged);
+    if (status == STATUS_OK) status = resume_apply_given(given, &merged);
+    if (status == STATUS_OK) status = option_files_apply(&merged);
+    if (status == STATUS_OK)
+        *out = merged;
+    else
+        options_free(&merged);
+    return status;
+}
+
+static enum status refuse_unknown(const char *out) {
+    return fail(STATUS_USAGE,
+                "--out %s holds no run to resume: it has no config.yml\n"
+                "  is the name right? To start a new run there, leave --resume out or name --model",
+                out);
+}
+
+/* Whether somebody said what to train where no config.yml does. A node of several may have no copy
+ * of it: the ranks that our launcher starts there have its options. */
+static enum status check_named(const struct options *given) {
+    struct launch_config config;
+    struct launch_identity identity;
+    if (option_is_given(given, OPTION_model)) return STATUS_OK;
+    launch_config_of(given, &config);
+    TRY(launch_identity(&config, &identity));
+    return identity.source == LAUNCH_LAUNCHER ? STATUS_OK : refuse_unknown(given->out);
+}
+
+static enum status read_run(const struct options *given, struct options *out) {
+    if (!option_is_set(given, OPTION_out))
+        return fail(STATUS_USAGE, "--resume needs --out DIR: the folder of the run to continue");
+    char *path = folder_path(given->out, "config.yml");
+    bool found = file_exists(path);
+    enum status status = found ? STATUS_OK : check_named(given);
+    if (status == STATUS_OK) status = merge(given, found ? path : NULL, out);
+    free(path);
+    return status;
+}
+
+enum status resume_with(const struct options *given, enum status (*run)(const struct options *)) {
+    struct options resumed;
+    if (!given->resume) return run(given);
+    TRY(read_run(given, &resumed));
+    enum status status = run(&resumed);
+    options_free(&resumed);
+    return status;
+}

@@ -1,0 +1,102 @@
+/* See run_timeline.h. A forecast that cannot be made is said and leaves the report without a
+ * timeline: the run itself is not at fault. */
+#include "run/run_timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/drawing.h"
+
+struct run_timeline {
+    struct outlook outlook;
+    struct drawing drawing;
+};
+
+/* The last step of an epoch may have a program of its own. */
+static int64_t whole_step(const struct plan *plan, int64_t last) {
+    bool short_one = plan->last_program && last % plan->config.steps_per_epoch == 0;
+    return short_one ? last - 1 : last;
+}
+
+static double most(const struct session *session, bool measured) {
+    int64_t peak = 0;
+    for (int r = 0; r < comm_size(session->comm); r++) {
+        const struct rank_figures *of = session->all ? &session->all[r] : &session->figures;
+        int64_t bytes = measured ? of->peak_bytes : of->predicted_bytes;
+        if (bytes > peak) peak = bytes;
+    }
+    return (double)peak;
+}
+
+/* The simulator counts slots and what is fixed; the plan and the process count everything. */
+static void set_peaks(struct timeline *timeline, const struct session *session) {
+    for (int v = 0; v < TIMELINE_VERSIONS; v++)
+        timeline->version[v].figures.peak_bytes = most(session, v == TIMELINE_MEASURED);
+}
+
+static void set_words(struct drawing *drawing, int64_t step, uint64_t dropped) {
+    char *title =
+             mem_format("Timeline of step %lld: predicted above, measured below", (long long)step),
+         *lost = mem_format("%llu events of the trace did not fit; some blocks may be missing",
+                            (unsigned long long)dropped);
+    drawing->timeline.title = arena_text(&drawing->arena, title);
+    drawing->subtitle[1] = arena_text(&drawing->arena, lost);
+    drawing->timeline.subtitle_count = dropped ? 2 : 1;
+    free(title);
+    free(lost);
+}
+
+static uint64_t dropped_of(struct trace *const *traces, int count) {
+    uint64_t sum = 0;
+    for (int r = 0; r < count; r++) sum += trace_dropped(traces[r]);
+    return sum;
+}
+
+struct run_timeline *run_timeline_new(const struct session *session) {
+    const struct watch *watch = &session->watch;
+    int ranks = comm_size(session->comm);
+    struct trace *const *traces = watch->traces ? watch->traces : &watch->trace;
+    if (!watch->trace || (ranks > 1 && !watch->traces)) return NULL;
+    int64_t step = whole_step(session->job.plan, trace_last_step(watch->trace));
+    struct trace_event *events = NULL;
+    size_t count = 0;
+    enum status status = trace_step(watch->trace, step, &events, &count);
+    free(events);
+    if (status != STATUS_OK || count == 0) return NULL;
+    struct run_timeline *run = MEM_NEW(struct run_timeline);
+    bool good = outlook_open_apart(&session->job, &run->outlook) == STATUS_OK;
+    if (!good || !run->outlook.forecast.input.record) {
+        if (good) outlook_close(&run->outlook);
+        free(run);
+        return NULL;
+    }
+    drawing_open(&run->outlook, &run->drawing);
+    if (drawing_measured(&run->drawing, traces, step) != STATUS_OK) {
+        run_timeline_free(&run);
+        return NULL;
+    }
+    set_peaks(&run->drawing.timeline, session);
+    set_words(&run->drawing, step, dropped_of(traces, ranks));
+    return run;
+}
+
+const struct timeline *run_timeline_get(const struct run_timeline *run) {
+    return run ? &run->drawing.timeline : NULL;
+}
+
+void run_timeline_summary(const struct run_timeline *run, struct summary *summary) {
+    if (!run || run->outlook.forecast.units) return;
+    summary->predicted_step_ms.p50 = run->outlook.forecast.result.step * 1e-6;
+    summary->predicted_step_ms.low = run->outlook.forecast.low * 1e-6;
+    summary->predicted_step_ms.high = run->outlook.forecast.high * 1e-6;
+}
+
+void run_timeline_free(struct run_timeline **run) {
+    if (!*run) return;
+    drawing_close(&(*run)->drawing);
+    outlook_close(&(*run)->outlook);
+    free(*run);
+    *run = NULL;
+}

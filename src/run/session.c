@@ -1,0 +1,402 @@
+/* See session.h. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/display.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "run/explain.h"
+#include "run/folder.h"
+#include "run/outlook.h"
+#include "run/run_timeline.h"
+#include "run/session.h"
+#include "run/waiting.h"
+#include "exec/stop.h"
+#include "plan/resolve.h"
+#include "stretto.h"
+
+static bool first_rank(const struct session *session) {
+    return comm_rank(session->comm) == 0;
+}
+
+double session_wait_limit_s(const struct session *session) {
+    struct control_doing doing = {0};
+    if (session->watch.row) control_row_get(session->watch.row, &doing);
+    return job_wait_limit_s(&session->job, strcmp(doing.text, "EVAL") == 0);
+}
+
+static void add_fact(struct session *session, enum fact_kind kind, const char *key,
+                     char *value_owned) {
+    CHECK(session->fact_count < CHECKPOINT_MAX_FACTS, "more than %d facts of a run",
+          CHECKPOINT_MAX_FACTS);
+    session->facts[session->fact_count++] = (struct checkpoint_fact){
+        .key = key, .value = arena_text(&session->arena, value_owned), .kind = kind};
+    free(value_owned);
+}
+
+/* The value of an option as the run has it: what was left open is in its plan. The caller frees it.
+ */
+static char *fact_text(const struct session *session, enum option_id id) {
+    const struct plan *plan = session->job.plan;
+    const struct run_config *config = &plan->config;
+    struct option_word policy = {.acts = lr_policy_acts(config->lr.policy)};
+    char device[128];
+    switch ((int)id) {
+    case OPTION_deal: return mem_format("%dx%d", config->replicas, config->micro_batches);
+    case OPTION_dropout: return mem_format("%g", (double)config->shape.dropout);
+    case OPTION_lr_step:
+        return mem_format("%lld", (long long)(option_word_acts(&policy, option_rows[id].name)
+                                                  ? config->lr.step_size
+                                                  : 0));
+    case OPTION_steps: return mem_format("%lld", (long long)config->steps);
+    case OPTION_threads: return mem_format("%d", config->threads);
+    case OPTION_device:
+        plan->device->backend->describe(plan->device, device, sizeof device);
+        return mem_text(device);
+    }
+    return option_text(&session->job.options, id);
+}
+
+static void add_options(struct session *session, enum option_resume resume, enum fact_kind kind) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        if (option_rows[id].resume == resume)
+            add_fact(session, kind, option_rows[id].name, fact_text(session, (enum option_id)id));
+    }
+}
+
+/* What decides the course of training must be the same on resume; what only shapes it may change,
+ * and is said. Which option is what is a column of the table. */
+void session_facts(struct session *session) {
+    uint64_t data = session->job.plan->config.dataset->content_hash;
+    add_options(session, OPTION_RESUME_FIXED, FACT_FIXED);
+    add_fact(session, FACT_FIXED, "data-hash", mem_format("%016llx", (unsigned long long)data));
+    add_options(session, OPTION_RESUME_TOLD, FACT_TOLD);
+    add_options(session, OPTION_RESUME_RAN_ON, FACT_RAN_ON);
+    add_fact(session, FACT_RAN_ON, "version", mem_text(stretto_version()));
+    add_fact(session, FACT_RAN_ON, "compiler", mem_text(__VERSION__));
+}
+
+static enum status write_texts(struct session *session) {
+    char *yaml = options_write_yaml(&session->job.options),
+         *path = folder_path(session->folder, "config.yml");
+    enum status status = file_write_text(path, yaml);
+    free(yaml);
+    free(path);
+    TRY(status);
+    return agree_save(session->job.plan, session->folder);
+}
+
+/* What a step should take, before any was run, and the plan with it. */
+static enum status predict(struct session *session) {
+    const struct options *options = &session->job.options;
+    struct outlook outlook;
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(outlook_open(&session->job, &outlook));
+    session->predicted = (struct session_forecast){.p50_ms = outlook.forecast.result.step * 1e-6,
+                                                   .low_ms = outlook.forecast.low * 1e-6,
+                                                   .high_ms = outlook.forecast.high * 1e-6};
+    if (!options->quiet && !options->json) {
+        explain_print(&outlook, false, display_out());
+        fputs("\n", display_out());
+    }
+    outlook_close(&outlook);
+    return STATUS_OK;
+}
+
+/* Whether this rank reads files of parameters. Replicas get what the first one has read; but slices
+ * each reads itself. */
+static bool reads_model(const struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    bool own = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
+    return own && config->cell.role == GRID_STAGE;
+}
+
+/* Weights first, then a checkpoint on top, then what watches: it must know at which step the run
+ * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
+static enum status load_weights(struct session *session) {
+    const struct options *options = &session->job.options;
+    if (!reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    return checkpoint_load_weights(session->exec, options->weights);
+}
+
+/* The arguments of this process, as the system keeps them. */
+static char *command_line(void) {
+    char *line = mem_new(4096);
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    size_t count = file ? fread(line, 1, 4095, file) : 0;
+    if (file) fclose(file);
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (line[i] == 0) line[i] = ' ';
+    }
+    return line;
+}
+
+/* What only rank 0 writes as the run begins. */
+static enum status begin_folder(struct session *session, int64_t first_step) {
+    if (!first_rank(session)) return STATUS_OK;
+    TRY(write_texts(session));
+    char *line = command_line();
+    enum status status = history_open(session->folder, line, first_step, &session->history);
+    session->watch.history = session->history;
+    session->watch.begin_ns = session->begin_ns;
+    free(line);
+    return status;
+}
+
+/* Whether the folder holds the results of a run that came to its end, of this very checkpoint where
+ * there is one (`step` > 0). Where it was killed between its last checkpoint and its results, these
+ * are still to be written. */
+static bool has_results(struct session *session, int64_t step, int64_t total) {
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *parts = folder_path(session->folder, "model.safetensors.index.json"),
+         *path = folder_path(session->folder, "summary.json");
+    struct summary *summary = &session->summary;
+    bool there = (file_exists(model) || file_exists(parts)) && file_exists(path) &&
+                 summary_read(path, summary) == STATUS_OK && summary->exit == 0 &&
+                 summary->steps >= total && (step == 0 || summary->steps == step);
+    if (!there) summary_free(summary);
+    free(model);
+    free(parts);
+    free(path);
+    return there;
+}
+
+/* Rank 0 looks, and says where the run goes on. */
+static bool look_done(struct session *session, int64_t step) {
+    int64_t total = session->job.plan->config.steps;
+    bool done = has_results(session, step, total);
+    long long steps = done ? (long long)session->summary.steps : 0;
+    if (done)
+        log_note("nothing to do: %s is at step %lld%s %lld%s, its results are there\n"
+                 "  a larger --steps or --epochs trains on, --overwrite starts anew",
+                 session->folder, steps, steps > total ? ", beyond the" : " of", (long long)total,
+                 steps > total ? " of this run" : "");
+    else if (step == 0)
+        log_note("no checkpoint in %s/checkpoints: starting at step 1", session->folder);
+    else if (step == total)
+        log_note("%s is at step %lld of %lld: its results are written anew", session->folder,
+                 (long long)step, (long long)total);
+    return done;
+}
+
+enum status session_check_step(struct session *session, int64_t step) {
+    int64_t total = session->job.plan->config.steps;
+    char done[TEXT_BYTES];
+    if (step <= total || has_results(session, step, total)) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--out %s has done %s, --steps or --epochs ends the run at %lld\n"
+                "  name at least as many, or start anew in another folder",
+                session->folder, text_count(step, "step", done), (long long)total);
+}
+
+static enum status find_done(struct session *session, int64_t step) {
+    int32_t *all = MEM_ARRAY(int32_t, comm_size(session->comm)), own = 0;
+    if (first_rank(session)) own = look_done(session, step);
+    enum status status = comm_exchange(comm_world(session->comm), &own, sizeof own, all);
+    session->done = status == STATUS_OK && all[0];
+    free(all);
+    return status;
+}
+
+static enum status prepare(struct session *session, const struct checkpoint_config *checkpoint,
+                           struct checkpoint_state *state) {
+    const struct options *options = &session->job.options;
+    session->watch.profiling = session->profiling = profiling_new(&session->job);
+    struct exec_observer observer = watch_exec_observer(&session->watch);
+    struct comm_group *world = comm_world(session->comm);
+    TRY(comm_agree(world, predict(session)));
+    mem_give_back();
+    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
+    TRY(comm_agree(world, status));
+    session->watch.exec = session->exec;
+    TRY(comm_agree(world, load_weights(session)));
+    *state = train_fresh();
+    if (options->resume) {
+        TRY(train_resume(session->exec, checkpoint, state));
+        TRY(find_done(session, state->step));
+        bool looks = first_rank(session) && !session->done;
+        TRY(comm_agree(world, looks ? session_check_step(session, state->step) : STATUS_OK));
+    }
+    if (session->done) return STATUS_OK;
+    TRY(exec_start(session->exec));
+    session->sent_before = comm_sent_bytes(session->comm);
+    status = begin_folder(session, state->step);
+    const char *folder = first_rank(session) ? session->folder : NULL;
+    if (status == STATUS_OK)
+        status = watch_open(&session->job, folder, state->step, &session->watch);
+    return comm_agree(world, status);
+}
+
+static int stopped_by;
+
+void session_stopped_by(int signal) {
+    stopped_by = signal;
+}
+
+int session_stop_signal(void) {
+    return stopped_by;
+}
+
+static void say_stopped(const struct session *session) {
+    bool signalled = session->result.cause == STOP_SIGNAL;
+    int signal =
+        signalled ? session->result.signal : SIGALRM; /* a time limit is a timer's signal */
+    session_stopped_by(signal);
+    if (!first_rank(session)) return;
+    log_note("stopped by %s after step %lld, saved; --resume continues it",
+             signalled ? process_stop_name(signal) : "--time-limit",
+             (long long)session->result.steps);
+}
+
+static enum status train(struct session *session, const struct checkpoint_config *checkpoint,
+                         const struct checkpoint_state *state) {
+    const struct job *job = &session->job;
+    const struct options *options = &job->options;
+    struct train_observer observer = watch_train_observer(&session->watch);
+    bool limited = option_is_set(options, OPTION_time_limit_s);
+    struct train_config config = {
+        .eval_every = resolve_period(&job->plan->config, options->eval_every),
+        .save_every = resolve_period(&job->plan->config, options->save_every),
+        .eval_at_end = options->eval_every.steps > 0 || options->eval_every.epochs > 0,
+        .deadline_ns = limited ? session->begin_ns + (int64_t)(options->time_limit_s * 1e9) : 0,
+        .checkpoint = *checkpoint,
+    };
+    enum status status = train_all(session->exec, &config, state, &observer, &session->result);
+    if (status == STATUS_STOPPED) say_stopped(session);
+    return status;
+}
+
+/* Rank 0 does not hold the whole model. */
+static bool is_spread(const struct session *session) {
+    const struct run_config *config = &session->job.plan->config;
+    return config->grid.stages > 1 || config->grid.drivers > 0 || config->sliced & SLICED_PARAMS;
+}
+
+/* Writes what a run leaves at its end, each file whatever became of the others. */
+static enum status write_results(struct session *session, bool good) {
+    struct watch *watch = &session->watch;
+    char *model = folder_path(session->folder, "model.safetensors"),
+         *summary = folder_path(session->folder, "summary.json");
+    if (good && !is_spread(session))
+        watch_lacks(watch, checkpoint_write_model(session->exec, model, NULL), "model.safetensors");
+    if (good && !is_spread(session) && file_exists(model))
+        watch_lacks(watch, folder_remove_parts(session->folder), "the model");
+    if (good && is_spread(session)) watch_lacks(watch, session->model_status, "the model");
+    struct run_timeline *timeline = good ? run_timeline_new(session) : NULL;
+    run_timeline_summary(timeline, &session->summary);
+    watch_close(watch);
+    if (good && *watch->lacks) session->summary.exit = status_exit_code(STATUS_DATA);
+    watch_lacks(watch, summary_write(&session->summary, summary), "summary.json");
+    watch_lacks(watch, result_report(session, run_timeline_get(timeline)), "report.html");
+    run_timeline_free(&timeline);
+    free(model);
+    free(summary);
+    if (!*watch->lacks) return STATUS_OK;
+    return fail(STATUS_DATA, "%s lacks %s\n  that could not be written; all else is there",
+                session->folder, watch->lacks);
+}
+
+/* The end of a run, also of one that failed in training: what was measured is kept. */
+static enum status finish_first(struct session *session, enum status status) {
+    bool good = status == STATUS_OK || status == STATUS_STOPPED;
+    int signal = session->result.signal ? session->result.signal : SIGALRM;
+    int exit_code = status == STATUS_STOPPED ? 128 + signal : status_exit_code(status);
+    enum status finishing = result_fill(session, exit_code);
+    if (finishing == STATUS_OK)
+        finishing = write_results(session, good);
+    else
+        watch_close(&session->watch);
+    const struct options *options = &session->job.options;
+    if (finishing == STATUS_OK && !options->quiet && options->json) result_print_json(session);
+    if (!good) return status;
+    if (finishing == STATUS_OK && !options->quiet && !options->json) result_print(session);
+    return finishing == STATUS_OK ? status : finishing;
+}
+
+static enum status finish_other(struct session *session, enum status status) {
+    enum status closing = watch_close(&session->watch);
+    return closing == STATUS_OK ? status : closing;
+}
+
+static enum status save_rank(struct session *session) {
+    char *path = mem_format("%s/rank-%d.safetensors", session->folder, comm_rank(session->comm));
+    enum status status = checkpoint_write_model(session->exec, path, NULL);
+    free(path);
+    return comm_agree(comm_world(session->comm), status);
+}
+
+static enum status finish(struct session *session, enum status status) {
+    bool good = status == STATUS_OK || status == STATUS_STOPPED;
+    result_measure(session);
+    if (good && session->job.options.save_ranks) TRY(save_rank(session));
+    if (good && is_spread(session))
+        session->model_status = checkpoint_save_model(session->exec, session->folder);
+    if (good) TRY(result_gather(session)); /* ranks that failed cannot be asked */
+    if (good) TRY(watch_gather(&session->watch, session->comm));
+    enum status finished =
+        first_rank(session) ? finish_first(session, status) : finish_other(session, status);
+    /* Last: it takes memory that is not the run's, and one that cannot be written does not cost the
+     * results. All ranks take part, whatever became of those. */
+    enum status profiled = STATUS_OK;
+    if (status == STATUS_OK && session->profiling)
+        profiled =
+            profiling_save(session->profiling, session->exec, session->job.options.save_profile);
+    return finished == STATUS_OK ? profiled : finished;
+}
+
+static enum status load_model(struct session *session) {
+    if (!reads_model(session)) return STATUS_OK;
+    return checkpoint_load_model(session->exec, session->job.options.argument[0]);
+}
+
+/* Of a model that is not trained here. */
+static enum status use_model(struct session *session) {
+    struct comm_group *world = comm_world(session->comm);
+    mem_give_back();
+    TRY(comm_agree(world, exec_new(session->job.plan, session->comm, NULL, &session->exec)));
+    TRY(comm_agree(world, load_model(session)));
+    if (session->watch.row) control_row_set(session->watch.row, -1, "EVAL");
+    TRY(exec_start(session->exec));
+    return session->use(session);
+}
+
+enum status session_run(struct session *session) {
+    if (session->use) return use_model(session);
+    const struct options *options = &session->job.options;
+    summary_init(&session->summary);
+    if (session->fact_count == 0) session_facts(session);
+    char *checkpoints = folder_path(session->folder, "checkpoints");
+    struct checkpoint_config checkpoint = {.folder = checkpoints,
+                                           .keep = (int)options->keep,
+                                           .facts = session->facts,
+                                           .fact_count = session->fact_count};
+    struct checkpoint_state state;
+    int here = session->threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    bool first_here = here == 1 || first_rank(session);
+    struct waiting *waiting =
+        first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;
+    enum status status = prepare(session, &checkpoint, &state);
+    if (session->done && first_rank(session) && options->json && !options->quiet)
+        result_print_json(session);
+    if (status == STATUS_OK && !session->done)
+        status = finish(session, train(session, &checkpoint, &state));
+    waiting_free(&waiting);
+    free(checkpoints);
+    return status;
+}
+
+void session_free(struct session *session) {
+    watch_free(&session->watch);
+    profiling_free(&session->profiling);
+    exec_free(&session->exec);
+    summary_free(&session->summary);
+    history_free(&session->history);
+    arena_free(&session->arena);
+    free(session->all);
+}

@@ -1,0 +1,88 @@
+/* One rank's run, from its plan to its results. Rank 0 also keeps the run's folder and speaks for
+ * all. */
+#ifndef RUN_SESSION_H
+#define RUN_SESSION_H
+
+#include "run/job.h"
+#include "run/lock.h"
+#include "run/start.h"
+#include "run/watch.h"
+#include "exec/checkpoint.h"
+#include "exec/train.h"
+#include "record/summary.h"
+
+/* What each rank measures of itself. */
+struct rank_figures {
+    uint64_t param_hash, buffer_hash; /* of what the rank holds of replica 0; else 0 */
+    bool hashed;                      /* they are known */
+    double samples_per_s;
+    double step_flops; /* of a step of the model, without what runs again */
+    struct watch_use use;
+    int64_t peak_bytes, predicted_bytes, sent_bytes_per_step;
+    int64_t reduced_bytes_per_step;
+};
+
+/* Of a step, by the simulator: with 90% probability from low to high. */
+struct session_forecast {
+    double p50_ms, low_ms, high_ms;
+};
+
+struct session {
+    bool threads;     /* the ranks share this process */
+    session_use *use; /* NULL: it trains */
+    struct job job;
+    struct comm *comm; /* the caller's */
+    char
+        *folder; /* of the run, the caller's; other ranks than 0 write their own files there only */
+    struct lock *lock; /* of the folder, the caller's; or NULL */
+    struct exec *exec;
+    struct history *history;           /* of rank 0 */
+    bool done;                         /* there was nothing to do */
+    struct watch watch;                /* of rank 0 */
+    struct profiling *profiling;       /* of --save-profile; or NULL */
+    struct session_forecast predicted; /* of rank 0 */
+    struct train_result result;
+    int64_t begin_ns;
+    struct checkpoint_fact facts[CHECKPOINT_MAX_FACTS];
+    int fact_count;
+    struct arena arena;
+    uint64_t sent_before;        /* the first step: the start is no part of a step's bytes */
+    enum status model_status;    /* of writing a model that no rank holds alone */
+    struct rank_figures figures; /* of this rank */
+    struct rank_figures *all;    /* of all ranks, once gathered */
+    struct summary summary;
+};
+
+/* Collective over the ranks, blocking. job, comm, folder and begin_ns are set. STATUS_STOPPED after
+ * a stop on request. */
+enum status session_run(struct session *session);
+/* Local. Gives back all but what the caller owns. */
+void session_free(struct session *session);
+
+/* Local. job_wait_limit_s for what this rank does now. */
+double session_wait_limit_s(const struct session *session);
+
+/* Local. Which signal runs of this process were stopped by; 0: none. */
+void session_stopped_by(int signal);
+int session_stop_signal(void);
+
+/* Local. Parts of it: what a checkpoint remembers of the run; the summary, the table for people,
+ * the report. */
+void session_facts(struct session *session);
+/* Local, blocking. Refuses (STATUS_USAGE) to resume at a step behind the run's last one, unless
+ * the folder holds the results of that step: then there is nothing to do. */
+enum status session_check_step(struct session *session, int64_t step);
+/* This rank's, as it is predicted. */
+int64_t result_peak_bytes(const struct session *session);
+void result_measure(struct session *session);
+/* Collective, blocking: every rank's own figures to all. */
+enum status result_gather(struct session *session);
+enum status result_fill(struct session *session, int exit_code);
+void result_print(const struct session *session);
+/* The last line of --json: where the run is, what it came to. */
+void result_print_json(const struct session *session);
+struct timeline;
+/* With the timeline of a step, or NULL. */
+enum status result_report(const struct session *session, const struct timeline *timeline);
+
+#endif

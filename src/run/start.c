@@ -1,0 +1,140 @@
+/* See start.h. Folder and rendezvous are checked before the folder is opened, so that a run that is
+ * refused leaves no folder behind. */
+#include "run/start.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "run/explain.h"
+#include "run/folder.h"
+#include "run/narrow_gain.h"
+#include "run/option_files.h"
+#include "exec/checkpoint.h"
+#include "launch/network.h"
+#include "launch/rendezvous.h"
+#include "plan/resolve.h"
+#include "plan/strategy.h"
+
+static enum status refuse_threads(const struct launch_identity *identity) {
+    return fail(STATUS_USAGE,
+                "%d ranks were started as processes, --strategy dp and --spawn threads run them as "
+                "threads of one\n  %s",
+                identity->world, identity->how);
+}
+
+/* The ranks of this process, or those that it will start. */
+static enum status check_hosts(const struct options *options, const struct start *start) {
+    if (start->kind == START_LAUNCHER)
+        return option_files_check_hosts(options, start->layout.first_rank, start->layout.count);
+    int count = start->kind == START_THREADS ? start->info.local_ranks : 1;
+    return option_files_check_hosts(options, start->info.rank, count);
+}
+
+enum status start_find(const struct options *options, struct start *out) {
+    struct start start = {.kind = START_ONE, .info = {.rank = 0, .ranks = 1, .local_ranks = 1}};
+    launch_config_of(options, &start.launch);
+    const struct launch_config *config = &start.launch;
+    TRY(launch_identity(config, &start.identity));
+    bool threads = strategy_uses_threads(options), many = options->local_ranks > 1 ||
+                                                          config->nodes > 1 || config->hostfile ||
+                                                          config->nodes_file;
+    bool started = start.identity.source != LAUNCH_ALONE && start.identity.world > 1;
+    if (started && threads) return refuse_threads(&start.identity);
+    if (started) {
+        start.kind = START_RANK;
+        start.info = (struct rank_info){.rank = start.identity.rank,
+                                        .ranks = start.identity.world,
+                                        .spread = start.identity.nodes > 1};
+    } else if (many && threads) {
+        start.kind = START_THREADS;
+        start.info.ranks = start.info.local_ranks = (int)options->local_ranks;
+    } else if (many) {
+        start.kind = START_LAUNCHER;
+        TRY(launch_layout(config, network_is_here, &start.layout));
+        start.info.ranks = start.layout.world;
+        start.info.local_ranks = start.layout.count;
+        start.info.spread = start.layout.nodes > 1;
+        start.info.to_start = start.info.weighed = true;
+    }
+    TRY(check_hosts(options, &start));
+    *out = start;
+    return STATUS_OK;
+}
+
+bool start_keeps_run(const struct start *start) {
+    if (start->kind == START_LAUNCHER) return start->layout.first_rank == 0;
+    if (start->kind != START_RANK) return true;
+    return start->identity.rank == 0 && start->identity.source != LAUNCH_LAUNCHER;
+}
+
+enum status start_check_weights(const struct start *start, const struct job *job) {
+    const struct options *options = &job->options;
+    bool read = option_is_set(options, OPTION_weights) && start_keeps_run(start);
+    return read ? checkpoint_check_weights(job->plan, options->weights) : STATUS_OK;
+}
+
+static const char *program_file(const struct options *options) {
+    return option_is_set(options, OPTION_save_program) ? options->save_program : NULL;
+}
+
+/* Ranks of our launcher need no check: it has opened the rendezvous for them. */
+static enum status check_rendezvous(const struct start *start) {
+    struct launch_config config = start->launch;
+    struct launch_peers peers;
+    if (start->kind == START_LAUNCHER) {
+        launch_peers_of_node(&start->layout, &peers);
+        config.init = peers.count > 1 ? start->layout.init : NULL;
+    } else if (start->kind == START_RANK && start->identity.source != LAUNCH_LAUNCHER) {
+        launch_peers_of(&config, &start->identity, &peers);
+    } else {
+        return STATUS_OK;
+    }
+    return launch_rendezvous_check(&config, &peers);
+}
+
+/* A file in the folder of the run, which is not there yet, is left to the run. */
+static enum status check_program(const struct start *start, const struct options *options) {
+    const char *path = program_file(options);
+    if (!path || !start_keeps_run(start)) return STATUS_OK;
+    char *folder = folder_of(path);
+    bool own = option_is_set(options, OPTION_out) && strcmp(folder, options->out) == 0 &&
+               !file_exists(folder);
+    free(folder);
+    return own ? STATUS_OK : explain_check_program(path);
+}
+
+/* Launchers of other nodes write beside it, other ranks not at all. */
+static enum status check_folder(const struct start *start, const struct job *job) {
+    bool saves = resolve_period(&job->plan->config, job->options.save_every) > 0,
+         keeps = start_keeps_run(start);
+    if (start->kind == START_RANK && !keeps) return STATUS_OK;
+    return folder_check(&job->options, keeps, saves ? checkpoint_bytes(job->plan) : 0);
+}
+
+enum status start_check(const struct start *start, const struct job *job) {
+    TRY(job_check_memory(job));
+    if (start->use) return check_rendezvous(start);
+    TRY(check_program(start, &job->options));
+    TRY(start_check_weights(start, job));
+    TRY(check_rendezvous(start));
+    return check_folder(start, job);
+}
+
+static void warn_crowded(const struct job *job) {
+    char text[CORES_CROWDED_BYTES];
+    if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
+}
+
+enum status start_open(const struct start *start, const struct job *job, char **folder,
+                       struct lock **lock) {
+    const char *program = program_file(&job->options);
+    TRY(start_check(start, job));
+    warn_crowded(job);
+    if (start->use) return STATUS_OK;
+    narrow_gain_say(job);
+    if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
+    TRY(folder_open(&job->options, folder, lock));
+    return program ? explain_save_program(job->plan, program) : STATUS_OK;
+}

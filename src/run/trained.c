@@ -1,0 +1,136 @@
+/* See trained.h. */
+#include "run/trained.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/input.h"
+#include "plan/resolve.h"
+#include "run/option_files.h"
+#include "run/resume.h"
+
+/* The folder of the run that `path` belongs to: itself, or two above a checkpoint. The caller frees
+ * it; NULL: none. */
+static char *run_folder(const char *path) {
+    char *folder = mem_text(path);
+    for (int up = 0; up < 2; up++) {
+        char *config = mem_format("%s/config.yml", folder);
+        bool found = file_exists(config);
+        free(config);
+        if (found) return folder;
+        char *above = mem_format("%s/../..", folder);
+        free(folder);
+        folder = above;
+    }
+    free(folder);
+    return NULL;
+}
+
+/* What says which model it is, of which data, and how it computes: all of these groups, also what
+ * this command does not take; of others what it takes. */
+static bool is_of_model(enum option_id id, enum option_command command) {
+    const struct option_row *row = &option_rows[id];
+    bool whole = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_NUMERICS,
+         part = row->group == OPTION_GROUP_OPTIMIZER && row->commands & (unsigned)command;
+    return (whole || part) && !(row->commands & OPTION_NOT_IN_FILE);
+}
+
+static enum status set_number(struct options *options, enum option_id id, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return option_set(options, id, text, option_rows[id].name, OPTION_FROM_FILE);
+}
+
+/* Of a run that ended its summary says it, whatever version wrote that; 0: it does not. */
+static int64_t size_of_summary(const char *folder) {
+    char *path = mem_format("%s/summary.json", folder);
+    json_t *summary = json_load_file(path, 0, NULL);
+    free(path);
+    json_int_t batch = json_integer_value(json_object_get(summary, "batch")),
+               replicas = json_integer_value(json_object_get(summary, "replicas")),
+               micro = json_integer_value(json_object_get(summary, "micro_batches"));
+    json_decref(summary);
+    return batch > 0 && replicas > 0 && micro > 0 ? batch / replicas / micro : 0;
+}
+
+/* Of another one it follows from its options, as far as they tell how many ranks there were. */
+static int64_t micro_batch_size(const char *folder, struct options *kept) {
+    int64_t size = size_of_summary(folder);
+    int replicas;
+    if (size > 0) return size;
+    if (resolve_replicas(kept, (int)kept->local_ranks, &replicas) == STATUS_OK &&
+        options_solve_batch(kept, replicas) == STATUS_OK)
+        return kept->micro_batch_size;
+    return kept->batch;
+}
+
+static enum status take_run(const char *folder, struct options *out) {
+    char *path = mem_format("%s/config.yml", folder);
+    struct options kept;
+    options_init(COMMAND_TRAIN, &kept);
+    enum status status = resume_read_config(path, &kept);
+    free(path);
+    for (int id = 0; id < OPTION_COUNT && status == STATUS_OK; id++) {
+        if (!is_of_model((enum option_id)id, out->command) ||
+            !option_is_given(&kept, (enum option_id)id))
+            continue;
+        char *text = option_text(&kept, (enum option_id)id);
+        status = option_set(out, (enum option_id)id, text, option_rows[id].name, OPTION_FROM_FILE);
+        free(text);
+    }
+    if (status == STATUS_OK)
+        status = set_number(out, OPTION_micro_batch_size, micro_batch_size(folder, &kept));
+    options_free(&kept);
+    return status;
+}
+
+static enum status refuse_nameless(const char *path, bool folder) {
+    if (folder)
+        return fail(STATUS_USAGE,
+                    "%s holds no run: it has no config.yml\n  is the name right? Of other weights, "
+                    "name --model and --data",
+                    path);
+    return fail(STATUS_USAGE,
+                "%s: weights do not say which model they are of\n  name --model and --data, or "
+                "give the folder of the run",
+                path);
+}
+
+static enum status merge(const struct options *given, struct options *out) {
+    const char *path = given->argument[0];
+    struct stat info;
+    if (stat(path, &info) != 0) return fail(STATUS_DATA, "%s: %s", path, strerror(errno));
+    char *folder = S_ISDIR(info.st_mode) ? run_folder(path) : NULL;
+    enum status status = STATUS_OK;
+    if (folder)
+        status = take_run(folder, out);
+    else if (!option_is_given(given, OPTION_model))
+        status = refuse_nameless(path, S_ISDIR(info.st_mode));
+    else
+        status = set_number(out, OPTION_micro_batch_size, out->batch);
+    free(folder);
+    TRY(status);
+    TRY(set_number(out, OPTION_micro_batches, 1));
+    TRY(resume_apply_given(given, out));
+    /* An input that is no file of rows names a data set. */
+    if (option_is_given(given, OPTION_input) && !input_is_file(given->input))
+        TRY(option_set(out, OPTION_data, given->input, "--input", OPTION_FROM_COMMAND_LINE));
+    return option_files_apply(out);
+}
+
+enum status trained_with(const struct options *given, enum status (*run)(const struct options *)) {
+    struct options merged;
+    options_init(given->command, &merged);
+    merged.argument = given->argument;
+    merged.argument_count = given->argument_count;
+    enum status status = merge(given, &merged);
+    if (status == STATUS_OK) status = run(&merged);
+    options_free(&merged);
+    return status;
+}

@@ -1,0 +1,98 @@
+/* Who watches a run: joins the executor's observers to metrics, trace and progress, and adds up
+ * what the summary needs. */
+#ifndef RUN_WATCH_H
+#define RUN_WATCH_H
+
+#include "run/fault.h"
+#include "run/job.h"
+#include "run/profiling.h"
+#include "control/status_table.h"
+#include "exec/train.h"
+#include "record/history.h"
+#include "record/metrics.h"
+#include "record/progress.h"
+#include "record/summary.h"
+#include "record/trace.h"
+
+/* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels
+ * are first met. */
+enum { WATCH_WARMUP_STEPS = 5 };
+
+struct watch {
+    int rank;
+    struct control_row *row; /* what this rank is doing, for whoever asks; or NULL */
+    void (*print_positions)(
+        void *position_context); /* where all ranks are; NULL: this one is alone */
+    void *position_context;
+    struct exec *exec;
+    struct profiling *profiling; /* of --save-profile, the session's; or NULL */
+    struct history *history;     /* of the run, the session's; rank 0 */
+    int64_t begin_ns;            /* of this start */
+    struct fault fault;          /* of this rank, for tests */
+    bool lines;                  /* progress as lines, never a bar: another launcher shows it */
+    const struct job *job;
+    const char *folder;
+    struct metrics *metrics;
+    struct trace_config trace_config;
+    struct trace *trace;   /* this rank's */
+    struct trace **traces; /* [trace_count], once gathered: those of all ranks, this one first */
+    int trace_count;
+    FILE *spool; /* where the events of the others are, a file without a name; NULL: none came */
+    enum status spooled; /* whether they came */
+    struct progress *progress;
+    int64_t log_every;
+    int64_t steps_seen, timed_steps, timed_samples;
+    int64_t skipped;                     /* samples of the steps seen */
+    struct exec_times timed;             /* sums over timed steps */
+    double *step_ms, *busy_ms, *span_ms; /* of timed steps, the newest WATCH_MAX_TIMED: all of it,
+                                            in passes, from the first pass to the last */
+    int64_t busy_ns, first_ns, last_ns;  /* of the step under way; first 0: no pass yet */
+    double loss_first, loss_last;        /* of the whole run, on rank 0 */
+    int64_t line_samples, line_ns; /* since the row before: samples, and the time of their steps */
+    struct metrics_row step_row;   /* of the last step, whose norm is still to come */
+    bool step_row_due;             /* it goes into metrics.jsonl */
+    double *rank_loss, *rank_ms;   /* [ranks], of that row */
+    enum status status;            /* of writing metrics: the first failure */
+    char lacks[256]; /* what the folder lacks because it could not be written; "": nothing */
+};
+
+/* How a rank's steps are spent, in the median: all of a step, in passes (F, B, I, W, R), and from
+ * its first pass to its last. 0: nothing was timed. */
+struct watch_use {
+    double step_ms, busy_ms, span_ms;
+};
+
+/* Local. What the trace of a rank will be. */
+struct trace_config watch_trace_config(const struct job *job, int rank);
+
+/* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
+ * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
+ * `first_step` on. Its memory counts towards the run's. */
+enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
+                       struct watch *out);
+struct exec_observer watch_exec_observer(struct watch *watch);
+/* Local. How the records of rows that this writes become texts: for control_describe_records, in
+ * every process that reads such rows. */
+void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);
+struct train_observer watch_train_observer(struct watch *watch);
+
+/* Local, blocking. What this start took so far into the history; of rank 0. */
+enum status watch_note_times(struct watch *watch);
+/* Local. What this rank measured; ... and the bubbles of all ranks together, as the simulator
+ * defines them (sim/run.h). */
+struct watch_use watch_use(const struct watch *watch);
+void watch_bubbles(const struct watch_use *const *all, int ranks, struct summary *summary);
+/* Local. Fills in what was measured, but for bubbles. */
+void watch_summary(const struct watch *watch, struct summary *summary);
+/* Collective over the ranks, blocking. Brings the traces of all ranks to rank 0. */
+enum status watch_gather(struct watch *watch, struct comm *comm);
+/* Local. Notes, where `status` is a failure, what the folder lacks: the end of a run names it all.
+ */
+void watch_lacks(struct watch *watch, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Local, blocking. Writes the trace and closes everything; notes what it could not write. */
+enum status watch_close(struct watch *watch);
+/* Local. Gives back memory, also of one that never was closed because the run did not begin. */
+void watch_free(struct watch *watch);
+
+#endif

@@ -1,0 +1,36 @@
+# People's own arrays as .npy files: a model learns from them, and what does not fit is refused in words.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+npy() { # shape, awk program that prints one number a value: a .npy file of unsigned bytes
+    header="{'descr': '|u1', 'fortran_order': False, 'shape': ($1), }"
+    printf "\223NUMPY\001\000\\$(printf %03o ${#header})\000%s" "$header"
+    awk "BEGIN { $2 }" | awk '{ printf "\\%03o", $1 }' | xargs -0 printf
+}
+mkdir data
+npy "120, 6" 'for (i = 0; i < 120; i++) for (j = 0; j < 6; j++) print j == i % 3 ? 9 : (i * 7 + j * 5) % 3' >data/x_train.npy
+npy "120" 'for (i = 0; i < 120; i++) print i % 3' >data/y_train.npy
+set -- --device ref --threads 1 --steps 40 --batch 20 --save-every never --quiet
+"$STRETTO" train --model mlp --data npy:data --lr 0.05 "$@" --out run 2>err || say "train: $(cat err)"
+grep -q '"acc1": 1' run/summary.json || say "accuracy: $(grep acc1 run/summary.json)"
+"$STRETTO" train --model mlp --data npy:data,mean=1:1:1:1:1:1,std=4,classes=5 "$@" --out keys 2>err || say "keys: $(cat err)"
+"$STRETTO" explain --model mlp --data npy:data >out 2>err || say "explain: $(cat err)"
+grep -q "108 samples to train on, 12 to test on" out || say "explain: $(cat out)"
+refuse() { # words, code: options
+    words=$1 code=$2
+    shift 2
+    "$STRETTO" explain --quiet "$@" >out 2>err
+    got=$?
+    [ $got -eq "$code" ] || say "$*: exit $got, expected $code"
+    grep -q "$words" err || say "$*: says $(cat err)"
+    [ "$(wc -l <err)" -le 3 ] || say "$*: more than three lines: $(cat err)"
+}
+refuse "resnet8 reads images, --data npy:data has rows of numbers" 2 --model resnet8 --data npy:data
+refuse "mlp reads images" 2 --model mlp --data synthetic:kind=text
+refuse "the argument is missing" 2 --model mlp --data npy
+refuse "No such file" 3 --model mlp --data npy:missing
+npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
+refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data
+head -c 100 data/x_train.npy >cut && mv cut data/x_train.npy
+refuse "is it truncated" 3 --model mlp --data npy:data
+exit $failed

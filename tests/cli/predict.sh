@@ -1,0 +1,133 @@
+# stretto predict: rows of a .npy file or a data set through a trained model, as .npy or JSON lines; the same bytes on any ranks;
+# what is refused leaves no file.
+set -u
+failed=0
+say() { echo "$*"; failed=1; }
+"$STRETTO" train --model resnet8 --steps 4 --threads 1 --quiet --out run || say "run: exit $?"
+predict() { "$STRETTO" predict run "$@" 2>err || say "predict $*: exit $?: $(cat err)"; }
+refused() { # CODE WORDS ARGUMENT...
+    code=$1 words=$2
+    shift 2
+    "$STRETTO" predict "$@" >out 2>err
+    got=$?
+    [ $got = "$code" ] || say "predict $*: exit $got, not $code"
+    grep -q -e "$words" err || say "predict $*: $(cat err)"
+    [ "$(ls -A | grep -c '^refused')" = 0 ] || say "predict $*: left $(ls -A)"
+}
+# FILE DESCR SHAPE: the header of numpy.save; the caller appends the elements.
+header() {
+    printf '\223NUMPY\001\000\166\000' >"$1"
+    printf "%-117s\n" "{'descr': '$2', 'fortran_order': $4, 'shape': $3, }" >>"$1"
+}
+zeros() { head -c "$2" /dev/zero >>"$1"; }
+
+# A line for each sample, in order; the class is the first of the top, and how often it is right is what eval counts.
+predict --output all.jsonl
+[ "$(wc -l <all.jsonl)" = 297 ] || say "$(wc -l <all.jsonl) lines"
+awk -F'[:,]' '$2 != NR - 1 { exit 1 }' all.jsonl || say "not in order"
+grep -q -v '"class":\([0-9]\),"name":"\1","top":\[{"class":\1,"name":"\1","probability":' all.jsonl && say "a line: $(head -n 1 all.jsonl)"
+predict --output - --top 2 | head -n 1 | grep -o probability | wc -l | grep -q '^2$' || say "--top 2"
+predict --output - >screen
+cmp -s screen all.jsonl || say "standard output is another"
+
+# The bytes do not depend on the ranks.
+predict --output logits.npy --as logits
+for options in "-n 2" "-n 3" "-n 2 --strategy gpipe" "-n 4 --strategy 1f1b --stages 2" "-n 2 --strategy zero3" "-n 2 --strategy dp"; do
+    # shellcheck disable=SC2086
+    {
+        predict $options --output some.npy --as logits --quiet
+        cmp -s some.npy logits.npy || say "$options: another some.npy"
+        predict $options --output some.jsonl --quiet
+        cmp -s some.jsonl all.jsonl || say "$options: another some.jsonl"
+    }
+done
+predict -n 2 --output - --quiet >screen
+cmp -s screen all.jsonl || say "standard output of two ranks is another"
+ls -A | grep -e part -e '\.tmp' && say "left behind"
+
+# What a file holds: 297 rows of 10 f4, or one i8 each.
+[ "$(wc -c <logits.npy)" = $((128 + 297 * 40)) ] || say "logits: $(wc -c <logits.npy) bytes"
+head -c 90 logits.npy | grep -q -a "'<f4', 'fortran_order': False, 'shape': (297, 10), }" || say "logits: $(head -c 90 logits.npy)"
+predict --output classes.npy --as classes
+head -c 90 classes.npy | grep -q -a "'<i8', 'fortran_order': False, 'shape': (297,), }" || say "classes: $(head -c 90 classes.npy)"
+od -An -v -td8 -w8 -j128 classes.npy | tr -d ' ' >have
+sed 's/.*"class":\([0-9]\),"name":"[0-9]","top".*/\1/' all.jsonl >want
+cmp -s have want || say "the classes are others"
+predict --output probabilities.npy
+od -An -v -tf4 -w40 -j128 probabilities.npy | awk '{ sum = 0; for (i = 1; i <= NF; i++) sum += $i; if (sum < 0.9999 || sum > 1.0001) exit 1 }' ||
+    say "probabilities do not add up"
+
+# Rows of a file: with a channel and without; bytes of pixels as the data set normalises them; both splits of a data set.
+header rows.npy '<f4' '(70, 1, 8, 8)' False
+zeros rows.npy $((70 * 256))
+header flat.npy '<f4' '(70, 8, 8)' False
+zeros flat.npy $((70 * 256))
+header bytes.npy '|u1' '(70, 1, 8, 8)' False
+zeros bytes.npy $((70 * 64))
+predict --input rows.npy --output rows.jsonl
+predict --input flat.npy --output flat.jsonl
+predict --input bytes.npy --output bytes.jsonl
+[ "$(wc -l <rows.jsonl)" = 70 ] || say "rows: $(wc -l <rows.jsonl)"
+cmp -s rows.jsonl flat.jsonl || say "without a channel it is another"
+cmp -s rows.jsonl bytes.jsonl && say "bytes are not normalised"
+predict --input rows.npy --output more.jsonl -n 2 --quiet
+cmp -s rows.jsonl more.jsonl || say "rows on two ranks are others"
+predict --data digits --split train --output - | wc -l | grep -q '^1500$' || say "the train split"
+predict --input digits --output - | cmp -s - all.jsonl || say "--input digits"
+
+# What it took, beside what was predicted; of many rows no more than of few.
+header many.npy '<f4' '(400000, 1, 8, 8)' False
+zeros many.npy $((400000 * 256))
+predict --input many.npy --output many.npy.out.npy --as classes
+[ -n "${SAN:-}" ] || sed -n 's/.*400000 samples in .*, peak memory \([0-9.]*\) MiB (predicted \([0-9.]*\) MiB).*/\1 \2/p' err |
+    awk '{ found = 1; if ($1 > 1.05 * $2 || $1 > 40) exit 1 } END { exit !found }' || say "memory: $(cat err)"
+rm -f many.npy many.npy.out.npy
+
+# More classes than names.
+"$STRETTO" train --model mlp --classes 12 --steps 1 --threads 1 --quiet --out more || say "more classes: exit $?"
+"$STRETTO" predict more --output more.jsonl --top 12 --quiet || say "more classes: exit $?"
+head -n 1 more.jsonl | grep -q '{"class":11,"probability"' || say "more classes: $(head -n 1 more.jsonl)"
+
+# Refused: nothing is left.
+header shape.npy '<f4' '(70, 1, 9, 8)' False
+zeros shape.npy $((70 * 288))
+refused 3 'its shape is \[70,1,9,8\], the model takes rows of \[1,8,8\]' run --input shape.npy --output refused.npy
+header columns.npy '<f4' '(70, 1, 8, 8)' True
+zeros columns.npy $((70 * 256))
+refused 3 'row-major' run --input columns.npy --output refused.npy
+header empty.npy '<f4' '(0, 1, 8, 8)' False
+refused 3 'it has no rows' run --input empty.npy --output refused.npy
+header nan.npy '<f4' '(70, 1, 8, 8)' False
+zeros nan.npy $((69 * 256))
+zeros nan.npy 252
+printf '\000\000\300\177' >>nan.npy
+refused 6 'sample 69: the score of class 0 is nan' run --input nan.npy --output refused.npy
+refused 6 'sample 69: the score of class 0 is nan' run --input nan.npy --output refused.jsonl -n 2 --threads 1
+refused 2 '\-\-output FILE is missing' run
+refused 2 'a .npy file, JSON lines' run --output refused.txt
+refused 2 'no effect' run --output refused.npy --top 3
+refused 3 'nowhere' run --input rows.npy --output nowhere/refused.npy
+"$STRETTO" predict run --input rows.npy --output - >/dev/full 2>err
+[ $? = 3 ] && [ "$(grep -c 'No space left' err)" = 1 ] || say "a full pipe: $(cat err)"
+
+# A disk that takes no more: no file is larger than 10 KiB.
+for ranks in "-n 1" "-n 2 --strategy dp"; do # shared memory of processes is a file, too
+    # shellcheck disable=SC2086
+    (trap '' XFSZ && ulimit -f 20 && exec "$STRETTO" predict run --output refused.npy --as logits --split train $ranks --threads 1 --quiet) 2>err
+    got=$?
+    [ $got = 3 ] || say "full disk, $ranks: exit $got: $(cat err)"
+    ls -A | grep '^refused' && say "full disk, $ranks: left behind"
+done
+
+# A signal in the middle: stopped, and nothing is left. It is sent once there is a file that is being written.
+for ranks in 1 2; do
+    "$STRETTO" predict run --data "synthetic:count=16,test_count=400000,size=8,channels=1" --output refused.jsonl -n $ranks --threads 1 --quiet 2>err &
+    pid=$!
+    while ! ls -A | grep -q '^refused' && kill -0 $pid 2>/dev/null; do sleep 0.05; done
+    kill -TERM $pid
+    wait $pid
+    got=$?
+    [ $got = 143 ] || say "SIGTERM, $ranks ranks: exit $got: $(cat err)"
+    ls -A | grep '^refused' && say "SIGTERM, $ranks ranks: left behind"
+done
+exit $failed

@@ -1,0 +1,52 @@
+# A folder of pictures trains and evaluates, with the same bits on any number of ranks and threads. What is damaged is named;
+# with --damaged skip it is left out, or has no label where only decoding shows it, and is counted alike on every layout.
+. "$ROOT/tests/ranks/lib.sh"
+from=$ROOT/tests/fuzz/corpus/picture
+for class in cat dog; do
+    mkdir -p data/train/$class data/val/$class
+    i=0
+    for file in "$from"/*; do
+        i=$((i + 1))
+        cp "$file" data/train/$class/$i.${file##*.}
+        [ $((i % 4)) -ne 0 ] || cp "$file" data/val/$class/$i.${file##*.}
+    done
+done
+need pictures
+run="--data folder:data --model resnet8 --image-size 12 --epochs 2 --batch 8 --threads 1 --save-every never --quiet"
+count() { sed -n "s/.*\"$2\": \([0-9]*\),/\1/p" $1/summary.json; }
+
+code 0 train $run --out one
+code 0 train $run --workers 3 --out three
+same one three
+[ "$(count one damaged_samples) $(count one skipped_samples)" = "0 0" ] || { echo "something is damaged"; exit 1; }
+grep -q '"acc1": [0-9]' one/summary.json || { echo "no accuracy"; exit 1; }
+code 0 train $run --augment none --out plain
+[ "$(hash one)" != "$(hash plain)" ] || { echo "--augment does nothing"; exit 1; }
+code 0 train $run --deal 2x1 --out deal
+code 0 train $run -n 2 --out ranks
+same deal ranks
+
+# One file that shows at the start, one that shows when it is decoded.
+: >data/train/cat/empty.jpg
+head -c 700 "$from/420.jpg" >data/train/dog/cut.jpg
+code 3 train $run --out stop
+says err "data/train/cat/empty.jpg: damaged picture: an empty file"
+[ "$(wc -l <err)" -le 3 ] || { echo "more than three lines"; cat err; exit 1; }
+code 0 train $run --damaged skip --out skip1
+says err "empty.jpg: damaged picture, skipped: an empty file"
+says err "cut.jpg: damaged picture, skipped: the file ends in the middle of the picture"
+[ "$(grep -c cut.jpg err)" = 1 ] || { echo "it is named again"; cat err; exit 1; }
+code 0 train $run --damaged skip --deal 2x2 --out skip4
+code 0 train $run --damaged skip -n 2 --micro-batches 2 --out skip2x2
+same skip4 skip2x2
+code 0 train $run --damaged skip --strategy 1f1b --stages 2 --micro-batches 2 --out pipe
+for out in skip1 skip4 skip2x2 pipe; do
+    [ "$(count $out damaged_samples) $(count $out skipped_samples)" = "1 2" ] || {
+        echo "$out: $(count $out damaged_samples) left out, $(count $out skipped_samples) skipped"
+        exit 1
+    }
+done
+rm data/train/cat/empty.jpg
+code 3 train $run --out late
+says err "data/train/dog/cut.jpg: damaged picture: the file ends in the middle of the picture"
+exit 0

@@ -1,0 +1,354 @@
+/* The runs of the public library, as a program that links it would use them. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "stretto.h"
+
+enum { WEIGHTS = 10 * 64, WORDS = 32 };
+
+#define MLP                                                                                        \
+    "--model", "mlp", "--device", "ref", "--threads", "1", "--batch", "500", "--epochs", "1",      \
+        "--lr", "0.1"
+
+static int try_open(const char *const *words, struct stretto_run **out) {
+    struct stretto_config config = {.size = sizeof config, .options = words};
+    return stretto_open(&config, out);
+}
+
+static struct stretto_run *open_with(const char *const *words) {
+    struct stretto_run *run;
+    cr_assert_eq(try_open(words, &run), 0, "%s", stretto_error());
+    return run;
+}
+
+static struct stretto_run *open_mlp(void) {
+    return open_with((const char *[]){MLP, NULL});
+}
+
+static void step_to_end(struct stretto_run *run) {
+    struct stretto_step step = {.size = sizeof step};
+    int code, count = 0;
+    while ((code = stretto_step(run, &step)) == 0) cr_expect_eq(step.step, count++);
+    cr_expect_eq(code, STRETTO_END, "%s", stretto_error());
+    cr_expect_eq(count, 3);
+    cr_expect_eq(stretto_step(run, &step), STRETTO_END, "the end stays the end");
+}
+
+static void get(struct stretto_run *run, const char *name, void *values, size_t bytes) {
+    cr_assert_eq(stretto_get(run, name, values, bytes), 0, "%s", stretto_error());
+}
+
+Test(run_library, plans_steps_and_evaluates) {
+    struct stretto_run *run = open_mlp();
+    struct stretto_plan plan = {.size = sizeof plan};
+    struct stretto_eval before = {.size = sizeof before}, after = {.size = sizeof after};
+    cr_assert_eq(stretto_plan(run, &plan), 0);
+    cr_expect_eq(plan.steps, 3);
+    cr_expect_eq(plan.batch, 500);
+    cr_expect_eq(plan.ranks, 1);
+    cr_expect_gt(plan.predicted_peak_bytes, 100000);
+    cr_assert_eq(stretto_evaluate(run, &before), 0);
+    step_to_end(run);
+    cr_assert_eq(stretto_evaluate(run, &after), 0);
+    cr_expect_eq(after.samples, 297);
+    cr_expect_lt(after.loss, before.loss);
+    stretto_close(&run);
+    cr_expect_null(run);
+    stretto_close(&run);
+}
+
+/* Weights go out by file and come back; parameters are read and written by name. */
+Test(run_library, weights_by_file_and_by_name) {
+    char path[] = "/tmp/stretto-library-XXXXXX";
+    int file = mkstemp(path);
+    cr_assert_geq(file, 0);
+    close(file);
+    float trained[WEIGHTS], loaded[WEIGHTS];
+    struct stretto_run *run = open_mlp();
+    step_to_end(run);
+    get(run, "fc3.weight", trained, sizeof trained);
+    cr_assert_eq(stretto_save(run, path), 0, "%s", stretto_error());
+    stretto_close(&run);
+    run = open_mlp();
+    get(run, "fc3.weight", loaded, sizeof loaded);
+    cr_expect_neq(memcmp(trained, loaded, sizeof trained), 0, "a new run has new weights");
+    cr_assert_eq(stretto_load(run, path), 0, "%s", stretto_error());
+    get(run, "fc3.weight", loaded, sizeof loaded);
+    cr_expect_eq(memcmp(trained, loaded, sizeof trained), 0);
+    memset(trained, 0, sizeof trained);
+    cr_assert_eq(stretto_set(run, "fc3.weight", trained, sizeof trained), 0);
+    get(run, "fc3.weight", loaded, sizeof loaded);
+    cr_expect_eq(memcmp(trained, loaded, sizeof trained), 0);
+    cr_expect_eq(stretto_load(run, "/nowhere/x.safetensors"), STRETTO_DATA);
+    cr_expect(strstr(stretto_error(), "/nowhere/x.safetensors"), "%s", stretto_error());
+    struct stretto_eval eval = {.size = sizeof eval};
+    cr_expect_eq(stretto_evaluate(run, &eval), 0, "a file that is not there costs nothing else");
+    stretto_close(&run);
+    unlink(path);
+}
+
+Test(run_library, lists_what_a_model_has) {
+    static const char *const names[] = {"fc1.weight", "fc1.bias",   "fc2.weight",
+                                        "fc2.bias",   "fc3.weight", "fc3.bias"};
+    struct stretto_run *run = open_mlp();
+    struct stretto_tensor tensor = {.size = sizeof tensor};
+    int count = 0;
+    for (; stretto_tensor_at(run, count, &tensor) == 0; count++)
+        cr_expect_str_eq(tensor.name, names[count]);
+    cr_expect_eq(count, 6);
+    cr_expect_eq(stretto_tensor_at(run, count, &tensor), STRETTO_END);
+    cr_expect_eq(stretto_tensor_find(run, "fc3.weight", &tensor), 0);
+    cr_expect(tensor.rank == 2 && tensor.dim[0] == 10 && tensor.dim[1] == 64 && tensor.trained);
+    cr_expect_eq(tensor.dtype, STRETTO_F32);
+    stretto_close(&run);
+    run = open_with((const char *[]){"--model", "resnet8", "--steps", "1", NULL});
+    cr_expect_eq(stretto_tensor_find(run, "bn1.running_var", &tensor), 0, "%s", stretto_error());
+    cr_expect_not(tensor.trained);
+    stretto_close(&run);
+}
+
+Test(run_library, refuses_with_the_commands_codes) {
+    static const struct {
+        const char *words[6];
+        int code;
+        const char *part;
+    } rows[] = {
+        {{"--model", "nothing"}, 2, "--model: 'nothing' is not allowed"},
+        {{"--data", "mnist:/nowhere"}, 3, "/nowhere"},
+        {{"--memory-limit", "1K"}, 5, "would need"},
+        {{"--resume", "--out", "/nowhere"}, 2, "stretto_resume"},
+        {{"--nodes", "2", "--node-rank", "0", "--init=tcp://127.0.0.1:1"},
+         2,
+         "--nodes asks for other processes"},
+    };
+    char said[1024];
+    log_capture(said, sizeof said);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stretto_run *run = NULL;
+        cr_expect_eq(try_open(rows[i].words, &run), rows[i].code);
+        cr_expect(strstr(stretto_error(), rows[i].part), "%s", stretto_error());
+        cr_expect_null(run);
+    }
+    struct stretto_run *run = open_mlp();
+    float value[1] = {0}, nan[10] = {NAN};
+    cr_expect_eq(stretto_get(run, "fc9.weight", value, sizeof value), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "no parameter \"fc9.weight\""), "%s", stretto_error());
+    cr_expect_eq(stretto_set(run, "fc3.weight", value, sizeof value), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "640 elements, 2560 bytes; 4 bytes"), "%s", stretto_error());
+    cr_expect_eq(stretto_set(run, "fc3.bias", nan, sizeof nan), STRETTO_USAGE);
+    cr_expect_eq(stretto_get(run, NULL, value, sizeof value), STRETTO_USAGE);
+    cr_expect_eq(stretto_get(run, "fc3.bias", NULL, sizeof nan), STRETTO_USAGE);
+    cr_expect_eq(stretto_set_lr(run, INFINITY), STRETTO_USAGE);
+    cr_expect_eq(stretto_save(run, NULL), STRETTO_USAGE);
+    cr_expect_eq(stretto_save(run, "/nowhere/x"), STRETTO_DATA);
+    struct stretto_step step = {0};
+    cr_expect_eq(stretto_step(run, &step), STRETTO_USAGE, "its size is not set");
+    cr_expect(strstr(stretto_error(), "stretto_step"), "%s", stretto_error());
+    step_to_end(run);
+    stretto_close(&run);
+    log_capture(NULL, 0);
+    cr_expect_str_eq(said, "", "nothing is for standard error");
+}
+
+Test(run_library, a_closed_run_is_refused) {
+    struct stretto_run *run = open_mlp();
+    struct stretto_step step = {.size = sizeof step};
+    float value;
+    stretto_close(&run);
+    cr_expect_eq(stretto_step(run, &step), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "closed"), "%s", stretto_error());
+    cr_expect_eq(stretto_get(run, "fc1.bias", &value, 4), STRETTO_USAGE);
+    cr_expect_eq(stretto_output_elements(run), -1);
+    cr_expect_eq(stretto_save(run, "x"), STRETTO_USAGE);
+}
+
+Test(run_library, headers_of_another_version_are_refused) {
+    const char *words[] = {MLP, NULL};
+    struct stretto_config config = {.size = sizeof config, .options = words};
+    struct stretto_run *run;
+    cr_expect_eq(stretto_open_version(STRETTO_VERSION + 10000, &config, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "header of version 1."), "%s", stretto_error());
+    cr_expect_eq(stretto_open_version(STRETTO_VERSION + 1, &config, &run), STRETTO_USAGE);
+    /* A caller that knows less: of the configuration its first two members, of a step three. */
+    config.size = offsetof(struct stretto_config, log);
+    config.log = (void *)1;
+    cr_assert_eq(stretto_open_version(STRETTO_VERSION, &config, &run), 0, "%s", stretto_error());
+    struct stretto_step step = {.size = offsetof(struct stretto_step, loss), .loss = -7};
+    cr_expect_eq(stretto_step(run, &step), 0);
+    cr_expect_eq(step.loss, -7, "what it does not know is left alone");
+    stretto_close(&run);
+    config.size = 0;
+    cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
+    cr_expect_null(run);
+}
+
+Test(run_library, the_rate_is_the_callers) {
+    struct stretto_run *run = open_mlp();
+    struct stretto_step step = {.size = sizeof step};
+    float before[10], after[10];
+    get(run, "fc3.bias", before, sizeof before);
+    cr_assert_eq(stretto_set_lr(run, 0), 0);
+    cr_assert_eq(stretto_step(run, &step), 0);
+    cr_expect_eq(step.lr, 0);
+    get(run, "fc3.bias", after, sizeof after);
+    cr_expect_eq(memcmp(before, after, sizeof before), 0);
+    cr_assert_eq(stretto_set_lr(run, -1), 0);
+    cr_assert_eq(stretto_step(run, &step), 0);
+    cr_expect_gt(step.lr, 0);
+    get(run, "fc3.bias", after, sizeof after);
+    cr_expect_neq(memcmp(before, after, sizeof before), 0);
+    stretto_close(&run);
+}
+
+/* --- several ranks --- */
+
+#define RANKS                                                                                      \
+    "--model", "mlp", "--threads", "1", "--batch", "480", "--epochs", "1", "--device", "ref"
+
+static const char *const layouts[][WORDS] = {
+    {RANKS, "--deal", "1x2"},
+    {RANKS, "--strategy", "1f1b", "-n", "2", "--micro-batches", "2"},
+    {RANKS, "--strategy", "zbv", "-n", "2", "--micro-batches", "2"},
+};
+static const char *const replicas[][WORDS] = {
+    {RANKS, "--deal", "2x1"},
+    {RANKS, "-n", "2"},
+    {RANKS, "--strategy", "zero3", "-n", "2"},
+    {RANKS, "--strategy", "dp", "-n", "2"},
+};
+
+/* The parameters after training, and the logits of some points. */
+struct answer {
+    float weight[WEIGHTS], bias[128], logits[3 * 10];
+};
+
+static void train(const char *const *words, struct answer *out) {
+    static float image[3][64];
+    for (int i = 0; i < 3 * 64; i++) image[i / 64][i % 64] = (float)(i % 7) / 7;
+    struct stretto_run *run = open_with(words);
+    struct stretto_step step = {.size = sizeof step};
+    while (stretto_step(run, &step) == 0) continue;
+    get(run, "fc3.weight", out->weight, sizeof out->weight);
+    get(run, "fc1.bias", out->bias, sizeof out->bias);
+    cr_assert_eq(stretto_output_elements(run), 10);
+    cr_assert_eq(stretto_forward(run, 3, (const void *[]){image, NULL}, 2, out->logits, 3 * 10), 0,
+                 "%s", stretto_error());
+    stretto_close(&run);
+}
+
+Test(run_library, every_strategy_is_the_same_training, .timeout = 120) {
+    struct answer first, other;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        train(layouts[i], i ? &other : &first);
+        if (i) cr_expect_eq(memcmp(&first, &other, sizeof first), 0, "layout %zu differs", i);
+    }
+    for (size_t i = 0; i < sizeof replicas / sizeof replicas[0]; i++) {
+        train(replicas[i], i ? &other : &first);
+        if (i) cr_expect_eq(memcmp(&first, &other, sizeof first), 0, "replicas %zu differ", i);
+    }
+}
+
+/* A run that goes on from a checkpoint, on another number of ranks, ends where one does that never
+ * stopped. */
+Test(run_library, checkpoints_go_on, .timeout = 120) {
+    char folder[] = "/tmp/stretto-library-XXXXXX";
+    cr_assert(mkdtemp(folder));
+    float whole[WEIGHTS], parts[WEIGHTS];
+    struct stretto_step step = {.size = sizeof step};
+    struct stretto_run *run = open_with(layouts[0]);
+    cr_expect_eq(stretto_resume(run, folder), STRETTO_END, "there is none yet");
+    cr_assert_eq(stretto_step(run, &step), 0);
+    cr_assert_eq(stretto_checkpoint(run, folder), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_checkpoint(run, folder), 0, "once more at the same step");
+    while (stretto_step(run, &step) == 0) continue;
+    get(run, "fc3.weight", whole, sizeof whole);
+    stretto_close(&run);
+    run = open_with(layouts[1]);
+    cr_assert_eq(stretto_resume(run, folder), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_step(run, &step), 0);
+    cr_expect_eq(step.step, 1);
+    while (stretto_step(run, &step) == 0) continue;
+    get(run, "fc3.weight", parts, sizeof parts);
+    cr_expect_eq(memcmp(whole, parts, sizeof whole), 0);
+    stretto_close(&run);
+    run = open_with((const char *[]){RANKS, "--seed", "5", NULL});
+    cr_expect_eq(stretto_resume(run, folder), STRETTO_USAGE, "of another seed");
+    cr_expect(strstr(stretto_error(), "seed"), "%s", stretto_error());
+    stretto_close(&run);
+    pid_t child = fork();
+    if (child == 0) execlp("rm", "rm", "-r", folder, NULL), _exit(1);
+    cr_expect_eq(waitpid(child, NULL, 0), child);
+}
+
+/* --- several runs --- */
+
+static void *train_one(void *argument) {
+    train(replicas[1], argument);
+    return NULL;
+}
+
+Test(run_library, runs_at_once_and_one_after_another, .timeout = 120) {
+    struct answer alone, beside[2];
+    pthread_t thread[2];
+    train(replicas[1], &alone);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&thread[i], NULL, train_one, &beside[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) cr_expect_eq(memcmp(&alone, &beside[i], sizeof alone), 0);
+}
+
+struct shared {
+    struct stretto_run *run;
+    int steps;
+};
+
+static void *step_some(void *argument) {
+    struct shared *shared = argument;
+    struct stretto_step step = {.size = sizeof step};
+    while (stretto_step(shared->run, &step) == 0) shared->steps++;
+    return NULL;
+}
+
+/* Threads that use one run take turns; each has its own last error. */
+Test(run_library, one_run_of_several_threads, .timeout = 60) {
+    struct shared first = {.run = open_mlp()}, second = first;
+    struct stretto_tensor tensor = {.size = sizeof tensor};
+    pthread_t thread;
+    cr_expect_eq(stretto_tensor_find(first.run, "nothing", &tensor), STRETTO_USAGE);
+    cr_assert_eq(pthread_create(&thread, NULL, step_some, &second), 0);
+    step_some(&first);
+    pthread_join(thread, NULL);
+    cr_expect_eq(first.steps + second.steps, 3);
+    cr_expect(strstr(stretto_error(), "nothing"), "%s", stretto_error());
+    stretto_close(&first.run);
+}
+
+static void take_log(void *context, int level, const char *text) {
+    char *said = context;
+    if (level == STRETTO_LOG_NOTE || level == STRETTO_LOG_WARNING) strncat(said, text, 500);
+}
+
+Test(run_library, messages_are_for_who_asks) {
+    char said[2048] = "", errors[256];
+    const char *words[] = {MLP, NULL};
+    struct stretto_config config = {
+        .size = sizeof config, .options = words, .log = take_log, .log_context = said};
+    struct stretto_run *run;
+    char path[] = "/tmp/stretto-library-XXXXXX";
+    close(mkstemp(path));
+    log_capture(errors, sizeof errors);
+    cr_assert_eq(stretto_open(&config, &run), 0);
+    cr_assert_eq(stretto_save(run, path), 0);
+    cr_assert_eq(stretto_load(run, path), 0);
+    cr_expect(strstr(said, "6 tensors"), "%s", said);
+    stretto_close(&run);
+    log_capture(NULL, 0);
+    cr_expect_str_eq(errors, "");
+    unlink(path);
+}
