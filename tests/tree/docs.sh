@@ -12,3 +12,7 @@ cd "$ROOT"
 for folder in src/*/; do
     grep -q "^| \`${folder%/}\` |" README.md || { echo "README.md: the tour leaves out ${folder%/}"; exit 1; }
 done
+# And it leads to every page.
+for page in docs/*.md; do
+    grep -q "]($page)" README.md || { echo "README.md: nothing leads to $page"; exit 1; }
+done
