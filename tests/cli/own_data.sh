@@ -28,6 +28,9 @@ refuse() { # words, code: options
 refuse "resnet8 reads images, --data npy:data has rows of numbers" 2 --model resnet8 --data npy:data
 refuse "mlp reads images" 2 --model mlp --data synthetic:kind=text
 refuse "the argument is missing" 2 --model mlp --data npy
+refuse "such as npy:data;" 2 --model mlp --data data
+refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
+refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
 refuse "No such file" 3 --model mlp --data npy:missing
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
 refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data
