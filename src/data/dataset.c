@@ -163,7 +163,10 @@ static enum status check_folder(const struct dataset_ops *ops, const char *argum
         return fail(STATUS_DATA, "%s: cannot open the folder of data set %s: %s", argument,
                     ops->name, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs", argument, ops->name);
+        return fail(STATUS_DATA,
+                    "%s: not a folder, which data set %s needs\n"
+                    "  docs/data.md says what is in it",
+                    argument, ops->name);
     return STATUS_OK;
 }
 
