@@ -41,8 +41,6 @@ void doctor_look_device(const struct check *check, struct finding *out);
 /* Local, blocking (a child process a try). The best instruction set that works, by oneDNN's names.
  */
 void doctor_look_isa(const struct check *check, struct finding *out);
-/* Local, blocking for some 0.2 s. */
-void doctor_look_bf16(const struct check *check, struct finding *out);
 
 /* Local, blocking for some 0.2 s. Is bf16 faster than f32? */
 void doctor_look_bf16(const struct check *check, struct finding *out);

@@ -14,10 +14,10 @@
 enum { MIN_BYTES = 1 << 20, MAX_BYTES = 25 << 20, SHARE = 16 };
 
 static int64_t most_elements(int64_t total) {
-    int64_t bytes = total * (int64_t)sizeof(float) / SHARE;
+    int64_t bytes = store_bytes(total) / SHARE;
     if (bytes > MAX_BYTES) bytes = MAX_BYTES;
     if (bytes < MIN_BYTES) bytes = MIN_BYTES;
-    return bytes / (int64_t)sizeof(float);
+    return bytes / store_bytes(1);
 }
 
 /* The node after which every gradient that the stage makes of the bucket's parameters is there. */

@@ -94,7 +94,7 @@ struct bucket_source holdings_source(const struct holdings *holdings, const stru
                                   .params = holdings->params + first,
                                   .count = holdings->chunk_first[chunk + 1] - first,
                                   .shared = holdings->chunk_shared[chunk],
-                                  .most = holdings->rules.most_bytes / (int64_t)sizeof(float),
+                                  .most = holdings->rules.most_bytes / store_bytes(1),
                                   .apart = holdings->rules.apart,
                                   .blocks = holdings->rules.blocks,
                                   .first_unit = ranges->stages[stage].first_unit,
@@ -115,7 +115,7 @@ static void tie_bucket(struct ties *ties, int stage, int bucket) {
 
 /* As many of the largest as fit; one unless the user says otherwise. */
 static int buckets_ahead(const struct bucket_list *list, bool kept, int64_t bytes) {
-    int64_t most = slices_largest(list, list->count - kept) * (int64_t)sizeof(float);
+    int64_t most = store_bytes(slices_largest(list, list->count - kept));
     if (bytes < 0 || most == 0) return 1;
     return bytes / most < list->count ? (int)(bytes / most) : list->count;
 }

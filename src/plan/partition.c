@@ -94,7 +94,7 @@ static void measure_store(const struct weighing *weighing, int n, struct terms *
     for (int i = 0; i < node->in_count; i++) {
         int param = param_read(graph, node, i);
         if (param < 0) continue;
-        double bytes = (double)store_param_span(graph, param) * (double)sizeof(float);
+        double bytes = (double)store_bytes(store_param_span(graph, param));
         add_term(terms, graph->params[param].value, bytes * arrays);
     }
 }

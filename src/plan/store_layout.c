@@ -41,7 +41,7 @@ static void describe_param(struct store_layout *layout, const struct store_confi
     const struct graph *graph = config->graph;
     const struct param *param = &graph->params[index];
     const struct value *value = &graph->values[param->value];
-    CHECK(value->type.dtype == DTYPE_F32, "parameter %s is %s", param->name,
+    CHECK(value->type.dtype == STORE_DTYPE, "parameter %s is %s", param->name,
           dtype_name(value->type.dtype));
     layout->params[index] = (struct store_item){.name = param->name,
                                                 .type = value->type,
@@ -171,7 +171,7 @@ static void add_array(struct store_layout *layout, const struct store_config *co
     struct array_layout *array = &layout->arrays[layout->array_count++];
     *array = (struct array_layout){.kind = kind,
                                    .index = index,
-                                   .dtype = kind == ARRAY_BUFFER ? DTYPE_U8 : DTYPE_F32,
+                                   .dtype = kind == ARRAY_BUFFER ? DTYPE_U8 : STORE_DTYPE,
                                    .memory = config->array[kind].memory,
                                    .whole = {0, whole_of(layout, kind)}};
     if (kind == ARRAY_GRAD_WINDOW || kind == ARRAY_PARAM_WINDOW) array->memory = MEMORY_COMM;

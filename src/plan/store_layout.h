@@ -12,6 +12,12 @@
 
 #include "graph/graph.h"
 
+/* Parameters, gradients and optimizer state are f32, whatever --dtype is: bytes of so many. */
+#define STORE_DTYPE DTYPE_F32
+static inline int64_t store_bytes(int64_t elements) {
+    return elements * (int64_t)dtype_bytes(STORE_DTYPE);
+}
+
 enum array_kind {
     ARRAY_PARAM,
     ARRAY_GRAD,   /* one for each gradient buffer of the program */

@@ -27,7 +27,7 @@ static int64_t reduced_bytes(const struct plan *plan) {
     bool whole = plan->config.grid.stages == 1;
     int64_t elements =
         whole ? plan->store->param_elements : graph_param_elements(plan->micro[0].graph);
-    int64_t bytes = elements * (int64_t)sizeof(float);
+    int64_t bytes = store_bytes(elements);
     return group_size(&plan->config.grid, GROUP_REPLICAS, 0) > 1 ? bytes : 0;
 }
 
@@ -50,7 +50,7 @@ static int64_t sent_bytes(const struct plan *plan) {
                                                                              : 0;
         const struct bucket_list *buckets =
             &plan->chunk[grid_chunk(&program->grid, instr->stage)].buckets;
-        if (ways) bytes += ways * buckets->items[instr->bucket].elements * (int64_t)sizeof(float);
+        if (ways) bytes += ways * store_bytes(buckets->items[instr->bucket].elements);
     }
     return bytes / members * (members - 1);
 }
@@ -87,7 +87,7 @@ static void print_model(const struct job *job, FILE *out) {
         steps[TEXT_BYTES], patches[160];
     patches_text(plan, patches, sizeof patches);
     row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
-        text_thousands(params, all), text_size(params * (int64_t)sizeof(float), size),
+        text_thousands(params, all), text_size(store_bytes(params), size),
         text_count(graph->param_count, "tensor", tensors), patches);
     row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch",
         plan->config.dataset->spec, text_thousands(count[SPLIT_TRAIN], all),

@@ -319,6 +319,7 @@ static double cpu_cost_ns(struct device *device, const struct op_call *call) {
     double flops_per_ns = cpu_has_avx512() ? 120 : 60, bytes_per_ns = 12, launch_ns = 500;
     bool dense = call->op <= OP_MATMUL || call->op == OP_ATTENTION || call->op == OP_ATTENTION_BWD;
     if (!dense) flops_per_ns /= 8;
+    if (dense && op_call_is_narrow(call)) flops_per_ns *= 2; /* products of two in a lane */
     double threads = device->threads;
     return launch_ns + cost.flops / (flops_per_ns * threads) +
            cost.bytes / (bytes_per_ns * threads);

@@ -29,12 +29,12 @@ struct gemm_isa {
 };
 const struct gemm_isa *gemm_isa(void);
 
-/* A product c[rows,columns] = a b (+ bias): rows of a and c are contiguous; b is given by the steps
- * of an element in both directions, one of which is 1. Chunks of GEMM_DEPTH are added in order. */
+/* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
+ * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order. */
 struct gemm {
     int64_t rows, columns, depth;
     const float *a, *b, *bias;
-    int64_t a_row, b_step, b_column;
+    int64_t a_row, a_step, b_step, b_column;
     float *c;
 };
 

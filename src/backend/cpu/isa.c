@@ -1,10 +1,10 @@
 /* Which instruction set oneDNN may use: tried in a child before it is trusted.
  *
  * Some virtual machines announce instructions that trap. So a child process runs a small
- * convolution and a small matmul; if it dies, the next lower set is tried, and the highest that
- * lives becomes oneDNN's limit. The child is forked before this process makes its first primitive,
- * because the limit cannot change afterwards. It runs alone (one OpenMP thread): a forked copy has
- * no team. */
+ * convolution and a small matmul, in bf16 too where there are instructions for it (AMX above all);
+ * if it dies, the next lower set is tried, and the highest that lives becomes oneDNN's limit. The
+ * child is forked before this process makes its first primitive, because the limit cannot change
+ * afterwards. It runs alone (one OpenMP thread): a forked copy has no team. */
 #include <errno.h>
 #include <omp.h>
 #include <pthread.h>
@@ -80,7 +80,17 @@ static bool trial(void) {
     struct dnn_spec matmul = {.kind = DNN_MATMUL};
     matmul.src = matmul.weights = matmul.dst = dnn_md_new(DTYPE_F32, 2, (int64_t[]){32, 32}, NULL);
     const int arguments[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    return trial_run(engine, &conv, arguments) && trial_run(engine, &matmul, arguments);
+    if (!trial_run(engine, &conv, arguments) || !trial_run(engine, &matmul, arguments))
+        return false;
+    if ((dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) !=
+        dnnl_cpu_isa_avx512_core_bf16)
+        return true;
+    conv.src = conv.dst = dnn_md_any(DTYPE_BF16, 4, (int64_t[]){1, 16, 8, 8});
+    conv.weights = dnn_md_any(DTYPE_BF16, 4, (int64_t[]){16, 16, 3, 3});
+    matmul.src = matmul.weights = matmul.dst = dnn_md_new(DTYPE_BF16, 2, (int64_t[]){32, 32}, NULL);
+    trial_run(engine, &conv, arguments); /* only a trap counts: f32 does not need them */
+    trial_run(engine, &matmul, arguments);
+    return true;
 }
 
 /* Does a child live that may use `isa` (NULL: whatever oneDNN takes by itself)? */
