@@ -263,7 +263,7 @@ static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOS
                                         .hint = "prints every kernel to standard output: unset it"};
 
 /* Where nobody says how OpenMP's workers wait, the program did so before it came here
- * (cli/openmp.c).
+ * (run/openmp.c).
  */
 static void look_wait_policy(const struct check *check, struct finding *out) {
     (void)check;
