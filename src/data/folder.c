@@ -363,7 +363,7 @@ static enum status find_test(struct place *place) {
     if (place->name[SPLIT_TEST]) return STATUS_OK;
     return fail(STATUS_DATA,
                 "%s: none of val, valid, validation and test is there to evaluate on\n"
-                "  another name: folder:%s,test=NAME",
+                "  as in train/cat/1.jpg, val/cat/2.jpg; another name: folder:%s,test=NAME",
                 place->root, place->root);
 }
 

@@ -263,6 +263,7 @@ Test(data_folder, a_cut_picture_has_no_label) {
 
 Test(data_folder, what_is_missing_is_said) {
     refuse("", STATUS_DATA, "none of val, valid, validation and test is there");
+    refuse("", STATUS_DATA, "as in train/cat/1.jpg, val/cat/2.jpg");
     put_picture("val/dog/1.png", "rgb8.png");
     refuse("", STATUS_DATA, "train: no folders in it");
     put_text("train/dog/readme", "x");
