@@ -43,6 +43,7 @@ static struct store_layout *layout_of(const struct plan *plan, const struct hold
         .uses = holdings->uses,
         .holds_buffer = holdings->buffers,
         .optimizer = config->optimizer,
+        .forward = config->forward,
         .grads = config->sliced & SLICED_GRADIENTS ? 1 : grads,
         .grad_windows = grads - GRAD_WINDOWS,
         .decay = {[PARAM_WEIGHT] = true,

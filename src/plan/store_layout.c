@@ -144,7 +144,7 @@ static void take_windows(struct store_layout *layout, const struct store_config 
 static int kind_count(const struct store_config *config, enum array_kind kind) {
     switch (kind) {
     case ARRAY_GRAD: return config->grads;
-    case ARRAY_STATE: return config->grads ? config->optimizer->state_count : 0;
+    case ARRAY_STATE: return config->forward ? 0 : config->optimizer->state_count;
     case ARRAY_GRAD_WINDOW:
         return config->windows[ARRAY_GRAD].elements > 0 ? config->grad_windows : 0;
     case ARRAY_PARAM_WINDOW: return config->windows[ARRAY_PARAM].elements > 0;

@@ -110,7 +110,8 @@ struct store_config {
     const bool *copies;        /* per parameter of the graph; NULL: none is */
     const bool *uses;          /* per use of the graph: it is this rank's; NULL: all of them */
     const bool *holds_buffer;  /* per buffer of the graph; NULL: all of them */
-    int grads;                 /* gradient buffers; 0: nor is there optimizer state */
+    bool forward;              /* nothing is learnt: there is no optimizer state */
+    int grads;                 /* gradient buffers; a driver of stages has none, and learns */
     int grad_windows;          /* buffers of windows, where there are any */
     bool decay[3];             /* per class of parameters: weight decay reaches it */
     const struct slice *owned; /* ascending, of whole blocks of NORM_BLOCK; NULL: everything */

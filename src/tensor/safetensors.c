@@ -251,7 +251,8 @@ static enum status load(struct safetensors *file) {
     if (length > SAFETENSORS_HEADER_LIMIT)
         return fail(STATUS_DATA,
                     "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"
-                    "  this is not a safetensors file",
+                    "  this is not a safetensors file; in PyTorch "
+                    "safetensors.torch.save_file(state_dict, path) writes one",
                     file->from.path, length, SAFETENSORS_HEADER_LIMIT);
     file->data = sizeof length + length;
     if (file->data > file->from.total)
