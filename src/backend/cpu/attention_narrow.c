@@ -8,8 +8,7 @@
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/scalar.h"
-#include "base/clones.h"
+#include "backend/cpu/softmax_row.h"
 #include "base/rng.h"
 
 /* Most tokens in bf16: a row is computed in f32 on the stack. */
@@ -67,30 +66,6 @@ static struct cpu_bind part(const struct cpu_attention *a, enum cpu_place place,
 
 /* --- loops --- */
 
-/* Softmax of scale * s over the allowed keys, in place. A row with nothing allowed becomes zero;
- * one with all its scores at -infinity becomes NaN, as any softmax of such a row. */
-VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, const int32_t *mask) {
-    float most = -INFINITY, sum = 0;
-    int32_t allowed = !mask;
-    if (mask)
-#pragma omp simd reduction(| : allowed)
-        for (int64_t i = 0; i < count; i++) {
-            allowed |= mask[i];
-            s[i] = mask[i] ? s[i] : -INFINITY;
-        }
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < count; i++) most = s[i] > most ? s[i] : most;
-    if (!allowed) most = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; i++) {
-        s[i] = scalar_exp(scale * (s[i] - most));
-        sum += s[i];
-    }
-    float factor = allowed ? 1.0f / sum : 0; /* of a finite row the sum is at least 1 */
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) s[i] *= factor;
-}
-
 /* In bf16 scratch begins with the scores. */
 static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {
@@ -102,7 +77,8 @@ static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void 
     for (int64_t r = 0; r < a.batch * rows; r++) {
         int64_t allowed = a.causal ? r % T + 1 : T;
         memset(p + r * T + allowed, 0, (size_t)(T - allowed) * sizeof *p);
-        softmax_row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL);
+        softmax_rows_any.row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL,
+                             p + r * T);
         cpu_write(a.type, p + r * T, out[1], r * T, T);
     }
 }
@@ -141,14 +117,6 @@ static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void
     drop_narrow(kernel, &a, key, in[1], behind_scores(&a, scratch));
 }
 
-VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float scale, float *dp) {
-    float dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < count; i++) dot += dp[i] * p[i];
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) dp[i] = scale * p[i] * (dp[i] - dot);
-}
-
 /* The gradient of a row of scores is rounded to where the row begins: rows lie 2 T apart.
  */
 static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -160,7 +128,7 @@ static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], v
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < a.batch * a.heads * T; r++) {
         float room[NARROW_TOKENS], *row = dp + r * T;
-        softmax_bwd_row(cpu_read(a.type, in[1], r * T, T, room), T, scale, row);
+        softmax_rows_any.bwd(cpu_read(a.type, in[1], r * T, T, room), T, scale, row);
         memcpy(room, row, (size_t)T * sizeof *row);
         cpu_write(a.type, room, row, 0, T);
     }

@@ -115,11 +115,12 @@ VECTOR_CLONES static void dots_any(const float *x, int64_t x_step, const float *
     }
 }
 
+const struct softmax_rows softmax_rows_any = {row_any, bwd_row_any, dots_any};
+
 const struct softmax_rows *softmax_rows(void) {
 #if defined(__x86_64__)
     static const struct softmax_rows wide = {row_512, bwd_row_512, dots_512};
     if (cpu_has_avx512()) return &wide;
 #endif
-    static const struct softmax_rows any = {row_any, bwd_row_any, dots_any};
-    return &any;
+    return &softmax_rows_any;
 }

@@ -21,5 +21,7 @@ struct softmax_rows {
 
 /* Those of the instruction set that oneDNN uses. */
 const struct softmax_rows *softmax_rows(void);
+/* Those of any: they write nothing behind `count`, and p may be s. */
+extern const struct softmax_rows softmax_rows_any;
 
 #endif
