@@ -168,7 +168,7 @@ $(FUZZ_DRIVERS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/driver.o 
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 FUZZ_LIB_OBJ = $(OBJ:$(B)/%=$(F)/%)
-FUZZ_FLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) -O1 -g -fno-sanitize-recover=all -fsanitize=address,undefined
+FUZZ_FLAGS = $(STD_FLAGS) $(CONFIG_CFLAGS) -O1 -g -fno-sanitize-recover=all -DSTRETTO_SANITIZE -fsanitize=address,undefined
 $(F)/flags: CONTENT = clang $(shell clang --version | head -n 1) $(FUZZ_FLAGS)
 $(F)/%.o: %.c $(F)/flags
 	@mkdir -p $(@D)

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,48 +17,82 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* A short read without an error means that the file became shorter after fstat. */
-static enum status read_whole(int fd, const char *path, size_t count, struct bytes *out) {
-    unsigned char *data = malloc(count + 1);
-    if (!data) return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", path, count);
-    size_t done = 0;
-    ssize_t got = 1;
-    while (done < count && got > 0) {
-        got = pread(fd, data + done, count - done, (off_t)done);
-        if (got > 0) done += (size_t)got;
-        if (got < 0 && errno == EINTR) got = 1;
-    }
-    if (done != count) {
-        free(data);
-        return fail(STATUS_UNREADABLE, "%s: read stopped at byte %zu of %zu: %s", path, done, count,
-                    got < 0 ? strerror(errno) : "the file became shorter");
-    }
-    data[count] = 0;
-    *out = (struct bytes){data, count};
-    return STATUS_OK;
-}
-
 enum status file_open_failed(const char *path) {
     bool missing = errno == ENOENT || errno == ENOTDIR;
     return fail(missing ? STATUS_DATA : STATUS_UNREADABLE, "%s: cannot open: %s", path,
                 strerror(errno));
 }
 
-enum status file_read(const char *path, size_t limit, struct bytes *out) {
+enum status file_reader_open(const char *path, struct file_reader *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
     if (fd < 0) return file_open_failed(path);
     struct stat info;
-    enum status status;
-    if (fstat(fd, &info) != 0)
-        status = file_open_failed(path);
-    else if (!S_ISREG(info.st_mode))
-        status = fail(STATUS_DATA, "%s: not a regular file", path);
-    else if ((size_t)info.st_size > limit)
-        status = fail(STATUS_DATA, "%s: %lld bytes, more than the %zu this kind of file may have",
-                      path, (long long)info.st_size, limit);
-    else
-        status = read_whole(fd, path, (size_t)info.st_size, out);
-    close(fd);
+    bool known = fstat(fd, &info) == 0;
+    if (!known || !S_ISREG(info.st_mode)) {
+        enum status status =
+            known ? fail(STATUS_DATA, "%s: not a regular file", path) : file_open_failed(path);
+        close(fd);
+        return status;
+    }
+    *out = (struct file_reader){.path = path, .fd = fd, .total = (uint64_t)info.st_size};
+    return STATUS_OK;
+}
+
+struct file_reader file_reader_of(const char *name, const void *data, size_t count) {
+    return (struct file_reader){.path = name, .fd = -1, .memory = data, .total = count};
+}
+
+enum status file_read_at(const struct file_reader *reader, uint64_t offset, void *out,
+                         size_t bytes) {
+    CHECK(offset <= reader->total && bytes <= reader->total - offset,
+          "%s: %zu bytes at %" PRIu64 " of %" PRIu64, reader->path, bytes, offset, reader->total);
+    if (reader->fd < 0) {
+        if (bytes > 0) memcpy(out, reader->memory + offset, bytes);
+        return STATUS_OK;
+    }
+    unsigned char *cursor = out;
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(reader->fd, cursor + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            return fail(STATUS_UNREADABLE,
+                        "%s: read stopped at byte %" PRIu64 " of %" PRIu64 ": %s", reader->path,
+                        offset + done, reader->total,
+                        got < 0 ? strerror(errno) : "the file became shorter");
+        done += (size_t)got;
+    }
+    return STATUS_OK;
+}
+
+void file_reader_close(struct file_reader *reader) {
+    if (reader->fd >= 0) close(reader->fd);
+    reader->fd = -1;
+}
+
+static enum status read_whole(const struct file_reader *reader, struct bytes *out) {
+    size_t count = (size_t)reader->total;
+    unsigned char *data = malloc(count + 1);
+    if (!data) return fail(STATUS_MEMORY, "%s: out of memory: %zu bytes", reader->path, count);
+    enum status status = file_read_at(reader, 0, data, count);
+    if (status != STATUS_OK) {
+        free(data);
+        return status;
+    }
+    data[count] = 0;
+    *out = (struct bytes){data, count};
+    return STATUS_OK;
+}
+
+enum status file_read(const char *path, size_t limit, struct bytes *out) {
+    struct file_reader reader;
+    TRY(file_reader_open(path, &reader));
+    enum status status =
+        reader.total <= limit
+            ? read_whole(&reader, out)
+            : fail(STATUS_DATA,
+                   "%s: %" PRIu64 " bytes, more than the %zu this kind of file may have", path,
+                   reader.total, limit);
+    file_reader_close(&reader);
     return status;
 }
 

@@ -28,6 +28,22 @@ void bytes_free(struct bytes *bytes);
  * else STATUS_UNREADABLE. */
 enum status file_open_failed(const char *path);
 
+/* A regular file that is read in parts, or memory that stands for one (`fd` -1). Several threads
+ * may read one. The path and the memory are borrowed. */
+struct file_reader {
+    const char *path; /* for messages */
+    int fd;
+    const unsigned char *memory;
+    uint64_t total; /* bytes of the file */
+};
+/* Local, blocking but for memory. The bytes of file_read_at must lie inside the file; a file that
+ * became shorter is STATUS_UNREADABLE. file_reader_close may be called twice. */
+enum status file_reader_open(const char *path, struct file_reader *out);
+struct file_reader file_reader_of(const char *name, const void *data, size_t count);
+enum status file_read_at(const struct file_reader *reader, uint64_t offset, void *out,
+                         size_t bytes);
+void file_reader_close(struct file_reader *reader);
+
 /* Local, blocking. An atomic write: open a temporary neighbour, write, then file_commit (flush,
  * fsync, rename, fsync of the folder) or file_abandon (remove). After a failed commit nothing is
  * left behind. */

@@ -152,7 +152,8 @@ static enum status check_argument_count(const struct parser *parser) {
                     text_quoted(parser->argument[row->most], quoted), row->name,
                     *row->arguments ? " " : "", row->arguments);
     if (parser->argument_count < row->least)
-        return fail(STATUS_USAGE, "%s needs: %s", row->name, row->arguments);
+        return fail(STATUS_USAGE, "%s needs: %s\n  more: stretto %s --help", row->name,
+                    row->arguments, row->name);
     return STATUS_OK;
 }
 

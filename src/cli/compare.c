@@ -41,24 +41,6 @@ struct findings {
     size_t only_a_count, only_b_count, unlike_count, differ_count, equal_count;
 };
 
-static double element(enum dtype dtype, const unsigned char *data) {
-    uint16_t half;
-    float single;
-    double value;
-    int32_t word;
-    int64_t wide;
-    switch (dtype) {
-    case DTYPE_F64: memcpy(&value, data, sizeof value); return value;
-    case DTYPE_F32: memcpy(&single, data, sizeof single); return (double)single;
-    case DTYPE_F16: memcpy(&half, data, sizeof half); return (double)f16_to_f32(half);
-    case DTYPE_BF16: memcpy(&half, data, sizeof half); return (double)bf16_to_f32(half);
-    case DTYPE_I32: memcpy(&word, data, sizeof word); return word;
-    case DTYPE_I64: memcpy(&wide, data, sizeof wide); return (double)wide;
-    case DTYPE_U8: return *data;
-    default: return NAN;
-    }
-}
-
 static bool is_whole(enum dtype dtype) {
     return dtype == DTYPE_I32 || dtype == DTYPE_I64 || dtype == DTYPE_U8;
 }
@@ -85,7 +67,7 @@ static void compare_piece(struct pair *pair, enum dtype dtype, uint64_t first, s
         uint64_t place = first + at / width;
         pair->differing++;
         if (pair->sized)
-            add_sized(pair, place, element(dtype, a + at), element(dtype, b + at));
+            add_sized(pair, place, dtype_value(dtype, a + at), dtype_value(dtype, b + at));
         else if (pair->differing == 1)
             pair->place = place;
     }

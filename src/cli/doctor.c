@@ -30,30 +30,23 @@ void doctor_judge(struct finding *out, enum doctor_level level, const char *form
     out->level = level;
 }
 
+/* Lines are broken for a terminal alone: what reads a pipe finds a row in one line. */
 static void print_text(const struct check *checks, const struct finding *findings, int count,
                        FILE *out) {
-    struct text_table table = {.align = "lll"};
-    char *drawn = NULL;
-    size_t length = 0;
-    for (int i = 0; i < count; i++) {
-        text_table_cell(&table, "%s", level_names[findings[i].level]);
-        text_table_cell(&table, "%s", checks[i].name);
-        text_table_cell(&table, "%s", findings[i].value);
-    }
-    FILE *stream =
-        open_memstream(&drawn, &length); /* one table, so that columns align over sections */
-    CHECK(stream, "a stream in memory");
-    text_table_print(&table, 2, stream);
-    fclose(stream);
-    char *rest = drawn;
+    enum { UNBROKEN = 1 << 16, HINT = 11 };
+    int names = 0, width = text_columns(out, UNBROKEN);
+    for (int i = 0; i < count; i++)
+        if (text_width(checks[i].name) > names) names = text_width(checks[i].name);
     for (int i = 0; i < count; i++) {
         if (i == 0 || strcmp(checks[i].section, checks[i - 1].section) != 0)
             fprintf(out, "%s%s\n", i ? "\n" : "", checks[i].section);
-        fprintf(out, "%s\n", strsep(&rest, "\n"));
-        if (findings[i].hint[0]) fprintf(out, "        -> %s\n", findings[i].hint);
+        int value = fprintf(out, "  %-4s", level_names[findings[i].level]) + names + 2;
+        fprintf(out, "%-*s", names + 2, checks[i].name);
+        text_wrap(out, findings[i].value, value, width);
+        if (!findings[i].hint[0]) continue;
+        fputs("        -> ", out);
+        text_wrap(out, findings[i].hint, HINT, width);
     }
-    free(drawn);
-    text_table_free(&table);
 }
 
 static void print_verdict(const int counts[3], FILE *out) {

@@ -58,14 +58,8 @@ static bool has_data_set(const char *name) {
     return false;
 }
 
-static bool has_device(const char *name) {
-    const struct backend *const *backends = backend_all();
-    while (*backends && strcmp((*backends)->name, name) != 0) backends++;
-    return *backends != NULL;
-}
-
-/* Parts of the build that may be left out, by what is missing then: the tables of data sets,
- * communicators and devices know it. */
+/* Parts of the build that may be left out, by what is missing then: the tables of data sets
+ * and communicators know it. */
 static const struct {
     const char *name, *kind, *what;
     bool (*built)(const char *what);
@@ -75,7 +69,6 @@ static const struct {
     {"UCX", "--comm", "ucx", comm_exists},
     {"MPI", "--comm", "mpi", comm_exists},
     {"MUNGE", "key under srun by", "munge", control_seal_exists},
-    {"CUDA", "--device", "cuda", has_device},
 };
 
 static void look_parts(const struct check *check, struct finding *out) {
@@ -102,6 +95,7 @@ static void look_libraries(const struct check *check, struct finding *out) {
         size_t used = strlen(out->value);
         if (!ops->library) continue;
         ops->library(library, sizeof library);
+        if (strstr(out->value, library)) continue; /* two data sets of one library */
         snprintf(out->value + used, sizeof out->value - used, ", %s", library);
     }
 }
@@ -269,7 +263,7 @@ static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOS
                                         .hint = "prints every kernel to standard output: unset it"};
 
 /* Where nobody says how OpenMP's workers wait, the program did so before it came here
- * (cli/openmp.c).
+ * (run/openmp.c).
  */
 static void look_wait_policy(const struct check *check, struct finding *out) {
     (void)check;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option_registry.h"
@@ -92,6 +93,27 @@ static size_t add_usage(const struct dataset_ops *ops, char *text, size_t bytes,
     return used + (size_t)count;
 }
 
+/* The kind that a path without one suggests by how it ends, or by what is in it; or NULL. */
+static const char *kind_of_path(const char *path) {
+    static const struct {
+        const char *sign, *kind;
+    } ends[] = {{".npz", "npy"}, {".npy", "npy"}, {".h5", "hdf5"}, {".hdf5", "hdf5"}},
+      inside[] = {{"train", "folder"},           {"x_train.npy", "npy"},
+                  {"train.tokens", "tokens"},    {"train-images-idx3-ubyte", "mnist"},
+                  {"test_batch.bin", "cifar10"}, {"train-images-idx3-ubyte.gz", "mnist"}};
+    const char *dot = strrchr(path, '.');
+    if (!file_exists(path)) return NULL;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (dot && strcmp(dot, ends[i].sign) == 0) return ends[i].kind;
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
+        char *file = mem_format("%s/%s", path, inside[i].sign);
+        bool there = file_exists(file);
+        free(file);
+        if (there) return inside[i].kind;
+    }
+    return NULL;
+}
+
 static enum status fail_unknown(const char *spec) {
     char known[512] = "", word[32], quoted[TEXT_QUOTED_BYTES];
     const char *names[MOST];
@@ -100,6 +122,12 @@ static enum status fail_unknown(const char *spec) {
     for (int i = 0; i < count; i++) names[i] = row(i)->name;
     snprintf(word, sizeof word, "%.*s", (int)strcspn(spec, ":"), spec);
     const char *near = text_nearest(word, names, count);
+    const char *kind = kind_of_path(spec);
+    if (kind)
+        return fail(STATUS_USAGE,
+                    "unknown data set %s: a path has the kind of its data before it\n"
+                    "  such as %s:%s; docs/data.md lists all kinds",
+                    text_quoted(spec, quoted), kind, spec);
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
@@ -135,7 +163,10 @@ static enum status check_folder(const struct dataset_ops *ops, const char *argum
         return fail(STATUS_DATA, "%s: cannot open the folder of data set %s: %s", argument,
                     ops->name, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs", argument, ops->name);
+        return fail(STATUS_DATA,
+                    "%s: not a folder, which data set %s needs\n"
+                    "  docs/data.md says what is in it",
+                    argument, ops->name);
     return STATUS_OK;
 }
 

@@ -388,7 +388,12 @@ static enum status open_place(const struct place *place, const struct dataset_co
     TRY(folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
     for (int s = 0; s < SPLIT_COUNT; s++)
         TRY(open_split(place->root, place->name[s], state, &state->split[s]));
-    return choose_size(place->root, config, state);
+    TRY(choose_size(place->root, config, state));
+    log_note("folder: images [%d,%d,%d]%s, %lld classes, tested on %s", PICTURE_CHANNELS,
+             state->augment.out_height, state->augment.out_width,
+             state->augment.frame == FRAME_CENTRE ? " cut from pictures of other sizes" : "",
+             (long long)state->classes.count, state->split[SPLIT_TEST].base);
+    return STATUS_OK;
 }
 
 /* --- reading --- */

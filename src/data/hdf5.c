@@ -10,6 +10,8 @@ enum { Y_RANK_MOST = 2, X_RANK_LEAST = 2, X_RANK_MOST = 4 };
 static struct hdf5_array wanted(const struct array_spec *spec, int role) {
     bool labels = role == ARRAY_Y || role == ARRAY_TEST_Y;
     return (struct hdf5_array){.name = spec->name[role],
+                               .hint = "x=NAME and y=NAME choose others: "
+                                       "hdf5:FILE,x=train/images,y=train/labels",
                                .kind = labels ? HDF5_WHOLE : HDF5_NUMBERS,
                                .rank_least = labels ? 1 : X_RANK_LEAST,
                                .rank_most = labels ? Y_RANK_MOST : X_RANK_MOST,

@@ -148,7 +148,9 @@ static enum status find_links(const struct source *source, const char *name, boo
 static enum status read_array(const struct source *source, struct hdf5_array *array, bool *there) {
     TRY(find_links(source, array->name, there));
     if (!*there && array->optional) return STATUS_OK;
-    if (!*there) return fail(STATUS_DATA, "%s: dataset %s is missing", source->path, array->name);
+    if (!*there)
+        return fail(STATUS_DATA, "%s: dataset %s is missing%s%s", source->path, array->name,
+                    array->hint ? "\n  " : "", array->hint ? array->hint : "");
     hid_t set = H5Dopen2(source->file, array->name, H5P_DEFAULT);
     if (set < 0) return fail_hdf5(source->path, array->name);
     TRY(inspect(source, set, array));

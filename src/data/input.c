@@ -108,6 +108,11 @@ static bool same_rows(const struct shape *array, const struct shape *row) {
     return true;
 }
 
+static bool channels_are_last(const struct shape *array, const struct shape *row) {
+    return array->rank == 4 && row->rank == 3 && array->dim[1] == row->dim[1] &&
+           array->dim[2] == row->dim[2] && array->dim[3] == row->dim[0];
+}
+
 static enum status check_array(const char *path, const struct input *input,
                                const struct dataset *dataset) {
     const struct shape *row = &dataset->field[0].shape;
@@ -118,8 +123,12 @@ static enum status check_array(const char *path, const struct input *input,
                     "numpy.ascontiguousarray(array) writes one",
                     path);
     if (!same_rows(&input->array.shape, row))
-        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s", path,
-                    shape_text(&input->array.shape, have), shape_text(row, want));
+        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s%s", path,
+                    shape_text(&input->array.shape, have), shape_text(row, want),
+                    channels_are_last(&input->array.shape, row)
+                        ? "\n  numpy.ascontiguousarray(array.transpose(0, 3, 1, 2)) puts channels "
+                          "before rows"
+                        : "");
     if (input->array.shape.dim[0] == 0) return fail(STATUS_DATA, "%s: it has no rows", path);
     if (dataset->field[0].dtype != DTYPE_I32 || !input->array.real) return STATUS_OK;
     return fail(STATUS_DATA, "%s: type %s, expected whole numbers: tokens", path,

@@ -105,19 +105,6 @@ bool weights_fits(const struct weights_place *place) {
 
 /* --- elements --- */
 
-static double element(enum dtype dtype, const void *data, int64_t index) {
-    const char *at = (const char *)data + (size_t)index * dtype_bytes(dtype);
-    uint16_t half;
-    float single;
-    double value;
-    switch (dtype) {
-    case DTYPE_F64: memcpy(&value, at, sizeof value); return value;
-    case DTYPE_F16: memcpy(&half, at, sizeof half); return (double)f16_to_f32(half);
-    case DTYPE_BF16: memcpy(&half, at, sizeof half); return (double)bf16_to_f32(half);
-    default: memcpy(&single, at, sizeof single); return (double)single;
-    }
-}
-
 static enum status not_finite(const char *path, const char *name, int64_t index, double value) {
     if (isnan(value)) value = NAN; /* its sign means nothing, and printf shows it */
     return fail(STATUS_DATA,
@@ -129,8 +116,9 @@ static enum status not_finite(const char *path, const char *name, int64_t index,
 static enum status convert(const char *path, const struct safetensors_entry *entry,
                            const void *data, float *out) {
     int64_t count = shape_count(&entry->shape);
+    size_t width = dtype_bytes(entry->dtype);
     for (int64_t i = 0; i < count; i++) {
-        double value = element(entry->dtype, data, i);
+        double value = dtype_value(entry->dtype, (const char *)data + (size_t)i * width);
         out[i] = (float)value;
         if (!isfinite(out[i])) return not_finite(path, entry->name, i, value);
     }

@@ -45,12 +45,15 @@ static enum status run_one(const struct options *options, const struct start *st
 }
 
 /* Ranks as processes: this one becomes the launcher. It has planned the run once, so that what is
- * wrong with it is said once. */
+ * wrong with it is said once. Notes are left to the ranks, which plan as well. */
 static enum status check_plan(const struct options *options, const struct start *start,
                               char **folder, struct lock **lock) {
     struct job job;
-    TRY(job_open(options, &start->info, &job));
-    enum status status = start_open(start, &job, folder, lock);
+    log_quiet(true);
+    enum status status = job_open(options, &start->info, &job);
+    log_quiet(options->quiet);
+    if (status != STATUS_OK) return status;
+    status = start_open(start, &job, folder, lock);
     job_close(&job);
     return status;
 }

@@ -96,14 +96,8 @@ static enum status open_first(struct crew_rank *rank, void *context) {
 
 static enum status open_other(struct crew_rank *rank, void *context) {
     struct crew *crew = context;
-    const struct job *first = &crew->rank[0].session->job;
-    struct rank_info info = {.rank = rank->index,
-                             .ranks = crew->world,
-                             .dataset = first->dataset,
-                             .before = first->before,
-                             .library_bytes = first->plan->memory.library,
-                             .agreed = crew->programs.step.count ? &crew->programs : NULL,
-                             .forward_batch = crew->start->info.forward_batch};
+    struct rank_info info =
+        job_info_beside(&crew->rank[0].session->job, rank->index, crew->world, &crew->programs);
     return job_open(crew->options, &info, &rank->session->job);
 }
 

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "run/drawing.h"
-#include "run/timeline.h"
+#include "run/events.h"
 
 /* --- meetings --- */
 
@@ -137,7 +137,7 @@ static void add_ran(struct drawing *drawing, int run, const struct trace_event *
     char text[INSTR_TEXT_BYTES];
     struct instr instr;
     for (size_t i = 0; i < count; i++) {
-        if (timeline_read(&events[i], &instr) != TOLD_RAN) continue;
+        if (events_read(&events[i], &instr) != TOLD_RAN) continue;
         drawing_kind(drawing, instr.op);
         out[*kept] = interval_of(drawing, &events[i], &instr);
         if (drawing->texts)
@@ -157,7 +157,7 @@ static void add_waits(const struct drawing *drawing, int kind, const struct trac
                       size_t count, struct timeline_interval *out, size_t *kept) {
     struct instr instr;
     for (size_t i = 0; i < count; i++) {
-        if (timeline_read(&events[i], &instr) != TOLD_WAIT) continue;
+        if (events_read(&events[i], &instr) != TOLD_WAIT) continue;
         out[*kept] = interval_of(drawing, &events[i], &instr);
         out[*kept].kind = kind;
         out[(*kept)++].id = TIMELINE_NONE;

@@ -215,6 +215,17 @@ enum status job_open(const struct options *options, const struct rank_info *info
     return status;
 }
 
+struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
+                                 const struct program_texts *agreed) {
+    return (struct rank_info){.rank = rank,
+                              .ranks = ranks,
+                              .dataset = first->dataset,
+                              .before = first->before,
+                              .library_bytes = first->plan->memory.library,
+                              .agreed = agreed->step.count ? agreed : NULL,
+                              .forward_batch = first->plan->config.forward_batch};
+}
+
 void job_close(struct job *job) {
     plan_free(&job->plan);
     agree_costs_free(&job->costs);

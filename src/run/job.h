@@ -49,6 +49,10 @@ struct job {
  * caller closes the job; the options must outlive it. */
 enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
 void job_close(struct job *job);
+/* Local. What rank `rank` is told that is a thread beside the one of `first`: what the process
+ * knows already. `agreed` may have no texts. All is borrowed. */
+struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
+                                 const struct program_texts *agreed);
 
 /* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
  */

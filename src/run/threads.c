@@ -21,10 +21,7 @@ struct team {
 
 struct thread_rank {
     const struct options *options;
-    struct dataset *dataset;            /* shared */
-    struct mem_parts before;            /* as in struct rank_info, */
-    size_t library_bytes;               /* and this, */
-    const struct program_texts *agreed; /* and this */
+    struct rank_info info; /* of another than rank 0 */
     struct session session;
     int index, ranks;
     enum status status;
@@ -105,13 +102,7 @@ static void run_rank(struct thread_rank *rank) {
 
 static void *thread_main(void *argument) {
     struct thread_rank *rank = argument;
-    struct rank_info info = {.rank = rank->index,
-                             .ranks = rank->ranks,
-                             .dataset = rank->dataset,
-                             .before = rank->before,
-                             .library_bytes = rank->library_bytes,
-                             .agreed = rank->agreed};
-    rank->status = job_open(rank->options, &info, &rank->session.job);
+    rank->status = job_open(rank->options, &rank->info, &rank->session.job);
     if (rank->status == STATUS_OK)
         run_rank(rank);
     else
@@ -137,10 +128,8 @@ static enum status run_team(const struct team *team) {
     int started = 1;
     for (; started < team->ranks; started++) {
         all[started].options = all[0].options;
-        all[started].dataset = all[0].session.job.dataset;
-        all[started].before = all[0].session.job.before;
-        all[started].library_bytes = all[0].session.job.plan->memory.library;
-        if (team->programs.step.count) all[started].agreed = &team->programs;
+        all[started].info =
+            job_info_beside(&all[0].session.job, started, team->ranks, &team->programs);
         all[started].session.folder = all[0].session.folder;
         all[started].session.use = all[0].session.use;
         all[started].session.begin_ns = all[0].session.begin_ns;

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/folder.h"
-#include "run/timeline.h"
+#include "run/events.h"
 #include "run/traces.h"
 #include "exec/stop.h"
 
@@ -90,7 +90,7 @@ static void count_pass(struct watch *watch, int64_t begin_ns, int64_t end_ns) {
 /* Steps in a trace count from 1, as everywhere that people look. */
 static void on_instr(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                      int64_t end_ns) {
-    struct trace_event event = timeline_ran(instr, step, begin_ns, end_ns);
+    struct trace_event event = events_ran(instr, step, begin_ns, end_ns);
     struct watch *watch = context;
     if (instr_runs_nodes(instr)) count_pass(watch, begin_ns, end_ns);
     if (watch->profiling) profiling_instr(watch->profiling, instr, begin_ns, end_ns);
@@ -104,8 +104,8 @@ static void on_node(void *context, const struct graph *graph, const struct node 
 static void on_posted(void *context, const struct instr *instr, int64_t step, int64_t begin_ns,
                       int64_t end_ns) {
     struct watch *watch = context;
-    struct trace_event event = timeline_posted(instr, step, begin_ns, end_ns);
-    event.message = timeline_message(instr, &watch->job->plan->config.grid, watch->rank);
+    struct trace_event event = events_posted(instr, step, begin_ns, end_ns);
+    event.message = events_message(instr, &watch->job->plan->config.grid, watch->rank);
     trace_record(watch->trace, &event);
 }
 
@@ -113,7 +113,7 @@ static void on_posted(void *context, const struct instr *instr, int64_t step, in
 static void on_waited(void *context, const struct instr *waiter, const struct instr *awaited,
                       int64_t step, int64_t begin_ns, int64_t end_ns) {
     if (waiter == awaited && instr_row(awaited)->time == TIME_COMM) return;
-    struct trace_event event = timeline_waited(waiter, awaited, step, begin_ns, end_ns);
+    struct trace_event event = events_waited(waiter, awaited, step, begin_ns, end_ns);
     trace_record(((struct watch *)context)->trace, &event);
 }
 
@@ -242,9 +242,9 @@ struct trace_config watch_trace_config(const struct job *job, int rank) {
     return (struct trace_config){.rank = rank,
                                  .first_step = named ? options->trace.first : 0,
                                  .last_step = named ? options->trace.last : 0,
-                                 .events_per_step = timeline_step_events(job->plan),
-                                 .events_besides = timeline_drain_events(job->plan),
-                                 .schema = &timeline_schema};
+                                 .events_per_step = events_of_step(job->plan),
+                                 .events_besides = events_of_drain(job->plan),
+                                 .schema = &events_schema};
 }
 
 static enum status open_trace(struct watch *watch) {

@@ -5,12 +5,9 @@
 #include "tensor/npy.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,7 +27,7 @@ enum {
 
 struct npy {
     struct arena arena; /* names and members */
-    struct zip_file file;
+    struct file_reader file;
     const struct zip_member *members; /* those that are arrays */
     char **labels;                    /* of an array in messages: "a.npz: images" */
     size_t count;
@@ -463,32 +460,23 @@ static enum status list_or_close(struct npy *file, struct npy **out) {
 }
 
 enum status npy_open(const char *path, struct npy **out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
-    if (fd < 0) return file_open_failed(path);
+    struct file_reader reader;
+    TRY(file_reader_open(path, &reader));
     struct npy *file = MEM_NEW(struct npy);
-    struct stat info;
-    file->file = (struct zip_file){.path = arena_text(&file->arena, path), .fd = fd};
-    bool known = fstat(fd, &info) == 0;
-    if (known && S_ISREG(info.st_mode)) {
-        file->file.total = (uint64_t)info.st_size;
-        return list_or_close(file, out);
-    }
-    enum status status =
-        known ? fail(STATUS_DATA, "%s: not a regular file", path) : file_open_failed(path);
-    npy_close(&file);
-    return status;
+    file->file = reader;
+    file->file.path = arena_text(&file->arena, path);
+    return list_or_close(file, out);
 }
 
 enum status npy_parse(const char *name, const void *data, size_t count, struct npy **out) {
     struct npy *file = MEM_NEW(struct npy);
-    file->file = (struct zip_file){
-        .path = arena_text(&file->arena, name), .fd = -1, .memory = data, .total = count};
+    file->file = file_reader_of(arena_text(&file->arena, name), data, count);
     return list_or_close(file, out);
 }
 
 void npy_close(struct npy **file) {
     if (!*file) return;
-    if ((*file)->file.fd >= 0) close((*file)->file.fd);
+    file_reader_close(&(*file)->file);
     arena_free(&(*file)->arena);
     free(*file);
     *file = NULL;

@@ -6,14 +6,10 @@
  * the process with SIGBUS. */
 #include "tensor/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -27,11 +23,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data are 
 
 struct safetensors {
     struct arena arena; /* names, shapes, metadata */
-    const char *path;   /* for messages */
-    int fd;             /* -1: `memory` holds the file */
-    const unsigned char *memory;
-    uint64_t total; /* bytes of the file */
-    uint64_t data;  /* where the data begin */
+    struct file_reader from;
+    uint64_t data; /* where the data begin */
     struct safetensors_entry *entries;
     const struct safetensors_entry **by_name;
     size_t count;
@@ -69,30 +62,9 @@ const char *safetensors_shape_text(const struct safetensors_entry *entry,
     return text;
 }
 
-/* Reads `bytes` at `offset` of the file, from wherever it is. */
-static enum status read_at(const struct safetensors *file, uint64_t offset, void *buffer,
-                           size_t bytes) {
-    if (file->fd < 0) {
-        if (bytes) memcpy(buffer, file->memory + offset, bytes);
-        return STATUS_OK;
-    }
-    unsigned char *cursor = buffer;
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(file->fd, cursor + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            return fail(STATUS_UNREADABLE,
-                        "%s: read stopped at byte %" PRIu64 " of %" PRIu64 ": %s", file->path,
-                        offset + done, file->total,
-                        got < 0 ? strerror(errno) : "the file became shorter");
-        done += (size_t)got;
-    }
-    return STATUS_OK;
-}
-
 /* Every complaint about one tensor names file and tensor alike. */
 #define TENSOR_FAIL(file, name, format, ...)                                                       \
-    fail(STATUS_DATA, "%s: tensor %s: " format, (file)->path,                                      \
+    fail(STATUS_DATA, "%s: tensor %s: " format, (file)->from.path,                                 \
          text_quoted(name, (char[TEXT_QUOTED_BYTES]){0}), __VA_ARGS__)
 
 static enum status parse_shape(struct safetensors *file, const json_t *shape,
@@ -120,7 +92,7 @@ static enum status parse_offsets(struct safetensors *file, const json_t *offsets
         return TENSOR_FAIL(file, entry->name, "field \"data_offsets\" is %s",
                            offsets ? "not two whole numbers" : "missing");
     json_int_t begin = json_integer_value(first), end = json_integer_value(second);
-    uint64_t limit = file->total - file->data;
+    uint64_t limit = file->from.total - file->data;
     if (begin < 0 || end < begin || (uint64_t)end > limit)
         return TENSOR_FAIL(file, entry->name,
                            "data_offsets [%" JSON_INTEGER_FORMAT ",%" JSON_INTEGER_FORMAT
@@ -183,14 +155,14 @@ static enum status parse_entry(struct safetensors *file, const char *name, const
 
 static enum status parse_metadata(struct safetensors *file, json_t *metadata) {
     if (!json_is_object(metadata))
-        return fail(STATUS_DATA, "%s: __metadata__ is not an object", file->path);
+        return fail(STATUS_DATA, "%s: __metadata__ is not an object", file->from.path);
     file->metadata =
         arena_new(&file->arena, (json_object_size(metadata) + 1) * sizeof *file->metadata);
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
-            return fail(STATUS_DATA, "%s: __metadata__ %s is not a string", file->path,
+            return fail(STATUS_DATA, "%s: __metadata__ %s is not a string", file->from.path,
                         text_quoted(key, (char[TEXT_QUOTED_BYTES]){0}));
         file->metadata[file->metadata_count++] = (struct safetensors_pair){
             arena_text(&file->arena, key), arena_text(&file->arena, json_string_value(value))};
@@ -213,7 +185,7 @@ static int compare_names(const void *left, const void *right) {
 /* Sorts the entries by offset and checks that they fill the data without gap or overlap. */
 static enum status check_cover(struct safetensors *file) {
     if (file->count > 1) qsort(file->entries, file->count, sizeof *file->entries, compare_offsets);
-    uint64_t expected = 0, data_bytes = file->total - file->data;
+    uint64_t expected = 0, data_bytes = file->from.total - file->data;
     for (size_t i = 0; i < file->count; i++) {
         const struct safetensors_entry *entry = &file->entries[i];
         if (entry->begin != expected)
@@ -227,7 +199,7 @@ static enum status check_cover(struct safetensors *file) {
         return fail(STATUS_DATA,
                     "%s: the tensors end at byte %" PRIu64 ", the file at byte %" PRIu64
                     "\n  it was cut, or something was added to its end: copy it again",
-                    file->path, file->data + expected, file->total);
+                    file->from.path, file->data + expected, file->from.total);
     return STATUS_OK;
 }
 
@@ -256,11 +228,11 @@ static enum status parse_header(struct safetensors *file, const char *header, si
         return fail(STATUS_DATA,
                     "%s: byte 8 should be the \"{\" of a JSON header, not 0x%02x\n"
                     "  this is not a safetensors file",
-                    file->path, count ? (unsigned char)header[0] : 0);
+                    file->from.path, count ? (unsigned char)header[0] : 0);
     json_error_t error;
     json_t *root = json_loadb(header, count, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return fail(STATUS_DATA, "%s: header, byte %d: %s", file->path, 8 + error.position,
+        return fail(STATUS_DATA, "%s: header, byte %d: %s", file->from.path, 8 + error.position,
                     text_quoted(error.text, (char[TEXT_QUOTED_BYTES]){0}));
     enum status status = parse_tensors(file, root);
     json_decref(root);
@@ -270,41 +242,39 @@ static enum status parse_header(struct safetensors *file, const char *header, si
 /* Reads the length field, then the header. `file` has path, source and total set. */
 static enum status load(struct safetensors *file) {
     uint64_t length = 0;
-    if (file->total < sizeof length)
+    if (file->from.total < sizeof length)
         return fail(STATUS_DATA,
                     "%s: %" PRIu64 " bytes, a safetensors file has at least 8\n"
                     "  the file is empty or truncated",
-                    file->path, file->total);
-    TRY(read_at(file, 0, &length, sizeof length));
+                    file->from.path, file->from.total);
+    TRY(file_read_at(&file->from, 0, &length, sizeof length));
     if (length > SAFETENSORS_HEADER_LIMIT)
         return fail(STATUS_DATA,
                     "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"
-                    "  this is not a safetensors file",
-                    file->path, length, SAFETENSORS_HEADER_LIMIT);
+                    "  this is not a safetensors file; in PyTorch "
+                    "safetensors.torch.save_file(state_dict, path) writes one",
+                    file->from.path, length, SAFETENSORS_HEADER_LIMIT);
     file->data = sizeof length + length;
-    if (file->data > file->total)
+    if (file->data > file->from.total)
         return fail(STATUS_DATA,
                     "%s: the header ends at byte %" PRIu64 ", the file at byte %" PRIu64
                     "\n  the file is truncated: copy it again",
-                    file->path, file->data, file->total);
+                    file->from.path, file->data, file->from.total);
     char *header = malloc((size_t)length + 1);
     if (!header)
-        return fail(STATUS_MEMORY, "%s: out of memory: a header of %" PRIu64 " bytes", file->path,
-                    length);
-    enum status status = read_at(file, sizeof length, header, (size_t)length);
+        return fail(STATUS_MEMORY, "%s: out of memory: a header of %" PRIu64 " bytes",
+                    file->from.path, length);
+    enum status status = file_read_at(&file->from, sizeof length, header, (size_t)length);
     if (status == STATUS_OK) status = parse_header(file, header, (size_t)length);
     free(header);
     return status;
 }
 
-static struct safetensors *file_new(const char *name) {
+/* The name is copied; what it reads from is closed with it. */
+static enum status load_from(struct file_reader from, struct safetensors **out) {
     struct safetensors *file = MEM_NEW(struct safetensors);
-    file->path = arena_text(&file->arena, name);
-    file->fd = -1;
-    return file;
-}
-
-static enum status load_or_close(struct safetensors *file, struct safetensors **out) {
+    file->from = from;
+    file->from.path = arena_text(&file->arena, from.path);
     enum status status = load(file);
     if (status == STATUS_OK)
         *out = file;
@@ -313,44 +283,20 @@ static enum status load_or_close(struct safetensors *file, struct safetensors **
     return status;
 }
 
-/* Opens a regular file for reading and tells its size. */
-static enum status open_regular(const char *path, int *fd, uint64_t *bytes) {
-    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hang us */
-    if (opened < 0) return file_open_failed(path);
-    struct stat info;
-    bool known = fstat(opened, &info) == 0;
-    if (!known || !S_ISREG(info.st_mode)) {
-        enum status status =
-            known ? fail(STATUS_DATA, "%s: not a regular file", path) : file_open_failed(path);
-        close(opened);
-        return status;
-    }
-    *fd = opened;
-    *bytes = (uint64_t)info.st_size;
-    return STATUS_OK;
-}
-
 enum status safetensors_open(const char *path, struct safetensors **out) {
-    int fd;
-    uint64_t total;
-    TRY(open_regular(path, &fd, &total));
-    struct safetensors *file = file_new(path);
-    file->fd = fd;
-    file->total = total;
-    return load_or_close(file, out);
+    struct file_reader from;
+    TRY(file_reader_open(path, &from));
+    return load_from(from, out);
 }
 
 enum status safetensors_parse(const char *name, const void *data, size_t count,
                               struct safetensors **out) {
-    struct safetensors *file = file_new(name);
-    file->memory = data;
-    file->total = count;
-    return load_or_close(file, out);
+    return load_from(file_reader_of(name, data, count), out);
 }
 
 void safetensors_close(struct safetensors **file) {
     if (!*file) return;
-    if ((*file)->fd >= 0) close((*file)->fd);
+    file_reader_close(&(*file)->from);
     arena_free(&(*file)->arena);
     free(*file);
     *file = NULL;
@@ -387,7 +333,7 @@ enum status safetensors_read_part(const struct safetensors *file, size_t index, 
     CHECK(offset <= entry->bytes && bytes <= entry->bytes - offset,
           "%zu bytes at %" PRIu64 " of \"%s\", which has %" PRIu64, bytes, offset, entry->name,
           entry->bytes);
-    return read_at(file, file->data + entry->begin + offset, buffer, bytes);
+    return file_read_at(&file->from, file->data + entry->begin + offset, buffer, bytes);
 }
 
 enum status safetensors_read(const struct safetensors *file, size_t index, void *buffer,
@@ -400,18 +346,18 @@ enum status safetensors_read(const struct safetensors *file, size_t index, void 
 
 enum status safetensors_checksum(const char *path, struct safetensors_mark *out) {
     enum { PIECE = 1 << 20 };
-    struct safetensors file = {.path = path};
-    TRY(open_regular(path, &file.fd, &file.total));
+    struct file_reader file;
+    TRY(file_reader_open(path, &file));
     unsigned char *piece = mem_new(PIECE);
     uint32_t crc = 0;
     enum status status = STATUS_OK;
     for (uint64_t done = 0; done < file.total && status == STATUS_OK; done += PIECE) {
         size_t bytes = file.total - done < PIECE ? (size_t)(file.total - done) : PIECE;
-        status = read_at(&file, done, piece, bytes);
+        status = file_read_at(&file, done, piece, bytes);
         if (status == STATUS_OK) crc = crc32c(crc, piece, bytes);
     }
     free(piece);
-    close(file.fd);
+    file_reader_close(&file);
     if (status == STATUS_OK) *out = (struct safetensors_mark){file.total, crc};
     return status;
 }

@@ -138,3 +138,23 @@ uint16_t f16_from_f32(float value) {
     }
     return (uint16_t)(sign | ((rest + 0xFFFu + (rest >> 13 & 1) - 0x38000000u) >> 13));
 }
+
+double dtype_value(enum dtype dtype, const void *element) {
+    uint16_t half;
+    float single;
+    double value;
+    int32_t word;
+    int64_t wide;
+    switch (dtype) {
+    case DTYPE_F64: memcpy(&value, element, sizeof value); return value;
+    case DTYPE_F32: memcpy(&single, element, sizeof single); return (double)single;
+    case DTYPE_F16: memcpy(&half, element, sizeof half); return (double)f16_to_f32(half);
+    case DTYPE_BF16: memcpy(&half, element, sizeof half); return (double)bf16_to_f32(half);
+    case DTYPE_I32: memcpy(&word, element, sizeof word); return word;
+    case DTYPE_I64: memcpy(&wide, element, sizeof wide); return (double)wide;
+    case DTYPE_U8: return *(const unsigned char *)element;
+    case DTYPE_COUNT: break;
+    }
+    CHECK(false, "element type %d", (int)dtype);
+    return 0;
+}

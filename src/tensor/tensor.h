@@ -71,7 +71,9 @@ float bf16_to_f32(uint16_t value);
 uint16_t bf16_from_f32(float value);
 float f16_to_f32(uint16_t value);
 uint16_t f16_from_f32(float value);
-/* Local. The same for runs of elements that do not overlap. */
+/* Local. One element of any type; it need not be aligned. */
+double dtype_value(enum dtype dtype, const void *element);
+/* Local. The 16-bit conversions for runs of elements that do not overlap. */
 void bf16_widen(const uint16_t *from, float *to, int64_t count);
 void bf16_narrow(const float *from, uint16_t *to, int64_t count);
 

@@ -3,11 +3,9 @@
  * words. */
 #include "tensor/zip.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -35,30 +33,9 @@ static uint64_t little(const unsigned char *at, int bytes) {
     return value;
 }
 
-enum status zip_bytes_at(const struct zip_file *file, uint64_t offset, void *out, size_t bytes) {
-    CHECK(offset <= file->total && bytes <= file->total - offset, "%s: bytes %" PRIu64 " to %zu",
-          file->path, offset, bytes);
-    if (file->fd < 0) {
-        if (bytes > 0) memcpy(out, file->memory + offset, bytes);
-        return STATUS_OK;
-    }
-    unsigned char *cursor = out;
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(file->fd, cursor + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            return fail(STATUS_UNREADABLE,
-                        "%s: read stopped at byte %" PRIu64 " of %" PRIu64 ": %s", file->path,
-                        offset + done, file->total,
-                        got < 0 ? strerror(errno) : "the file became shorter");
-        done += (size_t)got;
-    }
-    return STATUS_OK;
-}
-
-enum status zip_begins(const struct zip_file *file, bool *out) {
+enum status zip_begins(const struct file_reader *file, bool *out) {
     unsigned char magic[4] = {0};
-    TRY(zip_bytes_at(file, 0, magic, file->total < 4 ? (size_t)file->total : 4));
+    TRY(file_read_at(file, 0, magic, file->total < 4 ? (size_t)file->total : 4));
     *out = memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0;
     return STATUS_OK;
 }
@@ -69,18 +46,18 @@ struct directory {
     uint64_t begin, bytes, count;
 };
 
-static enum status fail_archive(const struct zip_file *file, uint64_t offset, const char *what) {
+static enum status fail_archive(const struct file_reader *file, uint64_t offset, const char *what) {
     return fail(STATUS_DATA, "%s: byte %" PRIu64 ": %s\n  the archive is damaged or truncated",
                 file->path, offset, what);
 }
 
 /* The end record stands last, but for a comment whose length it knows. */
-static enum status find_end(const struct zip_file *file, unsigned char end[END_BYTES],
+static enum status find_end(const struct file_reader *file, unsigned char end[END_BYTES],
                             uint64_t *offset) {
     size_t most = END_BYTES + COMMENT_MOST, bytes = file->total < most ? (size_t)file->total : most;
     if (bytes < END_BYTES) return fail_archive(file, file->total, "no end of a ZIP archive");
     unsigned char *tail = mem_new(bytes);
-    enum status status = zip_bytes_at(file, file->total - bytes, tail, bytes);
+    enum status status = file_read_at(file, file->total - bytes, tail, bytes);
     bool found = false;
     for (size_t at = bytes - END_BYTES + 1; at-- > 0 && status == STATUS_OK && !found;) {
         found = memcmp(tail + at, "PK\5\6", 4) == 0 &&
@@ -95,15 +72,15 @@ static enum status find_end(const struct zip_file *file, unsigned char end[END_B
     return status;
 }
 
-static enum status read_end64(const struct zip_file *file, uint64_t end, struct directory *out) {
+static enum status read_end64(const struct file_reader *file, uint64_t end, struct directory *out) {
     unsigned char locator[LOCATOR_BYTES], record[END64_BYTES];
     if (end < LOCATOR_BYTES) return fail_archive(file, end, "no ZIP64 locator before it");
-    TRY(zip_bytes_at(file, end - LOCATOR_BYTES, locator, sizeof locator));
+    TRY(file_read_at(file, end - LOCATOR_BYTES, locator, sizeof locator));
     uint64_t at = little(locator + 8, 8);
     if (memcmp(locator, "PK\6\7", 4) != 0 || file->total < END64_BYTES ||
         at > file->total - END64_BYTES)
         return fail_archive(file, end - LOCATOR_BYTES, "not a ZIP64 locator");
-    TRY(zip_bytes_at(file, at, record, sizeof record));
+    TRY(file_read_at(file, at, record, sizeof record));
     if (memcmp(record, "PK\6\6", 4) != 0) return fail_archive(file, at, "not a ZIP64 end record");
     *out = (struct directory){.count = little(record + 32, 8),
                               .bytes = little(record + 40, 8),
@@ -111,7 +88,7 @@ static enum status read_end64(const struct zip_file *file, uint64_t end, struct 
     return STATUS_OK;
 }
 
-static enum status find_directory(const struct zip_file *file, struct directory *out) {
+static enum status find_directory(const struct file_reader *file, struct directory *out) {
     unsigned char end[END_BYTES];
     uint64_t offset = 0;
     TRY(find_end(file, end, &offset));
@@ -150,12 +127,12 @@ static bool widen(const unsigned char *extra, size_t bytes, uint64_t *const valu
 }
 
 /* The local header in front of the data has its own lengths of name and extra field. */
-static enum status find_data(const struct zip_file *file, uint64_t local,
+static enum status find_data(const struct file_reader *file, uint64_t local,
                              struct zip_member *member) {
     unsigned char header[LOCAL_BYTES];
     if (file->total < LOCAL_BYTES || local > file->total - LOCAL_BYTES)
         return fail_archive(file, local, "a member is said to begin here, outside of the file");
-    TRY(zip_bytes_at(file, local, header, sizeof header));
+    TRY(file_read_at(file, local, header, sizeof header));
     if (memcmp(header, "PK\3\4", 4) != 0)
         return fail_archive(file, local, "a member is said to begin here");
     member->begin = local + LOCAL_BYTES + little(header + 26, 2) + little(header + 28, 2);
@@ -164,7 +141,7 @@ static enum status find_data(const struct zip_file *file, uint64_t local,
     return STATUS_OK;
 }
 
-static enum status check_member(const struct zip_file *file, const unsigned char *entry,
+static enum status check_member(const struct file_reader *file, const unsigned char *entry,
                                 const struct zip_member *member) {
     char quoted[TEXT_QUOTED_BYTES];
     uint64_t flags = little(entry + 8, 2), method = little(entry + 10, 2);
@@ -188,7 +165,7 @@ static enum status check_member(const struct zip_file *file, const unsigned char
 }
 
 /* One entry of the directory, from *at, which is moved behind it. */
-static enum status parse_entry(const struct zip_file *file, struct arena *arena,
+static enum status parse_entry(const struct file_reader *file, struct arena *arena,
                                const unsigned char **at, const unsigned char *end, uint64_t offset,
                                struct zip_member *out) {
     const unsigned char *entry = *at;
@@ -215,12 +192,12 @@ static enum status parse_entry(const struct zip_file *file, struct arena *arena,
     return find_data(file, local, out);
 }
 
-enum status zip_list(const struct zip_file *file, struct arena *arena, struct zip_member **out,
+enum status zip_list(const struct file_reader *file, struct arena *arena, struct zip_member **out,
                      size_t *count) {
     struct directory directory;
     TRY(find_directory(file, &directory));
     unsigned char *text = mem_new((size_t)directory.bytes + 1);
-    enum status status = zip_bytes_at(file, directory.begin, text, (size_t)directory.bytes);
+    enum status status = file_read_at(file, directory.begin, text, (size_t)directory.bytes);
     struct zip_member *members =
         arena_new(arena, ((size_t)directory.count + 1) * sizeof(struct zip_member));
     const unsigned char *at = text, *end = text + directory.bytes;
@@ -236,7 +213,7 @@ enum status zip_list(const struct zip_file *file, struct arena *arena, struct zi
 
 /* --- one member --- */
 
-enum status zip_stream_open(const struct zip_file *file, const struct zip_member *member,
+enum status zip_stream_open(const struct file_reader *file, const struct zip_member *member,
                             struct zip_stream *out) {
     *out = (struct zip_stream){.file = file, .member = member};
     if (!member->deflated) return STATUS_OK;
@@ -263,7 +240,7 @@ static enum status refill(struct zip_stream *stream) {
     uint64_t left = stream->member->packed - stream->taken;
     if (stream->inflate.avail_in > 0 || left == 0) return STATUS_OK;
     size_t bytes = left < INPUT_BYTES ? (size_t)left : INPUT_BYTES;
-    TRY(zip_bytes_at(stream->file, stream->member->begin + stream->taken, stream->input, bytes));
+    TRY(file_read_at(stream->file, stream->member->begin + stream->taken, stream->input, bytes));
     stream->taken += bytes;
     stream->inflate.next_in = stream->input;
     stream->inflate.avail_in = (uInt)bytes;
@@ -294,7 +271,7 @@ enum status zip_stream_read(struct zip_stream *stream, void *out, size_t bytes) 
     if (member->deflated)
         TRY(inflate_some(stream, out, bytes));
     else
-        TRY(zip_bytes_at(stream->file, member->begin + stream->given, out, bytes));
+        TRY(file_read_at(stream->file, member->begin + stream->given, out, bytes));
     stream->given += bytes;
     if (member->checked) stream->crc = (uint32_t)crc32_z(stream->crc, out, bytes);
     return STATUS_OK;

@@ -16,15 +16,9 @@
 
 #include <zlib.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
-
-struct zip_file {
-    const char *path; /* for messages */
-    int fd;           /* -1: `memory` holds the file */
-    const unsigned char *memory;
-    uint64_t total; /* bytes of the file */
-};
 
 struct zip_member {
     const char *name;       /* "" for a plain file */
@@ -35,23 +29,21 @@ struct zip_member {
 };
 
 /* Whether the file begins as an archive does. */
-enum status zip_begins(const struct zip_file *file, bool *out);
+enum status zip_begins(const struct file_reader *file, bool *out);
 /* The members in the order of the directory; they live in `arena`. */
-enum status zip_list(const struct zip_file *file, struct arena *arena, struct zip_member **out,
+enum status zip_list(const struct file_reader *file, struct arena *arena, struct zip_member **out,
                      size_t *count);
-/* Bytes at a place of the file, which must be inside it. */
-enum status zip_bytes_at(const struct zip_file *file, uint64_t offset, void *out, size_t bytes);
 
 /* Reading one member. `file` and `member` must outlive the stream. */
 struct zip_stream {
-    const struct zip_file *file;
+    const struct file_reader *file;
     const struct zip_member *member;
     uint64_t taken, given; /* bytes read from the file; bytes handed out */
     uint32_t crc;
     z_stream inflate;
     unsigned char *input; /* packed bytes; NULL for stored members */
 };
-enum status zip_stream_open(const struct zip_file *file, const struct zip_member *member,
+enum status zip_stream_open(const struct file_reader *file, const struct zip_member *member,
                             struct zip_stream *out);
 /* The next bytes, all of them: at the end of the member it fails. */
 enum status zip_stream_read(struct zip_stream *stream, void *out, size_t bytes);

@@ -3,6 +3,12 @@ set -u
 "$STRETTO" doctor >out || { code=$?; cat out; [ $code = 1 ] && exit 77; exit 1; }
 grep -q 'Stretto can run here' out || { cat out; exit 1; }
 "$STRETTO" doctor --json | grep -q '"level": "ok"' || exit 1
+grep -q 'optional parts .*MUNGE' out || { echo "a row is broken in a pipe"; exit 1; }
+# A terminal gets no line that is wider than it.
+if command -v script >/dev/null; then
+    script -qec "stty cols 60; $STRETTO doctor" wide >/dev/null
+    tr -d '\r' <wide | grep -v '^Script' | awk 'length > 60 { print; bad = 1 } END { exit bad }' || exit 1
+fi
 # What the program chose for itself is not taken for the user's.
 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$STRETTO" doctor >out
 said="not set"

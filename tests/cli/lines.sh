@@ -61,6 +61,7 @@ done <<'END'
 2|err|unknown command|--frobnicate
 2|err|unexpected argument|help doctor help
 2|err|completion needs: bash|completion
+2|err|more: stretto eval --help|eval
 0|out|#compdef stretto|completion zsh
 2|err|not a known shell|completion fish
 2|err|did you mean --json?|doctor --jsno

@@ -14,6 +14,8 @@ set -- --device ref --threads 1 --steps 40 --batch 20 --save-every never --quiet
 "$STRETTO" train --model mlp --data npy:data --lr 0.05 "$@" --out run 2>err || say "train: $(cat err)"
 grep -q '"acc1": 1' run/summary.json || say "accuracy: $(grep acc1 run/summary.json)"
 "$STRETTO" train --model mlp --data npy:data,mean=1:1:1:1:1:1,std=4,classes=5 "$@" --out keys 2>err || say "keys: $(cat err)"
+"$STRETTO" train --model mlp --data npy:data "$@" -n 2 --quiet off --out two >out 2>err || say "two ranks: $(cat err)"
+[ "$(grep -c 'npy: rows \[6\], 3 classes' err)" = 1 ] || say "not said once: $(cat err)"
 "$STRETTO" explain --model mlp --data npy:data >out 2>err || say "explain: $(cat err)"
 grep -q "108 samples to train on, 12 to test on" out || say "explain: $(cat out)"
 refuse() { # words, code: options
@@ -28,6 +30,12 @@ refuse() { # words, code: options
 refuse "resnet8 reads images, --data npy:data has rows of numbers" 2 --model resnet8 --data npy:data
 refuse "mlp reads images" 2 --model mlp --data synthetic:kind=text
 refuse "the argument is missing" 2 --model mlp --data npy
+refuse "such as npy:data;" 2 --model mlp --data data
+refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
+refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
+printf 'PK\003\004\000\000\010\010' >torch.pth
+refuse "safetensors.torch.save_file" 3 --model mlp --weights torch.pth
+refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:torch.pth
 refuse "No such file" 3 --model mlp --data npy:missing
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
 refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data

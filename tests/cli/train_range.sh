@@ -8,7 +8,8 @@ grep -q "range test: over at step 1[0-9][0-9]: at a learning rate of" err || say
 tr '\n' ' ' <out | grep -q "a good peak: --lr 0.0[0-9]*\." || say "nothing is suggested: $(tail -n 3 out)"
 grep -q 'is a good peak: --lr 0.0' run/report.html || say "the report suggests nothing"
 grep -q 'Loss against the learning rate over learning rate' run/report.html || say "the report draws nothing"
-grep -q '"xname">learning rate<' run/report.html || say "the report has no axis of rates"
+[ "$(grep -c 'class="panel"' run/report.html)" -gt "$(grep -c '"xname">step<' run/report.html)" ] || say "its axis is of steps"
+grep -q '"xname">learning rate<' run/report.html && say "the name of its axis lies on the first tick"
 steps=$(grep -c '"kind":"train"' run/metrics.jsonl)
 [ "$steps" -gt 100 ] && [ "$steps" -lt 160 ] || say "$steps rows of metrics"
 head -n 1 run/metrics.jsonl | grep -q '"lr":1e-0*7' || say "it begins at: $(head -n 1 run/metrics.jsonl)"

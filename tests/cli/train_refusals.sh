@@ -54,6 +54,8 @@ done <<'END'
 2|--momentum has no effect with --optimizer adamw|--model vit-micro --momentum 0.5
 2|--patch has no effect with --model resnet8|--patch 4
 2|--seq has no effect with --model lenet|--model lenet --seq 64
+2|--conv has no effect with --model vit-micro|--model vit-micro --conv direct
+2|--sync-bn has no effect with --model lenet|--model lenet --sync-bn
 2|--image-size has no effect with --model bert-tiny|--model bert-tiny --data synthetic --image-size 32
 2|--augment flip has no effect with --data synthetic|--data synthetic --augment flip
 2|--augment has no effect with --model bert-tiny|--model bert-tiny --data synthetic --augment none

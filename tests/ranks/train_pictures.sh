@@ -16,6 +16,8 @@ run="--data folder:data --model resnet8 --image-size 12 --epochs 2 --batch 8 --t
 count() { sed -n "s/.*\"$2\": \([0-9]*\),/\1/p" $1/summary.json; }
 
 code 0 train $run --out one
+code 0 train $run --quiet off --steps 1 --out said
+says err "folder: images \[3,12,12\] cut from pictures of other sizes, 2 classes, tested on data/val"
 code 0 train $run --workers 3 --out three
 same one three
 [ "$(count one damaged_samples) $(count one skipped_samples)" = "0 0" ] || { echo "something is damaged"; exit 1; }

@@ -40,7 +40,9 @@ def check(good, what, detail=""):
 def ours(options, weights, inputs, folder, direct=True):
     save_file({name: tensor.contiguous() for name, tensor in inputs.items()}, folder / "in.safetensors")
     line = f"{options} --weights {weights} --dropout 0 --micro-batches 1 --steps 1 --out {folder}/out"
-    line += f" --batch {len(next(iter(inputs.values())))} --conv {'direct' if direct else 'auto'}"
+    line += f" --batch {len(next(iter(inputs.values())))}"
+    if "resnet" in options or "pyramidnet" in options:  # those with 3x3 convolutions
+        line += f" --conv {'direct' if direct else 'auto'}"
     done = subprocess.run([STEP, line, folder / "in.safetensors", folder / "out.safetensors"], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{line}\n{done.stderr}")

@@ -11,6 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/softmax_row.h"
@@ -20,22 +21,16 @@
  * rows. FEW: so many columns beyond the last panel are dot products, not a panel of their own. */
 enum { BLOCK_ROWS = 96, FEW = 2 };
 
-struct attention {
-    int64_t batch, heads, tokens, depth, channels,
-        stride; /* stride: floats between two tokens of q, k, v */
-    bool packed, masked, causal;
-    int key, mask; /* inputs, -1: none */
-};
-
-static struct attention attention_of(const struct op_call *call) {
+struct cpu_attention cpu_attention_of(const struct op_call *call) {
     int first = call->op == OP_ATTENTION ? 0 : 2, used = call->attrs.attention.packed ? 1 : 3;
     const struct shape *q = &call->in[first].shape;
-    struct attention a = {
+    struct cpu_attention a = {
         .batch = q->dim[0], .heads = call->attrs.attention.heads, .tokens = q->dim[1]};
     a.packed = call->attrs.attention.packed;
     a.stride = q->dim[2];
     a.channels = a.packed ? a.stride / 3 : a.stride;
     a.depth = a.channels / a.heads;
+    a.type = call->in[first].dtype;
     a.masked = call->attrs.attention.masked;
     a.causal = call->attrs.attention.causal;
     a.mask = a.masked ? first + used : -1;
@@ -52,7 +47,7 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 /* Floats between two rows of scores. */
-static int64_t pitch(const struct attention *a) {
+static int64_t pitch(const struct cpu_attention *a) {
     return parts(a->tokens, SOFTMAX_WIDE) * SOFTMAX_WIDE;
 }
 
@@ -60,7 +55,7 @@ static int64_t pitch(const struct attention *a) {
 
 /* Where a head's operands begin, and a thread's scratch. */
 struct head {
-    struct attention a;
+    struct cpu_attention a;
     const struct gemm_isa *isa;
     const struct softmax_rows *softmax;
     const float *q, *k, *v, *dy, *p_in;
@@ -74,13 +69,13 @@ struct head {
     bool last;
 };
 
-static int64_t turned_floats(const struct attention *a, const struct gemm_isa *isa) {
+static int64_t turned_floats(const struct cpu_attention *a, const struct gemm_isa *isa) {
     return parts(a->tokens, isa->columns) * isa->columns * a->depth;
 }
 
 /* Scratch of a thread: a turned operand, and the rows that are worked on, twice where dropout makes
  * them two. */
-static int64_t own_floats(const struct attention *a, int64_t rows) {
+static int64_t own_floats(const struct cpu_attention *a, int64_t rows) {
     int64_t floats = turned_floats(a, gemm_isa()) + (a->key < 0 ? 1 : 2) * rows * pitch(a);
     return parts(floats, SOFTMAX_WIDE) * SOFTMAX_WIDE;
 }
@@ -166,7 +161,7 @@ static void fetch_rows(const float *x, int64_t step, int64_t floats, int64_t fir
 }
 
 static void fetch_next(const struct head *h, int64_t first, int64_t rows) {
-    const struct attention *a = &h->a;
+    const struct cpu_attention *a = &h->a;
     if (h->last) return;
     int64_t next = h->next;
     fetch_rows(h->q + next, a->stride, a->depth, first, rows);
@@ -180,7 +175,7 @@ static void fetch_next(const struct head *h, int64_t first, int64_t rows) {
 /* --- forward --- */
 
 static void attend_rows(const struct head *h, int64_t first, int64_t rows) {
-    const struct attention *a = &h->a;
+    const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
     fetch_next(h, first, rows);
     times_turned(h, h->q + first * a->stride, a->stride, h->k, rows, keys, h->scores);
@@ -217,7 +212,7 @@ static void attend(struct head *h) {
  * used, over the keys [0, keys). */
 static void score_gradients(const struct head *h, int64_t first, int64_t rows, int64_t keys,
                             float *ds, float *used) {
-    const struct attention *a = &h->a;
+    const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a);
     fetch_next(h, first, rows);
     times_turned(h, h->dy + first * a->channels, a->channels, h->v, rows, keys, ds);
@@ -234,7 +229,7 @@ static void score_gradients(const struct head *h, int64_t first, int64_t rows, i
  * is first seen by the queries of its own block. */
 static void key_gradients(const struct head *h, int64_t first, int64_t rows, int64_t keys,
                           const float *used, int64_t used_step) {
-    const struct attention *a = &h->a;
+    const struct cpu_attention *a = &h->a;
     for (int64_t at = 0; at < keys; at += h->isa->rows) {
         int64_t count = least(h->isa->rows, keys - at);
         bool fresh = a->causal ? at >= first : first == 0;
@@ -257,7 +252,7 @@ static void key_gradients(const struct head *h, int64_t first, int64_t rows, int
 }
 
 static void attend_bwd_block(const struct head *h, int64_t first, int64_t rows) {
-    const struct attention *a = &h->a;
+    const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
     for (int64_t row = 0; row < rows; row += h->isa->rows) {
         int64_t count = least(h->isa->rows, rows - row);
@@ -290,11 +285,11 @@ static void attend_bwd(struct head *h) {
 /* --- kernels --- */
 
 /* Part 0, 1, 2 (q, k, v, or their gradients) among the tensors from `first` on. */
-static float *part(const struct attention *a, void *const tensor[], int which) {
+static float *part(const struct cpu_attention *a, void *const tensor[], int which) {
     return a->packed ? (float *)tensor[0] + which * a->channels : (float *)tensor[which];
 }
 
-static struct head head_of(const struct cpu_kernel *kernel, const struct attention *a,
+static struct head head_of(const struct cpu_kernel *kernel, const struct cpu_attention *a,
                            void *const in[], int64_t index, float *own) {
     int64_t sample = index / a->heads, head = index % a->heads;
     const struct op_attrs *attrs = &kernel->call.attrs;
@@ -320,13 +315,13 @@ static struct head head_of(const struct cpu_kernel *kernel, const struct attenti
     return h;
 }
 
-static int64_t y_at(const struct attention *a, int64_t index) {
+static int64_t y_at(const struct cpu_attention *a, int64_t index) {
     return index / a->heads * a->tokens * a->channels + index % a->heads * a->depth;
 }
 
 static void run_attention(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                           void *scratch) {
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     int64_t own = own_floats(&a, gemm_isa()->rows);
 #pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
     for (int64_t i = 0; i < a.batch * a.heads; i++) {
@@ -339,7 +334,7 @@ static void run_attention(const struct cpu_kernel *kernel, void *const in[], voi
 
 static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                               void *scratch) {
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     int64_t rows = least(BLOCK_ROWS, a.tokens), own = own_floats(&a, rows);
 #pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
     for (int64_t i = 0; i < a.batch * a.heads; i++) {
@@ -356,7 +351,7 @@ static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[],
 }
 
 static enum status create(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     cpu_scratch(kernel,
                 (size_t)(kernel->base.device->threads * own_floats(&a, rows)) * sizeof(float));
     cpu_name(kernel, "attention:%d", gemm_isa()->columns / 2);
@@ -371,6 +366,6 @@ enum status cpu_attention(struct cpu_kernel *kernel, const struct layout *const 
 
 enum status cpu_attention_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.in[0].dtype == DTYPE_BF16) return cpu_attention_narrow_bwd(kernel, in);
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     return create(kernel, least(BLOCK_ROWS, a.tokens), run_attention_bwd);
 }

@@ -6,51 +6,27 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/scalar.h"
 #include "base/clones.h"
 #include "base/rng.h"
 
-struct attention {
-    int64_t batch, heads, tokens, depth, channels,
-        stride; /* stride: floats between two tokens of q, k, v */
-    bool packed, masked, causal;
-    int key, mask;   /* inputs, -1: none */
-    enum dtype type; /* of all but the scores */
-};
-
 /* Most tokens in bf16: a row is computed in f32 on the stack. */
 enum { NARROW_TOKENS = 8192 };
 
-static struct attention attention_of(const struct op_call *call) {
-    int first = call->op == OP_ATTENTION ? 0 : 2, used = call->attrs.attention.packed ? 1 : 3;
-    const struct shape *q = &call->in[first].shape;
-    struct attention a = {
-        .batch = q->dim[0], .heads = call->attrs.attention.heads, .tokens = q->dim[1]};
-    a.packed = call->attrs.attention.packed;
-    a.stride = q->dim[2];
-    a.channels = a.packed ? a.stride / 3 : a.stride;
-    a.depth = a.channels / a.heads;
-    a.type = call->in[first].dtype;
-    a.masked = call->attrs.attention.masked;
-    a.causal = call->attrs.attention.causal;
-    a.mask = a.masked ? first + used : -1;
-    a.key = call->attrs.attention.dropout > 0 ? first + used + a.masked : -1;
-    return a;
-}
-
-static int64_t scores(const struct attention *a) {
+static int64_t scores(const struct cpu_attention *a) {
     return a->batch * a->heads * a->tokens * a->tokens;
 }
 
 /* The second piece of scratch, where the first holds scores. */
-static void *behind_scores(const struct attention *a, void *scratch) {
+static void *behind_scores(const struct cpu_attention *a, void *scratch) {
     return (char *)scratch + cpu_padded((size_t)scores(a) * sizeof(float));
 }
 
 /* --- views --- */
 
-static const struct dnn_md *view(const struct attention *a, int64_t stride, bool transposed) {
+static const struct dnn_md *view(const struct cpu_attention *a, int64_t stride, bool transposed) {
     int64_t dim[] = {a->batch, a->heads, a->tokens, a->depth};
     int64_t step[] = {a->tokens * stride, a->depth, stride, 1};
     int64_t dim_t[] = {a->batch, a->heads, a->depth, a->tokens},
@@ -59,7 +35,7 @@ static const struct dnn_md *view(const struct attention *a, int64_t stride, bool
 }
 
 /* Scores or probabilities, `row` elements from one row to the next. */
-static const struct dnn_md *square(const struct attention *a, enum dtype type, int64_t row,
+static const struct dnn_md *square(const struct cpu_attention *a, enum dtype type, int64_t row,
                                    bool transposed) {
     int64_t T = a->tokens, dim[] = {a->batch, a->heads, T, T};
     int64_t step[] = {a->heads * T * row, T * row, transposed ? 1 : row, transposed ? row : 1};
@@ -83,7 +59,8 @@ static enum status multiply(struct cpu_kernel *kernel, const struct dnn_md *a,
 
 /* Where part 0, 1, 2 (q, k, v) of the inputs from `first` on lies, or of the gradients among the
  * outputs. */
-static struct cpu_bind part(const struct attention *a, enum cpu_place place, int first, int which) {
+static struct cpu_bind part(const struct cpu_attention *a, enum cpu_place place, int first,
+                            int which) {
     if (!a->packed) return (struct cpu_bind){0, place, first + which, 0};
     return (struct cpu_bind){0, place, first, (size_t)(which * a->channels) * dtype_bytes(a->type)};
 }
@@ -117,7 +94,7 @@ VECTOR_CLONES static void softmax_row(float *s, int64_t count, float scale, cons
 /* In bf16 scratch begins with the scores. */
 static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     const int32_t *mask = a.mask < 0 ? NULL : in[a.mask];
     float *p = scratch, scale = 1.0f / sqrtf((float)a.depth);
     int64_t T = a.tokens, rows = a.heads * T;
@@ -131,7 +108,7 @@ static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void 
 }
 
 /* What dropout leaves of p, as the product reads it. */
-static void drop_narrow(const struct cpu_kernel *kernel, const struct attention *a,
+static void drop_narrow(const struct cpu_kernel *kernel, const struct cpu_attention *a,
                         const uint64_t *key, const uint16_t *p, uint16_t *used) {
     int64_t count = a->heads * a->tokens * a->tokens;
     const struct op_attrs *attrs = &kernel->call.attrs;
@@ -143,7 +120,7 @@ static void drop_narrow(const struct cpu_kernel *kernel, const struct attention 
 
 static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     drop_narrow(kernel, &a, in[a.key], out[1], behind_scores(&a, scratch));
 }
 
@@ -151,7 +128,7 @@ static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *co
 static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
     (void)out;
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     const struct op_attrs *attrs = &kernel->call.attrs;
     const uint64_t *key = in[a.key];
     int64_t count = a.heads * a.tokens * a.tokens;
@@ -177,7 +154,7 @@ VECTOR_CLONES static void softmax_bwd_row(const float *p, int64_t count, float s
 static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                             void *scratch) {
     (void)out;
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     float *dp = scratch, scale = 1.0f / sqrtf((float)a.depth);
     int64_t T = a.tokens;
 #pragma omp parallel for schedule(static)
@@ -192,13 +169,13 @@ static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], v
 /* --- kernels --- */
 
 /* oneDNN 3.7 takes strides over a single row wrongly. */
-static bool takes(const struct attention *a) {
+static bool takes(const struct cpu_attention *a) {
     return a->tokens > 1 && a->tokens <= NARROW_TOKENS;
 }
 
 enum status cpu_attention_narrow(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     size_t count = (size_t)scores(&a);
     if (!takes(&a)) return STATUS_NO;
     struct cpu_bind p = {0, CPU_OUT, 1, 0}, y = {0, CPU_OUT, 0, 0}, used = p,
@@ -217,7 +194,7 @@ enum status cpu_attention_narrow(struct cpu_kernel *kernel, const struct layout 
 
 enum status cpu_attention_narrow_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
     (void)in;
-    struct attention a = attention_of(&kernel->call);
+    struct cpu_attention a = cpu_attention_of(&kernel->call);
     if (!takes(&a)) return STATUS_NO;
     size_t count = (size_t)scores(&a);
     int64_t T = a.tokens, row = 2 * T; /* of ds */

@@ -10,6 +10,14 @@ enum { STEPS = 2 }; /* of the depth, unrolled */
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Sanitizers would take minutes to compile all the copies that unrolling makes: they get loops. */
+#ifdef STRETTO_SANITIZE
+#define UNROLL(times)
+#else
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL(times) PRAGMA(GCC unroll times)
+#endif
+
 /* The places of a row-major a's rows, four from each base: base, step and three steps are all the
  * registers that addresses take. */
 struct bases {
@@ -18,7 +26,7 @@ struct bases {
 
 INLINE struct bases bases_of(const struct gemm_tile *t) {
     struct bases bases;
-#pragma GCC unroll 3
+    UNROLL(3)
     for (int i = 0; i < GEMM_MAX_ROWS / 4; i++) bases.base[i] = t->a + 4 * i * t->a_row;
     return bases;
 }
@@ -28,13 +36,13 @@ INLINE const float *a_at(const struct bases *bases, bool turned, int64_t row_ste
 }
 
 INLINE void next(struct bases *bases, int64_t step) {
-#pragma GCC unroll 3
+    UNROLL(3)
     for (int i = 0; i < GEMM_MAX_ROWS / 4; i++) bases->base[i] += step;
 }
 
 /* The lines of c are on their way while the sums are made. */
 INLINE void fetch_c(const struct gemm_tile *t, int rows) {
-#pragma GCC unroll 12
+    UNROLL(12)
     for (int i = 0; i < rows; i++) {
         __builtin_prefetch(t->c + i * t->c_row, 1);
         __builtin_prefetch(t->c + i * t->c_row + t->columns - 1, 1);
@@ -42,6 +50,9 @@ INLINE void fetch_c(const struct gemm_tile *t, int rows) {
 }
 
 /* A call of `body` with the rows of the tile as a constant. */
+#ifdef STRETTO_SANITIZE
+#define BY_ROWS(body, t, ...) body(t, (t)->rows, __VA_ARGS__);
+#else
 #define BY_ROWS(body, t, ...)                                                                      \
     switch ((t)->rows) {                                                                           \
     case 1: body(t, 1, __VA_ARGS__); break;                                                        \
@@ -57,6 +68,7 @@ INLINE void fetch_c(const struct gemm_tile *t, int rows) {
     case 11: body(t, 11, __VA_ARGS__); break;                                                      \
     default: body(t, 12, __VA_ARGS__);                                                             \
     }
+#endif
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -74,13 +86,13 @@ AVX512 INLINE void step_512(__m512 sum[][2], const struct bases *bases, int64_t 
                             const float *row, const __mmask16 mask[2], const int rows,
                             const bool turned, const int vectors, const bool whole) {
     __m512 b[2];
-#pragma GCC unroll 2
+    UNROLL(2)
     for (int v = 0; v < vectors; v++)
         b[v] = whole ? _mm512_loadu_ps(row + 16 * v) : _mm512_maskz_loadu_ps(mask[v], row + 16 * v);
-#pragma GCC unroll 12
+    UNROLL(12)
     for (int i = 0; i < rows; i++) {
         __m512 a = _mm512_set1_ps(*a_at(bases, turned, a_row, i));
-#pragma GCC unroll 2
+        UNROLL(2)
         for (int v = 0; v < vectors; v++) sum[i][v] = _mm512_fmadd_ps(a, b[v], sum[i][v]);
     }
 }
@@ -94,17 +106,16 @@ AVX512 INLINE void rows_512(const struct gemm_tile *t, const int rows, const boo
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
     if (!t->near) fetch_c(t, rows);
-#pragma GCC unroll 12
+    UNROLL(12)
     for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     int64_t k = t->depth;
-    for (; k >= STEPS; k -= STEPS)
-#pragma GCC unroll 2
-        for (int u = 0; u < STEPS; u++) {
-            step_512(sum, &bases, a_row, row, mask, rows, turned, vectors, whole);
-            next(&bases, step);
-            row += b_step;
-        }
-#pragma GCC unroll 1
+    for (; k >= STEPS; k -= STEPS) UNROLL(2)
+    for (int u = 0; u < STEPS; u++) {
+        step_512(sum, &bases, a_row, row, mask, rows, turned, vectors, whole);
+        next(&bases, step);
+        row += b_step;
+    }
+    UNROLL(1)
     for (; k > 0; k--) {
         step_512(sum, &bases, a_row, row, mask, rows, turned, vectors, whole);
         next(&bases, step);
@@ -113,28 +124,24 @@ AVX512 INLINE void rows_512(const struct gemm_tile *t, const int rows, const boo
     float *c = t->c;
     const float *bias = t->bias;
     const int64_t c_row = t->c_row;
-    if (!t->fresh)
-#pragma GCC unroll 12
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-            for (int v = 0; v < vectors; v++)
-                sum[i][v] = _mm512_add_ps(_mm512_maskz_loadu_ps(mask[v], c + i * c_row + 16 * v),
-                                          sum[i][v]);
-    if (bias)
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) {
-            __m512 more = _mm512_maskz_loadu_ps(mask[v], bias + 16 * v);
-#pragma GCC unroll 12
-            for (int i = 0; i < rows; i++) sum[i][v] = _mm512_add_ps(sum[i][v], more);
-        }
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; i++, c += c_row)
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            if (whole)
-                _mm512_storeu_ps(c + 16 * v, sum[i][v]);
-            else
-                _mm512_mask_storeu_ps(c + 16 * v, mask[v], sum[i][v]);
+    if (!t->fresh) UNROLL(12)
+    for (int i = 0; i < rows; i++) UNROLL(2)
+    for (int v = 0; v < vectors; v++)
+        sum[i][v] =
+            _mm512_add_ps(_mm512_maskz_loadu_ps(mask[v], c + i * c_row + 16 * v), sum[i][v]);
+    if (bias) UNROLL(2)
+    for (int v = 0; v < vectors; v++) {
+        __m512 more = _mm512_maskz_loadu_ps(mask[v], bias + 16 * v);
+        UNROLL(12)
+        for (int i = 0; i < rows; i++) sum[i][v] = _mm512_add_ps(sum[i][v], more);
+    }
+    UNROLL(12)
+    for (int i = 0; i < rows; i++, c += c_row) UNROLL(2)
+    for (int v = 0; v < vectors; v++)
+        if (whole)
+            _mm512_storeu_ps(c + 16 * v, sum[i][v]);
+        else
+            _mm512_mask_storeu_ps(c + 16 * v, mask[v], sum[i][v]);
 }
 
 AVX512 static void tile_512(const struct gemm_tile *t) {
@@ -166,25 +173,24 @@ AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool 
                           const int vectors, const bool whole) {
     __m256 sum[6][2], b[2];
     __m256i mask[2];
-#pragma GCC unroll 2
+    UNROLL(2)
     for (int v = 0; v < vectors; v++) mask[v] = mask_256(t->columns - 8 * v);
-#pragma GCC unroll 6
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
+    UNROLL(6)
+    for (int i = 0; i < rows; i++) UNROLL(2)
+    for (int v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
     struct bases bases = bases_of(t);
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
     if (!t->near) fetch_c(t, rows);
-#pragma GCC unroll 2
+    UNROLL(2)
     for (int64_t k = t->depth; k > 0; k--) {
-#pragma GCC unroll 2
+        UNROLL(2)
         for (int v = 0; v < vectors; v++)
             b[v] = whole ? _mm256_loadu_ps(row + 8 * v) : _mm256_maskload_ps(row + 8 * v, mask[v]);
-#pragma GCC unroll 6
+        UNROLL(6)
         for (int i = 0; i < rows; i++) {
             __m256 a = _mm256_broadcast_ss(a_at(&bases, turned, a_row, i));
-#pragma GCC unroll 2
+            UNROLL(2)
             for (int v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(a, b[v], sum[i][v]);
         }
         next(&bases, step);
@@ -195,21 +201,19 @@ AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool 
     const int64_t c_row = t->c_row;
     const bool fresh = t->fresh;
     __m256 more[2];
-#pragma GCC unroll 2
+    UNROLL(2)
     for (int v = 0; v < vectors; v++)
         more[v] = bias ? _mm256_maskload_ps(bias + 8 * v, mask[v]) : _mm256_setzero_ps();
-#pragma GCC unroll 6
-    for (int i = 0; i < rows; i++, c += c_row)
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) {
-            if (!fresh)
-                sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(c + 8 * v, mask[v]), sum[i][v]);
-            sum[i][v] = _mm256_add_ps(sum[i][v], more[v]);
-            if (whole)
-                _mm256_storeu_ps(c + 8 * v, sum[i][v]);
-            else
-                _mm256_maskstore_ps(c + 8 * v, mask[v], sum[i][v]);
-        }
+    UNROLL(6)
+    for (int i = 0; i < rows; i++, c += c_row) UNROLL(2)
+    for (int v = 0; v < vectors; v++) {
+        if (!fresh) sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(c + 8 * v, mask[v]), sum[i][v]);
+        sum[i][v] = _mm256_add_ps(sum[i][v], more[v]);
+        if (whole)
+            _mm256_storeu_ps(c + 8 * v, sum[i][v]);
+        else
+            _mm256_maskstore_ps(c + 8 * v, mask[v], sum[i][v]);
+    }
 }
 
 #define BY_SIX_ROWS(t, ...)                                                                        \

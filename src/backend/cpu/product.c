@@ -1,4 +1,4 @@
-/* The inner product of Winograd's method (cpu.h, struct cpu_product).
+/* The inner product of Winograd's method (product.h).
  *
  * Rows of the result stay in registers while the depth runs; each step of it is one vector of u and
  * one broadcast element of v a row. The compiler may not join a multiplication and an addition
@@ -7,6 +7,7 @@
  * fused operations the bits are the same for both widths. A call sums from zero and adds that to m:
  * sums of a few channels, added up, err less than one long sum (with 256 channels by half). */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/product.h"
 
 enum { WIDE = CPU_PRODUCT_WIDE };
 

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/product.h"
 #include "base/clones.h"
 
 enum {

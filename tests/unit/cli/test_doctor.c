@@ -46,6 +46,18 @@ Test(cli_doctor, only_bad_findings_say_no) {
     }
 }
 
+/* Two data sets are read by one library. */
+Test(cli_doctor, a_library_is_named_once) {
+    struct finding found = {0};
+    for (int i = 0; i < doctor_check_count; i++)
+        if (strcmp(doctor_checks[i].name, "libraries") == 0)
+            doctor_checks[i].look(&doctor_checks[i], &found);
+    cr_assert(strstr(found.value, "zlib"), "%s", found.value);
+    char *first = strstr(found.value, "HDF5");
+    if (!first) cr_skip_test("built without HDF5");
+    cr_assert_not(strstr(first + 1, "HDF5"), "%s", found.value);
+}
+
 Test(cli_doctor, json) {
     char *text = NULL;
     cr_expect_eq(report(checks, 3, true, &text), STATUS_NO);

@@ -363,6 +363,11 @@ Test(data_arrays, test_arrays_come_in_pairs) {
 }
 
 #ifdef HAVE_HDF5
+Test(data_arrays, a_dataset_that_is_missing_can_be_named) {
+    put(&kinds[1], "train/rows", DTYPE_F64, SHAPE(4, 3), rows);
+    expect_refused(&kinds[1], "", STATUS_DATA, "x=NAME and y=NAME choose others");
+}
+
 /* Neither a dataset nor a group on the way to one may lie in another file. */
 Test(data_arrays, links_to_other_files_are_refused) {
     put_rows(&kinds[1]);

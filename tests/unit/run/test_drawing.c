@@ -4,7 +4,7 @@
 
 #include "../exec/kit.h"
 #include "run/drawing.h"
-#include "run/timeline.h"
+#include "run/events.h"
 
 static struct options options;
 static struct job job;
@@ -24,7 +24,7 @@ static void set_up(void) {
     drawing_open(&outlook, &drawing);
     for (int r = 0; r < 4; r++) {
         struct trace_config config = empty;
-        config.rank = r, config.events_per_step = 100, config.schema = &timeline_schema;
+        config.rank = r, config.events_per_step = 100, config.schema = &events_schema;
         cr_assert_eq(trace_open(&config, &traces[r]), STATUS_OK);
     }
 }
@@ -52,8 +52,8 @@ static const struct instr *first_of(int rank, enum instr_op op) {
 static void tell(int rank, enum instr_op op, int64_t begin_ns, int64_t end_ns) {
     const struct instr *instr = first_of(rank, op);
     bool posts = instr_row(instr)->queue == QUEUE_COMM;
-    struct trace_event event = (posts ? timeline_posted : timeline_ran)(instr, 0, begin_ns, end_ns);
-    event.message = timeline_message(instr, &job.plan->program->grid, rank);
+    struct trace_event event = (posts ? events_posted : events_ran)(instr, 0, begin_ns, end_ns);
+    event.message = events_message(instr, &job.plan->program->grid, rank);
     trace_record(traces[rank], &event);
 }
 
@@ -102,8 +102,7 @@ Test(run_drawing, groups_begin_with_their_last_member) {
 
 Test(run_drawing, posts_are_left_out_and_waits_have_no_id) {
     const struct instr *recv = first_of(1, INSTR_RECV_F), *f = first_of(1, INSTR_F);
-    struct trace_event post = timeline_ran(recv, 0, 10, 20),
-                       wait = timeline_waited(f, recv, 0, 20, 80);
+    struct trace_event post = events_ran(recv, 0, 10, 20), wait = events_waited(f, recv, 0, 20, 80);
     trace_record(traces[1], &post);
     trace_record(traces[1], &wait);
     cr_assert_eq(drawing_measured(&drawing, traces, 1), STATUS_OK);

@@ -17,6 +17,29 @@ Test(tensor_tensor, types_name_one_another) {
     cr_assert_not(dtype_from_safetensors("F33", &none));
 }
 
+Test(tensor_tensor, an_element_of_every_type_is_a_number) {
+    const struct {
+        enum dtype dtype;
+        unsigned char bytes[8]; /* little-endian */
+        double value;
+    } row[] = {
+        {DTYPE_F32, {0, 0, 0xC0, 0xBF}, -1.5},
+        {DTYPE_F64, {0, 0, 0, 0, 0, 0, 0xF8, 0xBF}, -1.5},
+        {DTYPE_BF16, {0xC0, 0xBF}, -1.5},
+        {DTYPE_F16, {0, 0xBE}, -1.5},
+        {DTYPE_I32, {0xFE, 255, 255, 255}, -2},
+        {DTYPE_I64, {0, 0, 0, 0, 1}, 4294967296.0},
+        {DTYPE_U8, {200}, 200},
+    };
+    _Static_assert(sizeof row / sizeof row[0] == DTYPE_COUNT, "a row for each type");
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        unsigned char odd[9];
+        memcpy(odd + 1, row[i].bytes, 8);
+        cr_expect_eq(dtype_value(row[i].dtype, odd + 1), row[i].value, "%s",
+                     dtype_name(row[i].dtype));
+    }
+}
+
 Test(tensor_tensor, shapes) {
     struct shape a = SHAPE(2, 3, 4), b = SHAPE(2, 3), scalar = SHAPE_SCALAR;
     char text[SHAPE_TEXT_BYTES];

@@ -1,5 +1,5 @@
-/* See timeline.h. */
-#include "run/timeline.h"
+/* See events.h. */
+#include "run/events.h"
 
 #include <string.h>
 
@@ -39,14 +39,14 @@ static const char *const args[ARG_COUNT] = {"id",
 #undef OPERAND
                                             "waiter"};
 
-const struct trace_schema timeline_schema = {.tracks = tracks,
-                                             .names = names,
-                                             .categories = categories,
-                                             .args = args,
-                                             .track_count = TRACK_COUNT,
-                                             .name_count = NAME_COUNT,
-                                             .category_count = CATEGORY_COUNT,
-                                             .arg_count = ARG_COUNT};
+const struct trace_schema events_schema = {.tracks = tracks,
+                                           .names = names,
+                                           .categories = categories,
+                                           .args = args,
+                                           .track_count = TRACK_COUNT,
+                                           .name_count = NAME_COUNT,
+                                           .category_count = CATEGORY_COUNT,
+                                           .arg_count = ARG_COUNT};
 
 static void set_operand(struct trace_event *event, const struct instr *instr, char letter) {
     switch (letter) {
@@ -81,26 +81,26 @@ static struct trace_event event_of(const struct instr *instr, int name, int trac
     return event;
 }
 
-struct trace_event timeline_ran(const struct instr *instr, int64_t step, int64_t begin_ns,
-                                int64_t end_ns) {
+struct trace_event events_ran(const struct instr *instr, int64_t step, int64_t begin_ns,
+                              int64_t end_ns) {
     int name = instr_row(instr)->queue == QUEUE_COMM ? NAME_POST : NAME_SELF;
     return event_of(instr, name, TRACK_COMPUTE, step, begin_ns, end_ns);
 }
 
-struct trace_event timeline_posted(const struct instr *instr, int64_t step, int64_t begin_ns,
-                                   int64_t end_ns) {
+struct trace_event events_posted(const struct instr *instr, int64_t step, int64_t begin_ns,
+                                 int64_t end_ns) {
     return event_of(instr, NAME_SELF, TRACK_COMM, step, begin_ns, end_ns);
 }
 
-struct trace_event timeline_waited(const struct instr *waiter, const struct instr *awaited,
-                                   int64_t step, int64_t begin_ns, int64_t end_ns) {
+struct trace_event events_waited(const struct instr *waiter, const struct instr *awaited,
+                                 int64_t step, int64_t begin_ns, int64_t end_ns) {
     struct trace_event event = event_of(awaited, NAME_WAIT, TRACK_COMPUTE, step, begin_ns, end_ns);
     event.category = CATEGORY_WAIT;
     if (waiter) event.arg[ARG_WAITER] = waiter->id;
     return event;
 }
 
-enum timeline_told timeline_read(const struct trace_event *event, struct instr *out) {
+enum events_told events_read(const struct trace_event *event, struct instr *out) {
     *out = instr_make((enum instr_op)(event->name % INSTR_COUNT_));
     out->id = event->arg[ARG_ID];
     for (int i = 0; i < OPERAND_COUNT; i++)
@@ -110,8 +110,7 @@ enum timeline_told timeline_read(const struct trace_event *event, struct instr *
 }
 
 /* A channel belongs to a pipeline, a cut of the model and a direction (instr.def). */
-struct trace_message timeline_message(const struct instr *instr, const struct grid *grid,
-                                      int rank) {
+struct trace_message events_message(const struct instr *instr, const struct grid *grid, int rank) {
     if (instr_row(instr)->meets != MEETS_PEER) return (struct trace_message){0};
     int cuts = grid->stages * grid->chunks - 1, pipeline = grid_cell(grid, rank).first_replica;
     return (struct trace_message){.channel = 1 + 2 * pipeline * cuts + instr_channel(instr),
@@ -129,12 +128,12 @@ static size_t list_events(const struct plan *plan, const struct program *program
     return (size_t)count;
 }
 
-size_t timeline_step_events(const struct plan *plan) {
+size_t events_of_step(const struct plan *plan) {
     size_t whole = list_events(plan, plan->program, LIST_BODY),
            last = list_events(plan, plan->last_program, LIST_BODY);
     return whole > last ? whole : last;
 }
 
-size_t timeline_drain_events(const struct plan *plan) {
+size_t events_of_drain(const struct plan *plan) {
     return list_events(plan, plan->program, LIST_DRAIN);
 }

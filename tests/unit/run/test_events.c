@@ -2,11 +2,11 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "run/timeline.h"
+#include "run/events.h"
 
 static int32_t arg(const struct trace_event *event, const char *key) {
-    for (int i = 0; i < timeline_schema.arg_count; i++)
-        if (strcmp(timeline_schema.args[i], key) == 0) return event->arg[i];
+    for (int i = 0; i < events_schema.arg_count; i++)
+        if (strcmp(events_schema.args[i], key) == 0) return event->arg[i];
     cr_assert_fail("no argument %s", key);
     return 0;
 }
@@ -19,9 +19,9 @@ static int given(const struct trace_event *event) {
 
 static void expect(const struct trace_event *event, const char *name, const char *category,
                    const char *track) {
-    cr_expect_str_eq(timeline_schema.names[event->name], name);
-    cr_expect_str_eq(timeline_schema.categories[event->category], category);
-    cr_expect_str_eq(timeline_schema.tracks[event->track].name, track);
+    cr_expect_str_eq(events_schema.names[event->name], name);
+    cr_expect_str_eq(events_schema.categories[event->category], category);
+    cr_expect_str_eq(events_schema.tracks[event->track].name, track);
     cr_expect(event->step == 7 && event->begin_ns == 100 && event->end_ns == 200, "%s", name);
 }
 
@@ -31,13 +31,13 @@ static struct instr make(enum instr_op op, int id) {
     return instr;
 }
 
-Test(run_timeline, posted_operations_are_seen_on_both_tracks) {
+Test(run_events, posted_operations_are_seen_on_both_tracks) {
     struct instr reduce = make(INSTR_REDUCE, 9), norm = make(INSTR_NORM, 14);
     reduce.bucket = 3, reduce.grad = 1, reduce.group = 2;
-    struct trace_event posting = timeline_ran(&reduce, 6, 100, 200),
-                       posted = timeline_posted(&reduce, 6, 100, 200),
-                       waited = timeline_waited(&norm, &reduce, 6, 100, 200),
-                       at_end = timeline_waited(NULL, &reduce, 6, 100, 200);
+    struct trace_event posting = events_ran(&reduce, 6, 100, 200),
+                       posted = events_posted(&reduce, 6, 100, 200),
+                       waited = events_waited(&norm, &reduce, 6, 100, 200),
+                       at_end = events_waited(NULL, &reduce, 6, 100, 200);
     expect(&posting, "post REDUCE", "communication", "compute");
     expect(&posted, "REDUCE", "communication", "communication");
     expect(&waited, "await REDUCE", "wait", "compute");
@@ -52,10 +52,10 @@ Test(run_timeline, posted_operations_are_seen_on_both_tracks) {
     cr_expect_eq(arg(&at_end, "waiter"), TRACE_NONE);
 }
 
-Test(run_timeline, operands_left_out_are_left_out) {
+Test(run_events, operands_left_out_are_left_out) {
     struct instr whole = make(INSTR_B, 4), part = make(INSTR_B, 5);
     part.segment = 0, part.micro = 1;
-    struct trace_event a = timeline_ran(&whole, 6, 100, 200), b = timeline_ran(&part, 6, 100, 200);
+    struct trace_event a = events_ran(&whole, 6, 100, 200), b = events_ran(&part, 6, 100, 200);
     expect(&a, "B", "backward", "compute");
     cr_expect_eq(given(&a), 5); /* id, stage, micro-batch, slot, gradient buffer */
     cr_expect_eq(arg(&a, "segment"), TRACE_NONE);
@@ -64,7 +64,7 @@ Test(run_timeline, operands_left_out_are_left_out) {
 }
 
 /* Every row of instr.def: no operand is lost, none is invented. */
-Test(run_timeline, every_instruction_has_its_operands) {
+Test(run_events, every_instruction_has_its_operands) {
     for (int op = 0; op < INSTR_COUNT_; op++) {
         struct instr instr = make((enum instr_op)op, 1);
         int operands = 0;
@@ -72,12 +72,12 @@ Test(run_timeline, every_instruction_has_its_operands) {
             if (*letter == '?') continue;
             instr_set_operand(&instr, *letter, ++operands);
         }
-        struct trace_event event = timeline_ran(&instr, 6, 100, 200);
+        struct trace_event event = events_ran(&instr, 6, 100, 200);
         int sum = 0;
         for (int i = 0; i < TRACE_MAX_ARGS; i++)
             if (event.arg[i] != TRACE_NONE) sum += event.arg[i];
         struct instr read;
-        cr_expect_eq(timeline_read(&event, &read),
+        cr_expect_eq(events_read(&event, &read),
                      instr_rows[op].queue == QUEUE_COMM ? TOLD_POST : TOLD_RAN);
         cr_expect(read.op == op && read.id == 1, "%s", instr_rows[op].name);
         for (const char *letter = instr_rows[op].operands; *letter; letter++)
@@ -86,7 +86,7 @@ Test(run_timeline, every_instruction_has_its_operands) {
                       "%s: %c", instr_rows[op].name, *letter);
         cr_expect_eq(given(&event), 1 + operands, "%s", instr_rows[op].name);
         cr_expect_eq(sum, 1 + operands * (operands + 1) / 2, "%s", instr_rows[op].name);
-        const char *name = timeline_schema.names[event.name];
+        const char *name = events_schema.names[event.name];
         bool posts = instr_rows[op].queue == QUEUE_COMM;
         cr_expect_str_eq(posts ? name + strlen("post ") : name, instr_rows[op].name);
     }
@@ -96,11 +96,11 @@ static struct trace_message message_of(enum instr_op op, int stage, int micro,
                                        const struct grid *grid, int replica) {
     struct instr instr = make(op, 1);
     instr.stage = stage, instr.micro = micro;
-    return timeline_message(&instr, grid, grid_owner(grid, stage, replica));
+    return events_message(&instr, grid, grid_owner(grid, stage, replica));
 }
 
 /* Both ends of a message name the same channel, and no two channels are one. */
-Test(run_timeline, both_ends_of_a_message_have_one_channel) {
+Test(run_events, both_ends_of_a_message_have_one_channel) {
     struct grid grid = {.stages = 3, .chunks = 2, .replicas = 2, .replicas_each = 1};
     bool seen[32] = {false};
     for (int replica = 0; replica < 2; replica++)
