@@ -88,6 +88,7 @@ static json_t *result_json(const struct evaluation *of) {
         "split", config->eval_split == SPLIT_TRAIN ? "train" : "test", "weights",
         of->session->job.options.argument[0], "samples", (json_int_t)of->result.samples);
     if (!all) all = json_object(); /* a name may be no UTF-8 */
+    json_object_set_new(all, "skipped_samples", json_integer((json_int_t)of->result.skipped));
     json_object_set_new(all, "loss", real(of->result.loss));
     json_object_set_new(all, "loss_terms", terms_json(of));
     json_object_set_new(all, "acc1", real(of->result.acc1));

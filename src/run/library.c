@@ -108,12 +108,15 @@ static enum status check_version(int header) {
                 header / 10000, header / 100 % 100, header % 100, stretto_version());
 }
 
+enum { FORWARD_BATCH_MOST = 16777216 }; /* as of --micro-batch-size */
+
 static enum status check_open(int header, const struct stretto_config *given,
                               struct stretto_config *out) {
     TRY(check_version(header));
     TRY(api_take(given, offsetof(struct stretto_config, log), out, sizeof *out, "stretto_config"));
-    if (out->forward_batch >= 0) return STATUS_OK;
-    return fail(STATUS_USAGE, "a forward batch of %lld samples", (long long)out->forward_batch);
+    if (out->forward_batch >= 0 && out->forward_batch <= FORWARD_BATCH_MOST) return STATUS_OK;
+    return fail(STATUS_USAGE, "a forward batch of %lld samples, must be 0 to %d",
+                (long long)out->forward_batch, (int)FORWARD_BATCH_MOST);
 }
 
 int stretto_open_version(int header, const struct stretto_config *given, struct stretto_run **out) {

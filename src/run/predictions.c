@@ -236,11 +236,14 @@ static enum status name_parts(struct predictions *of) {
     return status;
 }
 
+/* A new file: TMPDIR is everybody's, and a link that lies there must not be followed. What a killed
+ * process of this number left goes. */
 static enum status open_part(struct predictions *of) {
     int pipeline;
     if (!own_pipeline(of, &pipeline)) return STATUS_OK;
     char *name = part_name(of, pipeline);
-    of->part = fopen(name, "w");
+    unlink(name);
+    of->part = fopen(name, "wxe");
     enum status status =
         of->part ? STATUS_OK
                  : fail(STATUS_DATA, "%s: cannot be written: %s", name, strerror(errno));

@@ -44,6 +44,13 @@ done
 predict -n 2 --output - --quiet >screen
 cmp -s screen all.jsonl || say "standard output of two ranks is another"
 ls -A | grep -e part -e '\.tmp' && say "left behind"
+# Nor is anything written through a link that lies where a part goes.
+mkdir shared && echo kept >kept
+# shellcheck disable=SC2016
+TMPDIR=shared sh -c 'ln -s ../kept shared/stretto-predict-$$.part-0; exec "$0" predict run -n 2 --spawn threads --output - --quiet' "$STRETTO" >screen
+cmp -s screen all.jsonl || say "standard output of two threads is another"
+[ "$(cat kept)" = kept ] || say "written through a link"
+[ -z "$(ls -A shared)" ] || say "left in TMPDIR: $(ls -A shared)"
 
 # What a file holds: 297 rows of 10 f4, or one i8 each.
 [ "$(wc -c <logits.npy)" = $((128 + 297 * 40)) ] || say "logits: $(wc -c <logits.npy) bytes"

@@ -48,6 +48,8 @@ for out in skip1 skip4 skip2x2 pipe; do
         exit 1
     }
 done
+"$STRETTO" eval skip1 --split train --json >eval.json 2>err
+grep -q '"skipped_samples":1,' eval.json || { echo "eval counts nothing skipped"; cat eval.json err; exit 1; }
 rm data/train/cat/empty.jpg
 code 3 train $run --out late
 says err "data/train/dog/cut.jpg: damaged picture: the file ends in the middle of the picture"

@@ -135,7 +135,16 @@ Test(run_library, refuses_with_the_commands_codes) {
         cr_expect(strstr(stretto_error(), rows[i].part), "%s", stretto_error());
         cr_expect_null(run);
     }
-    struct stretto_run *run = open_mlp();
+    struct stretto_run *run = NULL;
+    static const char *const no_options[] = {NULL};
+    for (int i = 0; i < 2; i++) {
+        struct stretto_config config = {
+            .size = sizeof config, .options = no_options, .forward_batch = i ? -1 : INT64_MAX};
+        cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
+        cr_expect(strstr(stretto_error(), "forward batch"), "%s", stretto_error());
+        cr_expect_null(run);
+    }
+    run = open_mlp();
     float value[1] = {0}, nan[10] = {NAN};
     cr_expect_eq(stretto_get(run, "fc9.weight", value, sizeof value), STRETTO_USAGE);
     cr_expect(strstr(stretto_error(), "no parameter \"fc9.weight\""), "%s", stretto_error());
