@@ -6,7 +6,9 @@ In every round, before each combination, its model's profile is taken anew (rank
 combination is forecast from it and run: the less time between the two, the less the machine has changed. Medians over the rounds give the error of a combination. Beside the mean error: Kendall's tau of predicted and
 measured order over pairs whose measured medians are more than --apart percent apart; the share of single runs inside the interval
 that was printed in their round; the widest interval. What is asked for stands in brackets. The forecasts of the runs that were profiled
-are compared as well: their error is the simulator's alone, that of the others has the drift of the machine between two runs in it.
+are compared as well: their error is the simulator's alone, that of the others has the drift of the machine between two runs in it. How
+large that drift is, the profiled runs say: they repeat one run over and over, so the share of them that lies within the interval's
+half-width of the one before is about the best share that any forecast can have inside its interval.
 Schedules that cut a model into more parts than it has are left out.
 """
 import argparse
@@ -84,7 +86,7 @@ def take_profile(engine, arguments, folder, model, ranks):
 
 def one_round(engine, arguments, folder, results, own):
     for combination, runs in results.items():
-        own.append(take_profile(engine, arguments, folder, *combination[:2]))
+        own.append((combination[:2], take_profile(engine, arguments, folder, *combination[:2])))
         options = options_of(combination)
         told = engine.simulate([*options, "--profile", profile_of(folder, *combination[:2])])
         runs.append(compared(engine.train(options, arguments.steps), told))
@@ -106,6 +108,15 @@ def error_of(seen, told):
     return 100 * (told - seen) / seen
 
 
+def repeated(own, width):
+    """Percent of profiled runs within `width` percent of the run before them, of the same model and ranks."""
+    seen = {}
+    for place, run in own:
+        seen.setdefault(place, []).append(run["seen"])
+    pairs = [pair for times in seen.values() for pair in itertools.pairwise(times)]
+    return 100 * sum(abs(error_of(*pair)) <= width for pair in pairs) / len(pairs) if pairs else float("nan")
+
+
 def report(results, own, arguments):
     medians = []
     print(f"{'model':12}{'ranks':>5}  {'schedule':12}{'M':>3}{'measured':>11}{'predicted':>11}{'error':>9}   (medians of {arguments.rounds} rounds, ms)")
@@ -122,9 +133,12 @@ def report(results, own, arguments):
     print(f"{len(medians)} combinations: mean error {mean:.1f}% [at most {ERROR}%], the largest {max(map(abs, errors)):.1f}%, with its sign {statistics.mean(errors):+.1f}%")
     print(f"Kendall's tau {tau:.3f} [at least {TAU}] over {pairs} pairs more than {arguments.apart:g}% apart")
     print(f"{inside:.0f}% of {len(single)} runs inside their interval [{INSIDE}%]; the widest is +-{widest:.1f}% [at most {HALF_WIDTH}%]")
-    of_own = [error_of(run["seen"], run["told"]) for run in own]
+    of_own = [error_of(run["seen"], run["told"]) for _, run in own]
+    width = statistics.median(50 * (run["high"] - run["low"]) / run["told"] for run in single)
+    repeats = repeated(own, width)
+    print(f"the machine itself: {repeats:.0f}% of the profiled runs are within +-{width:.1f}%, the median interval, of the same run before them")
     print(f"runs that were profiled: mean error {statistics.mean(map(abs, of_own)):.1f}%, with its sign {statistics.mean(of_own):+.1f}%")
-    return {"mean_error": mean, "tau": tau, "pairs": pairs, "inside": inside, "widest": widest}
+    return {"mean_error": mean, "tau": tau, "pairs": pairs, "inside": inside, "widest": widest, "repeats": repeats}
 
 
 def choose(engine, arguments):
@@ -154,7 +168,7 @@ def main():
     if arguments.json:
         runs = [dict(zip(("model", "ranks", "schedule", "micro_batches"), key), runs=value) for key, value in results.items()]
         with open(arguments.json, "w") as file:
-            json.dump({"cores": cores, "reached": reached, "combinations": runs, "profiled": own}, file, indent=1)
+            json.dump({"cores": cores, "reached": reached, "combinations": runs, "profiled": [run for _, run in own]}, file, indent=1)
 
 
 if __name__ == "__main__":
