@@ -39,7 +39,7 @@ struct gemm {
 };
 
 /* Local. Scratch that gemm_run needs for a product of these sizes. */
-size_t gemm_scratch_bytes(const struct gemm *gemm);
+size_t gemm_scratch_bytes(const struct gemm *gemm, int threads);
 /* Local, on a team of `threads`. */
 void gemm_run(const struct gemm *gemm, int threads, void *scratch);
 

@@ -59,12 +59,26 @@ __attribute__((target("avx"))) static void turn_square_avx(const float *b, int64
         _mm256_storeu_ps(panel + (k + 4) * width, _mm256_permute2f128_ps(r[k], r[k + 4], 0x31));
     }
 }
+
+/* The same of four columns, where the panel has room for no more. */
+static void turn_square_sse(const float *b, int64_t column, int width, float *panel) {
+    for (int k = 0; k < SQUARE; k += 4) {
+        __m128 r0 = _mm_loadu_ps(b + k), r1 = _mm_loadu_ps(b + column + k),
+               r2 = _mm_loadu_ps(b + 2 * column + k), r3 = _mm_loadu_ps(b + 3 * column + k);
+        _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+        _mm_storeu_ps(panel + k * width, r0);
+        _mm_storeu_ps(panel + (k + 1) * width, r1);
+        _mm_storeu_ps(panel + (k + 2) * width, r2);
+        _mm_storeu_ps(panel + (k + 3) * width, r3);
+    }
+}
 #endif
 
-static void turn_part(const float *b, int64_t column, int64_t depth, int count, int width,
+/* At most eight columns, `wide` of them with a place in the panel. */
+static void turn_part(const float *b, int64_t column, int64_t depth, int count, int wide, int width,
                       float *panel) {
     for (int64_t k = 0; k < depth; k++)
-        for (int j = 0; j < SQUARE; j++)
+        for (int j = 0; j < SQUARE && j < wide; j++)
             panel[k * width + j] = j < count ? b[j * column + k] : 0.0f;
 }
 
@@ -80,8 +94,12 @@ static void pack_columns(const float *b, int64_t column, int64_t depth, int coun
                 turn_square_avx(from, column, width, to);
                 continue;
             }
+            if (depth - k >= SQUARE && width - j == SQUARE / 2 && count - j >= SQUARE / 2) {
+                turn_square_sse(from, column, width, to);
+                continue;
+            }
 #endif
-            turn_part(from, column, least(SQUARE, depth - k), count - j, width, to);
+            turn_part(from, column, least(SQUARE, depth - k), count - j, width - j, width, to);
         }
 }
 
