@@ -8,8 +8,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "run/folder.h"
 #include "sim/choice_costs.h"
+#include "sim/key.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };
 static const char step_file[] = "program.txt", last_file[] = "program-last.txt";
@@ -19,11 +19,9 @@ static const char step_file[] = "program.txt", last_file[] = "program-last.txt";
 static enum status pick_section(struct agree_costs *costs, const struct run_config *config,
                                 int local_ranks) {
     struct device *device;
-    char isa[64];
+    char isa[PROFILE_ISA_BYTES];
     TRY(device_open(config->device, 0, config->threads, &device));
-    device->backend->isa(device, isa, sizeof isa);
-    struct profile_place place = {
-        .device = config->device, .isa = isa, .threads = config->threads, .ranks = local_ranks};
+    struct profile_place place = profile_place_of(config, device, local_ranks, isa);
     enum status status = profile_pick(&costs->profile, &place, &costs->source.section);
     device_close(&device);
     return status;

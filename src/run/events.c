@@ -137,3 +137,14 @@ size_t events_of_step(const struct plan *plan) {
 size_t events_of_drain(const struct plan *plan) {
     return list_events(plan, plan->program, LIST_DRAIN);
 }
+
+struct trace_config events_trace_config(const struct plan *plan, const struct options *options,
+                                        int rank) {
+    bool named = option_is_set(options, OPTION_trace);
+    return (struct trace_config){.rank = rank,
+                                 .first_step = named ? options->trace.first : 0,
+                                 .last_step = named ? options->trace.last : 0,
+                                 .events_per_step = events_of_step(plan),
+                                 .events_besides = events_of_drain(plan),
+                                 .schema = &events_schema};
+}

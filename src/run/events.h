@@ -3,6 +3,7 @@
 #ifndef RUN_EVENTS_H
 #define RUN_EVENTS_H
 
+#include "base/option.h"
 #include "plan/plan.h"
 #include "record/trace.h"
 
@@ -31,5 +32,8 @@ struct trace_message events_message(const struct instr *instr, const struct grid
 /* Local. How many of them this rank has in a step, at most; and in its drain. */
 size_t events_of_step(const struct plan *plan);
 size_t events_of_drain(const struct plan *plan);
+/* Local. What the trace of a rank will be. */
+struct trace_config events_trace_config(const struct plan *plan, const struct options *options,
+                                        int rank);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "run/profiling.h"
 #include "launch/cores.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
@@ -124,8 +123,8 @@ struct measured_times {
 static enum status node_times(const struct run_config *config, struct device *device,
                               const struct graph *graph, double *ns) {
     struct measured_times *times = config->node_times_context;
-    char isa[PROFILING_ISA_BYTES];
-    struct profile_place place = profiling_place(config, device, times->local_ranks, isa);
+    char isa[PROFILE_ISA_BYTES];
+    struct profile_place place = profile_place_of(config, device, times->local_ranks, isa);
     const struct profile_section *section;
     TRY(profile_pick(&times->profile, &place, &section));
     for (int i = 0; i < graph->node_count; i++) {

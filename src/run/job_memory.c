@@ -13,8 +13,8 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "run/job.h"
+#include "run/events.h"
 #include "run/probe.h"
-#include "run/watch.h"
 #include "plan/staging.h"
 
 /* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control
@@ -58,7 +58,8 @@ static enum status estimate_library(struct job *job) {
 
 enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
     struct memory_estimate *estimate = &job->plan->memory;
-    struct trace_config trace = watch_trace_config(job, job->plan->config.rank);
+    struct trace_config trace =
+        events_trace_config(job->plan, &job->options, job->plan->config.rank);
     estimate->trace = trace_bytes(&trace);
     /* Of replicas that hold the same one writes. */
     if (job->threads && !job->plan->config.sliced)

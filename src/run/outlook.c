@@ -8,15 +8,15 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "run/profiling.h"
+#include "sim/key.h"
 
 /* --- where costs come from --- */
 
 static enum status pick_section(struct outlook *outlook) {
     const struct run_config *config = &outlook->job->plan->config;
-    char isa[PROFILING_ISA_BYTES];
+    char isa[PROFILE_ISA_BYTES];
     struct profile_place place =
-        profiling_place(config, outlook->job->plan->device, outlook->job->local_ranks, isa);
+        profile_place_of(config, outlook->job->plan->device, outlook->job->local_ranks, isa);
     outlook->source.profile = &outlook->profile;
     return profile_pick(&outlook->profile, &place, &outlook->source.section);
 }

@@ -27,10 +27,4 @@ void profiling_begin(struct profiling *profiling);
  * rank 0, which writes the file. Gradients are not those of the step any more. */
 enum status profiling_save(struct profiling *profiling, struct exec *exec, const char *path);
 
-/* Local. How the ranks of a job run on a device, which a profile's section is found by. `isa` is
- * where its text lies. */
-enum { PROFILING_ISA_BYTES = 96 };
-struct profile_place profiling_place(const struct run_config *config, struct device *device,
-                                     int local_ranks, char isa[PROFILING_ISA_BYTES]);
-
 #endif

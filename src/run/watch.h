@@ -62,9 +62,6 @@ struct watch_use {
     double step_ms, busy_ms, span_ms;
 };
 
-/* Local. What the trace of a rank will be. */
-struct trace_config watch_trace_config(const struct job *job, int rank);
-
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
  * `first_step` on. Its memory counts towards the run's. */
