@@ -3,7 +3,7 @@
 #ifndef RUN_PROFILING_H
 #define RUN_PROFILING_H
 
-#include "run/job.h"
+#include "job/job.h"
 #include "exec/exec.h"
 #include "sim/profile.h"
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/folder.h"
-#include "run/events.h"
+#include "job/events.h"
 #include "run/traces.h"
 #include "exec/stop.h"
 

@@ -4,7 +4,7 @@
 #define RUN_WATCH_H
 
 #include "run/fault.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "run/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"

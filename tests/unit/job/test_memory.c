@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "run/job.h"
+#include "job/job.h"
 #include "../exec/kit.h"
 #include "base/log.h"
 
@@ -40,7 +40,7 @@ static enum status check(char *log, size_t bytes) {
     return status;
 }
 
-Test(run_memory, ranks_of_a_machine_are_counted_together) {
+Test(job_memory, ranks_of_a_machine_are_counted_together) {
     char log[1024] = "";
     open_eight("", true);
     job.available_bytes = 1536 * MIB;
@@ -55,7 +55,7 @@ Test(run_memory, ranks_of_a_machine_are_counted_together) {
     close_eight();
 }
 
-Test(run_memory, one_rank_is_counted_alone) {
+Test(job_memory, one_rank_is_counted_alone) {
     open_eight("", false);
     job.local_ranks = 1;
     job.available_bytes = 1536 * MIB;
@@ -63,7 +63,7 @@ Test(run_memory, one_rank_is_counted_alone) {
     close_eight();
 }
 
-Test(run_memory, what_processes_share_is_counted_once) {
+Test(job_memory, what_processes_share_is_counted_once) {
     open_eight("", false);
     size_t one = plan_bytes(job.plan);
     cr_expect_gt(job.code_bytes, 0);
@@ -76,7 +76,7 @@ Test(run_memory, what_processes_share_is_counted_once) {
 }
 
 /* They have one library among them, and each a part of it in its estimate. */
-Test(run_memory, what_threads_share_is_in_their_estimates_already) {
+Test(job_memory, what_threads_share_is_in_their_estimates_already) {
     open_eight("", false);
     size_t alone = job.plan->memory.library;
     close_eight();
@@ -87,7 +87,7 @@ Test(run_memory, what_threads_share_is_in_their_estimates_already) {
     close_eight();
 }
 
-Test(run_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
+Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
     char log[1024] = "";
     open_eight("--memory-limit 523M", true);
     job.available_bytes = 1 * MIB;
@@ -140,7 +140,7 @@ static size_t window_bytes(int places) {
     return (size_t)elements * sizeof(float);
 }
 
-Test(run_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
+Test(job_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
     static const struct {
         int stage, micro_batches;
         const char *accumulate;
@@ -160,7 +160,7 @@ Test(run_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
 }
 
 /* Every part of the sum has a name of its own. */
-Test(run_memory, parts_add_up_to_the_prediction) {
+Test(job_memory, parts_add_up_to_the_prediction) {
     struct memory_part part, other;
     size_t sum = 0;
     open_zero(3, 1, "local");
@@ -174,7 +174,7 @@ Test(run_memory, parts_add_up_to_the_prediction) {
 }
 
 /* Copies are those of what a rank holds: the last stage of resnet18 has the large tensors. */
-Test(run_memory, a_stage_copies_its_own_tensors) {
+Test(job_memory, a_stage_copies_its_own_tensors) {
     size_t copies[2];
     for (int rank = 0; rank < 2; rank++) {
         struct rank_info info = {.rank = rank, .ranks = 2, .local_ranks = 2, .to_start = true};

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "run/job.h"
+#include "job/job.h"
 #include "../exec/kit.h"
 #include "base/machine.h"
 
@@ -27,13 +27,13 @@ static struct limits limits_of(int ranks, const char *line) {
 #define RUN "--model lenet --device cpu --threads 1 --batch 64 "
 #define DATA "--data synthetic:size=28,count=64,test_count="
 
-Test(run_waits, short_work_waits_as_long_as_was_asked) {
+Test(job_waits, short_work_waits_as_long_as_was_asked) {
     struct limits limits = limits_of(2, RUN DATA "64 -n 2 --stall-after 7s");
     cr_expect_eq(limits.step_s, 7);
     cr_expect_eq(limits.evaluation_s, 7);
 }
 
-Test(run_waits, long_work_waits_three_times_its_prediction) {
+Test(job_waits, long_work_waits_three_times_its_prediction) {
     struct limits limits = limits_of(2, RUN DATA "64 -n 2 --stall-after 0.000001");
     double threads_per_core = 2.0 / machine_cores("").online;
     if (threads_per_core < 1) threads_per_core = 1;
@@ -43,14 +43,14 @@ Test(run_waits, long_work_waits_three_times_its_prediction) {
 
 /* An evaluation of as many samples a rank as eight steps have: forward alone, so less than eight.
  */
-Test(run_waits, an_evaluation_is_waited_for_as_long_as_it_is) {
+Test(job_waits, an_evaluation_is_waited_for_as_long_as_it_is) {
     struct limits few = limits_of(2, RUN DATA "64 -n 2 --stall-after 0.000001"),
                   many = limits_of(2, RUN DATA "512 -n 2 --stall-after 0.000001");
     cr_expect_float_eq(few.step_s / many.step_s, 1, 1e-9);
     cr_expect(many.evaluation_s > 3 * few.evaluation_s && many.evaluation_s < 16 * many.step_s);
 }
 
-Test(run_waits, ranks_that_share_cores_are_given_time) {
+Test(job_waits, ranks_that_share_cores_are_given_time) {
     char line[256];
     int cores = machine_cores("").online, ranks = 4 * cores;
     if (cores > 32) cr_skip_test("programs of %d ranks are long to verify", ranks);

@@ -1,5 +1,5 @@
 /* See explain_auto.h. */
-#include "run/explain_auto.h"
+#include "view/explain_auto.h"
 
 #include "base/text.h"
 

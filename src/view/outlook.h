@@ -1,12 +1,12 @@
 /* The forecast of a job as its options want it: where costs come from, what is said of it. */
-#ifndef RUN_OUTLOOK_H
-#define RUN_OUTLOOK_H
+#ifndef VIEW_OUTLOOK_H
+#define VIEW_OUTLOOK_H
 
 #include <stdio.h>
 
 #include <jansson.h>
 
-#include "run/job.h"
+#include "job/job.h"
 #include "sim/forecast.h"
 
 struct outlook {

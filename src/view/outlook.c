@@ -1,5 +1,5 @@
 /* See outlook.h. */
-#include "run/outlook.h"
+#include "view/outlook.h"
 
 #include <math.h>
 #include <stdarg.h>

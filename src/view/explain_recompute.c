@@ -1,6 +1,6 @@
 /* See explain_recompute.h. What is saved is the difference of plans, not a formula: slots, shared
  * memory and what the halves of backward need all count. */
-#include "run/explain_recompute.h"
+#include "view/explain_recompute.h"
 
 #include <stdlib.h>
 #include <string.h>

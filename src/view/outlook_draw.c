@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "run/drawing.h"
+#include "view/drawing.h"
 #include "record/draw.h"
 
 /* By the columns of the instruction's row; the halves of backward have colours of their own. */

@@ -1,9 +1,9 @@
 /* The last step of a forecast as a timeline (record/timeline.h), and beside it what a run measured.
  * All local; nothing blocks but the reading of traces. */
-#ifndef RUN_DRAWING_H
-#define RUN_DRAWING_H
+#ifndef VIEW_DRAWING_H
+#define VIEW_DRAWING_H
 
-#include "run/outlook.h"
+#include "view/outlook.h"
 #include "record/timeline.h"
 #include "record/trace.h"
 

@@ -1,12 +1,12 @@
 /* From options to a run: what train and explain share. */
-#ifndef RUN_JOB_H
-#define RUN_JOB_H
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
 #include "launch/cores.h"
-#include "run/agree.h"
+#include "job/agree.h"
 #include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */

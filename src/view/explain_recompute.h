@@ -1,11 +1,11 @@
 /* What recomputation costs and saves: a row and a table of `stretto explain`. */
-#ifndef RUN_EXPLAIN_RECOMPUTE_H
-#define RUN_EXPLAIN_RECOMPUTE_H
+#ifndef VIEW_EXPLAIN_RECOMPUTE_H
+#define VIEW_EXPLAIN_RECOMPUTE_H
 
 #include <stdio.h>
 
-#include "run/job.h"
-#include "run/outlook.h"
+#include "job/job.h"
+#include "view/outlook.h"
 
 /* One value of --recompute. */
 struct recompute_mode {

@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "run/job.h"
-#include "run/events.h"
-#include "run/probe.h"
+#include "job/job.h"
+#include "job/events.h"
+#include "job/probe.h"
 #include "plan/staging.h"
 
 /* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control

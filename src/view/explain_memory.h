@@ -1,13 +1,13 @@
 /* What the ranks of a run take of memory, for explain: of the one that needs most in parts, of the
  * others and of the machine their sums. */
-#ifndef RUN_EXPLAIN_MEMORY_H
-#define RUN_EXPLAIN_MEMORY_H
+#ifndef VIEW_EXPLAIN_MEMORY_H
+#define VIEW_EXPLAIN_MEMORY_H
 
 #include <stdio.h>
 
 #include <jansson.h>
 
-#include "run/job.h"
+#include "job/job.h"
 
 /* Local. Rows of the screen. */
 void explain_print_memory(const struct job *job, FILE *out);

@@ -1,6 +1,6 @@
 /* A run meets its machine here: cores, memory, how its ranks will talk. What follows from these and
  * the options is decided in src/plan. */
-#include "run/job.h"
+#include "job/job.h"
 
 #include <stdlib.h>
 

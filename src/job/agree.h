@@ -1,7 +1,7 @@
 /* What the choice of `auto` needs around a plan: costs from files before it, and after it the
  * programs, which the other ranks get and a resumed run takes again. */
-#ifndef RUN_AGREE_H
-#define RUN_AGREE_H
+#ifndef JOB_AGREE_H
+#define JOB_AGREE_H
 
 #include "base/option.h"
 #include "plan/choice.h"

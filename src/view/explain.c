@@ -1,5 +1,5 @@
 /* The plan on one screen, and as JSON. */
-#include "run/explain.h"
+#include "view/explain.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/explain_auto.h"
-#include "run/explain_memory.h"
-#include "run/explain_recompute.h"
-#include "run/outlook.h"
+#include "view/explain_auto.h"
+#include "view/explain_memory.h"
+#include "view/explain_recompute.h"
+#include "view/outlook.h"
 #include "plan/strategy.h"
 #include "stretto.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "../exec/kit.h"
-#include "run/drawing.h"
-#include "run/events.h"
+#include "view/drawing.h"
+#include "job/events.h"
 
 static struct options options;
 static struct job job;
@@ -37,7 +37,7 @@ static void tear_down(void) {
     options_free(&options);
 }
 
-TestSuite(run_drawing, .init = set_up, .fini = tear_down);
+TestSuite(view_drawing, .init = set_up, .fini = tear_down);
 
 /* The first instruction of a kind in a rank's program. */
 static const struct instr *first_of(int rank, enum instr_op op) {
@@ -66,12 +66,12 @@ static const struct timeline_interval *measured(int rank, enum instr_op op) {
     return NULL;
 }
 
-Test(run_drawing, every_rank_has_a_row) {
+Test(view_drawing, every_rank_has_a_row) {
     cr_assert_eq(drawing.timeline.row_count, 4);
     for (int r = 0; r < 4; r++) cr_expect_eq(outlook.forecast.result.rank[r].rank, r);
 }
 
-Test(run_drawing, a_receive_begins_with_its_send) {
+Test(view_drawing, a_receive_begins_with_its_send) {
     tell(1, INSTR_RECV_F, 100, 900);
     tell(0, INSTR_F, 200, 690);
     tell(0, INSTR_SEND_F, 700, 800);
@@ -89,7 +89,7 @@ Test(run_drawing, a_receive_begins_with_its_send) {
 }
 
 /* COUNT is of all ranks, REDUCE of the replicas of a stage. */
-Test(run_drawing, groups_begin_with_their_last_member) {
+Test(view_drawing, groups_begin_with_their_last_member) {
     static const int64_t begin[4] = {100, 400, 300, 200};
     for (int r = 0; r < 4; r++) tell(r, INSTR_REPORT, begin[r], r == 2 ? 350 : 500);
     for (int r = 0; r < 4; r++) tell(r, INSTR_REDUCE, begin[r], 500);
@@ -100,7 +100,7 @@ Test(run_drawing, groups_begin_with_their_last_member) {
     }
 }
 
-Test(run_drawing, posts_are_left_out_and_waits_have_no_id) {
+Test(view_drawing, posts_are_left_out_and_waits_have_no_id) {
     const struct instr *recv = first_of(1, INSTR_RECV_F), *f = first_of(1, INSTR_F);
     struct trace_event post = events_ran(recv, 0, 10, 20), wait = events_waited(f, recv, 0, 20, 80);
     trace_record(traces[1], &post);

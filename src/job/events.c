@@ -1,5 +1,5 @@
 /* See events.h. */
-#include "run/events.h"
+#include "job/events.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* See agree.h. The choice is a function of options, model and costs; but costs are those of a
  * machine, and ranks of several may come to several choices. So rank 0's holds. For the same reason
  * a resumed run takes the programs of the one before it: it may go on elsewhere. */
-#include "run/agree.h"
+#include "job/agree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What `auto` chose and what the fixed schedules would take, for explain. */
-#ifndef RUN_EXPLAIN_AUTO_H
-#define RUN_EXPLAIN_AUTO_H
+#ifndef VIEW_EXPLAIN_AUTO_H
+#define VIEW_EXPLAIN_AUTO_H
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /* The plan on one screen. */
-#ifndef RUN_EXPLAIN_H
-#define RUN_EXPLAIN_H
+#ifndef VIEW_EXPLAIN_H
+#define VIEW_EXPLAIN_H
 
 #include <stdio.h>
 
-#include "run/outlook.h"
+#include "view/outlook.h"
 
 enum { EXPLAIN_NAME_COLUMNS = 11 }; /* of a row's name */
 

@@ -1,10 +1,10 @@
 /* See explain_memory.h. */
-#include "run/explain_memory.h"
+#include "view/explain_memory.h"
 
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "run/explain.h"
+#include "view/explain.h"
 
 #define row(out, name, ...) text_row(out, name, EXPLAIN_NAME_COLUMNS, __VA_ARGS__)
 

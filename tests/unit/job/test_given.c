@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../exec/kit.h"
-#include "run/job.h"
+#include "job/job.h"
 
 static struct bytes text_of(const struct program *program) {
     char *text = NULL;
@@ -16,7 +16,7 @@ static struct bytes text_of(const struct program *program) {
     return (struct bytes){.data = (unsigned char *)text, .count = bytes};
 }
 
-Test(run_given, the_short_last_step_has_its_credits) {
+Test(job_given, the_short_last_step_has_its_credits) {
     struct options options;
     struct job job;
     struct rank_info info = {.ranks = 2, .local_ranks = 2};

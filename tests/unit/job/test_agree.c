@@ -6,7 +6,7 @@
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "run/agree.h"
+#include "job/agree.h"
 #include "sim/key.h"
 
 /* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
@@ -60,7 +60,7 @@ static void measured_free(struct measured *of) {
     free(of->path);
 }
 
-Test(run_agree, a_profile_says_what_nodes_take) {
+Test(job_agree, a_profile_says_what_nodes_take) {
     struct measured of = measured_of("auto");
     const struct graph *graph = of.kit.plan->micro[0].graph;
     struct agree_costs *costs;
@@ -82,7 +82,7 @@ Test(run_agree, a_profile_says_what_nodes_take) {
 }
 
 /* Rank 0 chooses; programs that are agreed on need no costs; other ranks may not have the file. */
-Test(run_agree, only_who_chooses_reads) {
+Test(job_agree, only_who_chooses_reads) {
     struct measured of = measured_of("auto");
     struct run_config config = of.kit.plan->config;
     struct program_texts texts = {0};
