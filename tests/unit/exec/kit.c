@@ -7,17 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../options_line.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "plan/resolve.h"
 
 void kit_options(const char *line, struct options *out) {
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, out), STATUS_OK);
-    free(copy);
+    cr_assert_eq(options_of_line(COMMAND_TRAIN, line, out), STATUS_OK);
 }
 
 static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
@@ -146,4 +142,17 @@ char *kit_folder(void) {
     char *path = mem_text("/tmp/stretto-exec-XXXXXX");
     cr_assert_not_null(mkdtemp(path));
     return path;
+}
+
+struct kit_files kit_files;
+
+void kit_files_begin(void) {
+    kit_files.folder = kit_folder();
+    kit_files.weights = folder_path(kit_files.folder, "weights.safetensors");
+}
+
+void kit_files_end(void) {
+    folder_remove(kit_files.folder);
+    free(kit_files.folder);
+    free(kit_files.weights);
 }

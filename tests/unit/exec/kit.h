@@ -46,4 +46,11 @@ double kit_distance(const struct kit_run *a, const struct kit_run *b);
 /* A new folder under /tmp; folder_remove takes it away. The caller frees the path. */
 char *kit_folder(void);
 
+/* For TestSuite(..., .init, .fini): a folder of each test's own, and where its file of weights
+ * goes.
+ */
+extern struct kit_files { char *folder, *weights; } kit_files;
+void kit_files_begin(void);
+void kit_files_end(void);
+
 #endif
