@@ -48,14 +48,6 @@ static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool 
     return spec;
 }
 
-static void spec_free(struct dnn_spec *spec) {
-    dnn_md_free(spec->src);
-    dnn_md_free(spec->weights);
-    dnn_md_free(spec->forward_weights);
-    dnn_md_free(spec->bias);
-    dnn_md_free(spec->dst);
-}
-
 /* Creates the one primitive of a linear kernel; `weights` is where its weights or their gradient
  * are found. */
 static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
@@ -75,7 +67,7 @@ static enum status create(struct cpu_kernel *kernel, struct dnn_spec *spec,
         cpu_name(kernel, "onednn:%s", dnn_pd_name(pd));
         status = cpu_step_primitive(kernel, pd, spec->bias ? 4 : 3, bind);
     }
-    spec_free(spec);
+    dnn_spec_free(spec);
     return status;
 }
 
@@ -94,7 +86,7 @@ static const struct layout *gradient_layout(const struct cpu_kernel *kernel,
         layout = cpu_layout(cpu_device_of(kernel), &type, dnn_pd_md(pd, DNNL_ARG_DIFF_WEIGHTS));
         dnnl_primitive_desc_destroy(pd);
     }
-    spec_free(&spec);
+    dnn_spec_free(&spec);
     return layout;
 }
 
@@ -245,8 +237,6 @@ enum status cpu_matmul(struct cpu_kernel *kernel, const struct layout *const in[
                               {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},
                               {DNNL_ARG_DST, CPU_OUT, 0, 0}};
     enum status status = cpu_step(kernel, &spec, 3, bind);
-    dnn_md_free(spec.src);
-    dnn_md_free(spec.weights);
-    dnn_md_free(spec.dst);
+    dnn_spec_free(&spec);
     return status;
 }
