@@ -217,6 +217,10 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
     return status;
 }
 
+char *dataset_file(const struct dataset *dataset, enum split split, int64_t index) {
+    return dataset->ops->file ? dataset->ops->file(dataset, split, index) : NULL;
+}
+
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {
     const struct field *f = &dataset->field[field];
     return (size_t)shape_count(&f->shape) * dtype_bytes(f->dtype);

@@ -297,6 +297,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
     image_fields(PICTURE_CHANNELS, state->augment.out_height, state->augment.out_width,
                  state->classes.count, out);
     if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
+    out->skips_damaged = state->skip;
     out->names = state->classes.name;
     out->mean = cinic ? cinic_mean : imagenet_mean;
     out->std = cinic ? cinic_std : imagenet_std;
@@ -448,6 +449,12 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
     return STATUS_OK;
 }
 
+static char *folder_file(const struct dataset *dataset, enum split which, int64_t index) {
+    const struct folder_state *state = dataset->state;
+    const struct folder_split *split = &state->split[which];
+    return mem_format("%s/%s", split->base, split->sample[index].path);
+}
+
 /* A few pictures of each split, read once so that the libraries' code and tables are in memory:
  * what a run takes later is then what was planned. Damage shows again where it matters. */
 static void warm_up(const struct dataset *dataset) {
@@ -495,5 +502,6 @@ const struct dataset_ops dataset_folder = {
     .library = picture_libraries,
     .open = folder_open,
     .read = folder_read,
+    .file = folder_file,
     .close = folder_close,
 };
