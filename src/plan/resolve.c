@@ -355,8 +355,9 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
-    config.forward = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
-    bool train = config.forward && strcmp(options->split, "train") == 0;
+    bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    config.forward = uses || place->forward;
+    bool train = uses && strcmp(options->split, "train") == 0;
     config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));

@@ -67,7 +67,8 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .threads = (int)cores_threads(&share),
                                   .spread = info->spread,
                                   .saves = job->options.save_ranks || job->threads,
-                                  .dry = info->to_start};
+                                  .dry = info->to_start,
+                                  .forward = info->forward};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
     out->forward_batch = info->forward_batch;
     /* Kernels are made also where none will run, to measure what they take. */
@@ -223,7 +224,8 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
                               .before = first->before,
                               .library_bytes = first->plan->memory.library,
                               .agreed = agreed->step.count ? agreed : NULL,
-                              .forward_batch = first->plan->config.forward_batch};
+                              .forward_batch = first->plan->config.forward_batch,
+                              .forward = first->plan->config.forward};
 }
 
 void job_close(struct job *job) {
