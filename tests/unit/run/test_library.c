@@ -144,6 +144,14 @@ Test(run_library, refuses_with_the_commands_codes) {
         cr_expect(strstr(stretto_error(), "forward batch"), "%s", stretto_error());
         cr_expect_null(run);
     }
+    static const char *const two_threads[] = {"--threads", "2", NULL};
+    setenv("OMP_STACKSIZE", "16k", 1);
+    cr_expect_eq(try_open(two_threads, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "OMP_STACKSIZE=16k"), "%s", stretto_error());
+    setenv("OMP_STACKSIZE", " 2 M ", 1);
+    cr_expect_eq(try_open(two_threads, &run), 0, "%s", stretto_error());
+    stretto_close(&run);
+    unsetenv("OMP_STACKSIZE");
     run = open_mlp();
     float value[1] = {0}, nan[10] = {NAN};
     cr_expect_eq(stretto_get(run, "fc9.weight", value, sizeof value), STRETTO_USAGE);
