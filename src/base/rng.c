@@ -41,8 +41,29 @@ uint32_t rng_word(uint64_t key, uint64_t index) {
     return block[index & 3];
 }
 
+static inline float uniform_of(uint32_t word) {
+    return (float)(int32_t)(word >> 8) * 0x1p-24f;
+}
+
 float rng_uniform(uint64_t key, uint64_t index) {
-    return (float)(rng_word(key, index) >> 8) * 0x1p-24f;
+    return uniform_of(rng_word(key, index));
+}
+
+VECTOR_CLONES static void to_uniforms(const uint32_t *words, int64_t count, float *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) out[i] = uniform_of(words[i]);
+}
+
+void rng_uniforms(uint64_t key, uint64_t first, int64_t count, float *out) {
+    enum { BLOCKS = 128 };
+    uint32_t words[4 * BLOCKS];
+    int64_t skip = first % 4; /* words of the first block that are not wanted */
+    for (int64_t done = 0; done < count; skip = 0) {
+        int64_t room = 4 * BLOCKS - skip, now = count - done < room ? count - done : room;
+        rng_words(key, (first + (uint64_t)done) / 4, (skip + now + 3) / 4, words);
+        to_uniforms(words + skip, now, out + done);
+        done += now;
+    }
 }
 
 /* Logarithm and cosine in plain arithmetic: a loop over them becomes vector code, and the bits do

@@ -41,6 +41,16 @@ Test(base_rng, words_are_those_of_each_block) {
     }
 }
 
+Test(base_rng, uniforms_are_those_of_each_element) {
+    uint64_t key = rng_key(3, 4);
+    for (uint64_t first = 0; first < 5; first++) {
+        rng_uniforms(key, first, 1100, pieces);
+        for (int i = 0; i < 1100; i++)
+            cr_assert_float_eq(pieces[i], rng_uniform(key, first + (uint64_t)i), 0,
+                               "element %d from %d on", i, (int)first);
+    }
+}
+
 Test(base_rng, normals_are_box_muller) {
     rng_normals(7, 0, COUNT, normals);
     for (int i = 0; i < COUNT; i++) {
