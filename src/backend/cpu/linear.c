@@ -135,6 +135,7 @@ VECTOR_CLONES static void sum_columns(const float *dy, int64_t rows, int64_t ste
                                       float *sum) {
     for (int64_t i = 0; i < count; i++) sum[i] = 0.0f;
     for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
         for (int64_t i = 0; i < count; i++) sum[i] += dy[r * step + i];
 }
 
