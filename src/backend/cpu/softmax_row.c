@@ -142,37 +142,40 @@ AVX512_INLINE void dots_group_512(const float *x, int64_t x_step, const float *z
 /* Whole groups, then what is left of one, each by a body with the number of its rows as a constant.
  */
 #define BY_GROUPS(count, body)                                                                     \
-    int64_t at = 0;                                                                                \
-    for (; (count)-at >= GROUP; at += GROUP) body(at, GROUP);                                      \
-    switch ((count)-at) {                                                                          \
-    case 3: body(at, 3); break;                                                                    \
-    case 2: body(at, 2); break;                                                                    \
-    case 1: body(at, 1);                                                                           \
-    }
+    do {                                                                                           \
+        int64_t at = 0;                                                                            \
+        for (; (count)-at >= GROUP; at += GROUP) body(at, GROUP);                                  \
+        switch ((count)-at) {                                                                      \
+        case 3: body(at, 3); break;                                                                \
+        case 2: body(at, 2); break;                                                                \
+        case 1: body(at, 1);                                                                       \
+        }                                                                                          \
+    } while (0)
 
 AVX512 static void forward_512(const struct softmax_block *b) {
 #define SAME(at, rows) group_512(b, at, rows, true)
 #define MORE(at, rows) group_512(b, at, rows, false)
-    if (b->more == 0) {
-        BY_GROUPS(b->rows, SAME)
-    } else {
-        BY_GROUPS(b->rows, MORE)
-    }
+    if (b->more == 0)
+        BY_GROUPS(b->rows, SAME);
+    else
+        BY_GROUPS(b->rows, MORE);
 }
 
-AVX512 static void backward_512(const struct softmax_block *b){
+AVX512 static void backward_512(const struct softmax_block *b) {
 #define BACKWARD(at, rows) bwd_group_512(b, at, rows)
-    BY_GROUPS(b->rows, BACKWARD)}
+    BY_GROUPS(b->rows, BACKWARD);
+}
 
 AVX512 static void dots_512(const float *x, int64_t x_step, const float *z, int64_t depth,
-                            int64_t rows, float *y, int64_t y_step){
+                            int64_t rows, float *y, int64_t y_step) {
 #define DOTS(at, rows)                                                                             \
     dots_group_512(x + (at)*x_step, x_step, z, depth, rows, y + (at)*y_step, y_step)
-    BY_GROUPS(rows, DOTS)}
+    BY_GROUPS(rows, DOTS);
+}
 #endif
 
-VECTOR_CLONES
-    static void row_any(float *s, int64_t count, float scale, const int32_t *mask, float *p) {
+VECTOR_CLONES static void row_any(float *s, int64_t count, float scale, const int32_t *mask,
+                                  float *p) {
     float most = -INFINITY, sum = 0;
     int32_t allowed = !mask;
     if (mask)
