@@ -66,9 +66,9 @@ AVX static void turn_eight(const float *b, int64_t column, int64_t depth, int wi
     }
 }
 
-/* The same of four columns, where the panel has room for no more. */
-static void turn_square_sse(const float *b, int64_t column, int width, float *panel) {
-    for (int k = 0; k < SQUARE; k += 4) {
+/* Four columns, for which alone the panel has room. */
+static void turn_last_four(const float *b, int64_t column, int64_t depth, int width, float *panel) {
+    for (int64_t k = 0; k < depth; k += 4) {
         __m128 r0 = _mm_loadu_ps(b + k), r1 = _mm_loadu_ps(b + column + k),
                r2 = _mm_loadu_ps(b + 2 * column + k), r3 = _mm_loadu_ps(b + 3 * column + k);
         _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
@@ -98,10 +98,10 @@ static void pack_columns(const float *b, int64_t column, int64_t depth, int coun
             whole = depth / SQUARE * SQUARE;
             turn_eight(b + j * column, column, whole, width, panel + j);
         }
-            if (depth - k >= SQUARE && width - j == SQUARE / 2 && count - j >= SQUARE / 2) {
-                turn_square_sse(from, column, width, to);
-                continue;
-            }
+        if (width - j == SQUARE / 2 && count - j == SQUARE / 2) {
+            whole = depth / SQUARE * SQUARE;
+            turn_last_four(b + j * column, column, whole, width, panel + j);
+        }
 #endif
         turn_part(b + j * column + whole, column, depth - whole, count - j, width - j, width,
                   panel + whole * width + j);
