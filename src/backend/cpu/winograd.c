@@ -55,13 +55,16 @@ enum {
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 
 /* One direction's view: a source image brought to the points, and what comes out. Tiles are
- * numbered through the batch and go through in strips; `abreast` strips at a time, so that a team
- * finds work. At the points 16 channels of a strip lie together: [36][pitch][16]. */
+ * numbered through the batch and go through in strips. Where there are enough of them, each thread
+ * has strips of its own; otherwise, and for the gradient of the weights, whose sums go through the
+ * strips in order, the team does `abreast` of them at a time, so that all find work. At the points
+ * 16 channels of a strip lie together: [36][pitch][16]. */
 struct winograd {
     struct cpu_image from, to; /* forward x, y; backward data dy, dx; backward weights x, dy */
     int64_t rows, columns;     /* tiles of an image */
     int64_t pad[2];
     int64_t tiles, strip, strips, abreast;
+    bool apart;    /* a thread has strips of its own */
     int64_t pitch; /* odd, so that a tile's points fall into different cache sets */
     int threads;   /* of the device: scratch is for so many, whatever thread runs the kernel */
     cpu_product_loop *product;
@@ -336,10 +339,13 @@ static struct winograd winograd_of(const struct cpu_kernel *kernel) {
     w.strips = (w.tiles + STRIP_TILES - 1) / STRIP_TILES;
     w.strip = (w.tiles + w.strips - 1) / w.strips;
     w.pitch = w.strip | 1;
-    int64_t blocks = blocks_of(&w.to);
     w.threads = kernel->base.device->threads;
-    if (call->op != OP_CONV2D_BWD_WEIGHT) w.abreast = (w.threads + blocks - 1) / blocks;
-    if (w.abreast > w.strips) w.abreast = w.strips;
+    bool weight = call->op == OP_CONV2D_BWD_WEIGHT;
+    w.apart = !weight && (w.strips % w.threads == 0 || w.strips >= 4 * w.threads);
+    int64_t blocks = blocks_of(&w.to) + (weight ? blocks_of(&w.from) : 0),
+            wanted = weight ? 2 * w.threads : w.threads; /* blocks a phase */
+    w.abreast = w.apart || w.threads == 1 ? w.threads : (wanted + blocks - 1) / blocks;
+    if (w.abreast > w.strips && !w.apart) w.abreast = w.strips;
     w.product = cpu_product_of();
     return w;
 }
@@ -416,6 +422,34 @@ static void strip_out(const struct pass *pass, const float *v, int64_t strip, in
     points_to_outputs(w, pass->target, &pass->finish, out, strip * w->strip, count, m);
 }
 
+static void run_apart(const struct pass *pass) {
+    const struct winograd *w = &pass->w;
+    int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
+#pragma omp parallel for num_threads(w->threads) schedule(static)
+    for (int64_t strip = 0; strip < w->strips; strip++) {
+        float *v = pass->v + omp_get_thread_num() * from * strip_floats(w);
+        for (int64_t in = 0; in < from; in++)
+            windows_to_points(w, pass->source, in, strip * w->strip, strip_count(w, strip),
+                              v + in * strip_floats(w));
+        for (int64_t out = 0; out < to; out++) strip_out(pass, v, strip, out);
+    }
+}
+
+static void run_together(const struct pass *pass) {
+    const struct winograd *w = &pass->w;
+    int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
+#pragma omp parallel num_threads(w->threads)
+    for (int64_t strip = 0; strip < w->strips; strip += w->abreast) {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < w->abreast * from; i++)
+            windows_to_points(w, pass->source, i % from, (strip + i / from) * w->strip,
+                              strip_count(w, strip + i / from), pass->v + i * strip_floats(w));
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < w->abreast * to; i++)
+            strip_out(pass, pass->v + i / to * from * strip_floats(w), strip + i / to, i % to);
+    }
+}
+
 static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
     struct pass pass = {.w = winograd_of(kernel),
@@ -425,53 +459,55 @@ static void run_winograd(const struct cpu_kernel *kernel, void *const in[], void
                         .v = scratch,
                         .turned = kernel->call.op == OP_CONV2D_BWD_DATA};
     const struct winograd *w = &pass.w;
-    int64_t from = blocks_of(&w->from), to = blocks_of(&w->to);
     if (!pass.turned)
         pass.finish = (struct finish){kernel->call.in_count == 3 ? in[2] : NULL,
                                       kernel->call.attrs.activation == ACTIVATION_RELU};
-    pass.own = pass.v + w->abreast * from * strip_floats(w);
-#pragma omp parallel num_threads(w->threads)
-    for (int64_t strip = 0; strip < w->strips; strip += w->abreast) {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < w->abreast * from; i++)
-            windows_to_points(w, pass.source, i % from, (strip + i / from) * w->strip,
-                              strip_count(w, strip + i / from), pass.v + i * strip_floats(w));
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < w->abreast * to; i++)
-            strip_out(&pass, pass.v + i / to * from * strip_floats(w), strip + i / to, i % to);
-    }
+    pass.own = pass.v + w->abreast * blocks_of(&w->from) * strip_floats(w);
+    if (w->apart)
+        run_apart(&pass);
+    else
+        run_together(&pass);
 }
 
-/* The gradient of the weights: scratch is v[C/16], y[O/16], and the sums of all blocks, or of one
- * block a thread where there is one strip. */
+/* The product of two blocks of a strip at the points, added to the sums. */
+static void add_strip(const struct winograd *w, int64_t strip, const float *v, int64_t from,
+                      int64_t to, float *sums) {
+    for (int64_t k = 0; k < POINTS; k++)
+        w->product(&(struct cpu_product){.v = v + from * strip_floats(w) + k * w->pitch * WIDE,
+                                         .u = v + to * strip_floats(w) + k * w->pitch * WIDE,
+                                         .m = sums + k * U_PITCH * WIDE,
+                                         .blocks = 1,
+                                         .depth = (int)strip_count(w, strip),
+                                         .rows = WIDE,
+                                         .turned = true,
+                                         .fresh = strip == 0});
+}
+
+/* The gradient of the weights: scratch is [abreast] of v[C/16] and y[O/16], and the sums of all
+ * blocks, or of one block a thread where all strips go at once. */
 static void run_winograd_weight(const struct cpu_kernel *kernel, void *const in[],
                                 void *const out[], void *scratch) {
     const struct winograd w = winograd_of(kernel);
     int64_t C = blocks_of(&w.from), O = blocks_of(&w.to), step = strip_floats(&w);
-    float *v = scratch, *y = v + C * step, *u = y + O * step;
+    float *v = scratch, *u = v + w.abreast * (C + O) * step;
 #pragma omp parallel num_threads(w.threads)
-    for (int64_t strip = 0; strip < w.strips; strip++) {
-        int64_t first = strip * w.strip, count = strip_count(&w, strip);
+    for (int64_t strip = 0; strip < w.strips; strip += w.abreast) {
+        int64_t end = strip + w.abreast < w.strips ? strip + w.abreast : w.strips;
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < C + O; i++) {
-            if (i < C)
-                windows_to_points(&w, in[0], i, first, count, v + i * step);
+        for (int64_t i = 0; i < (end - strip) * (C + O); i++) {
+            int64_t at = strip + i / (C + O), block = i % (C + O), first = at * w.strip,
+                    count = strip_count(&w, at);
+            if (block < C)
+                windows_to_points(&w, in[0], block, first, count, v + i * step);
             else
-                outputs_to_points(&w, in[1], i - C, first, count, v + i * step);
+                outputs_to_points(&w, in[1], block - C, first, count, v + i * step);
         }
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < O * C; i++) {
-            float *sums = u + (w.strips == 1 ? omp_get_thread_num() : i) * BLOCK_FLOATS;
-            for (int64_t k = 0; k < POINTS; k++)
-                w.product(&(struct cpu_product){.v = v + i % C * step + k * w.pitch * WIDE,
-                                                .u = y + i / C * step + k * w.pitch * WIDE,
-                                                .m = sums + k * U_PITCH * WIDE,
-                                                .blocks = 1,
-                                                .depth = (int)count,
-                                                .rows = WIDE,
-                                                .turned = true,
-                                                .fresh = strip == 0});
-            if (strip == w.strips - 1) block_to_weights(sums, (float *)out[0] + i * TAPS * BLOCK);
+            float *sums = u + (w.abreast == w.strips ? omp_get_thread_num() : i) * BLOCK_FLOATS;
+            for (int64_t at = strip; at < end; at++)
+                add_strip(&w, at, v + (at - strip) * (C + O) * step, i % C, C + i / C, sums);
+            if (end == w.strips) block_to_weights(sums, (float *)out[0] + i * TAPS * BLOCK);
         }
     }
 }
@@ -480,7 +516,8 @@ static int64_t scratch_floats(const struct cpu_kernel *kernel) {
     struct winograd w = winograd_of(kernel);
     int64_t C = blocks_of(&w.from), O = blocks_of(&w.to);
     if (kernel->call.op == OP_CONV2D_BWD_WEIGHT)
-        return (C + O) * strip_floats(&w) + (w.strips == 1 ? w.threads : C * O) * BLOCK_FLOATS;
+        return w.abreast * (C + O) * strip_floats(&w) +
+               (w.abreast == w.strips ? w.threads : C * O) * BLOCK_FLOATS;
     return w.abreast * C * strip_floats(&w) + w.threads * own_floats(&w);
 }
 
