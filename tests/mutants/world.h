@@ -190,11 +190,10 @@ bool rank_run(struct world *world, struct rank *rank, const struct instr *instr)
 void take_sum(struct world *world, struct rank *rank, const struct under_way *posted);
 void take_gather(struct world *world, struct param_bucket *params, const struct under_way *posted);
 
-/* Local. Parameters of a bucket as whoever reads them finds them; 0: they are not there. */
+/* Local. Parameters of a bucket as its readers find them; 0: they are not there. */
 value params_value(const struct world *world, const struct param_bucket *params);
 value slices_value(const value *slices, int count);
-/* Local. Running statistics of a stage. */
-value statistics_of(const struct rank *rank, int chunk);
+value statistics_of(const struct rank *rank, int chunk); /* running ones, of a stage */
 /* Local. The driver called for it; else the program is wrong. */
 bool was_called(struct world *world, struct rank *rank, const struct instr *instr, unsigned what);
 
