@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--images", type=int, default=800, help="a round and side")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--make", action="store_true", help="only make the 400 pictures, in the folder of --data")
     options = parser.parse_args()
     if options.torch_side:
         return torch_side(options.data, options.images, options.batch)
