@@ -22,17 +22,40 @@ static bool turned(const struct gemm *gemm) {
     return gemm->a_row == 1 && gemm->a_step != 1;
 }
 
+enum { BLOCK_ROWS = 8 }; /* of a tile, where c lies in blocks */
+
+bool gemm_takes_blocks(const struct gemm_blocks *blocks) {
+    return blocks->rows % BLOCK_ROWS == 0 && blocks->columns % gemm_isa()->columns == 0;
+}
+
+static struct gemm_isa isa_of(const struct gemm *gemm) {
+    struct gemm_isa isa = *gemm_isa();
+    if (gemm->blocks.rows) isa.rows = BLOCK_ROWS;
+    return isa;
+}
+
+/* An element of c; rows of a tile lie c_row apart. */
+static float *c_at(const struct gemm *gemm, int64_t row, int64_t column) {
+    const struct gemm_blocks *b = &gemm->blocks;
+    if (!b->rows) return gemm->c + row * gemm->columns + column;
+    return gemm->c + row / b->rows * b->row_step + column / b->columns * b->column_step +
+           row % b->rows * b->columns + column % b->columns;
+}
+
+static int64_t c_row(const struct gemm *gemm) {
+    return gemm->blocks.rows ? gemm->blocks.columns : gemm->columns;
+}
+
 static int64_t b_floats(const struct gemm *gemm, const struct gemm_isa *isa) {
     int64_t depth = turned(gemm) ? least(gemm->depth, GEMM_DEPTH) : gemm->depth;
     return parts(gemm->columns, isa->columns) * isa->columns * depth;
 }
 
 size_t gemm_scratch_bytes(const struct gemm *gemm) {
-    const struct gemm_isa *isa = gemm_isa();
-    int64_t a = turned(gemm)
-                    ? parts(gemm->rows, isa->rows) * isa->rows * least(gemm->depth, GEMM_DEPTH)
-                    : 0;
-    return (size_t)(a + b_floats(gemm, isa)) * sizeof(float);
+    struct gemm_isa isa = isa_of(gemm);
+    int64_t a =
+        turned(gemm) ? parts(gemm->rows, isa.rows) * isa.rows * least(gemm->depth, GEMM_DEPTH) : 0;
+    return (size_t)(a + b_floats(gemm, &isa)) * sizeof(float);
 }
 
 /* Panel `panel` of the chunk at `depth`. */
@@ -54,11 +77,11 @@ static void run_tile(const struct gemm *gemm, const struct gemm_isa *isa, const 
     isa->tile(&(struct gemm_tile){.a = a,
                                   .b = panel,
                                   .bias = last && gemm->bias ? gemm->bias + column : NULL,
-                                  .c = gemm->c + at->row * gemm->columns + column,
+                                  .c = c_at(gemm, at->row, column),
                                   .a_row = a_row,
                                   .a_step = a_step,
                                   .b_step = isa->columns,
-                                  .c_row = gemm->columns,
+                                  .c_row = c_row(gemm),
                                   .depth = at->chunk,
                                   .rows = (int)least(isa->rows, gemm->rows - at->row),
                                   .columns = (int)least(isa->columns, gemm->columns - column),
@@ -145,9 +168,9 @@ static void run_turned(const struct gemm *gemm, const struct gemm_isa *isa, int 
 }
 
 void gemm_run(const struct gemm *gemm, int threads, void *scratch) {
-    const struct gemm_isa *isa = gemm_isa();
+    struct gemm_isa isa = isa_of(gemm);
     if (turned(gemm))
-        run_turned(gemm, isa, threads, scratch);
+        run_turned(gemm, &isa, threads, scratch);
     else
-        run_straight(gemm, isa, threads, scratch);
+        run_straight(gemm, &isa, threads, scratch);
 }

@@ -30,13 +30,21 @@ struct gemm_isa {
 const struct gemm_isa *gemm_isa(void);
 
 /* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
- * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order. */
+ * one of which is 1; c is row major, or lies in blocks of whole tiles. Chunks of GEMM_DEPTH are
+ * added in order. */
 struct gemm {
     int64_t rows, columns, depth;
     const float *a, *b, *bias;
     int64_t a_row, a_step, b_step, b_column;
     float *c;
+    struct gemm_blocks {
+        int64_t rows, columns;         /* of a block, itself row major; 0: there are none */
+        int64_t row_step, column_step; /* from one to the next */
+    } blocks;
 };
+
+/* Local. Whether tiles can divide blocks of so many rows and columns. */
+bool gemm_takes_blocks(const struct gemm_blocks *blocks);
 
 /* Local. Scratch that gemm_run needs for a product of these sizes. */
 size_t gemm_scratch_bytes(const struct gemm *gemm);

@@ -112,7 +112,20 @@ static struct linear linear_of(const struct op_call *call) {
     return l;
 }
 
-static struct gemm gemm_of(enum op op, const struct linear *l) {
+/* Weights [O,I] in blocks of inputs by outputs, without padding. */
+static bool blocks_of(const struct layout *layout, struct gemm_blocks *out) {
+    struct dnn_blocks b;
+    if (layout->plain || !dnn_md_blocks(cpu_md(layout), &b)) return false;
+    bool fits = b.rank == 2 && b.inner_count == 2 && b.inner_dim[0] == 1 && b.inner_dim[1] == 0 &&
+                b.padded[0] == b.dim[0] && b.padded[1] == b.dim[1];
+    struct gemm_blocks blocks = {b.inner_size[0], b.inner_size[1], b.stride[1], b.stride[0]};
+    if (!fits || !gemm_takes_blocks(&blocks)) return false;
+    *out = blocks;
+    return true;
+}
+
+/* Where the gradient of the weights lies in blocks, its rows are the inputs. */
+static struct gemm gemm_of(enum op op, const struct linear *l, const struct gemm_blocks *blocks) {
     int64_t R = l->rows, I = l->inputs, O = l->outputs, to_output = l->across ? 1 : I,
             to_input = l->across ? O : 1;
     if (op == OP_LINEAR)
@@ -121,16 +134,20 @@ static struct gemm gemm_of(enum op op, const struct linear *l) {
     if (op == OP_LINEAR_BWD_DATA)
         return (struct gemm){
             R, I, O, .a_row = O, .a_step = 1, .b_step = to_output, .b_column = to_input};
-    if (l->across)
-        return (struct gemm){I, O, R, .a_row = 1, .a_step = I, .b_step = O, .b_column = 1};
+    if (l->across || blocks->rows)
+        return (struct gemm){
+            I, O, R, .a_row = 1, .a_step = I, .b_step = O, .b_column = 1, .blocks = *blocks};
     return (struct gemm){O, I, R, .a_row = 1, .a_step = O, .b_step = I, .b_column = 1};
 }
 
 static void run_gemm(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
     struct linear l = linear_of(&kernel->call);
-    struct gemm gemm = gemm_of(kernel->call.op, &l);
-    bool weight = kernel->call.op == OP_LINEAR_BWD_WEIGHT, dy_first = weight && !l.across;
+    struct gemm_blocks blocks = {0};
+    bool weight = kernel->call.op == OP_LINEAR_BWD_WEIGHT,
+         blocked = weight && blocks_of(kernel->base.out[0], &blocks),
+         dy_first = weight && !l.across && !blocked;
+    struct gemm gemm = gemm_of(kernel->call.op, &l, &blocks);
     gemm.a = in[dy_first], gemm.b = in[!dy_first];
     gemm.bias = !weight && kernel->call.in_count == 3 ? in[2] : NULL;
     gemm.c = out[0];
@@ -160,7 +177,7 @@ static void run_bias(const struct cpu_kernel *kernel, void *const in[], void *co
 }
 
 /* With plain weights it pays forward. Where rows alias, it pays for the gradient of the weights
- * (61 to 82 GFLOP/s with oneDNN 2, 89 to 96 so), though that is then put into their layout. */
+ * (61 to 82 GFLOP/s with oneDNN 2, 89 to 96 so); tiles write it into their layout. */
 static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) {
     bool aliasing = aliases(l) && !l->across,
          pays = kernel->call.op == (aliasing ? OP_LINEAR_BWD_WEIGHT : OP_LINEAR);
@@ -169,8 +186,27 @@ static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) 
            cpu_has_avx512() && kernel->call.attrs.activation != ACTIVATION_TANH;
 }
 
+/* The layout in which oneDNN's forward wants the weights; plain where it has no kernel. */
+static const struct layout *forward_layout(const struct cpu_kernel *kernel,
+                                           const struct linear *l) {
+    const struct layout *layout = kernel->base.out[0];
+    dnnl_primitive_desc_t pd = NULL;
+    struct dnn_spec spec = spec_of(DNN_INNER, l, kernel->call.attrs.has_bias);
+    if (dnn_describe(cpu_device_of(kernel)->engine, &spec, &pd) == STATUS_OK) {
+        layout = cpu_layout(cpu_device_of(kernel), &kernel->call.out[0],
+                            dnn_pd_md(pd, DNNL_ARG_WEIGHTS));
+        dnnl_primitive_desc_destroy(pd);
+    }
+    spec_free(&spec);
+    return layout;
+}
+
 static enum status create_gemm(struct cpu_kernel *kernel, const struct linear *l) {
-    struct gemm gemm = gemm_of(kernel->call.op, l);
+    struct gemm_blocks blocks = {0};
+    const struct layout *weights =
+        kernel->call.op == OP_LINEAR_BWD_WEIGHT ? forward_layout(kernel, l) : NULL;
+    if (weights && blocks_of(weights, &blocks)) kernel->base.out[0] = weights;
+    struct gemm gemm = gemm_of(kernel->call.op, l, &blocks);
     cpu_scratch(kernel, gemm_scratch_bytes(&gemm));
     cpu_name(kernel, "gemm:%d", gemm_isa()->columns / 2);
     cpu_step_loop(kernel, run_gemm);
