@@ -3,7 +3,7 @@
 #ifndef RUN_SESSION_H
 #define RUN_SESSION_H
 
-#include "run/job.h"
+#include "job/job.h"
 #include "run/lock.h"
 #include "run/start.h"
 #include "run/watch.h"
@@ -58,6 +58,9 @@ struct session {
 enum status session_run(struct session *session);
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);
+
+/* Local. Whether this rank reads files of parameters. */
+bool session_reads_model(const struct session *session);
 
 /* Local. job_wait_limit_s for what this rank does now. */
 double session_wait_limit_s(const struct session *session);

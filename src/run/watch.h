@@ -4,7 +4,7 @@
 #define RUN_WATCH_H
 
 #include "run/fault.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "run/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"
@@ -62,15 +62,14 @@ struct watch_use {
     double step_ms, busy_ms, span_ms;
 };
 
-/* Local. What the trace of a rank will be. */
-struct trace_config watch_trace_config(const struct job *job, int rank);
-
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from
  * `first_step` on. Its memory counts towards the run's. */
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);
+/* Local. One that tells where the rank is and nothing else; of one that is not opened. */
+struct exec_observer watch_position_observer(struct watch *watch);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);

@@ -1,16 +1,12 @@
 # What train refuses: exit code, a part of the message, at most three lines on standard error and none on standard output.
-set -u
-failed=0
+. "$ROOT/tests/cli/lib.sh"
 check() {
     code=$1 part=$2
     shift 2
-    "$STRETTO" train --device ref --threads 1 --steps 1 --out run "$@" >out 2>err
-    got=$?
-    [ "$got" = "$code" ] || { echo "train $*: exit $got, not $code"; cat err; failed=1; }
-    grep -qF -- "$part" err || { echo "train $*: no '$part' in:"; cat err; failed=1; }
-    [ "$(wc -l <err)" -le 3 ] || { echo "train $*: a long message:"; cat err; failed=1; }
-    [ ! -s out ] || { echo "train $*: printed:"; cat out; failed=1; }
-    [ ! -e run ] || { echo "train $*: made its folder"; rm -r run; failed=1; }
+    answers "$code" "$part" train --device ref --threads 1 --steps 1 --out run "$@"
+    [ "$(wc -l <err)" -le 3 ] || say "train $*: a long message: $(cat err)"
+    [ ! -s out ] || say "train $*: printed: $(cat out)"
+    [ ! -e run ] || { say "train $*: made its folder"; rm -r run; }
 }
 
 printf 'not a program\n' >bad.txt
@@ -29,7 +25,7 @@ done <<'END'
 2|did you mean resnet8?|--model resnet
 2|one of: mlp|--model xyzzyxyzzy
 2|did you mean digits?|--data digit
-2|synthetic[:key=value,...]|--data xyzzyxyzzy
+2|tokens:DIR synthetic|--data xyzzyxyzzy
 2|did you mean --batch?|--bacth 3
 2|did you mean --momentum?|--momentun 0.9
 2|did you mean adam?|--optimizer adamm
@@ -68,6 +64,7 @@ done <<'END'
 2|program refused|--program empty.txt
 3|nowhere.txt|--program nowhere.txt
 2|empty.txt|--save-program empty.txt
+2|--conv winograd computes in f32, not in --dtype bf16|--conv winograd --dtype bf16
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
 5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp

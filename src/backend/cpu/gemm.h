@@ -11,6 +11,14 @@
 
 enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 
+/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart. A tile
+ * asks for one with each step of its depth: the caches take few requests at a time, and a burst of
+ * them would hold up the sums. */
+struct gemm_fetch {
+    const float *first;
+    int64_t step, lines;
+};
+
 /* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
  * a(i,k) lies at a[i * a_row + k * a_step], one of the two steps being 1; rows of b and c are
  * contiguous. */
@@ -20,6 +28,7 @@ struct gemm_tile {
     int64_t a_row, a_step, b_step, c_row, depth;
     int rows, columns;
     bool fresh, near; /* near: c is in the nearest cache */
+    struct gemm_fetch fetch;
 };
 
 /* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. */
@@ -30,24 +39,16 @@ struct gemm_isa {
 const struct gemm_isa *gemm_isa(void);
 
 /* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
- * one of which is 1; c is row major, or lies in blocks of whole tiles. Chunks of GEMM_DEPTH are
- * added in order. */
+ * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order. */
 struct gemm {
     int64_t rows, columns, depth;
     const float *a, *b, *bias;
     int64_t a_row, a_step, b_step, b_column;
     float *c;
-    struct gemm_blocks {
-        int64_t rows, columns;         /* of a block, itself row major; 0: there are none */
-        int64_t row_step, column_step; /* from one to the next */
-    } blocks;
 };
 
-/* Local. Whether tiles can divide blocks of so many rows and columns. */
-bool gemm_takes_blocks(const struct gemm_blocks *blocks);
-
 /* Local. Scratch that gemm_run needs for a product of these sizes. */
-size_t gemm_scratch_bytes(const struct gemm *gemm);
+size_t gemm_scratch_bytes(const struct gemm *gemm, int threads);
 /* Local, on a team of `threads`. */
 void gemm_run(const struct gemm *gemm, int threads, void *scratch);
 

@@ -478,58 +478,8 @@ Test(backend_cpu, weights_are_rounded_into_blocks) {
     device_close(&device);
 }
 
-static double most_off(const float *a, const float *b, int64_t count) {
-    double most = 0;
-    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
-    return most;
-}
-
-/* Where rows are a multiple of 4 KiB apart, weights lie in blocks; their gradient is made in them,
- * without a copy between. */
-Test(backend_cpu, gradients_of_weights_are_made_in_the_blocks_of_these) {
-    static const int64_t sizes[][2] = {{1024, 128}, {48, 1024}, {2048, 64}};
-    for (int i = 0; i < 3; i++) {
-        enum { ROWS = 500 }; /* more than a chunk of the depth */
-        int64_t inputs = sizes[i][0], outputs = sizes[i][1];
-        struct op_call forward = {.op = OP_LINEAR, .in_count = 3}, weight = forward;
-        struct tensor_type x = {DTYPE_F32, SHAPE(ROWS, inputs)},
-                           dy = {DTYPE_F32, SHAPE(ROWS, outputs)},
-                           w = {DTYPE_F32, SHAPE(outputs, inputs)},
-                           bias = {DTYPE_F32, SHAPE(outputs)};
-        forward.in[0] = x, forward.in[1] = w, forward.in[2] = bias;
-        weight.op = OP_LINEAR_BWD_WEIGHT;
-        weight.in_count = 2, weight.in[0] = x, weight.in[1] = dy;
-        weight.attrs.has_bias = true;
-        weight.attrs.like = w.shape;
-        struct device *one = open_cpu(1), *ref = NULL;
-        const struct layout *none[OP_MAX_IN] = {0};
-        struct kernel *reads = NULL, *makes = NULL;
-        struct result got = run(one, weight);
-        char why[256];
-        cr_assert(op_infer(&forward, why, sizeof why) == STATUS_OK, "%s", why);
-        cr_assert(op_infer(&weight, why, sizeof why) == STATUS_OK, "%s", why);
-        cr_assert(kernel_create(one, &forward, none, &reads) == STATUS_OK);
-        cr_assert(kernel_create(one, &weight, none, &makes) == STATUS_OK);
-        if (cpu_has_avx512() && strcmp(reads->in[1]->text, "AB16b64a") == 0)
-            cr_expect(makes->out[0] == reads->in[1], "weights are %s, their gradient %s",
-                      reads->in[1]->text, makes->out[0]->text);
-        kernel_free(&reads), kernel_free(&makes);
-        device_close(&one);
-        cr_assert(device_open("ref", 0, 1, &ref) == STATUS_OK);
-        struct result exact = run(ref, weight);
-        device_close(&ref);
-        struct device *three = open_cpu(3);
-        struct result same = run(three, weight);
-        device_close(&three);
-        double off = most_off(got.out[0], exact.out[0], inputs * outputs);
-        cr_expect(off < 2e-4, "%s: off by %g", got.name, off);
-        cr_expect(most_off(got.out[1], exact.out[1], outputs) < 2e-4, "the gradient of the bias");
-        cr_expect(most_off(got.out[0], same.out[0], inputs * outputs) == 0, "the team shows");
-        result_free(&got), result_free(&exact), result_free(&same);
-    }
-}
-
-/* Neither the team nor the number of rows or samples shows in what is made of one of them. */
+/* Neither the team nor the number of rows or samples shows in what our products make of one of
+ * them. (Without AVX-512 linear layers are oneDNN's, where both show.) */
 Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
     for (int i = 0; i < 2; i++) {
         struct op_call many = {.op = OP_LINEAR, .in_count = 2}, few;
@@ -549,11 +499,12 @@ Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
         struct device *three = open_cpu(3);
         struct result c = run(three, many);
         device_close(&three);
-        cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
-                  "%s: the team shows", a.name);
-        if (cpu_has_avx512() || i == 1)
+        if (cpu_has_avx512() || i == 1) {
+            cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
+                      "%s: the team shows", a.name);
             cr_expect(memcmp(a.out[0], b.out[0], (size_t)part * sizeof(float)) == 0,
                       "%s: the batch shows", a.name);
+        }
         result_free(&a), result_free(&b), result_free(&c);
     }
 }
