@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "base/log.h"
 
 #define BACKEND(name) extern const struct backend backend_##name;
@@ -106,6 +107,7 @@ enum status layout_to_plain(struct device *device, const struct layout *layout, 
     const struct layout *plain = backend->plain(device, &layout->type);
     void *between = NULL;
     if (layout->plain) return backend->copy_out(device, host, from, layout->bytes);
+    if (host_has_memory_of(backend)) return reorder(device, layout, plain, from, host);
     TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
     enum status status = reorder(device, layout, plain, from, between);
     if (status == STATUS_OK) status = backend->copy_out(device, host, between, plain->bytes);
@@ -119,6 +121,7 @@ enum status layout_from_plain(struct device *device, const struct layout *layout
     const struct layout *plain = backend->plain(device, &layout->type);
     void *between = NULL;
     if (layout->plain) return backend->copy_in(device, to, host, layout->bytes);
+    if (host_has_memory_of(backend)) return reorder(device, plain, layout, host, to);
     TRY(backend->memory_new(device, plain->bytes, "a plain copy", &between));
     enum status status = backend->copy_in(device, between, host, plain->bytes);
     if (status == STATUS_OK) status = reorder(device, plain, layout, between, to);

@@ -25,6 +25,10 @@ enum status host_copy(struct device *device, void *to, const void *from, size_t 
     return STATUS_OK;
 }
 
+bool host_has_memory_of(const struct backend *backend) {
+    return backend->copy_in == host_copy && backend->copy_out == host_copy;
+}
+
 enum status host_stream_new(struct device *device, struct stream **out) {
     (void)device;
     *out = NULL;

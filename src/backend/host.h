@@ -10,6 +10,11 @@ enum status host_memory_new(struct device *device, size_t bytes, const char *wha
 void host_memory_free(struct device *device, void *memory, size_t bytes);
 enum status host_copy(struct device *device, void *to, const void *from, size_t bytes);
 
+/* Local. Whether the memory of a backend is the host's: its kernels read and write what malloc
+ * gives.
+ */
+bool host_has_memory_of(const struct backend *backend);
+
 /* On one thread, the definition. */
 enum status host_array_copy(struct device *device, void *to, const void *from, size_t bytes,
                             struct stream *stream);

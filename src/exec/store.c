@@ -226,11 +226,22 @@ enum status store_put(struct store *store, int array, int item, const void *plai
     return layout_from_plain(store->device, of->layout, plain, elements.data);
 }
 
-static enum status init_param(struct store *store, const struct graph *graph, int param,
-                              uint64_t seed) {
-    float *plain = MEM_ARRAY(float, shape_count(&store->layout->params[param].type.shape));
-    model_init_param(graph, param, seed, plain);
-    enum status status = store_put(store, store_array(store->layout, ARRAY_PARAM, 0), param, plain);
+/* All go through memory as large as the largest: new memory for each would come from the system
+ * page by page. */
+static enum status init_params(struct store *store, const struct graph *graph, uint64_t seed) {
+    const struct store_layout *layout = store->layout;
+    int64_t most = 0;
+    for (int p = 0; p < layout->param_count; p++) {
+        int64_t count = shape_count(&layout->params[p].type.shape);
+        if (store_holds(&layout->params[p]) && count > most) most = count;
+    }
+    float *plain = MEM_ARRAY(float, most);
+    enum status status = STATUS_OK;
+    for (int p = 0; p < layout->param_count && status == STATUS_OK; p++) {
+        if (!store_holds(&layout->params[p])) continue;
+        model_init_param(graph, p, seed, plain);
+        status = store_put(store, store_array(layout, ARRAY_PARAM, 0), p, plain);
+    }
     free(plain);
     return status;
 }
@@ -249,8 +260,7 @@ static enum status init_buffer(struct store *store, const struct graph *graph, i
 
 enum status store_init(struct store *store, const struct graph *graph, uint64_t seed) {
     const struct store_layout *layout = store->layout;
-    for (int p = 0; p < layout->param_count; p++)
-        if (store_holds(&layout->params[p])) TRY(init_param(store, graph, p, seed));
+    TRY(init_params(store, graph, seed));
     for (int b = 0; b < layout->buffer_count; b++)
         if (store_holds(&layout->buffers[b])) TRY(init_buffer(store, graph, b));
     return STATUS_OK;

@@ -3,13 +3,17 @@
  * ask for one. */
 #include "plan/staging.h"
 
+#include "backend/host.h"
+
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* From a layout that is not plain to the file, or back, there is a copy between. */
-static size_t copy_bytes(const struct store_item *item) {
-    return tensor_type_bytes(&item->type) * (item->layout->plain ? 1 : 2);
+/* From a layout that is not plain to the file, or back, a device with memory of its own has a copy
+ * between. */
+static size_t copy_bytes(const struct plan *plan, const struct store_item *item) {
+    bool between = !item->layout->plain && !host_has_memory_of(plan->device->backend);
+    return tensor_type_bytes(&item->type) * (between ? 2 : 1);
 }
 
 /* A tensor that slices cut is made whole first. */
@@ -21,7 +25,7 @@ static size_t start_bytes(const struct plan *plan) {
         const struct store_item *item = &layout->params[p];
         if (!store_holds(item)) continue;
         bool cut = store_place(layout, params, item->begin, item->count) < 0;
-        most = larger(most, copy_bytes(item) + (cut ? item->layout->bytes : 0));
+        most = larger(most, copy_bytes(plan, item) + (cut ? item->layout->bytes : 0));
     }
     return most;
 }
@@ -46,7 +50,7 @@ static void count_array(const struct plan *plan, int array, struct copies *copie
     for (int i = 0; i < count; i++) {
         const struct store_item *item = &items[i];
         if (!store_holds(item)) continue;
-        size_t bytes = tensor_type_bytes(&item->type), copy = copy_bytes(item);
+        size_t bytes = tensor_type_bytes(&item->type), copy = copy_bytes(plan, item);
         bool kept = store_collects(plan->store, array, item);
         if (kept) copies->kept += bytes;
         if (kept || store_writes(plan->store, array, item, first))

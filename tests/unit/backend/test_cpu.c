@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -110,6 +111,39 @@ Test(backend_cpu, equal_layouts_are_one) {
     cr_expect_str_eq(blocked->text, "aBcd8b");
     dnn_md_free(a);
     dnn_md_free(b);
+    device_close(&device);
+}
+
+static size_t most_taken;
+
+static enum status take_memory(struct device *device, size_t bytes, const char *what, void **out) {
+    if (bytes > most_taken) most_taken = bytes;
+    return host_memory_new(device, bytes, what, out);
+}
+
+/* Kernels read and write the caller's memory. */
+Test(backend_cpu, plain_copies_are_made_where_they_are_wanted) {
+    struct device *device = open_cpu(1);
+    struct op_call call = convolution(2, 64, 8, 2);
+    struct kernel *kernel = NULL;
+    const struct layout *none[OP_MAX_IN] = {0};
+    char why[256];
+    cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+    cr_assert_eq(kernel_create(device, &call, none, &kernel), STATUS_OK);
+    const struct layout *blocked = kernel->in[1];
+    cr_assert(!blocked->plain);
+    struct backend watched = *device->backend;
+    watched.memory_new = take_memory;
+    device->backend = &watched;
+    void *memory = to_layout(device, blocked, 5);
+    float *plain = mem_new(tensor_type_bytes(&call.in[1]));
+    cr_assert_eq(layout_to_plain(device, blocked, memory, plain), STATUS_OK);
+    for (int64_t i = 0; i < shape_count(&call.in[1].shape); i++)
+        cr_assert(plain[i] == rng_normal(5, (uint64_t)i), "element %lld", (long long)i);
+    cr_expect_lt(most_taken, tensor_type_bytes(&call.in[1]));
+    free(plain), free(memory);
+    kernel_free(&kernel);
+    device->backend = backend_find("cpu");
     device_close(&device);
 }
 
