@@ -53,32 +53,41 @@ static int64_t pitch(const struct cpu_attention *a) {
 
 /* --- a head --- */
 
-/* What the next head reads and writes comes from memory: it is on its way while this one is worked
- * on. Each of `of` is `rows` of `lines`, and is asked for a column of lines at a time, a part of it
- * with each tile. */
+/* What comes next is in memory: it is on its way while this is worked on, a part of it with each
+ * tile. First the probabilities of the next rows, which lie in one piece through all heads; then
+ * what the next head reads and writes: each of `of` is `rows` of `lines`, and is asked for a column
+ * of lines at a time. */
 struct ahead {
+    const float *p;
+    int64_t p_lines;
     struct {
         const float *x;
         int64_t step, rows, lines;
-    } of[8];
+    } of[7];
     int count, at;
     int64_t row, line;
 };
 
-enum { LINE = 16 }; /* floats */
+/* LINE: floats. AHEAD_FLOATS: a larger operand would drive this head's out of the second cache, and
+ * is read often enough to wait for it once. */
+enum { LINE = 16, AHEAD_FLOATS = 16384 };
 
-/* The next lines for a tile of so many steps. Field by field: what was just written in parts is
- * slow to read as a whole. */
+/* The lines for a tile of so many steps. Field by field: what was just written in parts is slow to
+ * read as a whole. */
 static inline void ahead_next(struct ahead *ahead, int64_t steps, struct gemm_fetch *out) {
     out->lines = 0;
-    if (ahead->at == ahead->count) return;
-    int64_t step = ahead->of[ahead->at].step, rows = ahead->of[ahead->at].rows;
-    out->first = ahead->of[ahead->at].x + ahead->line * LINE + ahead->row * step;
-    out->step = step;
-    out->lines = least(steps, rows - ahead->row);
-    ahead->row += out->lines;
-    if (ahead->row == rows) ahead->row = 0, ahead->line++;
-    if (ahead->line == ahead->of[ahead->at].lines) ahead->line = 0, ahead->at++;
+    if (ahead->p_lines > 0) {
+        out->first = ahead->p, out->step = LINE, out->lines = least(steps, ahead->p_lines);
+        ahead->p += out->lines * LINE, ahead->p_lines -= out->lines;
+    } else if (ahead->at < ahead->count) {
+        int64_t step = ahead->of[ahead->at].step, rows = ahead->of[ahead->at].rows;
+        out->first = ahead->of[ahead->at].x + ahead->line * LINE + ahead->row * step;
+        out->step = step;
+        out->lines = least(steps, rows - ahead->row);
+        ahead->row += out->lines;
+        if (ahead->row == rows) ahead->row = 0, ahead->line++;
+        if (ahead->line == ahead->of[ahead->at].lines) ahead->line = 0, ahead->at++;
+    }
 }
 
 static void ahead_add(struct ahead *ahead, const float *x, int64_t step, int64_t rows,
@@ -106,6 +115,12 @@ struct head {
 static inline void run_tile(const struct head *h, struct gemm_tile *tile) {
     ahead_next(h->ahead, tile->depth, &tile->fetch);
     h->isa->tile(tile);
+}
+
+/* Rows of probabilities are begun with: as many are next. */
+static void ahead_rows(const struct head *h, const float *p, int64_t rows) {
+    h->ahead->p = p + rows * h->a.tokens;
+    h->ahead->p_lines = parts(rows * h->a.tokens, LINE);
 }
 
 static int64_t turned_floats(const struct cpu_attention *a, const struct gemm_isa *isa) {
@@ -209,8 +224,9 @@ static struct softmax_block block_of(const struct head *h, float *s, float *p, i
 static void attend_rows(const struct head *h, int64_t first, int64_t rows) {
     const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
-    times_turned(h, h->q + first * a->stride, a->stride, h->k, rows, keys, h->scores);
     float *p = h->p_out + first * a->tokens;
+    ahead_rows(h, p, rows);
+    times_turned(h, h->q + first * a->stride, a->stride, h->k, rows, keys, h->scores);
     struct softmax_block block = block_of(h, h->scores, p, rows, keys_of(h, first));
     block.more = a->causal;
     h->softmax->forward(&block);
@@ -245,8 +261,9 @@ static void score_gradients(const struct head *h, int64_t first, int64_t rows, i
                             float *ds, float *used) {
     const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a);
-    times_turned(h, h->dy + first * a->channels, a->channels, h->v, rows, keys, ds);
     const float *p = h->p_in + first * a->tokens;
+    ahead_rows(h, p, rows);
+    times_turned(h, h->dy + first * a->channels, a->channels, h->v, rows, keys, ds);
     for (int64_t i = 0; a->key >= 0 && i < rows; i++) {
         float *row = ds + i * step;
         drop_row(h, first + i, 2, (const float *[]){row, p + i * a->tokens},
@@ -353,16 +370,14 @@ static int64_t next_at(const struct cpu_attention *a, int64_t index, int64_t str
 static struct ahead ahead_of(const struct head *h, int64_t index) {
     const struct cpu_attention *a = &h->a;
     struct ahead ahead = {.count = 0};
-    if (index + 1 == a->batch * a->heads) return ahead;
-    int64_t next = next_at(a, index, a->stride), next_y = next_at(a, index, a->channels),
-            square = a->tokens * a->tokens;
+    if (index + 1 == a->batch * a->heads || a->tokens * a->depth > AHEAD_FLOATS) return ahead;
+    int64_t next = next_at(a, index, a->stride);
     const float *forward[] = {h->k, h->q, h->v},
                 *backward[] = {h->v, h->k, h->q, h->dq, h->dk, h->dv};
-    if (h->dy) ahead_add(&ahead, h->dy + next_y, a->channels, a->tokens, a->depth);
+    ahead_add(&ahead, (h->dy ? h->dy : h->y) + next_at(a, index, a->channels), a->channels,
+              a->tokens, a->depth);
     for (int i = 0; i < (h->dy ? 6 : 3); i++)
         ahead_add(&ahead, (h->dy ? backward : forward)[i] + next, a->stride, a->tokens, a->depth);
-    ahead_add(&ahead, (h->dy ? h->p_in : h->p_out) + square, LINE, parts(square, LINE), LINE);
-    if (h->y) ahead_add(&ahead, h->y + next_y, a->channels, a->tokens, a->depth);
     return ahead;
 }
 

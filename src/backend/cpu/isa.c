@@ -114,8 +114,9 @@ static bool survives(const struct isa *isa) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum status probe_status;
 static char probe_text[96];
+static dnnl_cpu_isa_t effective;
 
-static void probe(void) {
+static void find_isa(void) {
     if (survives(NULL)) {
         snprintf(probe_text, sizeof probe_text, "%s", isa_name(dnnl_get_effective_cpu_isa()));
         return;
@@ -133,6 +134,12 @@ static void probe(void) {
                                       "--device ref needs none");
 }
 
+/* Kernels ask often: oneDNN's answer, which cannot change any more, is kept. */
+static void probe(void) {
+    find_isa();
+    effective = dnnl_get_effective_cpu_isa();
+}
+
 enum status cpu_probe_isa(char *text, size_t bytes) {
     pthread_once(&once, probe);
     if (text && bytes) snprintf(text, bytes, "%s", probe_text);
@@ -141,7 +148,7 @@ enum status cpu_probe_isa(char *text, size_t bytes) {
 
 static bool has(dnnl_cpu_isa_t isa) {
     cpu_probe_isa(NULL, 0);
-    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+    return (effective & isa) == isa;
 }
 
 bool cpu_has_avx512(void) {
