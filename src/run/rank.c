@@ -357,10 +357,12 @@ static void say_lost(struct rank *rank, enum status status) {
 }
 
 /* What fails on this rank alone must not leave the others waiting. A failure that all came to
- * together (a number that is none) needs no word, nor one that is the echo of a loss. */
+ * together (a loss that is no number) needs no word, nor one that is the echo of a loss. */
 static void give_up(struct rank *rank, enum status status) {
     char why[64];
-    if (status == STATUS_OK || status == STATUS_STOPPED || status == STATUS_NUMERIC) return;
+    bool together =
+        status == STATUS_NUMERIC && !(rank->session.exec && exec_failed_alone(rank->session.exec));
+    if (status == STATUS_OK || status == STATUS_STOPPED || together) return;
     if (!rank->control || rank->agreed || control_lost(rank->control) != CONTROL_NOBODY) return;
     snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
     control_give_up(rank->control, why);
