@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "run/explain.h"
 #include "run/folder.h"
+#include "run/refusal.h"
 #include "run/session.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
@@ -391,6 +392,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
+    refusal_release();
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
                                   &rank->rendezvous));
     TRY(join(rank));
