@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "run/watch.h"
 
 static int by_value(const void *a, const void *b) {

@@ -174,6 +174,10 @@ enum status file_write(struct file_writer *writer, const void *data, size_t byte
     return fail(STATUS_DATA, "%s: write failed: %s", writer->path, strerror(errno));
 }
 
+char *folder_path(const char *folder, const char *name) {
+    return mem_format("%s/%s", folder, name);
+}
+
 char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) return mem_text(".");

@@ -68,7 +68,8 @@ bool file_is_at(int fd, const char *path);
  * below; of a link it takes the link alone. */
 bool file_exists(const char *path);
 bool file_is_regular(const char *path);
-char *folder_of(const char *path); /* its parent; the caller frees it */
+char *folder_of(const char *path);                       /* its parent; the caller frees it */
+char *folder_path(const char *folder, const char *name); /* FOLDER/NAME; likewise */
 enum status folder_make(const char *path);
 enum status folder_make_new(const char *path, bool *made);
 /* Local. What this process may still write to the disk of an existing folder; false: unknown. */

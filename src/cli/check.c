@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "cli/numeric.h"
 #include "plan/resolve.h"
 

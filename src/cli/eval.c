@@ -15,7 +15,7 @@
 #include "record/confusion.h"
 #include "run/begin.h"
 #include "run/forward.h"
-#include "run/outlook.h"
+#include "view/outlook.h"
 #include "run/trained.h"
 
 struct evaluation {

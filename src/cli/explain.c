@@ -1,5 +1,5 @@
 /* `stretto explain`: what a run would do, before anything runs. */
-#include "run/explain.h"
+#include "view/explain.h"
 
 #include <stdlib.h>
 

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "run/fault.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "exec/checkpoint.h"
 #include "exec/team.h"
 

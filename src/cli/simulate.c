@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "run/outlook.h"
+#include "view/outlook.h"
 #include "run/resume.h"
 #include "plan/resolve.h"
 

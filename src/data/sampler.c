@@ -24,10 +24,6 @@ void sampler_permutation(int64_t n, uint64_t seed, int64_t *out) {
     }
 }
 
-int64_t sampler_torch_count(int64_t n, int replicas, bool drop_last) {
-    return drop_last ? n / replicas : (n + replicas - 1) / replicas;
-}
-
 static void order_fill(int64_t n, int64_t positions, uint64_t seed, bool shuffle, int64_t *order) {
     if (shuffle)
         sampler_permutation(n, seed, order);
@@ -37,21 +33,11 @@ static void order_fill(int64_t n, int64_t positions, uint64_t seed, bool shuffle
         order[i] = order[i - n]; /* repeats as often as it must */
 }
 
-void sampler_torch(int64_t n, int replicas, int rank, uint64_t seed, int64_t epoch, bool shuffle,
-                   bool drop_last, int64_t *out) {
-    CHECK(n >= 1 && rank >= 0 && rank < replicas, "rank %d of %d, %lld samples", rank, replicas,
-          (long long)n);
-    int64_t count = sampler_torch_count(n, replicas, drop_last), positions = count * replicas;
-    int64_t *order = MEM_ARRAY(int64_t, positions > n ? positions : n);
-    order_fill(n, positions, seed + (uint64_t)epoch, shuffle, order);
-    for (int64_t i = 0; i < count; i++) out[i] = order[rank + i * replicas];
-    free(order);
-}
-
 int64_t sampler_positions(const struct sampler *sampler) {
     if (sampler->exactly_once) return sampler->samples;
-    return sampler_torch_count(sampler->samples, sampler->replicas, sampler->drop_last) *
-           sampler->replicas;
+    int64_t samples = sampler->samples, replicas = sampler->replicas;
+    int64_t each = sampler->drop_last ? samples / replicas : (samples + replicas - 1) / replicas;
+    return each * replicas;
 }
 
 int64_t sampler_steps(const struct sampler *sampler) {

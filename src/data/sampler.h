@@ -16,12 +16,6 @@
 /* Local. torch.randperm(n) of a generator seeded with `seed`; `out` has n entries. */
 void sampler_permutation(int64_t n, uint64_t seed, int64_t *out);
 
-/* Local. Entries each of `replicas` ranks gets out of n samples in torch's DistributedSampler. */
-int64_t sampler_torch_count(int64_t n, int replicas, bool drop_last);
-/* Local. The entries of `rank` in order; `out` has sampler_torch_count entries. n >= 1. */
-void sampler_torch(int64_t n, int replicas, int rank, uint64_t seed, int64_t epoch, bool shuffle,
-                   bool drop_last, int64_t *out);
-
 struct sampler {
     int64_t samples;   /* of the split */
     int64_t batch;     /* positions a step, over all replicas */

@@ -278,22 +278,14 @@ enum status store_add_hash(const struct store *store, int array, int item, uint6
     return hash_tensor(store, item_of(store, array, item), &elements, sum);
 }
 
-static enum status hash_array(const struct store *store, enum array_kind kind, uint64_t *out) {
-    int count, array = store_array(store->layout, kind, 0);
+enum status store_buffer_hash(const struct store *store, uint64_t *out) {
+    int count, array = store_array(store->layout, ARRAY_BUFFER, 0);
     uint64_t sum = 0;
     const struct store_item *items = store_items(store->layout, array, &count);
     for (int i = 0; i < count; i++)
         if (store_answers(&items[i])) TRY(store_add_hash(store, array, i, &sum));
     *out = sum;
     return STATUS_OK;
-}
-
-enum status store_param_hash(const struct store *store, uint64_t *out) {
-    return hash_array(store, ARRAY_PARAM, out);
-}
-
-enum status store_buffer_hash(const struct store *store, uint64_t *out) {
-    return hash_array(store, ARRAY_BUFFER, out);
 }
 
 /* --- arithmetic --- */

@@ -54,12 +54,11 @@ const struct elements *store_staging(const struct store *store);
 enum status store_get(const struct store *store, int array, int item, void *plain);
 enum status store_put(struct store *store, int array, int item, const void *plain);
 
-/* Local, blocking. Content hashes over plain bytes and names of what this rank answers for; of
- * several ranks that hold different tensors they are added. One tensor's, added to *sum. */
-enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
-enum status store_param_hash(const struct store *store, uint64_t *out);
-/* Local, pure. Of one tensor, whose plain elements these are. */
+/* Local, pure. Content hash of one tensor, whose plain elements these are: of bytes and name.
+ * Hashes of several are added. */
 uint64_t store_item_hash(const struct store_item *item, const void *plain);
+/* Local, blocking. One tensor's, added to *sum; of all buffers that this rank answers for. */
+enum status store_add_hash(const struct store *store, int array, int item, uint64_t *sum);
 enum status store_buffer_hash(const struct store *store, uint64_t *out);
 
 /* Local, asynchronous on the device. Gradient arithmetic, by bucket of a gradient buffer: a += b;

@@ -43,18 +43,6 @@ int graph_input_find(const struct graph *graph, const char *name) {
     return NO_VALUE;
 }
 
-struct op_cost graph_cost(const struct graph *graph, enum phase phase) {
-    struct op_cost sum = {0};
-    for (int i = 0; i < graph->node_count; i++) {
-        if (graph->nodes[i].phase != phase) continue;
-        struct op_call call = graph_call(graph, &graph->nodes[i]);
-        struct op_cost cost = op_cost(&call);
-        sum.flops += cost.flops;
-        sum.bytes += cost.bytes;
-    }
-    return sum;
-}
-
 int64_t graph_param_elements(const struct graph *graph) {
     int64_t count = 0;
     for (int i = 0; i < graph->param_count; i++)

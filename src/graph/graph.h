@@ -156,9 +156,8 @@ struct op_call graph_call(const struct graph *graph, const struct node *node);
 /* Local. Input value by name, or NO_VALUE. */
 int graph_input_find(const struct graph *graph, const char *name);
 
-/* Local. Sums over nodes of a phase; parameters' elements; largest scratch that the kernel of any
- * node from `begin` to `end` wants. */
-struct op_cost graph_cost(const struct graph *graph, enum phase phase);
+/* Local. Elements of all parameters; largest scratch that the kernel of any node from `begin` to
+ * `end` wants. */
 int64_t graph_param_elements(const struct graph *graph);
 size_t graph_scratch_bytes(const struct graph *graph, int begin, int end);
 

@@ -49,12 +49,4 @@ enum status stage_placement_parse(const char *name, const void *text, size_t byt
 enum status stage_placement_read(const char *path, struct stage_placement *out);
 void stage_placement_free(struct stage_placement *placement);
 
-/* The rank of every cell, [stages][replicas], where the launcher numbers the ranks of `hosts` one
- * host after the other. Refused: a host that is not among them, or has another number of ranks.
- * Hosts without ranks in the placement are refused, too, unless they have none. The caller frees
- * *out. */
-enum status stage_placement_ranks(const struct stage_placement *placement,
-                                  const struct stage_placement_host *hosts, int host_count,
-                                  int64_t **out);
-
 #endif

@@ -235,13 +235,6 @@ int store_array(const struct store_layout *layout, enum array_kind kind, int ind
     return array;
 }
 
-int store_find_param(const struct store_layout *layout, const char *name) {
-    for (int p = 0; p < layout->param_count; p++) {
-        if (strcmp(layout->params[p].name, name) == 0) return p;
-    }
-    return -1;
-}
-
 const struct store_item *store_items(const struct store_layout *layout, int array, int *count) {
     bool buffers = layout->arrays[array].kind == ARRAY_BUFFER;
     *count = buffers ? layout->buffer_count : layout->param_count;

@@ -132,9 +132,8 @@ int64_t store_param_elements(const struct graph *graph, const int *params, int c
 struct store_layout *store_layout_new(const struct store_config *config);
 void store_layout_free(struct store_layout **layout);
 
-/* Local. The number of an array; a parameter by its name, -1: there is none. */
+/* Local. The number of an array. */
 int store_array(const struct store_layout *layout, enum array_kind kind, int index);
-int store_find_param(const struct store_layout *layout, const char *name);
 /* Local. The items that lie in an array, and how many. */
 const struct store_item *store_items(const struct store_layout *layout, int array, int *count);
 /* Local. Where elements of an array lie among those that are held; -1: not all of them are, or not

@@ -182,8 +182,3 @@ bool auto_find(const struct auto_input *input, struct pipeline_order *orders,
     *choice = best.choice;
     return true;
 }
-
-enum status pipeline_auto(const struct auto_input *input, struct pipeline_order *orders,
-                          struct auto_choice *choice) {
-    return auto_find(input, orders, choice) ? STATUS_OK : auto_refuse(input);
-}

@@ -29,13 +29,10 @@ struct auto_choice {
 bool pipeline_is(const char *name);
 
 /* Local. Writes the order of every position into `orders` (empty ones, as many as positions; the
- * caller owns them). STATUS_MEMORY, and nothing written, where no order fits the limit. */
-enum status pipeline_auto(const struct auto_input *input, struct pipeline_order *orders,
-                          struct auto_choice *choice);
-/* Local. The same in two parts, for whoever has several shapes to try: false where none fits; the
- * refusal then, in words. */
+ * caller owns them). False, and nothing written, where no order fits the limit. */
 bool auto_find(const struct auto_input *input, struct pipeline_order *orders,
                struct auto_choice *choice);
+/* Local. The refusal then, in words: STATUS_MEMORY. */
 enum status auto_refuse(const struct auto_input *input);
 /* Local. The most bytes that the orders keep at once at a position. */
 int64_t auto_peak(const struct auto_input *input, const struct pipeline_order *orders,

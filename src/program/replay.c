@@ -186,16 +186,6 @@ bool replay_run(const struct replay *replay, struct replay_times *times, struct 
 
 /* --- memory --- */
 
-int replay_peak(const struct pipeline_order *order) {
-    int live = 0, peak = 0;
-    for (int i = 0; i < order->count; i++) {
-        uint8_t op = order->items[i].op;
-        live += (op == INSTR_F) - (op == INSTR_B || op == INSTR_W);
-        if (live > peak) peak = live;
-    }
-    return peak;
-}
-
 static int64_t change(struct pipeline_op op, const struct replay_bytes *bytes) {
     int64_t forward = bytes->forward[op.stage], input = bytes->input[op.stage];
     switch (op.op) {

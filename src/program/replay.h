@@ -47,10 +47,6 @@ struct replay_stop {
  * be NULL. Takes time in proportion to the computations. */
 bool replay_run(const struct replay *replay, struct replay_times *times, struct replay_stop *stop);
 
-/* Local. The most (stage, micro-batch) pairs whose activations an order keeps at once, from F to B
- * or W. In units of a whole position's model part: divide by the chunks. */
-int replay_peak(const struct pipeline_order *order);
-
 /* Per stage: what a micro-batch keeps from F to I (or B), and from I to W. Borrowed. */
 struct replay_bytes {
     const int64_t *forward, *input;

@@ -27,10 +27,6 @@ static const char event_prefix[] = "events.out.tfevents.";
 static const char mark[] = ".stretto-run";
 static const char checkpoints[] = "checkpoints";
 
-char *folder_path(const char *folder, const char *name) {
-    return mem_format("%s/%s", folder, name);
-}
-
 static bool has(const char *folder, const char *name) {
     char *path = folder_path(folder, name);
     bool there = file_exists(path);

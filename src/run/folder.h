@@ -25,7 +25,4 @@ enum status folder_follow(const struct options *options, char **out);
  * and model.safetensors is newer. */
 enum status folder_remove_parts(const char *folder);
 
-/* Local. FOLDER/NAME; the caller frees it. */
-char *folder_path(const char *folder, const char *name);
-
 #endif

@@ -5,7 +5,7 @@
 #ifndef RUN_NARROW_GAIN_H
 #define RUN_NARROW_GAIN_H
 
-#include "run/job.h"
+#include "job/job.h"
 
 /* Speed in bf16 over that in f32. */
 struct narrow_gain {

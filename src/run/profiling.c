@@ -116,13 +116,6 @@ void profiling_instr(struct profiling *profiling, const struct instr *instr, int
         end_step(profiling);
 }
 
-struct profile_place profiling_place(const struct run_config *config, struct device *device,
-                                     int local_ranks, char isa[PROFILING_ISA_BYTES]) {
-    device->backend->isa(device, isa, PROFILING_ISA_BYTES);
-    return (struct profile_place){
-        .device = config->device, .isa = isa, .threads = config->threads, .ranks = local_ranks};
-}
-
 /* --- memory and links --- */
 
 /* Bytes a nanosecond of a copy of so many, of all ranks at once. */
@@ -306,9 +299,9 @@ static void record(const struct profiling *profiling, const struct measure *node
 static enum status write(struct profiling *profiling, struct exec *exec,
                          const struct measure *nodes, const char *path) {
     const struct plan *plan = exec_plan(exec);
-    char isa[PROFILING_ISA_BYTES];
+    char isa[PROFILE_ISA_BYTES];
     struct profile_place place =
-        profiling_place(&plan->config, plan->device, profiling->job->local_ranks, isa);
+        profile_place_of(&plan->config, plan->device, profiling->job->local_ranks, isa);
     struct profile profile;
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);

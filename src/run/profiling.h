@@ -3,7 +3,7 @@
 #ifndef RUN_PROFILING_H
 #define RUN_PROFILING_H
 
-#include "run/job.h"
+#include "job/job.h"
 #include "exec/exec.h"
 #include "sim/profile.h"
 
@@ -26,11 +26,5 @@ void profiling_begin(struct profiling *profiling);
 /* Collective over the ranks, blocking, after the last step. Measures what is left, brings all to
  * rank 0, which writes the file. Gradients are not those of the step any more. */
 enum status profiling_save(struct profiling *profiling, struct exec *exec, const char *path);
-
-/* Local. How the ranks of a job run on a device, which a profile's section is found by. `isa` is
- * where its text lies. */
-enum { PROFILING_ISA_BYTES = 96 };
-struct profile_place profiling_place(const struct run_config *config, struct device *device,
-                                     int local_ranks, char isa[PROFILING_ISA_BYTES]);
 
 #endif

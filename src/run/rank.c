@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/mem.h"
-#include "run/explain.h"
+#include "view/explain.h"
 #include "run/folder.h"
 #include "run/refusal.h"
 #include "run/session.h"

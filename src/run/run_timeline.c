@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/drawing.h"
+#include "view/drawing.h"
 
 struct run_timeline {
     struct outlook outlook;

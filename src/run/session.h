@@ -3,7 +3,7 @@
 #ifndef RUN_SESSION_H
 #define RUN_SESSION_H
 
-#include "run/job.h"
+#include "job/job.h"
 #include "run/lock.h"
 #include "run/start.h"
 #include "run/watch.h"

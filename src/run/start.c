@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "run/explain.h"
+#include "view/explain.h"
 #include "run/folder.h"
 #include "run/narrow_gain.h"
 #include "run/option_files.h"

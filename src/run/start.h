@@ -3,7 +3,7 @@
 #ifndef RUN_START_H
 #define RUN_START_H
 
-#include "run/job.h"
+#include "job/job.h"
 #include "run/lock.h"
 #include "launch/layout.h"
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/folder.h"
-#include "run/events.h"
+#include "job/events.h"
 #include "run/traces.h"
 #include "exec/stop.h"
 
@@ -236,19 +236,8 @@ enum status watch_note_times(struct watch *watch) {
     return history_note(watch->history, &times);
 }
 
-struct trace_config watch_trace_config(const struct job *job, int rank) {
-    const struct options *options = &job->options;
-    bool named = option_is_set(options, OPTION_trace);
-    return (struct trace_config){.rank = rank,
-                                 .first_step = named ? options->trace.first : 0,
-                                 .last_step = named ? options->trace.last : 0,
-                                 .events_per_step = events_of_step(job->plan),
-                                 .events_besides = events_of_drain(job->plan),
-                                 .schema = &events_schema};
-}
-
 static enum status open_trace(struct watch *watch) {
-    watch->trace_config = watch_trace_config(watch->job, watch->rank);
+    watch->trace_config = events_trace_config(watch->job->plan, &watch->job->options, watch->rank);
     return trace_open(&watch->trace_config, &watch->trace);
 }
 

@@ -4,7 +4,7 @@
 #define RUN_WATCH_H
 
 #include "run/fault.h"
-#include "run/job.h"
+#include "job/job.h"
 #include "run/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"
@@ -61,9 +61,6 @@ struct watch {
 struct watch_use {
     double step_ms, busy_ms, span_ms;
 };
-
-/* Local. What the trace of a rank will be. */
-struct trace_config watch_trace_config(const struct job *job, int rank);
 
 /* Local, blocking. Opens what watches (all up to fault is set before) (`folder`
  * NULL: counts and traces only, for ranks that leave the writing to rank 0); steps from

@@ -97,17 +97,6 @@ double cluster_class_ns(const struct cluster_class *class, enum op op, const str
     return arithmetic_ns > memory_ns ? arithmetic_ns : memory_ns;
 }
 
-double cluster_op_ns(const struct cluster *cluster, int64_t rank, enum op op,
-                     const struct op_cost *cost) {
-    return cluster_class_ns(cluster_class(cluster, rank), op, cost) *
-           cluster_slowness(cluster, rank);
-}
-
-double cluster_send_ns(const struct cluster *cluster, int64_t from, int64_t to, double bytes) {
-    struct cluster_link link = cluster_link(cluster, from, to);
-    return link.latency_ns + bytes / link.bytes_per_ns;
-}
-
 void cluster_free(struct cluster *cluster) {
     free(cluster->class);
     free(cluster->host);

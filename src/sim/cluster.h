@@ -89,12 +89,8 @@ int64_t cluster_host(const struct cluster *cluster, int64_t rank);
 struct cluster_link cluster_link(const struct cluster *cluster, int64_t from, int64_t to);
 /* STATUS_USAGE where a run has more ranks than the cluster. */
 enum status cluster_check_ranks(const struct cluster *cluster, const char *name, int ranks);
-/* Time of an operation on a device of a class: arithmetic or memory, whichever takes longer. */
+/* Time of an operation on a device of a class, before slowness: arithmetic or memory, whichever
+ * takes longer. */
 double cluster_class_ns(const struct cluster_class *class, enum op op, const struct op_cost *cost);
-/* Time of an operation on a rank: arithmetic or memory, whichever takes longer, times slowness. */
-double cluster_op_ns(const struct cluster *cluster, int64_t rank, enum op op,
-                     const struct op_cost *cost);
-/* Time of a message: latency plus bytes over the bandwidth. */
-double cluster_send_ns(const struct cluster *cluster, int64_t from, int64_t to, double bytes);
 
 #endif

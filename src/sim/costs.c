@@ -111,22 +111,13 @@ enum status costs_parse_delay(const char *where, const char *text, struct costs 
     return parse(&reading, text, out);
 }
 
-static char *print(const struct costs *costs, bool delay) {
+char *costs_text(const struct costs *costs) {
     char *text = mem_text(""), number[TEXT_BYTES];
     for (int kind = 0; kind < COST_COUNT; kind++) {
-        if (delay && !rows[kind].delay) continue;
-        char *longer = mem_format("%s%s%s=%s%s", text, *text ? "," : "", rows[kind].letter,
-                                  text_real(costs->of[kind], number), delay ? "ns" : "");
+        char *longer = mem_format("%s%s%s=%s", text, *text ? "," : "", rows[kind].letter,
+                                  text_real(costs->of[kind], number));
         free(text);
         text = longer;
     }
     return text;
-}
-
-char *costs_text(const struct costs *costs) {
-    return print(costs, false);
-}
-
-char *costs_delay_text(const struct costs *costs) {
-    return print(costs, true);
 }

@@ -24,8 +24,7 @@ struct costs {
 enum status costs_parse(const char *where, const char *text, struct costs *out);
 enum status costs_parse_delay(const char *where, const char *text, struct costs *out);
 
-/* All of them as text that the same function reads back to the same values; the caller frees it. */
+/* All units as text that costs_parse reads back to the same values; the caller frees it. */
 char *costs_text(const struct costs *costs);
-char *costs_delay_text(const struct costs *costs);
 
 #endif

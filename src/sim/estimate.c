@@ -65,10 +65,6 @@ struct estimate estimate_relative(double ns, double deviation) {
     return (struct estimate){.ns = ns, .variance = ns * deviation * ns * deviation};
 }
 
-struct estimate estimate_add(struct estimate a, struct estimate b) {
-    return (struct estimate){.ns = a.ns + b.ns, .variance = a.variance + b.variance};
-}
-
 struct estimate_interval estimate_interval(struct estimate estimate, double z) {
     double half = z * sqrt(estimate.variance), low = estimate.ns - half;
     return (struct estimate_interval){.low_ns = low > 0 ? low : 0, .high_ns = estimate.ns + half};

@@ -35,8 +35,6 @@ struct estimate {
 struct estimate estimate_of(const struct measure *measure, double times);
 /* A time whose relative standard deviation is known. */
 struct estimate estimate_relative(double ns, double deviation);
-/* One after the other, independently. */
-struct estimate estimate_add(struct estimate a, struct estimate b);
 
 #define ESTIMATE_Z90 1.6448536269514722 /* 90% of a normal distribution lie within this */
 struct estimate_interval {

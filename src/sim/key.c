@@ -50,3 +50,10 @@ struct profile_key profile_key_of(const struct graph *graph, const struct node *
                                 .shape = words(graph, node, false, arena),
                                 .layout = words(graph, node, true, arena)};
 }
+
+struct profile_place profile_place_of(const struct run_config *config, struct device *device,
+                                      int ranks, char isa[PROFILE_ISA_BYTES]) {
+    device->backend->isa(device, isa, PROFILE_ISA_BYTES);
+    return (struct profile_place){
+        .device = config->device, .isa = isa, .threads = config->threads, .ranks = ranks};
+}

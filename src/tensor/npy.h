@@ -51,13 +51,13 @@ enum status npy_describe(const struct npy *file, size_t index, struct npy_array 
 enum status npy_read(const struct npy *file, size_t index, enum dtype dtype, void *out,
                      size_t bytes);
 
-/* The same of `count` rows of the first dimension from `first` on, for arrays larger than memory: of a
- * .npy file in row-major order alone (npy_has_rows). Any thread. */
+/* The same of `count` rows of the first dimension from `first` on, for arrays larger than memory:
+ * of a .npy file in row-major order alone (npy_has_rows). Any thread. */
 bool npy_has_rows(const struct npy *file, const struct npy_array *array);
 enum status npy_read_rows(const struct npy *file, enum dtype dtype, int64_t first, int64_t count,
                           void *out);
 
-/* Writing, array by array or part by part in row-major order. Types that NumPy lacks (bf16) are
+/* Writing an array, part by part in row-major order. Types that NumPy lacks (bf16) are
  * refused. npy_end writes what was promised whole under its name; npy_abandon leaves nothing. */
 struct npy_writer {
     struct file_writer file;
@@ -68,7 +68,5 @@ enum status npy_begin(const char *path, enum dtype dtype, const struct shape *sh
 enum status npy_emit(struct npy_writer *writer, const void *data, size_t bytes);
 enum status npy_end(struct npy_writer *writer);
 void npy_abandon(struct npy_writer *writer);
-enum status npy_write(const char *path, enum dtype dtype, const struct shape *shape,
-                      const void *data);
 
 #endif

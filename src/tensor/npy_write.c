@@ -72,13 +72,3 @@ enum status npy_end(struct npy_writer *writer) {
 void npy_abandon(struct npy_writer *writer) {
     file_abandon(&writer->file);
 }
-
-enum status npy_write(const char *path, enum dtype dtype, const struct shape *shape,
-                      const void *data) {
-    struct npy_writer writer;
-    TRY(npy_begin(path, dtype, shape, &writer));
-    enum status status = npy_emit(&writer, data, (size_t)shape_count(shape) * dtype_bytes(dtype));
-    if (status == STATUS_OK) return npy_end(&writer);
-    npy_abandon(&writer);
-    return status;
-}

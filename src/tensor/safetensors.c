@@ -22,14 +22,12 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data are little-endian");
 
 struct safetensors {
-    struct arena arena; /* names, shapes, metadata */
+    struct arena arena; /* names, shapes */
     struct file_reader from;
     uint64_t data; /* where the data begin */
     struct safetensors_entry *entries;
     const struct safetensors_entry **by_name;
     size_t count;
-    struct safetensors_pair *metadata;
-    size_t metadata_count;
 };
 
 static const struct {
@@ -153,19 +151,16 @@ static enum status parse_entry(struct safetensors *file, const char *name, const
     return STATUS_OK;
 }
 
-static enum status parse_metadata(struct safetensors *file, json_t *metadata) {
+/* Nothing here asks for what it says. */
+static enum status check_metadata(const struct safetensors *file, json_t *metadata) {
     if (!json_is_object(metadata))
         return fail(STATUS_DATA, "%s: __metadata__ is not an object", file->from.path);
-    file->metadata =
-        arena_new(&file->arena, (json_object_size(metadata) + 1) * sizeof *file->metadata);
     const char *key;
     json_t *value;
     json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
             return fail(STATUS_DATA, "%s: __metadata__ %s is not a string", file->from.path,
                         text_quoted(key, (char[TEXT_QUOTED_BYTES]){0}));
-        file->metadata[file->metadata_count++] = (struct safetensors_pair){
-            arena_text(&file->arena, key), arena_text(&file->arena, json_string_value(value))};
     }
     return STATUS_OK;
 }
@@ -211,7 +206,7 @@ static enum status parse_tensors(struct safetensors *file, json_t *root) {
     json_t *value;
     json_object_foreach(root, name, value) {
         if (!strcmp(name, "__metadata__")) {
-            TRY(parse_metadata(file, value));
+            TRY(check_metadata(file, value));
             continue;
         }
         TRY(parse_entry(file, name, value, &file->entries[file->count]));
@@ -319,12 +314,6 @@ bool safetensors_find(const struct safetensors *file, const char *name, size_t *
     if (!found) return false;
     *out = (size_t)(*found - file->entries);
     return true;
-}
-
-const char *safetensors_metadata(const struct safetensors *file, const char *key) {
-    for (size_t i = 0; i < file->metadata_count; i++)
-        if (!strcmp(file->metadata[i].key, key)) return file->metadata[i].value;
-    return NULL;
 }
 
 enum status safetensors_read_part(const struct safetensors *file, size_t index, uint64_t offset,

@@ -45,8 +45,6 @@ size_t safetensors_count(const struct safetensors *file);
 const struct safetensors_entry *safetensors_at(const struct safetensors *file, size_t index);
 /* The index of a name; false when the file has none. */
 bool safetensors_find(const struct safetensors *file, const char *name, size_t *out);
-/* A value of the header's __metadata__, or NULL. */
-const char *safetensors_metadata(const struct safetensors *file, const char *key);
 
 /* Reads a whole tensor; `bytes` must be its size. Or a part of it, `offset` bytes after its first.
  */

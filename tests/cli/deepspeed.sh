@@ -1,7 +1,5 @@
 # --deepspeed: keys become options below what is typed; what cannot be obeyed is refused by name; the note is said once.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 run="--model mlp --device ref --threads 1 --steps 1"
 cat >ds.json <<'END'
 {"train_batch_size": 64, "gradient_accumulation_steps": 4, "gradient_clipping": 0.5,

@@ -1,7 +1,6 @@
 # --dtype bf16: who has it and who refuses it, what is half as large, and what a run writes down.
 . "$ROOT/tests/train/lib.sh"
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 
 # Where the instructions are missing: exit 2 and one line.
 ONEDNN_MAX_CPU_ISA=AVX2 "$STRETTO" train --model mlp --dtype bf16 --steps 1 --out refused >out 2>err

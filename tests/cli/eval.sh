@@ -1,8 +1,6 @@
 # stretto eval: the numbers of the run's own last evaluation, to the last bit, whatever ranks trained and whatever ranks evaluate;
 # the table of classes and the confusion table; what is refused.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 data="--data synthetic:count=96,test_count=150,size=8,channels=1,classes=4"
 field() { # FILE KEY: its number
     sed -n "s/.*\"$2\": *\([^,}]*\).*/\1/p" "$1" | head -n 1
@@ -21,9 +19,7 @@ run_equals() { # RUN OPTION...: eval's numbers are those of summary.json
 refused() { # CODE WORDS ARGUMENT...
     code=$1 words=$2
     shift 2
-    "$STRETTO" eval "$@" >out 2>err
-    got=$?
-    [ $got = "$code" ] || say "eval $*: exit $got, not $code"
+    ends "$code" eval "$@"
     grep -q -e "$words" err || say "eval $*: $(cat err)"
     [ "$(grep -c . err)" -le 3 ] || say "eval $*: many lines: $(cat err)"
 }

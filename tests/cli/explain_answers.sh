@@ -1,7 +1,5 @@
 # explain answers as train would on this machine: the same exit code and the same message, and it leaves nothing behind.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --batch 32 --steps 1"
 # without_sizes FILE: what a process takes is measured, and may differ by a page from the next one's.
 without_sizes() { sed 's/[0-9.]* [KMG]iB/SIZE/g' "$1"; }

@@ -1,7 +1,5 @@
 # --strategy auto: what explain says of the choice, what simulate makes of it, what check proves, and what is refused.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 auto="--model resnet8 --device ref --threads 1 --data synthetic --strategy auto"
 explain() { "$STRETTO" explain -n 2 $auto --batch 64 --micro-batches 8 "$@" 2>err; }
 explain >out || say "plain: $(cat err)"
@@ -60,18 +58,9 @@ sed 's/ranks: 4, g/ranks: 3, g/; /slow_ranks/,$d' fast.yml >small.yml
 "$STRETTO" check $auto --stages 4 --replicas 2 --batch 64 --micro-batches 8 >out 2>err || say "check: $(cat err)"
 grep -q '^proved *auto: 8 ranks' out || say "check says $(cat out)"
 
-# refused CODE TEXT COMMAND OPTIONS
-refused() {
-    code=$1 part=$2
-    shift 2
-    "$STRETTO" "$@" >out 2>err
-    got=$?
-    [ $got = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
-    grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
-}
-refused 5 'no order of the pipeline fits' explain -n 2 $auto --batch 64 --micro-batches 8 --memory-limit 2MiB
-refused 2 '--profile has no effect here' train -n 2 --model mlp --device ref --strategy 1f1b --profile nowhere --out run
-refused 3 'nowhere' train -n 2 $auto --batch 64 --micro-batches 8 --profile nowhere --out run
-refused 2 '--deal replays replicas' explain -n 2 $auto --deal 2x2
+answers 5 'no order of the pipeline fits' explain -n 2 $auto --batch 64 --micro-batches 8 --memory-limit 2MiB
+answers 2 '--profile has no effect here' train -n 2 --model mlp --device ref --strategy 1f1b --profile nowhere --out run
+answers 3 'nowhere' train -n 2 $auto --batch 64 --micro-batches 8 --profile nowhere --out run
+answers 2 '--deal replays replicas' explain -n 2 $auto --deal 2x2
 [ ! -e run ] || say "a refused run has left a folder"
 [ $failed = 0 ]

@@ -1,8 +1,6 @@
 # explain on one screen, for who has not read the design: which rank has which stage, what a step takes and idles, in 40 lines
 # of at most 100 columns; tables fit 90. A stage is never called a chunk, one of something never in the plural.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 screen() { # OPTION...: what follows are the words that must be there, a line each
     "$STRETTO" explain --model resnet8 --threads 1 --batch 64 "$@" >out 2>err || say "$*: exit $?: $(cat err)"
     [ "$(wc -l <out)" -le 40 ] || say "$*: more than a screen: $(wc -l <out) lines"

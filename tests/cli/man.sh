@@ -1,8 +1,6 @@
 # The manual page: no warning of man (groff) or mandoc, and every command, option, model, data set and exit code of the
 # program is in it.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 "$STRETTO" help --man >stretto.1 || exit 1
 
 # As text without overstrikes and without lines broken: what a reader sees.

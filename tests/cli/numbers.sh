@@ -1,7 +1,5 @@
 # One of something is never in the plural, in what commands print and refuse: "1 steps", "1 rank(s)".
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 plain() { # WHAT FILE...
     what=$1
     shift

@@ -1,7 +1,5 @@
 # People's own arrays as .npy files: a model learns from them, and what does not fit is refused in words.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 npy() { # shape, awk program that prints one number a value: a .npy file of unsigned bytes
     header="{'descr': '|u1', 'fortran_order': False, 'shape': ($1), }"
     printf "\223NUMPY\001\000\\$(printf %03o ${#header})\000%s" "$header"

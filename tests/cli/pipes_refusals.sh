@@ -1,21 +1,16 @@
 # Options of pipelines that contradict one another or the model: exit 2, what is wrong and what to do in two or three lines, and
 # no folder; and a plan that needs no -n.
-set -u
-failed=0
-bad() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 # refused CODE PART OPTION...
 refused() {
     code=$1 part=$2
     shift 2
     for command in "train --out run" explain; do
         # shellcheck disable=SC2086
-        "$STRETTO" $command --model mlp --device ref --threads 1 --steps 1 "$@" >out 2>err
-        got=$?
-        [ "$got" = "$code" ] || { bad "$command $*: exit $got, not $code"; cat err; }
-        grep -qF -- "$part" err || { bad "$command $*: no '$part' in:"; cat err; }
-        [ "$(wc -l <err)" -le 3 ] || { bad "$command $*: a long message:"; cat err; }
-        [ ! -s out ] || { bad "$command $*: printed:"; cat out; }
-        [ ! -e run ] || { bad "$command $*: made its folder"; rm -r run; }
+        answers "$code" "$part" $command --model mlp --device ref --threads 1 --steps 1 "$@"
+        [ "$(wc -l <err)" -le 3 ] || { say "$command $*: a long message:"; cat err; }
+        [ ! -s out ] || { say "$command $*: printed:"; cat out; }
+        [ ! -e run ] || { say "$command $*: made its folder"; rm -r run; }
     done
 }
 while IFS='|' read -r code part line; do
@@ -50,20 +45,20 @@ done <<'END'
 END
 # memory: train starts nothing; explain shows the plan all the same
 "$STRETTO" train --out run --model mlp --device ref --threads 1 --strategy gpipe --stages 4 -n 4 --memory-limit 2M >out 2>err
-[ $? = 5 ] || bad "--memory-limit: exit code is not 5"
-grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { bad "--memory-limit:"; cat out err; }
+[ $? = 5 ] || say "--memory-limit: exit code is not 5"
+grep -q -e '--memory-limit is 2.0 MiB' err && [ "$(wc -l <err)" -le 3 ] && [ ! -s out ] && [ ! -e run ] || { say "--memory-limit:"; cat out err; }
 # a refused program is told once, however many ranks were to run it, and nothing is written
-"$STRETTO" explain --model mlp --strategy 1f1b --stages 2 --micro-batches 2 --quiet --save-program right.txt 2>err || bad "--save-program: $(cat err)"
+"$STRETTO" explain --model mlp --strategy 1f1b --stages 2 --micro-batches 2 --quiet --save-program right.txt 2>err || say "--save-program: $(cat err)"
 sed 's/ SEND_F / RECV_F /' right.txt >wrong.txt
 { "$STRETTO" train --model mlp --strategy 1f1b -n 2 --micro-batches 2 --program wrong.txt --out run 2>&1 >out; echo $? >code; } | cat >err
-[ "$(cat code)" = 2 ] || bad "a refused program: exit code is not 2"
-grep -q 'refused by rule' err && [ "$(wc -l <err)" = 1 ] && [ ! -e run ] || { bad "a refused program:"; cat err; }
+[ "$(cat code)" = 2 ] || say "a refused program: exit code is not 2"
+grep -q 'refused by rule' err && [ "$(wc -l <err)" = 1 ] && [ ! -e run ] || { say "a refused program:"; cat err; }
 # -n follows from stages and replicas
-"$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || bad "explain without -n: $(cat err)"
-grep -q 'ranks  *4 = 2 in a pipeline x 2 replicas' out || { bad "no grid"; cat out; }
-grep -q 'batch  *64 = 2 replicas x 4 micro-batches x 8 samples' out || { bad "no batch equation"; cat out; }
-grep -q 'stage  *rank  *from' out || { bad "no table of the split"; cat out; }
-"$STRETTO" explain --model mlp --strategy gpipe --stages 2 --cut fc3 --show program >out 2>err || bad "--cut fc3: $(cat err)"
-grep -q '^#[0-9]* r1 RECV_F s1 m0 a0 p0' out || { bad "no program of two ranks"; cat out; }
-grep -q ' fc3 ' out || { bad "the cut is not where it was asked for"; cat out; }
+"$STRETTO" explain --model mlp --strategy interleaved --stages 2 --replicas 2 --micro-batches 4 >out 2>err || say "explain without -n: $(cat err)"
+grep -q 'ranks  *4 = 2 in a pipeline x 2 replicas' out || { say "no grid"; cat out; }
+grep -q 'batch  *64 = 2 replicas x 4 micro-batches x 8 samples' out || { say "no batch equation"; cat out; }
+grep -q 'stage  *rank  *from' out || { say "no table of the split"; cat out; }
+"$STRETTO" explain --model mlp --strategy gpipe --stages 2 --cut fc3 --show program >out 2>err || say "--cut fc3: $(cat err)"
+grep -q '^#[0-9]* r1 RECV_F s1 m0 a0 p0' out || { say "no program of two ranks"; cat out; }
+grep -q ' fc3 ' out || { say "the cut is not where it was asked for"; cat out; }
 exit $failed

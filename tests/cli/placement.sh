@@ -1,7 +1,5 @@
 # --placement gives stages and replicas, and refuses to start a rank on another host than the file says.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 run="--model mlp --device ref --threads 1 --strategy 1f1b --micro-batches 2 --batch 16"
 printf -- '- [localhost:0, localhost:2]\n- [localhost:1, localhost:3]\n' >here.yml
 printf -- '- [nowhere.invalid:0, localhost:0]\n- [nowhere.invalid:1, localhost:1]\n' >there.yml

@@ -1,16 +1,12 @@
 # stretto predict: rows of a .npy file or a data set through a trained model, as .npy or JSON lines; the same bytes on any ranks;
 # what is refused leaves no file.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 "$STRETTO" train --model resnet8 --steps 4 --threads 1 --quiet --out run || say "run: exit $?"
 predict() { "$STRETTO" predict run "$@" 2>err || say "predict $*: exit $?: $(cat err)"; }
 refused() { # CODE WORDS ARGUMENT...
     code=$1 words=$2
     shift 2
-    "$STRETTO" predict "$@" >out 2>err
-    got=$?
-    [ $got = "$code" ] || say "predict $*: exit $got, not $code"
+    ends "$code" predict "$@"
     grep -q -e "$words" err || say "predict $*: $(cat err)"
     [ "$(ls -A | grep -c '^refused')" = 0 ] || say "predict $*: left $(ls -A)"
 }

@@ -1,8 +1,6 @@
 # --save-profile: what a run wrote is read back and has a row for every operation of the model; forecasts and --balance time
 # take it, also from ranks that ran other stages than this one.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 set -- --model resnet8 --data synthetic:count=64,test_count=8,size=8 --device ref --threads 1 -n 2
 quick="--steps 7 --eval-every never --save-every never --quiet"
 # shellcheck disable=SC2086

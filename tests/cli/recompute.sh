@@ -1,8 +1,6 @@
 # --recompute: what explain says of it, where it is refused, that a run may be resumed with another, and that the memory which
 # the plan promises is saved.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 gpipe="--model resnet8 --threads 1 --strategy gpipe --stages 2 -n 2 --eval-every never --lr-policy const --warmup 0"
 small="$gpipe --data synthetic:count=64,test_count=8 --batch 16 --micro-batches 4"
 field() { sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",]*\).*/\1/p" "$1/summary.json"; } # RUN KEY

@@ -1,8 +1,6 @@
 # What docs/checkpoints.md says of facts: each one of a manifest stands there, in the row that tells how a resume takes
 # another value of it.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 base="--model resnet8 --threads 1 --lr-policy step --optimizer adamw --steps 2 --quiet"
 # shellcheck disable=SC2086
 "$STRETTO" train $base --out run || exit 1

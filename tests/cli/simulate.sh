@@ -1,7 +1,5 @@
 # simulate: published figures from whole programs, files that say what things cost, drawings, and what is refused.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 sim() { "$STRETTO" simulate --device ref --threads 1 --data synthetic "$@" 2>err; }
 # figures WANT OPTIONS: step, bubble and span bubble in the JSON, rounded as they are printed.
 figures() {

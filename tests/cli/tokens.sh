@@ -1,7 +1,5 @@
 # stretto tokens makes a data set of text that gpt2-nano trains on; what is damaged is refused with its place.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 i=0
 while [ $i -lt 400 ]; do echo "the quick brown fox jumps over the lazy dog, line $((i % 10))"; i=$((i + 1)); done >text
 "$STRETTO" tokens text data >out 2>err || say "tokens: $(cat err)"

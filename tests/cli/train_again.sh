@@ -1,7 +1,5 @@
 # The same training again, from what a run wrote: its config.yml, its program; and explain tells of it beforehand.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 hash_of() { sed -n 's/^ *"param_hash": "\(.*\)",*$/\1/p' "$1/summary.json"; }
 run() {
     out=$1

@@ -1,8 +1,6 @@
 # --delay: the passes of a step wait instead of computing, and all else of a run is there; the summary's bubbles are those of
 # the ranks' passes.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 set -- --model mlp --device ref --threads 1 --strategy 1f1b --micro-batches 3 --batch 6 --steps 8 --eval-every never --quiet
 "$STRETTO" train "$@" -n 2 --delay f=1ms,i=1ms,w=2ms --out slow 2>err || say "a run: $(cat err)"
 [ -f slow/model.safetensors.index.json ] || [ -f slow/model.safetensors ] || say "no model"

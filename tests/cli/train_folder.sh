@@ -1,16 +1,11 @@
 # --out: never written over by accident, checked before training, and whole after it.
-set -u
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --steps 2 --batch 32"
-failed=0
-say() { echo "$*"; failed=1; }
 # expect CODE TEXT ARGUMENTS: exit code and a part of what is said on standard error, in few lines.
 expect() {
     code=$1 part=$2
     shift 2
-    "$STRETTO" train "$@" >out 2>err
-    got=$?
-    [ "$got" = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
-    [ -z "$part" ] || grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
+    answers "$code" "$part" train "$@"
     [ "$(grep -c . err)" -le 5 ] || [ "$part" = 'none of 2 checkpoints is whole' ] || say "$*: a long message: $(cat err)"
 }
 

@@ -1,7 +1,5 @@
 # A disk that takes no more while a run writes rows: said once, and at the end what the folder lacks.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --batch 32 --steps 200 --eval-every never --log-every 1 --quiet"
 # No file may be larger than 10 KiB: metrics.jsonl and the model are; summary.json is not.
 # shellcheck disable=SC2086

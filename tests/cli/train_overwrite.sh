@@ -1,16 +1,11 @@
 # --overwrite and --resume take away what a run of ours left, and nothing else.
-set -u
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --steps 2 --batch 32 --quiet"
-failed=0
-say() { echo "$*"; failed=1; }
 # expect CODE TEXT ARGUMENTS
 expect() {
     code=$1 part=$2
     shift 2
-    "$STRETTO" train "$@" >out 2>err
-    got=$?
-    [ "$got" = "$code" ] || say "$*: exit $got, not $code: $(cat err)"
-    [ -z "$part" ] || grep -qF -- "$part" err || say "$*: no '$part' in: $(cat err)"
+    answers "$code" "$part" train "$@"
 }
 # content FOLDER: names and bytes of all that is in it
 content() { (cd "$1" && find . | sort && find . -type f | sort | xargs cksum); }

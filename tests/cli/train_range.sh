@@ -1,7 +1,5 @@
 # --lr-policy range: the rate grows, the run ends where the loss comes apart, and a rate is suggested.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 set -- --model mlp --lr-policy range --steps 160 --eval-every never --save-every never --device ref --threads 1
 "$STRETTO" train "$@" --out run >out 2>err || say "train: $(cat err)"
 grep -q "range test: over at step 1[0-9][0-9]: at a learning rate of" err || say "it did not end early: $(cat err)"

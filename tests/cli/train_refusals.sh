@@ -1,16 +1,12 @@
 # What train refuses: exit code, a part of the message, at most three lines on standard error and none on standard output.
-set -u
-failed=0
+. "$ROOT/tests/cli/lib.sh"
 check() {
     code=$1 part=$2
     shift 2
-    "$STRETTO" train --device ref --threads 1 --steps 1 --out run "$@" >out 2>err
-    got=$?
-    [ "$got" = "$code" ] || { echo "train $*: exit $got, not $code"; cat err; failed=1; }
-    grep -qF -- "$part" err || { echo "train $*: no '$part' in:"; cat err; failed=1; }
-    [ "$(wc -l <err)" -le 3 ] || { echo "train $*: a long message:"; cat err; failed=1; }
-    [ ! -s out ] || { echo "train $*: printed:"; cat out; failed=1; }
-    [ ! -e run ] || { echo "train $*: made its folder"; rm -r run; failed=1; }
+    answers "$code" "$part" train --device ref --threads 1 --steps 1 --out run "$@"
+    [ "$(wc -l <err)" -le 3 ] || say "train $*: a long message: $(cat err)"
+    [ ! -s out ] || say "train $*: printed: $(cat out)"
+    [ ! -e run ] || { say "train $*: made its folder"; rm -r run; }
 }
 
 printf 'not a program\n' >bad.txt

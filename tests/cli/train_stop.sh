@@ -1,8 +1,6 @@
 # A run that is stopped and resumed ends as one that was not: SIGINT, SIGTERM, SIGUSR2, --time-limit.
-set -u
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --batch 192 --steps 64 --log-every 1 --eval-every never --save-every never"
-failed=0
-say() { echo "$*"; failed=1; }
 hash_of() { sed -n 's/^ *"param_hash": "\(.*\)",*$/\1/p' "$1/summary.json"; }
 # Until the command after the limit succeeds: 0.05 s a try.
 await() {

@@ -1,7 +1,5 @@
 # After a resume the results tell of the whole run; a run that is finished is left as it is.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 mlp="--model mlp --device ref --threads 1 --batch 32"
 value() { sed -n "s/^ *\"$1\": \(.*[^,]\),*$/\1/p" "$2/summary.json"; }
 same() { [ -n "$(value "$1" "$2")" ] && [ "$(value "$1" "$2")" = "$(value "$1" "$3")" ] || say "$1 is $(value "$1" "$3") in $3, $(value "$1" "$2") in $2"; }

@@ -1,8 +1,6 @@
 # The option table of docs/usage.md is the one the program prints; docs/metrics.md explains the keys that a run writes, and no
 # others.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 "$STRETTO" help --markdown >printed || exit 1
 sed -n '/^<!-- options -->$/,/^<!-- end -->$/p' "$ROOT/docs/usage.md" | sed '1d;$d' >written
 diff written printed || say "docs/usage.md is out of date: run scripts/usage-table"

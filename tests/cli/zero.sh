@@ -1,8 +1,6 @@
 # --strategy zero1, zero2, zero3: the parameters of one device, evaluated, saved, and resumed under another strategy; what is
 # refused, and what is simulated.
-set -u
-failed=0
-say() { echo "$*"; failed=1; }
+. "$ROOT/tests/cli/lib.sh"
 model="--model mlp --device ref --threads 1 --data synthetic:count=72,test_count=20,size=8,channels=1"
 run="$model --batch 24 --steps 6 --save-every 3 --eval-every 3 --lr-policy const --warmup 0 --bucket-size 8KiB --quiet"
 field() { sed -n "s/.*\"$2\": *\"\{0,1\}\([^\",]*\).*/\1/p" "$1/summary.json"; } # RUN KEY

@@ -22,11 +22,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../options_line.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
-#include "base/option.h"
 #include "exec/team.h"
 #include "plan/resolve.h"
 
@@ -51,19 +51,9 @@ static enum status plan_rank(void *context, int rank, const struct plan **out) {
     return STATUS_OK;
 }
 
-static enum status parse_line(const char *line, struct options *out) {
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    enum status status = options_parse(COMMAND_TRAIN, count, word, out);
-    free(copy);
-    return status;
-}
-
 static enum status run_line(const char *line, int ranks, struct team_answer *out) {
     struct options options;
-    TRY(parse_line(line, &options));
+    TRY(options_of_line(COMMAND_TRAIN, line, &options));
     struct cell cell = {.given = &options,
                         .options = MEM_ARRAY(struct options, ranks),
                         .plan = MEM_ARRAY(struct plan *, ranks),

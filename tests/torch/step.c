@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../options_line.h"
 #include "../unit/golden/run_graph.h"
 #include "base/log.h"
-#include "base/option.h"
 #include "exec/checkpoint.h"
 #include "exec/exec.h"
 #include "plan/resolve.h"
@@ -41,20 +41,10 @@ static void *add(struct list *list, char *name, enum dtype dtype, struct shape s
     return data;
 }
 
-static enum status parse(const char *line, struct options *out) {
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    enum status status = options_parse(COMMAND_TRAIN, count, word, out);
-    free(copy);
-    return status;
-}
-
 static enum status open_job(const char *line, const char *inputs, struct job *job) {
     struct resolve_place place = {.rank = 0, .ranks = 1, .threads = 1};
     struct run_config config;
-    TRY(parse(line, &job->options));
+    TRY(options_of_line(COMMAND_TRAIN, line, &job->options));
     job->model = model_find(job->options.model);
     TRY(resolve_data(&job->options, job->model, &job->dataset));
     TRY(resolve_run(&job->options, job->model, job->dataset, &place, &config));

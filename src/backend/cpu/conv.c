@@ -91,14 +91,6 @@ static struct dnn_spec spec_of(const struct op_call *call, const struct conv *co
     return spec;
 }
 
-static void spec_free(struct dnn_spec *spec) {
-    dnn_md_free(spec->src);
-    dnn_md_free(spec->weights);
-    dnn_md_free(spec->forward_weights);
-    dnn_md_free(spec->bias);
-    dnn_md_free(spec->dst);
-}
-
 /* Arguments by direction: inputs in order, then outputs; the last of each list is the bias. */
 static const struct cpu_bind binds[3][4] = {
     {{DNNL_ARG_SRC, CPU_IN, 0, 0},
@@ -161,7 +153,7 @@ enum status cpu_conv(struct cpu_kernel *kernel, const struct layout *const in[])
     }
     struct dnn_spec spec = spec_of(&kernel->call, &conv);
     enum status status = create_direct(kernel, &spec, in[0]);
-    spec_free(&spec);
+    dnn_spec_free(&spec);
     if (status == STATUS_OK) cpu_step_relu(kernel);
     return status;
 }

@@ -298,8 +298,7 @@ enum status cpu_reorder(struct cpu_kernel *kernel, const struct layout *const in
     spec.dst = to->plain ? plain_twin(to, from) : dnn_md_copy(cpu_md(to));
     struct cpu_bind bind[] = {{DNNL_ARG_FROM, CPU_IN, 0, 0}, {DNNL_ARG_TO, CPU_OUT, 0, 0}};
     enum status status = cpu_step(kernel, &spec, 2, bind);
-    dnn_md_free(spec.src);
-    dnn_md_free(spec.dst);
+    dnn_spec_free(&spec);
     CHECK(status == STATUS_OK, "oneDNN has no reorder from %s to %s", from->text, to->text);
     return status;
 }

@@ -42,6 +42,14 @@ dnnl_primitive_attr_t dnn_attr_new(const struct dnn_spec *spec) {
     return attr;
 }
 
+void dnn_spec_free(struct dnn_spec *spec) {
+    dnn_md_free(spec->src);
+    dnn_md_free(spec->weights);
+    dnn_md_free(spec->forward_weights);
+    dnn_md_free(spec->bias);
+    dnn_md_free(spec->dst);
+}
+
 struct dnn_spec dnn_forward_spec(const struct dnn_spec *spec) {
     struct dnn_spec forward = *spec;
     if (spec->forward_weights) forward.weights = spec->forward_weights;

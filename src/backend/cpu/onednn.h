@@ -82,6 +82,9 @@ struct dnn_spec {
     int stride[2], pad[2], dilation[2]; /* dilation 1 is dense */
 };
 
+/* Local. Frees the descriptors that a spec has, where they are its own; it may lack some. */
+void dnn_spec_free(struct dnn_spec *spec);
+
 /* Local. Describes a primitive with a user scratchpad; STATUS_NO when oneDNN has no implementation.
  * The caller destroys it. */
 enum status dnn_describe(dnnl_engine_t engine, const struct dnn_spec *spec,

@@ -51,7 +51,6 @@ enum status cpu_transpose(struct cpu_kernel *kernel, const struct layout *const 
     spec.dst = dnn_md_new(dtype, y->rank, y->dim, NULL);
     struct cpu_bind bind[] = {{DNNL_ARG_FROM, CPU_IN, 0, 0}, {DNNL_ARG_TO, CPU_OUT, 0, 0}};
     enum status status = cpu_step(kernel, &spec, 2, bind);
-    dnn_md_free(spec.src);
-    dnn_md_free(spec.dst);
+    dnn_spec_free(&spec);
     return status;
 }

@@ -11,11 +11,11 @@
 #include <hdf5.h>
 #endif
 
+#include "../tensor/npy_whole.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/dataset.h"
-#include "tensor/npy.h"
 
 static char folder[64], message[4096];
 

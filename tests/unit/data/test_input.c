@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../tensor/npy_whole.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/input.h"
-#include "tensor/npy.h"
 
 static char path[64];
 

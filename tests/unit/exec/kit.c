@@ -7,17 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../options_line.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "plan/resolve.h"
 
 void kit_options(const char *line, struct options *out) {
-    char *copy = mem_text(line), *word[64], *state = NULL;
-    int count = 0;
-    for (char *w = strtok_r(copy, " ", &state); w && count < 64; w = strtok_r(NULL, " ", &state))
-        word[count++] = w;
-    cr_assert_eq(options_parse(COMMAND_TRAIN, count, word, out), STATUS_OK);
-    free(copy);
+    cr_assert_eq(options_of_line(COMMAND_TRAIN, line, out), STATUS_OK);
 }
 
 static enum status make_plan(struct kit_plan *plan, int rank, int ranks) {
@@ -92,14 +88,15 @@ struct step_result kit_steps(struct kit_run *run, int64_t steps) {
 
 uint64_t kit_hash(const struct kit_run *run) {
     uint64_t params, buffers;
-    cr_assert_eq(store_param_hash(exec_store(run->exec), &params), STATUS_OK);
+    cr_assert_eq(exec_param_hash(run->exec, &params), STATUS_OK);
     cr_assert_eq(store_buffer_hash(exec_store(run->exec), &buffers), STATUS_OK);
     return params ^ buffers;
 }
 
-static int find(const struct store *store, const char *name) {
-    int param = store_find_param(store->layout, name);
-    cr_assert_geq(param, 0, "no parameter %s", name);
+int kit_find_param(const struct store_layout *layout, const char *name) {
+    int param = 0;
+    while (param < layout->param_count && strcmp(layout->params[param].name, name) != 0) param++;
+    cr_assert_lt(param, layout->param_count, "no parameter %s", name);
     return param;
 }
 
@@ -113,12 +110,12 @@ static float *plain_of(const struct store *store, int param, int64_t *count) {
 
 float *kit_param(const struct kit_run *run, const char *name, int64_t *count) {
     const struct store *store = exec_store(run->exec);
-    return plain_of(store, find(store, name), count);
+    return plain_of(store, kit_find_param(store->layout, name), count);
 }
 
 void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value) {
     struct store *store = exec_store(run->exec);
-    int param = find(store, name);
+    int param = kit_find_param(store->layout, name);
     int64_t count;
     float *plain = plain_of(store, param, &count);
     plain[at] = value;
@@ -146,4 +143,17 @@ char *kit_folder(void) {
     char *path = mem_text("/tmp/stretto-exec-XXXXXX");
     cr_assert_not_null(mkdtemp(path));
     return path;
+}
+
+struct kit_files kit_files;
+
+void kit_files_begin(void) {
+    kit_files.folder = kit_folder();
+    kit_files.weights = folder_path(kit_files.folder, "weights.safetensors");
+}
+
+void kit_files_end(void) {
+    folder_remove(kit_files.folder);
+    free(kit_files.folder);
+    free(kit_files.weights);
 }

@@ -37,6 +37,8 @@ void kit_close(struct kit_run **run);
 struct step_result kit_steps(struct kit_run *run, int64_t steps);
 uint64_t kit_hash(const struct kit_run *run);
 
+/* The number of a parameter; asserts that there is one of this name. */
+int kit_find_param(const struct store_layout *layout, const char *name);
 /* Plain values of a parameter by its name; the caller frees them. */
 float *kit_param(const struct kit_run *run, const char *name, int64_t *count);
 void kit_set_param(struct kit_run *run, const char *name, int64_t at, float value);
@@ -45,5 +47,12 @@ double kit_distance(const struct kit_run *a, const struct kit_run *b);
 
 /* A new folder under /tmp; folder_remove takes it away. The caller frees the path. */
 char *kit_folder(void);
+
+/* For TestSuite(..., .init, .fini): a folder of each test's own, and where its file of weights
+ * goes.
+ */
+extern struct kit_files { char *folder, *weights; } kit_files;
+void kit_files_begin(void);
+void kit_files_end(void);
 
 #endif

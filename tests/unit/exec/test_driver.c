@@ -85,7 +85,7 @@ static enum status train(struct member *member) {
     TRY(exec_settle(member->exec));
     exec_norm(member->exec, STEPS - 1, &member->step[STEPS - 1].grad_norm);
     TRY(exec_evaluate(member->exec, &member->eval));
-    return store_param_hash(exec_store(member->exec), &member->params);
+    return exec_param_hash(member->exec, &member->params);
 }
 
 static void *member_main(void *argument) {
@@ -137,7 +137,7 @@ Test(exec_driver, knows_what_the_stages_do) {
     cr_expect_eq(driver->eval.samples, 7);
     cr_expect_float_eq(driver->eval.loss, eval.loss, 1e-12);
     uint64_t hash;
-    cr_assert_eq(store_param_hash(exec_store(one->exec), &hash), STATUS_OK);
+    cr_assert_eq(exec_param_hash(one->exec, &hash), STATUS_OK);
     cr_expect_eq(driver->params, 0);
     cr_expect_eq(team->member[1].params + team->member[2].params, hash);
     kit_close(&one);

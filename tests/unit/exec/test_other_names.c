@@ -11,20 +11,9 @@
 #include "tensor/resize.h"
 #include "tensor/safetensors.h"
 
-static char *folder, *path, said[4096];
+static char said[4096];
 
-static void make_folder(void) {
-    folder = kit_folder();
-    path = mem_format("%s/weights.safetensors", folder);
-}
-
-static void remove_folder(void) {
-    folder_remove(folder);
-    free(folder);
-    free(path);
-}
-
-TestSuite(exec_other_names, .init = make_folder, .fini = remove_folder);
+TestSuite(exec_other_names, .init = kit_files_begin, .fini = kit_files_end);
 
 static const struct {
     const char *list, *name;
@@ -83,7 +72,7 @@ static void write_list(const char *list, int blocks) {
     }
     cr_assert_gt(count, 0, "no list %s", list);
     struct safetensors_content content = {.items = items, .item_count = count};
-    cr_assert_eq(safetensors_write(path, &content, NULL), STATUS_OK);
+    cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
     for (size_t i = 0; i < count; i++) {
         free((void *)items[i].name);
         free((void *)items[i].data);
@@ -129,7 +118,7 @@ static struct kit_run *load(const char *list) {
     struct kit_run *run = kit_open("%s", lists[i].line);
     said[0] = 0;
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_load_weights(run->exec, path), STATUS_OK, "%s", list);
+    cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK, "%s", list);
     log_capture(NULL, 0);
     return run;
 }
@@ -213,10 +202,10 @@ Test(exec_other_names, a_head_that_is_not_tied_is_named) {
     struct kit_run *run = kit_open(GPT2);
     for (int other = 0; other < 2; other++) {
         ((float *)items[1].data)[5] += (float)other;
-        cr_assert_eq(safetensors_write(path, &content, NULL), STATUS_OK);
+        cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
         said[0] = 0;
         log_capture(said, sizeof said);
-        cr_expect_eq(checkpoint_load_weights(run->exec, path), STATUS_OK);
+        cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK);
         log_capture(NULL, 0);
         bool named = strstr(said, "does not have, passed over: lm_head.weight");
         cr_expect_eq(named, other == 1, "%s", said);
@@ -237,10 +226,10 @@ Test(exec_other_names, positions_follow_the_grid) {
     resize_bicubic(values + WIDTH, (struct resize_grid){SIDE, SIDE}, want,
                    (struct resize_grid){OURS, OURS}, WIDTH);
     struct safetensors_content content = {.items = &item, .item_count = 1};
-    cr_assert_eq(safetensors_write(path, &content, NULL), STATUS_OK);
+    cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
     said[0] = 0;
     log_capture(said, sizeof said);
-    cr_expect_eq(checkpoint_load_weights(run->exec, path), STATUS_OK);
+    cr_expect_eq(checkpoint_load_weights(run->exec, kit_files.weights), STATUS_OK);
     log_capture(NULL, 0);
     cr_expect(strstr(said, "positions of 8 x 8 patches resized to 4 x 4"), "%s", said);
     int64_t count;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../graph/flops.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "exec/state.h"
@@ -119,7 +120,7 @@ Test(exec_recompute, costs_the_forwards_that_run_again) {
     struct kit_run *never = kit_open(BN "gpipe"),
                    *some = kit_open(BN "gpipe --recompute except-last"),
                    *always = kit_open(BN "gpipe --recompute always");
-    double forward = graph_cost(always->job.plan->micro[0].graph, PHASE_FORWARD).flops;
+    double forward = graph_flops(always->job.plan->micro[0].graph, PHASE_FORWARD);
     double again = plan_recompute_flops(always->job.plan);
     cr_expect_eq(plan_recompute_flops(never->job.plan), 0);
     cr_expect_float_eq(plan_recompute_flops(some->job.plan), again * 2 / 3, 1);

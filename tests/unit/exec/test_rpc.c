@@ -45,7 +45,7 @@ static enum status train(struct member *member) {
         TRY(exec_step(member->exec, &member->result));
     TRY(exec_evaluate(member->exec, &member->eval));
     exec_norm(member->exec, member->result.step, &member->result.grad_norm);
-    TRY(store_param_hash(exec_store(member->exec), &member->params));
+    TRY(exec_param_hash(member->exec, &member->params));
     return store_buffer_hash(exec_store(member->exec), &member->buffers);
 }
 
@@ -109,7 +109,7 @@ static void expect_same(const struct team *team, struct kit_run *one) {
     }
     cr_assert_eq(exec_evaluate(one->exec, &eval), STATUS_OK);
     cr_expect_float_eq(team->member[0].eval.loss, eval.loss, 1e-12);
-    cr_assert_eq(store_param_hash(exec_store(one->exec), &own), STATUS_OK);
+    cr_assert_eq(exec_param_hash(one->exec, &own), STATUS_OK);
     cr_expect_eq(params, own);
     cr_assert_eq(store_buffer_hash(exec_store(one->exec), &own), STATUS_OK);
     cr_expect_eq(buffers, own);

@@ -86,7 +86,7 @@ static uint64_t hash_of(const struct team *team, int rank) {
     const struct store *store = exec_store(team->members[rank].exec);
     uint64_t params, buffers;
     cr_assert_eq(team->members[rank].status, STATUS_OK);
-    cr_assert_eq(store_param_hash(store, &params), STATUS_OK);
+    cr_assert_eq(exec_param_hash(team->members[rank].exec, &params), STATUS_OK);
     cr_assert_eq(store_buffer_hash(store, &buffers), STATUS_OK);
     return params ^ buffers;
 }

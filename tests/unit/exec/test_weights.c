@@ -11,30 +11,19 @@
 
 #define MLP "--model mlp --data digits --device ref --threads 1 --steps 2 "
 
-static char *folder, *path, said[2048];
+static char said[2048];
 
-static void make_folder(void) {
-    folder = kit_folder();
-    path = mem_format("%s/weights.safetensors", folder);
-}
-
-static void remove_folder(void) {
-    folder_remove(folder);
-    free(folder);
-    free(path);
-}
-
-TestSuite(exec_weights, .init = make_folder, .fini = remove_folder);
+TestSuite(exec_weights, .init = kit_files_begin, .fini = kit_files_end);
 
 static void write_items(const struct tensor_item *items, size_t count) {
     struct safetensors_content content = {.items = items, .item_count = count};
-    cr_assert_eq(safetensors_write(path, &content, NULL), STATUS_OK);
+    cr_assert_eq(safetensors_write(kit_files.weights, &content, NULL), STATUS_OK);
 }
 
 static enum status load(struct kit_run *run) {
     said[0] = 0;
     log_capture(said, sizeof said);
-    enum status status = checkpoint_load_weights(run->exec, path);
+    enum status status = checkpoint_load_weights(run->exec, kit_files.weights);
     log_capture(NULL, 0);
     return status;
 }
@@ -57,7 +46,7 @@ Test(exec_weights, a_model_reads_what_it_wrote) {
     struct kit_run *a = kit_open(MLP), *b = kit_open(MLP "--seed 9");
     kit_steps(a, -1);
     cr_assert_neq(kit_hash(a), kit_hash(b));
-    cr_assert_eq(checkpoint_write_model(a->exec, path, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(a->exec, kit_files.weights, NULL), STATUS_OK);
     cr_assert_eq(load(b), STATUS_OK);
     cr_expect_eq(kit_hash(a), kit_hash(b));
     cr_expect(strstr(said, "6 of the model's 6") && !strstr(said, "warning"), "%s", said);
@@ -71,7 +60,7 @@ Test(exec_weights, also_on_cpu_with_batch_norm) {
         "--model resnet8 --data digits --device cpu --threads 1 --batch 16 --steps 1";
     struct kit_run *a = kit_open("%s", line), *b = kit_open("%s --seed 9", line);
     kit_steps(a, -1);
-    cr_assert_eq(checkpoint_write_model(a->exec, path, NULL), STATUS_OK);
+    cr_assert_eq(checkpoint_write_model(a->exec, kit_files.weights, NULL), STATUS_OK);
     cr_assert_eq(load(b), STATUS_OK);
     cr_expect_eq(kit_hash(a), kit_hash(b));
     kit_close(&a);
@@ -125,7 +114,7 @@ Test(exec_weights, a_file_without_anything_that_fits_is_refused) {
     write_items(items, 1);
     cr_expect_eq(load(run), STATUS_DATA);
     cr_expect(strstr(said, "none of its 1 tensors") && strstr(said, "fc1.weight"), "%s", said);
-    cr_assert_eq(file_write_text(path, "this is no safetensors file"), STATUS_OK);
+    cr_assert_eq(file_write_text(kit_files.weights, "this is no safetensors file"), STATUS_OK);
     cr_expect_eq(load(run), STATUS_DATA);
     const struct tensor_item wrong = {"fc1.bias", DTYPE_F16, SHAPE(64), rising};
     write_items(&wrong, 1);
@@ -179,7 +168,8 @@ static void refuse_value(enum dtype dtype, const void *data, const char *message
     uint64_t hash = kit_hash(run);
     write_items(items, 2);
     cr_expect_eq(load(run), STATUS_DATA);
-    cr_expect(strstr(said, message) && strstr(said, path) && !strstr(said, "--lr"), "%s", said);
+    cr_expect(strstr(said, message) && strstr(said, kit_files.weights) && !strstr(said, "--lr"),
+              "%s", said);
     cr_expect_eq(kit_hash(run), hash, "%s: some of it was taken", message);
     kit_close(&run);
 }
@@ -195,9 +185,9 @@ Test(exec_weights, values_that_are_not_finite_are_refused) {
 
 Test(exec_weights, the_folder_of_a_run_stands_for_its_model) {
     struct kit_run *a = kit_open(MLP), *b = kit_open(MLP "--seed 9");
-    char *model = mem_format("%s/model.safetensors", folder);
-    free(path);
-    path = mem_text(folder);
+    char *model = mem_format("%s/model.safetensors", kit_files.folder);
+    free(kit_files.weights);
+    kit_files.weights = mem_text(kit_files.folder);
     cr_expect_eq(load(b), STATUS_DATA);
     cr_expect(strstr(said, "no model.safetensors"), "%s", said);
     cr_assert_eq(checkpoint_write_model(a->exec, model, NULL), STATUS_OK);

@@ -1,4 +1,4 @@
-/* Placement files: the example of the documentation, the ranks that follow, and what is refused. */
+/* Placement files: the example of the documentation, hosts of unequal size, and what is refused. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -17,12 +17,11 @@ static enum status parse(const char *text, struct stage_placement *out) {
     return status;
 }
 
-static enum status ranks(const struct stage_placement *placement,
-                         const struct stage_placement_host *hosts, int count, int64_t **out) {
-    log_capture(message, sizeof message);
-    enum status status = stage_placement_ranks(placement, hosts, count, out);
-    log_capture(NULL, 0);
-    return status;
+static void expect_cell(const struct stage_placement *placement, int at, const char *host,
+                        int64_t index) {
+    const struct stage_placement_cell *cell = &placement->cell[at];
+    cr_expect_str_eq(placement->host[cell->host].name, host);
+    cr_expect_eq(cell->index, index);
 }
 
 Test(plan_placement, documented_example) {
@@ -30,37 +29,31 @@ Test(plan_placement, documented_example) {
     cr_assert_eq(file_read("docs/placement.md", 1 << 20, &doc), STATUS_OK);
     char *begin = strstr((char *)doc.data, "```yaml\n") + strlen("```yaml\n"),
          *end = strstr(begin, "```"), *text = mem_format("%.*s", (int)(end - begin), begin);
-    static const struct stage_placement_host hosts[] = {{"w0", 4}, {"w1", 4}};
     struct stage_placement placement;
-    int64_t *rank;
     cr_assert_eq(parse(text, &placement), STATUS_OK, "%s", message);
     cr_expect_eq(placement.stages, 4);
     cr_expect_eq(placement.replicas, 2);
     cr_expect_eq(placement.host_count, 2);
-    cr_assert_eq(ranks(&placement, hosts, 2, &rank), STATUS_OK, "%s", message);
     for (int stage = 0; stage < 4; stage++)
         for (int replica = 0; replica < 2; replica++)
-            cr_expect_eq(rank[stage * 2 + replica], replica * 4 + stage);
-    free(rank);
+            expect_cell(&placement, stage * 2 + replica, replica ? "w1" : "w0", stage);
     free(text);
     bytes_free(&doc);
     stage_placement_free(&placement);
 }
 
-/* Ranks follow the order of the launcher's hosts, not that of the file. */
-Test(plan_placement, order_of_hosts) {
-    static const struct stage_placement_host hosts[] = {{"a", 1}, {"empty", 0}, {"b-1.net", 3}};
+Test(plan_placement, unequal_hosts) {
     struct stage_placement placement;
-    int64_t *rank;
     cr_assert_eq(
         parse("# two stages\n- - b-1.net:2\n  - b-1.net:0\n- ['a:0', b-1.net:1]\n", &placement),
         STATUS_OK, "%s", message);
-    cr_assert_eq(ranks(&placement, hosts, 3, &rank), STATUS_OK, "%s", message);
-    cr_expect_eq(rank[0], 3);
-    cr_expect_eq(rank[1], 1);
-    cr_expect_eq(rank[2], 0);
-    cr_expect_eq(rank[3], 2);
-    free(rank);
+    cr_assert_eq(placement.host_count, 2);
+    cr_expect_eq(placement.host[0].ranks, 3);
+    cr_expect_eq(placement.host[1].ranks, 1);
+    expect_cell(&placement, 0, "b-1.net", 2);
+    expect_cell(&placement, 1, "b-1.net", 0);
+    expect_cell(&placement, 2, "a", 0);
+    expect_cell(&placement, 3, "b-1.net", 1);
     stage_placement_free(&placement);
 }
 
@@ -103,26 +96,4 @@ Test(plan_placement, refused) {
             cr_expect(strstr(message, cases[i].part[part]), "'%s': '%s' not in: %s", cases[i].text,
                       cases[i].part[part], message);
     }
-}
-
-Test(plan_placement, hosts_of_the_run) {
-    static const struct {
-        struct stage_placement_host hosts[3];
-        int count;
-        const char *says;
-    } cases[] = {
-        {{{"w0", 2}, {"w2", 1}}, 2, "p.yml:2:4: w1 is not a host of this run; did you mean w0?"},
-        {{{"w0", 2}, {"w1", 3}}, 2, "p.yml: w1 has 3 ranks, the placement has 2 places on it"},
-        {{{"w0", 1}, {"w1", 2}}, 2, "p.yml: w0 has 1 ranks, the placement has 2 places on it"},
-        {{{"w0", 2}, {"w1", 2}, {"w2", 1}}, 3, "p.yml: w2 has 1 ranks, the placement has 0 places"},
-    };
-    struct stage_placement placement;
-    cr_assert_eq(parse("- [w0:0, w0:1]\n- [w1:0, w1:1]\n", &placement), STATUS_OK, "%s", message);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t *rank = NULL;
-        cr_expect_eq(ranks(&placement, cases[i].hosts, cases[i].count, &rank), STATUS_USAGE);
-        cr_expect_null(rank);
-        cr_expect(strstr(message, cases[i].says), "%s: %s", cases[i].says, message);
-    }
-    stage_placement_free(&placement);
 }

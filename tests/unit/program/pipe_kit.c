@@ -104,10 +104,21 @@ struct replay_times pipe_times(const struct pipe *pipe, struct pipe_costs costs)
     return times;
 }
 
+int pipe_peak_at(const struct pipe *pipe, int position) {
+    const struct pipeline_order *order = &pipe->orders[position];
+    int live = 0, peak = 0;
+    for (int i = 0; i < order->count; i++) {
+        uint8_t op = order->items[i].op;
+        live += (op == INSTR_F) - (op == INSTR_B || op == INSTR_W);
+        if (live > peak) peak = live;
+    }
+    return peak;
+}
+
 double pipe_peak(const struct pipe *pipe) {
     int most = 0;
     for (int p = 0; p < pipe->shape.positions; p++) {
-        int own = replay_peak(&pipe->orders[p]);
+        int own = pipe_peak_at(pipe, p);
         if (own > most) most = own;
     }
     return (double)most / pipe->shape.chunks;

@@ -31,6 +31,9 @@ struct pipe_costs {
     double f, i, w, hop;
 };
 struct replay_times pipe_times(const struct pipe *pipe, struct pipe_costs costs);
+/* The most (stage, micro-batch) pairs whose activations a position keeps at once, from F to B or W.
+ */
+int pipe_peak_at(const struct pipe *pipe, int position);
 /* The most live activations of any position, in units of a position's part of the model. */
 double pipe_peak(const struct pipe *pipe);
 

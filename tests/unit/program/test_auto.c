@@ -93,7 +93,7 @@ static void no_fixed_one_is_better(const struct problem *of, double time) {
 static struct auto_choice solve(const struct problem *of) {
     struct pipeline_order *orders = MEM_ARRAY(struct pipeline_order, of->shape.positions);
     struct auto_choice choice;
-    cr_assert_eq(pipeline_auto(&of->in, orders, &choice), STATUS_OK);
+    cr_assert(auto_find(&of->in, orders, &choice));
     is_an_order(of, orders);
     cr_expect_float_eq(choice.times.total, time_of(of, orders), 1e-9);
     no_fixed_one_is_better(of, choice.times.total);
@@ -181,8 +181,9 @@ Test(program_auto, what_cannot_fit_is_refused) {
     struct pipeline_order orders[3] = {{0}};
     struct auto_choice choice;
     char log[512] = "";
+    cr_expect(!auto_find(&of.in, orders, &choice));
     log_capture(log, sizeof log);
-    enum status status = pipeline_auto(&of.in, orders, &choice);
+    enum status status = auto_refuse(&of.in);
     log_capture(NULL, 0);
     cr_expect_eq(status, STATUS_MEMORY);
     cr_expect(strstr(log, "999 bytes on position 1") && strstr(log, "1000"), "%s", log);

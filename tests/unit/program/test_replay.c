@@ -170,7 +170,7 @@ static bool is_exact(const struct pipe *pipe) {
 static void peak_as_documented(const struct pipe *pipe) {
     if (strncmp(pipe->schedule->name, "v-", 2) == 0) return;
     for (int p = 0; p < pipe->shape.positions; p++) {
-        int peak = replay_peak(&pipe->orders[p]), want = peak_of(pipe, p);
+        int peak = pipe_peak_at(pipe, p), want = peak_of(pipe, p);
         cr_expect(is_exact(pipe) ? peak == want : peak <= want,
                   "%s, position %d of %d, %d chunks, %d micro-batches: peak %d, not %d",
                   pipe->schedule->name, p, pipe->shape.positions, pipe->shape.chunks,
@@ -202,9 +202,9 @@ Test(program_replay, v_min_and_v_half_save_memory) {
 Test(program_replay, v_min_and_v_half_on_eight_ranks) {
     struct pipe min = pipe_new("v-min", 8, 2, 32), half = pipe_new("v-half", 8, 2, 32);
     for (int p = 0; p < 8; p++) {
-        int peak = replay_peak(&min.orders[p]);
+        int peak = pipe_peak_at(&min, p);
         cr_expect(peak >= 6 && peak <= 8, "%d: %d", p, peak);
-        cr_expect_eq(replay_peak(&half.orders[p]), 10);
+        cr_expect_eq(pipe_peak_at(&half, p), 10);
     }
     cr_expect_float_eq(pipe_times(&min, equal).total, 192 + 27, 1e-9);
     cr_expect_float_eq(pipe_times(&half, equal).total, 192 + 26, 1e-9);

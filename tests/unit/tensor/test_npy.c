@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "tensor/npy.h"
+#include "npy_whole.h"
 
 #define FOLDER "tests/fuzz/corpus/npy/"
 

@@ -1,0 +1,251 @@
+/* A run meets its machine here: cores, memory, how its ranks will talk. What follows from these and
+ * the options is decided in src/plan. */
+#include "job/job.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "launch/cores.h"
+#include "launch/openmp.h"
+#include "plan/resolve.h"
+#include "plan/strategy.h"
+#include "sim/costs.h"
+#include "sim/key.h"
+
+/* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
+ * know how many they are. */
+static enum status share_of(const struct job *job, const struct rank_info *info,
+                            struct cores_share *out) {
+    struct launch_config config;
+    struct launch_identity identity = {.source = LAUNCH_ALONE, .world = 1};
+    int count = info->local_ranks ? info->local_ranks : (int)job->options.local_ranks;
+    launch_config_of(&job->options, &config);
+    if (!info->local_ranks) TRY(launch_identity(&config, &identity));
+    if (identity.world > 1 || (identity.source != LAUNCH_ALONE && count == 1))
+        cores_of_rank(&config, &identity, out);
+    else
+        cores_of_ranks(count, out);
+    return STATUS_OK;
+}
+
+static enum status open_data(struct job *job, const struct model *model) {
+    if (job->dataset) return STATUS_OK;
+    TRY(resolve_data(&job->options, model, &job->dataset));
+    job->owns_dataset = true;
+    return STATUS_OK;
+}
+
+/* The times of --delay by instruction. */
+static enum status take_delays(const struct options *options, struct run_config *config) {
+    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
+                                           [INSTR_R] = 1 + COST_R,
+                                           [INSTR_B] = 1 + COST_B,
+                                           [INSTR_I] = 1 + COST_I,
+                                           [INSTR_W] = 1 + COST_W};
+    struct costs costs;
+    if (!option_is_given(options, OPTION_delay)) return STATUS_OK;
+    TRY(costs_parse_delay("--delay", options->delay, &costs));
+    config->delays = true;
+    for (int op = 0; op < INSTR_COUNT_; op++)
+        config->delay_ns[op] = kind[op] ? (int64_t)costs.of[kind[op] - 1] : 0;
+    return STATUS_OK;
+}
+
+/* The machine is known here; what follows from it and the options is decided in src/plan. */
+static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
+    const struct model *model = model_find(job->options.model);
+    struct cores_share share;
+    CHECK(model, "no model is called %s", job->options.model);
+    TRY(open_data(job, model));
+    TRY(share_of(job, info, &share));
+    job->cores = share;
+    job->local_ranks = share.ranks;
+    struct resolve_place place = {.rank = info->rank,
+                                  .ranks = info->ranks,
+                                  .threads = (int)cores_threads(&share),
+                                  .spread = info->spread,
+                                  .saves = job->options.save_ranks || job->threads,
+                                  .dry = info->to_start,
+                                  .forward = info->forward};
+    TRY(resolve_run(&job->options, model, job->dataset, &place, out));
+    out->forward_batch = info->forward_batch;
+    /* Kernels are made also where none will run, to measure what they take. */
+    if (info->weighed) out->dry = false;
+    return take_delays(&job->options, out);
+}
+
+/* Of ranks that share a process the first measures for all. */
+static void measure_before(struct job *job, const struct rank_info *info) {
+    job->before = info->before;
+    if (job->before.own_bytes) return;
+    job->before = mem_resident_parts();
+    mem_reset_peak();
+}
+
+/* Once more for each plan of a job. */
+static enum status plan_once(struct job *job, const struct rank_info *info,
+                             const struct run_config *config, const struct bytes *text) {
+    const char *name = text ? job->options.program : "program";
+    plan_free(&job->plan);
+    free(job->position);
+    job->position = NULL;
+    TRY(plan_new(config, name, text, &job->plan));
+    TRY(job_estimate_memory(job, info));
+    return info->rank == 0 ? job_estimate_positions(job, name, text) : STATUS_OK;
+}
+
+/* What the choice did not count: of the process beside its arrays, known once there is a plan; and
+ * of evaluation, where its larger micro-batches take more than any order does. */
+static int64_t uncounted(const struct job *job) {
+    return (int64_t)job_most_bytes(job) - job->plan->choice.most_bytes;
+}
+
+/* Where auto has left too little for that, it chooses again with so much less, if anything fits. */
+static enum status plan_to_fit(struct job *job, const struct rank_info *info,
+                               struct run_config *config, const struct bytes *text) {
+    struct rank_info again = *info;
+    int64_t limit = config->memory_limit;
+    TRY(plan_once(job, info, config, text));
+    const struct choice *choice = &job->plan->choice;
+    bool over = limit > 0 && choice->row_count && (int64_t)job_most_bytes(job) > limit;
+    if (!over || limit - uncounted(job) < choice->least_bytes) return STATUS_OK;
+    config->memory_limit = limit - uncounted(job);
+    again.library_bytes = job->plan->memory.library;
+    return plan_once(job, &again, config, text);
+}
+
+/* What was measured of the operations. The section can be chosen once the device is open. */
+struct measured_times {
+    struct profile profile;
+    int local_ranks;
+};
+
+static enum status node_times(const struct run_config *config, struct device *device,
+                              const struct graph *graph, double *ns) {
+    struct measured_times *times = config->node_times_context;
+    char isa[PROFILE_ISA_BYTES];
+    struct profile_place place = profile_place_of(config, device, times->local_ranks, isa);
+    const struct profile_section *section;
+    TRY(profile_pick(&times->profile, &place, &section));
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        struct op_call call = graph_call(graph, node);
+        struct op_cost cost = op_cost(&call);
+        struct arena arena = {0};
+        struct profile_key key = profile_key_of(graph, node, &arena);
+        ns[i] = node->kernel ? profile_op(&times->profile, section, &key, &cost, 1).ns : 0;
+        arena_free(&arena);
+    }
+    return STATUS_OK;
+}
+
+/* Where orders are still to be chosen, the positions are those of a plan that is made for it and
+ * has no kernels. It is kept meanwhile: what it holds is not taken for free memory. */
+static enum status probe_positions(struct job *job, struct run_config *config, const char *name,
+                                   const struct bytes *program) {
+    struct plan *choosing = NULL;
+    if (plan_is_auto(config) && !config->agreed) {
+        struct run_config dry = *config;
+        dry.dry = true;
+        TRY(plan_new(&dry, name, program, &choosing));
+        if (choosing->choice.orders) config->chosen = &choosing->choice;
+    }
+    job_probe_positions(job, config, name, program);
+    config->chosen = NULL;
+    if (!choosing) return STATUS_OK;
+    plan_free(&choosing);
+    mem_give_back();
+    job->before.own_bytes = mem_resident_parts().own_bytes; /* pages of code are there already */
+    return STATUS_OK;
+}
+
+static enum status make_plan(struct job *job, const struct rank_info *info,
+                             struct run_config *config) {
+    struct bytes text = {0};
+    struct program_texts saved = {0};
+    const char *path = option_is_set(&job->options, OPTION_program) ? job->options.program : NULL;
+    enum { PROGRAM_LIMIT = 512 << 20 }; /* the text of the largest takes a third of it */
+    if (path) TRY(file_read(path, PROGRAM_LIMIT, &text));
+    measure_before(job, info);
+    if (!info->agreed) agree_saved(&job->options, config, &saved);
+    config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
+    job->agreed = config->agreed;
+    enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
+    if (job->costs) config->costs = &job->costs->costs;
+    if (status == STATUS_OK && info->weighed && !config->dry)
+        status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
+    if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
+    job->available_bytes = machine_memory("").usable_bytes;
+    job->agreed = NULL;
+    program_texts_free(&saved);
+    bytes_free(&text);
+    return status;
+}
+
+/* With the times of --profile where stages have equal parts of it. */
+static enum status make_timed_plan(struct job *job, const struct rank_info *info,
+                                   struct run_config *config) {
+    struct measured_times times = {.local_ranks = job->local_ranks};
+    bool timed = config->balance == BALANCE_TIME && option_is_given(&job->options, OPTION_profile);
+    if (!timed) return make_plan(job, info, config);
+    TRY(profile_read(job->options.profile, &times.profile));
+    config->node_times = node_times;
+    config->node_times_context = &times;
+    enum status status = make_plan(job, info, config);
+    if (status == STATUS_OK) job->plan->config.node_times = NULL;
+    profile_free(&times.profile);
+    return status;
+}
+
+enum status job_open(const struct options *options, const struct rank_info *info, struct job *out) {
+    static const struct rank_info alone = {.rank = 0, .ranks = 1, .local_ranks = 1};
+    struct run_config config;
+    if (!info) info = &alone;
+    struct job job = {.options = *options,
+                      .dataset = info->dataset,
+                      .to_start = info->to_start,
+                      .threads = info->ranks > 1 && strategy_uses_threads(options)};
+    enum status status = resolve(&job, info, &config);
+    if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
+    if (status == STATUS_OK) status = make_timed_plan(&job, info, &config);
+    if (status == STATUS_OK)
+        *out = job;
+    else
+        job_close(&job);
+    return status;
+}
+
+struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
+                                 const struct program_texts *agreed) {
+    return (struct rank_info){.rank = rank,
+                              .ranks = ranks,
+                              .dataset = first->dataset,
+                              .before = first->before,
+                              .library_bytes = first->plan->memory.library,
+                              .agreed = agreed->step.count ? agreed : NULL,
+                              .forward_batch = first->plan->config.forward_batch,
+                              .forward = first->plan->config.forward};
+}
+
+void job_close(struct job *job) {
+    plan_free(&job->plan);
+    agree_costs_free(&job->costs);
+    free(job->position);
+    free(job->position_planning);
+    if (job->owns_dataset) dataset_free(&job->dataset);
+    *job = (struct job){0};
+}
+
+double job_crowd(const struct job *job) {
+    double threads = (double)job->local_ranks * job->plan->config.threads,
+           each = threads / machine_cores("").online;
+    return each > 1 ? each : 1;
+}
+
+double job_wait_limit_s(const struct job *job, bool evaluating) {
+    double predicted_ns = evaluating ? plan_evaluation_ns(job->plan) : plan_step_ns(job->plan),
+           limit_s = 3 * predicted_ns * 1e-9 * job_crowd(job);
+    return limit_s > job->options.stall_after_s ? limit_s : job->options.stall_after_s;
+}

@@ -1,0 +1,87 @@
+/* From options to a run: what train and explain share. */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/option.h"
+#include "launch/cores.h"
+#include "job/agree.h"
+#include "plan/plan.h"
+
+/* Which rank of how many this is; ranks of one process share a data set. */
+struct rank_info {
+    int rank, ranks;
+    int local_ranks;         /* of this host, as its launcher knows; 0: as the options say */
+    bool to_start;           /* those are processes that this one will start */
+    bool weighed;            /* and what they take is compared with what there is */
+    struct dataset *dataset; /* NULL: open it */
+    bool spread;             /* ranks are on several machines, as far as known before they meet */
+    struct mem_parts before; /* of the process, as its first rank found it; 0: this is the first */
+    size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
+    const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
+    int64_t forward_batch;              /* as in struct run_config */
+    bool forward;                       /* nothing is trained */
+};
+
+struct job {
+    struct options options; /* with every default resolved; texts belong to the caller's options */
+    struct dataset *dataset;
+    bool owns_dataset;
+    struct plan *plan;                  /* with the configuration of the run */
+    struct agree_costs *costs;          /* of auto; NULL: the rules of the operations */
+    const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
+    bool threads;                       /* the ranks share this process */
+    struct cores_share cores;           /* of this host, as far as known */
+    int local_ranks; /* ranks of this host, as far as known; may be set once more is known */
+    bool to_start;   /* as in the rank info */
+    struct mem_parts
+        before;        /* resident just before the plan was made: the peak counts from there */
+    size_t code_bytes; /* of the estimate: what ranks as processes of a machine share */
+    size_t *position_planning; /* what planning takes of a rank at each position, forked; 0: not
+                                  known; NULL: of none */
+    struct memory_estimate *position; /* of a rank at each position of a pipeline, then of a driver;
+                                         NULL where all are like this one */
+    int64_t available_bytes;          /* of this machine, once the plan was made; 0: unknown */
+};
+
+/* Local, blocking (opens the data). Resolves options, opens the data set and makes the plan of a
+ * rank (NULL: the only one). The
+ * caller closes the job; the options must outlive it. */
+enum status job_open(const struct options *options, const struct rank_info *info, struct job *out);
+void job_close(struct job *job);
+/* Local. What rank `rank` is told that is a thread beside the one of `first`: what the process
+ * knows already. `agreed` may have no texts. All is borrowed. */
+struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
+                                 const struct program_texts *agreed);
+
+/* Local. Completes the plan's estimate by what this process takes beside its arrays. For job_open.
+ */
+enum status job_estimate_memory(struct job *job, const struct rank_info *info);
+/* Local, blocking. What planning takes of ranks at other positions, before this one has planned.
+ * For job_open. */
+void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
+                         const struct bytes *program);
+/* Local. The predicted peaks of ranks at other positions of the pipeline. For job_open. */
+enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program);
+/* Local. What a rank at position `position` needs, as far as this process knows; the most that any
+ * rank does; what the ranks of this machine need together, where what they share is counted once.
+ */
+size_t job_position_bytes(const struct job *job, int position);
+size_t job_most_bytes(const struct job *job);
+/* Local. The estimate of the rank of a pipeline that needs most, and which one that is. */
+const struct memory_estimate *job_largest(const struct job *job, int *rank);
+size_t job_machine_bytes(const struct job *job);
+/* Local. STATUS_MEMORY, with the largest tensors and what would fit, when the ranks of this machine
+ * need more than it has; or, where --memory-limit is given, when a rank needs more than that. */
+enum status job_check_memory(const struct job *job);
+
+/* Local. How many threads of this machine's ranks share a core: 1 at least. */
+double job_crowd(const struct job *job);
+
+/* Local. After how long a wait for another rank is explained (contract 4): the larger of
+ * --stall-after and three times what the awaited should take, an evaluation or else a step at most.
+ */
+double job_wait_limit_s(const struct job *job, bool evaluating);
+
+#endif

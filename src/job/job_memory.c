@@ -1,0 +1,290 @@
+/* What a run takes of this machine's memory, and whether it fits.
+ *
+ * The plan knows its own arrays. The rest of a process is found here: what planning took is
+ * measured (graphs, kernels and their code exist by then; what kernels would make when the first
+ * one runs is made now), what comes when ranks run and meet is two figures of ours, measured once.
+ * A model of all of it was tried and dropped: it depends on the instruction set and on the version
+ * of the libraries.
+ *
+ * Ranks at one position of their pipelines are alike; pages of code are there once. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "job/job.h"
+#include "job/events.h"
+#include "job/probe.h"
+#include "plan/staging.h"
+
+/* Of a rank that is one of several processes: ZeroMQ, its cryptography, the threads of the control
+ * plane. Measured. */
+enum { CONTROL_DATA_BYTES = 380 << 10, CONTROL_CODE_BYTES = 900 << 10 };
+
+/* What planning took is measured anew at each start, and is never quite the same: a run fits into
+ * what was predicted for it the last time. */
+enum { MEASURED_APART_BYTES = 512 << 10 };
+
+static size_t grown(size_t now, size_t before) {
+    return now > before ? now - before : 0;
+}
+
+/* Ranks as threads have one library together: each has an even part of it in its estimate. oneDNN
+ * keeps kernels for all, so that planning a further rank with the same stages takes about two
+ * thirds of what the first took. */
+static size_t shared_library(const struct job *job, size_t own, size_t once) {
+    const struct run_config *config = &job->plan->config;
+    size_t again = config->grid.stages == 1 ? own / 3 : 0;
+    return own - again + (again + once) / (size_t)config->ranks;
+}
+
+static enum status estimate_library(struct job *job) {
+    struct mem_parts planned = mem_resident_parts();
+    TRY(plan_warm_up(job->plan));
+    struct mem_parts now = mem_resident_parts();
+    size_t own = grown(planned.own_bytes, job->before.own_bytes) + RUN_DATA_BYTES,
+           once = grown(now.own_bytes, planned.own_bytes),
+           code = grown(now.file_bytes, job->before.file_bytes) + RUN_CODE_BYTES;
+    int ranks = job->plan->config.ranks;
+    if (ranks > 1 && !job->threads) own += CONTROL_DATA_BYTES, code += CONTROL_CODE_BYTES;
+    if (!job->threads) {
+        job->code_bytes = code;
+        job->plan->memory.library = own + once + code;
+        return STATUS_OK;
+    }
+    job->plan->memory.library = shared_library(job, own, once + code);
+    return STATUS_OK;
+}
+
+enum status job_estimate_memory(struct job *job, const struct rank_info *info) {
+    struct memory_estimate *estimate = &job->plan->memory;
+    struct trace_config trace =
+        events_trace_config(job->plan, &job->options, job->plan->config.rank);
+    estimate->trace = trace_bytes(&trace);
+    /* Of replicas that hold the same one writes. */
+    if (job->threads && !job->plan->config.sliced)
+        estimate->staging /= (size_t)job->plan->config.grid.replicas;
+    if (!info->library_bytes) return estimate_library(job);
+    estimate->library = info->library_bytes;
+    return STATUS_OK;
+}
+
+/* Beside its arrays and kernels a rank takes what this one does. */
+static void with_library(const struct job *job, struct plan *plan) {
+    plan->memory.library = job->plan->memory.library;
+    plan->memory.trace = job->plan->memory.trace;
+}
+
+/* Drivers are alike, and stand behind the positions. */
+static int place_of(const struct job *job, int rank) {
+    const struct grid *grid = &job->plan->config.grid;
+    int position = grid_cell(grid, rank).position;
+    return position < 0 ? grid->stages : position;
+}
+
+static struct run_config config_at(const struct run_config *config, int position) {
+    struct run_config at = *config;
+    bool staged = position < config->grid.stages;
+    at.rank = staged ? group_rank(&config->grid, GROUP_PIPELINE, 0, position) : 0;
+    at.cell = grid_cell(&config->grid, at.rank);
+    return at;
+}
+
+/* Of a long pipeline the inner ranks are taken to be alike: each costs the time of a plan. */
+enum { PROBED = 8 };
+
+void job_probe_positions(struct job *job, const struct run_config *config, const char *name,
+                         const struct bytes *program) {
+    int stages = config->grid.stages;
+    if (stages == 1) return;
+    job->position_planning = MEM_ARRAY(size_t, stages);
+    for (int p = 0; p < stages; p++) {
+        struct run_config at = config_at(config, p);
+        bool inner = p >= PROBED - 1 && p < stages - 1;
+        job->position_planning[p] =
+            inner ? job->position_planning[p - 1] : probe_planning(&at, name, program);
+    }
+}
+
+/* What planning takes of a rank there more than of this one. */
+static ptrdiff_t planning_beside(const struct job *job, int position) {
+    int own = place_of(job, job->plan->config.rank), stages = job->plan->config.grid.stages;
+    const size_t *planning = job->position_planning;
+    if (!planning || own >= stages || position >= stages) return 0;
+    if (!planning[own] || !planning[position]) return 0;
+    return (ptrdiff_t)planning[position] - (ptrdiff_t)planning[own];
+}
+
+static enum status estimate_position(struct job *job, int position, const char *name,
+                                     const struct bytes *program) {
+    struct run_config config = config_at(&job->plan->config, position);
+    struct plan *plan;
+    config.dry = true;
+    config.agreed = job->agreed;
+    config.chosen = job->plan->choice.orders ? &job->plan->choice : NULL;
+    TRY(plan_new(&config, name, program, &plan));
+    with_library(job, plan);
+    plan->memory.library += (size_t)planning_beside(job, position);
+    job->position[position] = plan->memory;
+    plan_free(&plan);
+    return STATUS_OK;
+}
+
+/* A driver has no arrays: what it takes most of is these plans. */
+static void count_planning(struct job *job, int own) {
+    size_t planning = grown(mem_peak_bytes(), job->before.own_bytes + job->before.file_bytes);
+    if (job->plan->chunk_count > 0 || job->threads || job->to_start) return;
+    if (planning > job->plan->memory.library) job->plan->memory.library = planning;
+    job->position[own] = job->plan->memory;
+}
+
+enum status job_estimate_positions(struct job *job, const char *name, const struct bytes *program) {
+    const struct grid *grid = &job->plan->config.grid;
+    int positions = grid->stages + (grid->drivers > 0), own = place_of(job, job->plan->config.rank);
+    if (positions == 1) return STATUS_OK;
+    job->position = MEM_ARRAY(struct memory_estimate, positions);
+    job->position[own] = job->plan->memory;
+    for (int p = 0; p < positions; p++)
+        if (p != own) TRY(estimate_position(job, p, name, program));
+    count_planning(job, own);
+    return STATUS_OK;
+}
+
+size_t job_position_bytes(const struct job *job, int position) {
+    return job->position ? memory_sum(&job->position[position]) : plan_bytes(job->plan);
+}
+
+const struct memory_estimate *job_largest(const struct job *job, int *rank) {
+    const struct grid *grid = &job->plan->config.grid;
+    int most = 0;
+    *rank = job->plan->config.rank;
+    if (!job->position) return &job->plan->memory;
+    for (int p = 1; p < grid->stages; p++) /* drivers need less */
+        if (job_position_bytes(job, p) > job_position_bytes(job, most)) most = p;
+    *rank = group_rank(grid, GROUP_PIPELINE, 0, most);
+    return &job->position[most];
+}
+
+size_t job_most_bytes(const struct job *job) {
+    int rank;
+    return memory_sum(job_largest(job, &rank));
+}
+
+/* Ranks of this machine, from the first on. */
+size_t job_machine_bytes(const struct job *job) {
+    size_t sum = job->code_bytes;
+    for (int r = 0; r < job->local_ranks; r++) {
+        sum += job_position_bytes(job, place_of(job, r)) - job->code_bytes;
+        if (job->to_start) sum += job->before.own_bytes;
+    }
+    return sum;
+}
+
+/* What is compared with the limit: --memory-limit is a rank's, whatever the machine has. A rank
+ * that is a process answers for itself: the others measure what they take. */
+static size_t counted(const struct job *job) {
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    if (!given) return job_machine_bytes(job);
+    return job->to_start || job->threads ? job_most_bytes(job) : plan_bytes(job->plan);
+}
+
+/* The smallest division of the micro-batch that fits, or 0. */
+static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_t *bytes) {
+    int64_t per_replica = job->plan->config.batch / job->plan->config.replicas;
+    for (int64_t count = job->plan->config.micro_batches + 1; count <= per_replica; count++) {
+        if (per_replica % count != 0) continue;
+        struct job other = *job;
+        struct run_config config = job->plan->config;
+        config.micro_batches = (int)count;
+        config.dry = true;
+        config.memory_limit = 0; /* refusals are said by the caller */
+        other.position = NULL;
+        other.agreed = NULL;
+        if (plan_new(&config, "program", NULL, &other.plan) != STATUS_OK) return 0;
+        with_library(job, other.plan);
+        enum status status = job_estimate_positions(&other, "program", NULL);
+        *bytes = counted(&other);
+        plan_free(&other.plan);
+        free(other.position);
+        if (status != STATUS_OK || *bytes <= limit) return status == STATUS_OK ? count : 0;
+    }
+    return 0;
+}
+
+/* The rank that is spoken of, where one speaks for all: the one that needs most. */
+static const struct memory_estimate *spoken_of(const struct job *job, int *rank) {
+    if (job->to_start || job->threads) return job_largest(job, rank);
+    *rank = job->plan->config.rank;
+    return &job->plan->memory;
+}
+
+/* Who needs it: "the run", "a rank", "rank 1" where others need less, or "the 8 ranks of this
+ * machine". */
+static const char *who_needs(const struct job *job, bool given, char text[2 * TEXT_BYTES]) {
+    int rank;
+    if (job->plan->config.ranks == 1) return "the run";
+    if (!given && job->local_ranks > 1)
+        return snprintf(text, 2 * TEXT_BYTES, "the %d ranks of this machine", job->local_ranks),
+               text;
+    if (!job->position) return "a rank";
+    spoken_of(job, &rank);
+    return snprintf(text, 2 * TEXT_BYTES, "rank %d", rank), text;
+}
+
+/* "20 MiB each, ", or from the least to the most where ranks of this machine differ. */
+static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
+    char low[TEXT_BYTES], high[TEXT_BYTES];
+    size_t least = SIZE_MAX, most = 0;
+    for (int r = 0; r < job->local_ranks; r++) {
+        size_t bytes = job_position_bytes(job, place_of(job, r));
+        if (bytes < least) least = bytes;
+        if (bytes > most) most = bytes;
+    }
+    text_size((int64_t)least, low), text_size((int64_t)most, high);
+    if (strcmp(low, high) == 0)
+        snprintf(text, 3 * TEXT_BYTES, "%s each, ", low);
+    else
+        snprintf(text, 3 * TEXT_BYTES, "%s to %s each, ", low, high);
+}
+
+static enum status refuse(const struct job *job, size_t need, size_t limit, bool given) {
+    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[2 * TEXT_BYTES],
+        each[3 * TEXT_BYTES] = "";
+    char largest[256], hint[160], whose[TEXT_BYTES] = "";
+    int rank, own = job->plan->config.rank;
+    const struct memory_estimate *estimate = spoken_of(job, &rank);
+    size_t fitting = 0;
+    bool forward = job->plan->config.forward;
+    int64_t count = forward ? 0 : micro_batches_that_fit(job, limit, &fitting);
+    snprintf(largest, sizeof largest, "no activations on this rank");
+    if (job->plan->chunk_count > 0)
+        placement_largest(plan_placement(job->plan, &job->plan->micro[forward], 0, 0), largest,
+                          sizeof largest);
+    if (rank != own) snprintf(whose, sizeof whose, " of rank %d", own);
+    if (!given && job->local_ranks > 1) each_needs(job, each);
+    if (count)
+        snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
+                 text_size((int64_t)fitting, b));
+    else if (forward)
+        snprintf(hint, sizeof hint,
+                 "a pipeline has a part of it on each rank: -n 2 --strategy gpipe");
+    else
+        snprintf(hint, sizeof hint,
+                 "no number of micro-batches would fit: a smaller model%s or --batch is needed",
+                 *each ? ", fewer ranks" : "");
+    return fail(STATUS_MEMORY,
+                "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak%s: %s\n  %s",
+                who_needs(job, given, who), text_size((int64_t)need, a),
+                given ? "--memory-limit" : "what is available", text_size((int64_t)limit, b), each,
+                text_size((int64_t)estimate->activations, c), whose, largest, hint);
+}
+
+enum status job_check_memory(const struct job *job) {
+    bool given = option_is_set(&job->options, OPTION_memory_limit_bytes);
+    int64_t limit = given ? job->options.memory_limit_bytes : job->available_bytes;
+    size_t need = counted(job);
+    if (limit <= 0 || need <= (size_t)limit + MEASURED_APART_BYTES) return STATUS_OK;
+    return refuse(job, need, (size_t)limit, given);
+}

@@ -1,0 +1,91 @@
+/* See explain_recompute.h. What is saved is the difference of plans, not a formula: slots, shared
+ * memory and what the halves of backward need all count. */
+#include "view/explain_recompute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "program/pipeline.h"
+
+/* The first rank's program is that of all, and is simulated. */
+static enum status look(const struct run_config *of, const struct outlook *outlook, int position,
+                        enum recompute_policy policy, struct recompute_mode *mode) {
+    struct run_config config = *of;
+    struct plan *plan;
+    struct forecast forecast;
+    config.rank = group_rank(&config.grid, GROUP_PIPELINE, 0, position);
+    config.cell = grid_cell(&config.grid, config.rank);
+    config.recompute = policy;
+    config.dry = true;
+    config.memory_limit = 0; /* auto, too, shall make all */
+    TRY(plan_new(&config, NULL, NULL, &plan));
+    mode->bytes[position] = plan->memory.activations;
+    if (position == 0) mode->flops = plan_recompute_flops(plan);
+    if (position == 0 && outlook && forecast_new(plan, &outlook->source, &forecast) == STATUS_OK) {
+        mode->step = forecast.result.step;
+        forecast_free(&forecast);
+    }
+    plan_free(&plan);
+    return STATUS_OK;
+}
+
+/* A pass in segments is one. */
+static void count_again(const struct plan *plan, struct recompute_cost *cost) {
+    const struct instr_list *body = program_list(plan->program, plan->config.rank, LIST_BODY);
+    for (int i = 0; i < body->count; i++) {
+        const struct instr *instr = &body->items[i];
+        cost->again += instr->op == INSTR_R && instr->segment <= 0;
+        cost->micros += instr->op == INSTR_F && instr->segment <= 0;
+    }
+    cost->flops = plan_recompute_flops(plan);
+}
+
+/* Where each backward follows its forward these keep nothing back. */
+static bool is_for_pipelines(enum recompute_policy policy) {
+    return policy != RECOMPUTE_NEVER && policy != RECOMPUTE_ALWAYS_BLOCK;
+}
+
+enum status recompute_cost_of(const struct job *job, const struct outlook *outlook,
+                              struct recompute_cost *out) {
+    const struct run_config *config = &job->plan->config;
+    int stages = config->grid.stages;
+    *out = (struct recompute_cost){.positions =
+                                       stages < RECOMPUTE_POSITIONS ? stages : RECOMPUTE_POSITIONS};
+    count_again(job->plan, out);
+    for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
+        enum recompute_policy policy = (enum recompute_policy)i;
+        out->mode[i].bytes = MEM_ARRAY(size_t, out->positions);
+        if (!outlook && policy != RECOMPUTE_NEVER && policy != config->recompute) continue;
+        if (!pipeline_is(config->schedule) && is_for_pipelines(policy)) continue;
+        for (int p = 0; p < out->positions; p++)
+            TRY(look(config, outlook, p, policy, &out->mode[i]));
+    }
+    return STATUS_OK;
+}
+
+void recompute_cost_free(struct recompute_cost *cost) {
+    for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) free(cost->mode[i].bytes);
+    *cost = (struct recompute_cost){0};
+}
+
+void recompute_cost_print(const struct recompute_cost *cost, const struct outlook *outlook,
+                          FILE *out) {
+    char size[TEXT_BYTES], time[TEXT_BYTES];
+    fprintf(out, "  recompute          more GFLOP  forecast of a step  activations%s\n",
+            cost->positions > 1 ? " of each rank" : "");
+    for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++) {
+        const struct recompute_mode *mode = &cost->mode[i];
+        if (mode->bytes[0] == 0) continue; /* not of this schedule */
+        if (outlook->forecast.units)
+            snprintf(time, sizeof time, "%g", mode->step);
+        else
+            text_duration(mode->step * 1e-9, time);
+        fprintf(out, "  %-17s  %10.3f  %18s  ", recompute_policy_name((enum recompute_policy)i),
+                mode->flops * 1e-9, time);
+        for (int p = 0; p < cost->positions; p++)
+            fprintf(out, "%s%s", p ? ", " : "", text_size((int64_t)mode->bytes[p], size));
+        fprintf(out, "\n");
+    }
+}

@@ -1,0 +1,393 @@
+/* See outlook.h. */
+#include "view/outlook.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "sim/key.h"
+
+/* --- where costs come from --- */
+
+static enum status pick_section(struct outlook *outlook) {
+    const struct run_config *config = &outlook->job->plan->config;
+    char isa[PROFILE_ISA_BYTES];
+    struct profile_place place =
+        profile_place_of(config, outlook->job->plan->device, outlook->job->local_ranks, isa);
+    outlook->source.profile = &outlook->profile;
+    return profile_pick(&outlook->profile, &place, &outlook->source.section);
+}
+
+static enum status read_source(struct outlook *outlook) {
+    const struct options *options = &outlook->job->options;
+    if (option_is_given(options, OPTION_costs)) {
+        outlook->source.units = &outlook->units;
+        return costs_parse("--costs", options->costs, &outlook->units);
+    }
+    if (option_is_given(options, OPTION_delay)) {
+        outlook->source.units = &outlook->units;
+        return costs_parse_delay("--delay", options->delay, &outlook->units);
+    }
+    if (option_is_given(options, OPTION_profile)) {
+        TRY(profile_read(options->profile, &outlook->profile));
+        return pick_section(outlook);
+    }
+    outlook->source.crowd = job_crowd(outlook->job);
+    if (!option_is_given(options, OPTION_cluster)) return STATUS_OK;
+    TRY(cluster_read(options->cluster, &outlook->cluster));
+    outlook->source.cluster = &outlook->cluster;
+    return cluster_check_ranks(&outlook->cluster, options->cluster,
+                               outlook->job->plan->config.ranks);
+}
+
+bool outlook_is_wanted(const struct options *options) {
+    return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
+           option_is_given(options, OPTION_cluster) || option_is_given(options, OPTION_delay) ||
+           option_is_given(options, OPTION_draw);
+}
+
+static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
+    *out = (struct outlook){.job = job, .source = {.apart = apart}};
+    enum status status = read_source(out);
+    if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
+    if (status == STATUS_OK)
+        status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
+    /* Delays are ns, as all but units. */
+    if (status == STATUS_OK) out->forecast.units = option_is_given(&job->options, OPTION_costs);
+    if (status != STATUS_OK) outlook_close(out);
+    return status;
+}
+
+enum status outlook_open(const struct job *job, struct outlook *out) {
+    return open_outlook(job, false, out);
+}
+
+enum status outlook_open_apart(const struct job *job, struct outlook *out) {
+    return open_outlook(job, true, out);
+}
+
+void outlook_close(struct outlook *outlook) {
+    forecast_free(&outlook->forecast);
+    if (outlook->source.profile) profile_free(&outlook->profile);
+    if (outlook->source.cluster) cluster_free(&outlook->cluster);
+}
+
+/* --- the critical path --- */
+
+/* Parts of the critical path, largest first: what it spends on one kind of instruction of one rank.
+ */
+struct path_part {
+    int run;
+    uint8_t op;
+    bool transfer;
+    double time;
+};
+
+static int by_time(const void *a, const void *b) {
+    double one = ((const struct path_part *)a)->time, other = ((const struct path_part *)b)->time;
+    return (one < other) - (one > other);
+}
+
+static const struct instr *instr_at(const struct outlook *outlook, int run, int at) {
+    int rank = outlook->forecast.result.rank[run].rank;
+    return &program_list(outlook->job->plan->program, rank, LIST_BODY)->items[at];
+}
+
+/* The caller frees the parts. */
+static struct path_part *critical_path(const struct outlook *outlook, int *count) {
+    const struct sim_path *path = &outlook->forecast.path;
+    int kinds = INSTR_COUNT_ * 2, runs = outlook->forecast.result.run_count, kept = 0;
+    struct path_part *part = MEM_ARRAY(struct path_part, (size_t)runs * (size_t)kinds + 1);
+    for (int i = 0; i < path->count; i++) {
+        const struct sim_path_item *item = &path->item[i];
+        uint8_t op = instr_at(outlook, item->run, item->at)->op;
+        struct path_part *into = &part[item->run * kinds + op * 2 + item->transfer];
+        *into =
+            (struct path_part){item->run, op, item->transfer, into->time + item->end - item->begin};
+    }
+    for (int i = 0; i < runs * kinds; i++)
+        if (part[i].time > 0) part[kept++] = part[i];
+    qsort(part, (size_t)kept, sizeof *part, by_time);
+    *count = kept;
+    return part;
+}
+
+static double slowness_of(const struct outlook *outlook, int run) {
+    const struct sim_input *input = &outlook->forecast.input;
+    int rank = outlook->forecast.result.rank[run].rank;
+    return input->slowness ? input->slowness(input->context, rank) : 1;
+}
+
+/* "B of rank 2 (3 times slower) 45%" */
+static char *part_text(const struct outlook *outlook, const struct path_part *part) {
+    double share = 100 * part->time / outlook->forecast.result.step,
+           slow = slowness_of(outlook, part->run);
+    int rank = outlook->forecast.result.rank[part->run].rank;
+    char factor[TEXT_BYTES + 16] = "";
+    if (slow != 1) snprintf(factor, sizeof factor, " (%.3g times slower)", slow);
+    return mem_format("%s%s of rank %d%s %.1f%%", part->transfer ? "transfer of " : "",
+                      instr_rows[part->op].name, rank, factor, share);
+}
+
+/* --- in words --- */
+
+enum { NAME_COLUMNS = 12 };
+#define row(out, name, ...) text_row(out, name, NAME_COLUMNS, __VA_ARGS__)
+
+/* A time in the unit of the costs: in a sentence, in a table that names the unit itself. */
+static const char *time_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+    if (!outlook->forecast.units) return text_duration(time * 1e-9, text);
+    snprintf(text, TEXT_BYTES, "%.6g units", time);
+    return text;
+}
+
+static const char *cell_text(const struct outlook *outlook, double time, char text[TEXT_BYTES]) {
+    time_text(outlook, time, text);
+    if (outlook->forecast.units) *strchr(text, ' ') = 0;
+    return text;
+}
+
+static void print_costs(const struct outlook *outlook, FILE *out) {
+    const struct options *options = &outlook->job->options;
+    const struct run_config *config = &outlook->job->plan->config;
+    char threads[TEXT_BYTES];
+    if (outlook->source.units && !outlook->forecast.units) {
+        row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
+    } else if (outlook->source.units) {
+        char *text = costs_text(&outlook->units);
+        row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
+        free(text);
+    } else if (outlook->source.section) {
+        row(out, "costs", "measured: %s", options->profile);
+    } else if (outlook->source.cluster) {
+        row(out, "costs", "rates and links of %s", options->cluster);
+    } else {
+        char crowd[TEXT_BYTES + 32] = "";
+        if (outlook->source.crowd > 1)
+            snprintf(crowd, sizeof crowd, ", %.3g threads to a core", outlook->source.crowd);
+        row(out, "costs", "rules of the operations, for ranks of this machine (%s, %s each%s)",
+            config->device, text_count(config->threads, "thread", threads), crowd);
+    }
+}
+
+/* "46.7", "23,390": what is worth saying of it. */
+static const char *rate_text(double rate, char text[TEXT_BYTES]) {
+    if (rate >= 1000) return text_thousands((int64_t)rate, text);
+    snprintf(text, TEXT_BYTES, "%.3g", rate);
+    return text;
+}
+
+static void print_step(const struct outlook *outlook, FILE *out) {
+    const struct forecast *forecast = &outlook->forecast;
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
+    double percent = 100 * forecast->result.first_step / forecast->result.step - 100;
+    time_text(outlook, forecast->result.step, step);
+    time_text(outlook, forecast->result.first_step, first);
+    if (forecast->low < forecast->high)
+        row(out, "step", "%s, with 90%% probability from %s to %s", step,
+            time_text(outlook, forecast->low, low), time_text(outlook, forecast->high, high));
+    else
+        row(out, "step", "%s", step);
+    if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
+    if (!forecast->units)
+        row(out, "throughput", "%s samples a second",
+            rate_text((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
+                      rate));
+}
+
+static char *clip_text(const struct outlook *outlook) {
+    char time[TEXT_BYTES];
+    return mem_format("the update waits for the norm of all ranks' gradients, which takes %s of a "
+                      "step (%.1f%%); with --clip 0 it does not wait",
+                      time_text(outlook, outlook->clip_time, time),
+                      100 * outlook->clip_time / outlook->forecast.result.step);
+}
+
+static void print_clip(const struct outlook *outlook, int columns, FILE *out) {
+    if (!outlook->clip_waits) return;
+    char *words = clip_text(outlook);
+    text_entry(out, "clipping", columns, words);
+    free(words);
+}
+
+void outlook_print_row(const struct outlook *outlook, FILE *out) {
+    enum { NAME_COLUMNS = 11 };
+    const struct forecast *forecast = &outlook->forecast;
+    char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES];
+    char *range = NULL, *idle = NULL;
+    if (forecast->low < forecast->high)
+        range = mem_format(" (90%% sure: %s to %s)", time_text(outlook, forecast->low, low),
+                           time_text(outlook, forecast->high, high));
+    if (outlook->job->plan->config.ranks > 1)
+        idle = mem_format(", with a bubble of %.1f%%: time in which a rank runs no forward or "
+                          "backward pass",
+                          100 * forecast->result.bubble);
+    char *words = mem_format("forecast of a step: %s%s%s; more: stretto simulate",
+                             time_text(outlook, forecast->result.step, step), range ? range : "",
+                             idle ? idle : "");
+    text_entry(out, "time", NAME_COLUMNS, words);
+    print_clip(outlook, NAME_COLUMNS, out);
+    free(range);
+    free(idle);
+    free(words);
+}
+
+char *outlook_path_text(const struct outlook *outlook) {
+    enum { SHOWN = 4 };
+    int count;
+    struct path_part *part = critical_path(outlook, &count);
+    char *words = mem_text(count ? "what the step waits for: " : "not kept: too many instructions");
+    double rest = 100;
+    for (int i = 0; i <= count && i <= SHOWN; i++) {
+        bool last = i == SHOWN && i < count;
+        if (i == count || (i == SHOWN && !last)) break;
+        char *one = last ? mem_format("other %.1f%%", rest) : part_text(outlook, &part[i]),
+             *longer = mem_format("%s%s%s", words, i ? ", " : "", one);
+        rest -= 100 * part[i].time / outlook->forecast.result.step;
+        free(one);
+        free(words);
+        words = longer;
+    }
+    free(part);
+    return words;
+}
+
+static void print_path(const struct outlook *outlook, FILE *out) {
+    char *words = outlook_path_text(outlook);
+    row(out, "path", "%s", words);
+    free(words);
+}
+
+static void print_table(const struct outlook *outlook, FILE *out) {
+    const struct sim_result *result = &outlook->forecast.result;
+    bool alike = result->run_count < outlook->job->plan->config.ranks;
+    struct text_table table = {.align = alike ? "rrrrrrr" : "rrrrrr"};
+    char text[TEXT_BYTES];
+    static const char *const titles[] = {"computes", "bubble", "waits", "exposed", "memory"};
+    text_table_cell(&table, "rank");
+    if (alike) text_table_cell(&table, "others alike");
+    for (int i = 0; i < 5; i++) text_table_cell(&table, "%s", titles[i]);
+    for (int r = 0; r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        text_table_cell(&table, "%d", rank->rank);
+        if (alike) text_table_cell(&table, "%d", rank->like - 1);
+        text_table_cell(&table, "%s", cell_text(outlook, rank->busy, text));
+        text_table_cell(&table, "%.1f%%", 100 * (1 - rank->busy / result->step));
+        text_table_cell(&table, "%s", cell_text(outlook, rank->waits, text));
+        text_table_cell(&table, "%s", cell_text(outlook, rank->exposed, text));
+        text_table_cell(&table, "%s", text_size(rank->peak_bytes, text));
+    }
+    text_table_print(&table, 2, out);
+    text_table_free(&table);
+    if (alike) fputs("  others alike: so many ranks more do the same, with the same times\n", out);
+    fprintf(out,
+            "  computes: in passes; waits: for other ranks; exposed: in messages that no work "
+            "hides%s\n",
+            outlook->forecast.units ? "; in units" : "");
+}
+
+static void print_memory(const struct outlook *outlook, FILE *out) {
+    const struct sim_result *result = &outlook->forecast.result;
+    char size[TEXT_BYTES], has[TEXT_BYTES], on[TEXT_BYTES + 32] = "";
+    int most = 0;
+    for (int r = 1; r < result->run_count; r++)
+        if (result->rank[r].peak_bytes > result->rank[most].peak_bytes) most = r;
+    if (result->run_count > 1)
+        snprintf(on, sizeof on, " on rank %d, which has most", result->rank[most].rank);
+    row(out, "memory", "%s of parameters, gradients, optimizer state and activations%s",
+        text_size(result->peak_bytes, size), on);
+    for (int r = 0; outlook->source.cluster && r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        int64_t bytes = cluster_memory_bytes(&outlook->cluster, rank->rank);
+        if (rank->peak_bytes <= bytes) continue;
+        row(out, "", "rank %d needs %s, its device has %s", rank->rank,
+            text_size(rank->peak_bytes, size), text_size(bytes, has));
+        break;
+    }
+}
+
+char *outlook_shape_text(const struct outlook *outlook) {
+    const struct program *program = outlook->job->plan->program;
+    const struct grid *grid = &program->grid;
+    char line[TEXT_BYTES], replicas[TEXT_BYTES], micros[TEXT_BYTES], each[TEXT_BYTES + 32] = "";
+    text_count(grid->stages, "stage", line);
+    if (grid->chunks > 1) {
+        snprintf(line, sizeof line, "%d in a pipeline", grid->stages);
+        snprintf(each, sizeof each, ", %d stages on each rank", grid->chunks);
+    }
+    const struct choice *choice = &outlook->job->plan->choice;
+    return mem_format("%d = %s%s x %s%s, schedule %s%s%s, %s", program->ranks,
+                      grid->drivers > 0 ? "a driver + " : "", line,
+                      text_count(grid->replicas, "replica", replicas), each,
+                      outlook->job->plan->config.schedule, choice->row_count ? ": " : "",
+                      choice->row_count ? choice->row[0].name : "",
+                      text_count(program->micro_batches, "micro-batch", micros));
+}
+
+void outlook_print(const struct outlook *outlook, FILE *out) {
+    enum { TABLE_ROWS = 16 };
+    const struct sim_result *result = &outlook->forecast.result;
+    char exposed[TEXT_BYTES], *shape = outlook_shape_text(outlook);
+    row(out, "ranks", "%s", shape);
+    free(shape);
+    print_costs(outlook, out);
+    print_step(outlook, out);
+    row(out, "bubble",
+        "%.1f%% of the ranks' time is no forward or backward pass; %.1f%% between a rank's first "
+        "and last pass (span)",
+        100 * result->bubble, 100 * result->span_bubble + 1e-9);
+    row(out, "exposed", "%s a step of communication that no work hides, mean of the ranks (%.1f%%)",
+        time_text(outlook, result->exposed, exposed), 100 * result->exposed / result->step);
+    print_clip(outlook, NAME_COLUMNS, out);
+    print_memory(outlook, out);
+    print_path(outlook, out);
+    if (result->run_count <= TABLE_ROWS) print_table(outlook, out);
+}
+
+/* --- JSON --- */
+
+static json_t *ranks_json(const struct sim_result *result) {
+    json_t *list = json_array();
+    for (int r = 0; r < result->run_count; r++) {
+        const struct sim_rank *rank = &result->rank[r];
+        json_array_append_new(list, json_pack("{s:i, s:i, s:f, s:f, s:f, s:I}", "rank", rank->rank,
+                                              "ranks", rank->like, "busy", rank->busy, "waits",
+                                              rank->waits, "exposed", rank->exposed, "peak_bytes",
+                                              (json_int_t)rank->peak_bytes));
+    }
+    return list;
+}
+
+static json_t *path_json(const struct outlook *outlook) {
+    json_t *list = json_array();
+    int count;
+    struct path_part *part = critical_path(outlook, &count);
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:f}", "rank",
+                                              outlook->forecast.result.rank[part[i].run].rank,
+                                              "instruction", instr_rows[part[i].op].name,
+                                              "transfer", part[i].transfer, "time", part[i].time));
+    free(part);
+    return list;
+}
+
+json_t *outlook_json(const struct outlook *outlook) {
+    const struct forecast *forecast = &outlook->forecast;
+    const struct sim_result *result = &forecast->result;
+    const struct program *program = outlook->job->plan->program;
+    return json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, "
+        "s:o, "
+        "s:o}",
+        "schedule", outlook->job->plan->config.schedule, "ranks", program->ranks, "stages",
+        program->grid.stages, "replicas", program->grid.replicas, "micro_batches",
+        program->micro_batches, "unit", forecast->units ? "units" : "ns", "step", result->step,
+        "step_low", forecast->low, "step_high", forecast->high, "first_step", result->first_step,
+        "bubble", result->bubble, "span_bubble", result->span_bubble, "exposed", result->exposed,
+        "clip_wait", outlook->clip_waits ? outlook->clip_time : 0.0, "peak_bytes",
+        (json_int_t)result->peak_bytes, "instructions", (json_int_t)result->instructions, "seconds",
+        forecast->seconds, "rank", ranks_json(result), "path", path_json(outlook));
+}

@@ -1,0 +1,45 @@
+/* The forecast of a job as its options want it: where costs come from, what is said of it. */
+#ifndef VIEW_OUTLOOK_H
+#define VIEW_OUTLOOK_H
+
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "job/job.h"
+#include "sim/forecast.h"
+
+struct outlook {
+    const struct job *job;
+    struct costs units;
+    struct profile profile;
+    struct cluster cluster;
+    struct cost_source source; /* points to those that were read */
+    struct forecast forecast;
+    bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
+    double clip_time; /* this much of a step */
+};
+
+/* Local. Whether an option of the forecast is given. */
+bool outlook_is_wanted(const struct options *options);
+/* Local, blocking (reads files). Simulates the job's program; the job must outlive it, and it stays
+ * where it is. The caller closes it. */
+enum status outlook_open(const struct job *job, struct outlook *out);
+/* The same with every rank run by itself, to be set beside what was measured. */
+enum status outlook_open_apart(const struct job *job, struct outlook *out);
+void outlook_close(struct outlook *outlook);
+
+/* Local. On one screen; as members of a JSON object that the caller owns. */
+void outlook_print(const struct outlook *outlook, FILE *out);
+/* The same in one row of explain's screen. */
+void outlook_print_row(const struct outlook *outlook, FILE *out);
+json_t *outlook_json(const struct outlook *outlook);
+
+/* Local, blocking. The last step as a picture: FILE.svg or FILE.html. */
+enum status outlook_draw(const struct outlook *outlook, const char *path);
+
+/* Local. Ranks, stages and the like, and the path, in words; the caller frees them. */
+char *outlook_shape_text(const struct outlook *outlook);
+char *outlook_path_text(const struct outlook *outlook);
+
+#endif

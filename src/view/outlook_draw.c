@@ -1,0 +1,270 @@
+/* The last step of a forecast as a timeline, for the drawings. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "view/drawing.h"
+#include "record/draw.h"
+
+/* By the columns of the instruction's row; the halves of backward have colours of their own. */
+static enum timeline_category category_of(int op) {
+    const struct instr_row *row = &instr_rows[op];
+    if (row->meets == MEETS_PEER || row->meets == MEETS_CALL) return TIMELINE_MESSAGE;
+    if (row->queue == QUEUE_COMM) return TIMELINE_COLLECTIVE;
+    if (op == INSTR_R) return TIMELINE_RECOMPUTE;
+    if (op == INSTR_I) return TIMELINE_INPUT;
+    if (op == INSTR_W) return TIMELINE_WEIGHT;
+    switch (row->time) {
+    case TIME_DATA: return TIMELINE_DATA;
+    case TIME_FORWARD: return TIMELINE_FORWARD;
+    case TIME_BACKWARD: return TIMELINE_BACKWARD;
+    case TIME_OPTIMIZER: return TIMELINE_OPTIMIZER;
+    default: return TIMELINE_OTHER;
+    }
+}
+
+static const struct instr_list *body_of(const struct drawing *drawing, int run) {
+    return program_list(drawing->outlook->job->plan->program, drawing->result->rank[run].rank,
+                        LIST_BODY);
+}
+
+static int64_t whole(const struct drawing *drawing, double time) {
+    return (int64_t)llround(time * drawing->scale);
+}
+
+/* The least power of ten that makes whole numbers of all costs. */
+static double scale_of(const struct outlook *outlook) {
+    double scale = 1;
+    if (!outlook->source.units) return 1;
+    for (bool all = false; !all && scale < 1e4; scale *= all ? 1 : 10) {
+        all = true;
+        for (int k = 0; k < COST_COUNT; k++) {
+            double scaled = outlook->units.of[k] * scale;
+            all &= fabs(scaled - round(scaled)) < 1e-9;
+        }
+    }
+    return scale;
+}
+
+int drawing_kind(struct drawing *drawing, int op) {
+    int *kind = &drawing->kind_of[op];
+    if (!*kind) {
+        drawing->kind[drawing->kind_count] =
+            (struct timeline_kind){instr_rows[op].name, category_of(op)};
+        *kind = ++drawing->kind_count;
+    }
+    return *kind - 1;
+}
+
+/* --- a rank --- */
+
+static struct timeline_interval interval_of(struct drawing *drawing, int run, int at) {
+    const struct sim_record *record = &drawing->result->rank[run].record[at];
+    const struct instr *instr = &body_of(drawing, run)->items[at];
+    bool staged = instr_row(instr)->operands[0] == 's',
+         micro = staged && instr_row(instr)->needs != NULL;
+    char text[INSTR_TEXT_BYTES];
+    struct timeline_interval interval = {.begin = whole(drawing, record->begin),
+                                         .end = whole(drawing, record->end),
+                                         .kind = drawing_kind(drawing, instr->op),
+                                         .stage = staged ? instr->stage : TIMELINE_NONE,
+                                         .micro = micro ? instr->micro : TIMELINE_NONE,
+                                         .id = instr->id,
+                                         .cause_row = record->cause_run,
+                                         .cause_id = TIMELINE_NONE};
+    if (record->cause_before) interval.cause_row = TIMELINE_NONE;
+    if (record->cause_run >= 0 && !record->cause_before)
+        interval.cause_id = body_of(drawing, record->cause_run)->items[record->cause_at].id;
+    if (drawing->texts)
+        interval.text =
+            arena_text(&drawing->arena, instr_text(instr, drawing->result->rank[run].rank, text));
+    return interval;
+}
+
+static void add_arrow(struct drawing *drawing, int run, int at) {
+    const struct sim_record *record = &drawing->result->rank[run].record[at];
+    const struct instr *instr = &body_of(drawing, run)->items[at];
+    enum instr_meets meets = instr_row(instr)->meets;
+    bool message = meets == MEETS_PEER || meets == MEETS_CALL;
+    if (!message || record->peer_run < 0 || record->peer_run == run) return;
+    drawing->arrow = mem_grow(drawing->arrow, &drawing->arrow_capacity, drawing->arrow_count + 1,
+                              sizeof *drawing->arrow);
+    drawing->arrow[drawing->arrow_count++] = (struct timeline_arrow){
+        record->peer_run, run, whole(drawing, record->begin), whole(drawing, record->end)};
+}
+
+static void add_intervals(struct drawing *drawing, int run, const bool *critical) {
+    int count = body_of(drawing, run)->count, kept = 0;
+    struct timeline_interval *interval =
+        arena_new(&drawing->arena, (size_t)count * sizeof *interval);
+    for (int i = 0; i < count; i++) {
+        const struct sim_record *record = &drawing->result->rank[run].record[i];
+        add_arrow(drawing, run, i);
+        if (record->end <= record->begin) continue;
+        interval[kept] = interval_of(drawing, run, i);
+        interval[kept++].critical = critical[i];
+    }
+    drawing->lane[run].interval = interval;
+    drawing->lane[run].interval_count = (size_t)kept;
+}
+
+/* What is kept counts from an instruction's begin, what is freed from its end. */
+static void add_memory(struct drawing *drawing, int run) {
+    const struct sim_input *input = &drawing->outlook->forecast.input;
+    const struct instr_list *body = body_of(drawing, run);
+    int rank = drawing->result->rank[run].rank,
+        class = input->class_of ? input->class_of(input->context, rank) : 0;
+    const struct sim_costs *costs = &input->costs[class];
+    struct timeline_point *point =
+        arena_new(&drawing->arena, (size_t)(body->count + 1) * sizeof *point);
+    int64_t live = sim_fixed_bytes(input->program, costs, rank);
+    size_t kept = 1;
+    point[0] = (struct timeline_point){whole(drawing, drawing->result->begin), live};
+    for (int i = 0; i < body->count; i++) {
+        int64_t change = sim_memory_change(input->program, costs, rank, &body->items[i]);
+        const struct sim_record *record = &drawing->result->rank[run].record[i];
+        if (change == 0) continue;
+        live += change;
+        point[kept++] =
+            (struct timeline_point){whole(drawing, change > 0 ? record->begin : record->end), live};
+    }
+    drawing->lane[run].point = point;
+    drawing->lane[run].point_count = kept;
+}
+
+/* "rank 2 and 3 like it · stage 2, 5" */
+static char *label_of(const struct drawing *drawing, const struct sim_rank *rank) {
+    const struct grid *grid = &drawing->outlook->job->plan->program->grid;
+    struct grid_cell cell = grid_cell(grid, rank->rank);
+    char *label = rank->like > 1 ? mem_format("rank %d and %d like it", rank->rank, rank->like - 1)
+                                 : mem_format("rank %d", rank->rank);
+    for (int c = 0; cell.role == GRID_STAGE && c < grid->chunks; c++) {
+        char *longer =
+            mem_format("%s%s%d", label, c ? ", " : " · stage ", grid_stage(grid, cell.position, c));
+        free(label);
+        label = longer;
+    }
+    return label;
+}
+
+static void add_row(struct drawing *drawing, int run) {
+    const struct sim_rank *rank = &drawing->result->rank[run];
+    const struct cost_source *source = &drawing->outlook->source;
+    char *label = label_of(drawing, rank);
+    drawing->row[run].label = arena_text(&drawing->arena, label);
+    if (source->cluster)
+        drawing->row[run].limit_bytes = cluster_memory_bytes(source->cluster, rank->rank);
+    free(label);
+}
+
+/* --- the whole --- */
+
+/* Per run and instruction: it is on the critical path. */
+static bool **critical_of(const struct drawing *drawing) {
+    const struct sim_path *path = &drawing->outlook->forecast.path;
+    bool **critical = MEM_ARRAY(bool *, drawing->result->run_count + 1);
+    for (int r = 0; r < drawing->result->run_count; r++)
+        critical[r] = MEM_ARRAY(bool, body_of(drawing, r)->count + 1);
+    for (int i = 0; i < path->count; i++) critical[path->item[i].run][path->item[i].at] = true;
+    return critical;
+}
+
+static void fill(struct drawing *drawing) {
+    int runs = drawing->result->run_count;
+    bool **critical = critical_of(drawing);
+    drawing->lane = MEM_ARRAY(struct timeline_lane, runs + 1);
+    drawing->row = MEM_ARRAY(struct timeline_row, runs + 1);
+    for (int r = 0; r < runs; r++) {
+        add_intervals(drawing, r, critical[r]);
+        add_memory(drawing, r);
+        add_row(drawing, r);
+        free(critical[r]);
+    }
+    free(critical);
+}
+
+static struct timeline_figures figures_of(const struct drawing *drawing) {
+    const struct forecast *forecast = &drawing->outlook->forecast;
+    bool sure = forecast->low == forecast->high;
+    return (struct timeline_figures){.step = forecast->result.step * drawing->scale,
+                                     .step_low = sure ? NAN : forecast->low * drawing->scale,
+                                     .step_high = sure ? NAN : forecast->high * drawing->scale,
+                                     .bubble = forecast->result.bubble,
+                                     .span_bubble = forecast->result.span_bubble,
+                                     .exposed = forecast->result.exposed * drawing->scale,
+                                     .peak_bytes = (double)forecast->result.peak_bytes};
+}
+
+static void set_texts(struct drawing *drawing) {
+    const struct run_config *config = &drawing->outlook->job->plan->config;
+    const struct outlook *outlook = drawing->outlook;
+    char *title = mem_format("%s, %s: forecast of a step", config->model->name,
+                             outlook->job->options.strategy),
+         *ranks = outlook_shape_text(outlook), *shape = mem_format("ranks: %s", ranks),
+         *unit = mem_format("times in 1/%g of the units of --costs", drawing->scale),
+         *path = outlook_path_text(outlook),
+         *words = mem_format("Critical path of the prediction: %s", path);
+    drawing->title = arena_text(&drawing->arena, title);
+    drawing->subtitle[0] = arena_text(&drawing->arena, shape);
+    drawing->subtitle[1] = arena_text(&drawing->arena, unit);
+    drawing->sentence[0] = arena_text(&drawing->arena, words);
+    free(title);
+    free(ranks);
+    free(shape);
+    free(unit);
+    free(path);
+    free(words);
+}
+
+static void set_timeline(struct drawing *drawing) {
+    drawing->timeline =
+        (struct timeline){.title = drawing->title,
+                          .subtitle = drawing->subtitle,
+                          .subtitle_count = drawing->scale > 1 ? 2 : 1,
+                          .unit = drawing->outlook->forecast.units ? TIMELINE_UNITS : TIMELINE_NS,
+                          .kind = drawing->kind,
+                          .kind_count = (size_t)drawing->kind_count,
+                          .row = drawing->row,
+                          .row_count = (size_t)drawing->result->run_count,
+                          .version = {{.lane = drawing->lane,
+                                       .arrow = drawing->arrow,
+                                       .arrow_count = drawing->arrow_count,
+                                       .figures = figures_of(drawing)}},
+                          .sentence = drawing->sentence,
+                          .sentence_count = 1};
+}
+
+void drawing_open(const struct outlook *outlook, struct drawing *out) {
+    const struct forecast *forecast = &outlook->forecast;
+    CHECK(forecast->input.record, "a forecast that kept no instructions");
+    *out = (struct drawing){.outlook = outlook,
+                            .result = &forecast->result,
+                            .scale = scale_of(outlook),
+                            .texts = forecast->result.instructions / FORECAST_STEPS <= DRAW_TEXTS};
+    fill(out);
+    set_texts(out);
+    set_timeline(out);
+}
+
+void drawing_close(struct drawing *drawing) {
+    free(drawing->lane);
+    free(drawing->row);
+    free(drawing->arrow);
+    free(drawing->measured);
+    free(drawing->measured_arrow);
+    arena_free(&drawing->arena);
+}
+
+enum status outlook_draw(const struct outlook *outlook, const char *path) {
+    const struct forecast *forecast = &outlook->forecast;
+    if (!forecast->input.record)
+        return fail(STATUS_USAGE,
+                    "--draw %s: %lld instructions a step are too many to draw\n"
+                    "  fewer ranks or micro-batches",
+                    path, (long long)(forecast->result.instructions / FORECAST_STEPS));
+    struct drawing drawing;
+    drawing_open(outlook, &drawing);
+    enum status status = draw_write(path, &drawing.timeline);
+    drawing_close(&drawing);
+    return status;
+}

@@ -1,0 +1,98 @@
+/* Costs of `auto` from files: what --profile and --costs become for the choice, and who reads them.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "../exec/kit.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "job/agree.h"
+#include "sim/key.h"
+
+/* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
+struct measured {
+    char *folder, *path;
+    struct options options;
+    struct kit_plan kit;
+};
+
+#define LINE                                                                                       \
+    "--model resnet8 --device ref --threads 1 --batch 8 --micro-batches 2 --data synthetic "
+
+static void write_profile(const struct plan *plan, const char *path) {
+    struct profile profile;
+    struct arena arena = {0};
+    struct measure ns = {1000, 0, 20};
+    char isa[64];
+    plan->device->backend->isa(plan->device, isa, sizeof isa);
+    struct profile_place place = {"ref", isa, 1, 2};
+    profile_init(path, &profile);
+    struct profile_section *section = profile_section_for(&profile, &place);
+    for (int r = 0; r < PROFILE_RATE_COUNT; r++) section->rate[r] = (struct measure){50, 0, 1};
+    section->link[PROFILE_IN_HOST].latency_ns = (struct measure){7, 0, 1};
+    section->link[PROFILE_IN_HOST].bytes_per_ns = (struct measure){5, 0, 1};
+    const struct graph *graph = plan->micro[0].graph;
+    for (int i = 0; i < graph->node_count; i++) {
+        struct profile_key key = profile_key_of(graph, &graph->nodes[i], &arena);
+        if (!profile_find(section, &key)) profile_record(&profile, section, &key, &ns);
+    }
+    cr_assert_eq(profile_write(&profile, path), STATUS_OK);
+    arena_free(&arena);
+    profile_free(&profile);
+}
+
+static struct measured measured_of(const char *strategy) {
+    struct measured of = {.folder = kit_folder()};
+    of.path = mem_format("%s/profile.json", of.folder);
+    char *line = mem_format(LINE "--strategy %s --profile %s", strategy, of.path);
+    kit_options(line, &of.options);
+    free(line);
+    cr_assert_eq(kit_plan(&of.options, 0, 2, NULL, &of.kit), STATUS_OK);
+    write_profile(of.kit.plan, of.path);
+    return of;
+}
+
+static void measured_free(struct measured *of) {
+    kit_plan_free(&of->kit);
+    options_free(&of->options);
+    folder_remove(of->folder);
+    free(of->folder);
+    free(of->path);
+}
+
+Test(job_agree, a_profile_says_what_nodes_take) {
+    struct measured of = measured_of("auto");
+    const struct graph *graph = of.kit.plan->micro[0].graph;
+    struct agree_costs *costs;
+    cr_assert_eq(agree_costs_read(&of.options, &of.kit.plan->config, 2, &costs), STATUS_OK);
+    cr_assert_not_null(costs);
+    for (int i = 0; i < graph->node_count; i++)
+        cr_expect_eq(costs->costs.node_ns(costs->costs.context, 0, graph, &graph->nodes[i]), 1000);
+    cr_expect_eq(costs->costs.bytes_per_ns, 50);
+    cr_expect_eq(costs->costs.hop_ns, 7);
+    /* The plan that is made with it. */
+    struct run_config config = of.kit.plan->config;
+    struct plan *plan;
+    config.costs = &costs->costs;
+    cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
+    cr_expect_neq(plan->choice.row[0].step_ns, of.kit.plan->choice.row[0].step_ns);
+    plan_free(&plan);
+    agree_costs_free(&costs);
+    measured_free(&of);
+}
+
+/* Rank 0 chooses; programs that are agreed on need no costs; other ranks may not have the file. */
+Test(job_agree, only_who_chooses_reads) {
+    struct measured of = measured_of("auto");
+    struct run_config config = of.kit.plan->config;
+    struct program_texts texts = {0};
+    struct agree_costs *costs;
+    config.rank = 1;
+    cr_assert_eq(agree_costs_read(&of.options, &config, 2, &costs), STATUS_OK);
+    cr_expect_null(costs);
+    config.rank = 0;
+    config.agreed = &texts;
+    cr_assert_eq(agree_costs_read(&of.options, &config, 2, &costs), STATUS_OK);
+    cr_expect_null(costs);
+    measured_free(&of);
+}

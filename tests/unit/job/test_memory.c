@@ -1,0 +1,219 @@
+/* What the ranks of a machine need together, and what it is compared with. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "job/job.h"
+#include "../exec/kit.h"
+#include "base/log.h"
+#include "base/text.h"
+
+enum { RANKS = 8 };
+#define MIB ((size_t)1 << 20)
+
+static struct options options;
+static struct job job;
+
+/* Eight ranks of one machine; each of them needs 522 MiB. */
+static void open_eight(const char *more, bool to_start) {
+    char line[256];
+    struct rank_info info = {.ranks = RANKS, .local_ranks = RANKS, .to_start = to_start};
+    snprintf(
+        line, sizeof line,
+        "--model mlp --device ref --threads 1 --batch 64 -n 8 --data synthetic:size=8,count=64,"
+        "test_count=8 %s",
+        more);
+    kit_options(line, &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    size_t now = plan_bytes(job.plan);
+    cr_assert_lt(now, 522 * MIB);
+    job.plan->memory.activations += 522 * MIB - now;
+}
+
+static void close_eight(void) {
+    job_close(&job);
+    options_free(&options);
+}
+
+static enum status check(char *log, size_t bytes) {
+    log_capture(log, bytes);
+    enum status status = job_check_memory(&job);
+    log_capture(NULL, 0);
+    return status;
+}
+
+Test(job_memory, ranks_of_a_machine_are_counted_together) {
+    char log[1024] = "";
+    open_eight("", true);
+    job.available_bytes = 1536 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "the 8 ranks of this machine would need") && strstr(log, "522 MiB each"),
+              "%s", log);
+    cr_expect(strstr(log, "what is available is 1.5 GiB"), "%s", log);
+    job.available_bytes = 8 * 600 * MIB;
+    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    job.available_bytes = 0; /* unknown: nothing to compare with */
+    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    close_eight();
+}
+
+/* Stages differ: the message has both ends, and names the one that needs most. */
+Test(run_memory, ranks_that_differ_are_told_apart) {
+    char log[1024] = "", low[TEXT_BYTES], high[TEXT_BYTES], both[3 * TEXT_BYTES];
+    struct rank_info info = {.ranks = 2, .local_ranks = 2, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[1].activations += 100 * MIB;
+    job.available_bytes = (int64_t)MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    snprintf(both, sizeof both, "%s to %s each",
+             text_size((int64_t)job_position_bytes(&job, 0), low),
+             text_size((int64_t)job_position_bytes(&job, 1), high));
+    cr_expect(strstr(log, both), "%s", log);
+    cr_expect(strstr(log, "largest at the peak of rank 0: "), "%s", log);
+    close_eight();
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8 --memory-limit 1M",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[1].activations += 100 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "rank 1 would need"), "%s", log);
+    close_eight();
+}
+
+Test(job_memory, one_rank_is_counted_alone) {
+    open_eight("", false);
+    job.local_ranks = 1;
+    job.available_bytes = 1536 * MIB;
+    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    close_eight();
+}
+
+Test(job_memory, what_processes_share_is_counted_once) {
+    open_eight("", false);
+    size_t one = plan_bytes(job.plan);
+    cr_expect_gt(job.code_bytes, 0);
+    cr_expect_lt(job.code_bytes, job.plan->memory.library);
+    cr_expect_eq(job_machine_bytes(&job), RANKS * one - (RANKS - 1) * job.code_bytes);
+    job.to_start = true; /* then each will also hold what this process held before its plan */
+    cr_expect_eq(job_machine_bytes(&job),
+                 RANKS * (one + job.before.own_bytes) - (RANKS - 1) * job.code_bytes);
+    close_eight();
+}
+
+/* They have one library among them, and each a part of it in its estimate. */
+Test(job_memory, what_threads_share_is_in_their_estimates_already) {
+    open_eight("", false);
+    size_t alone = job.plan->memory.library;
+    close_eight();
+    open_eight("--spawn threads", false);
+    cr_expect_lt(job.plan->memory.library, alone);
+    cr_expect_eq(job.code_bytes, 0);
+    cr_expect_eq(job_machine_bytes(&job), RANKS * plan_bytes(job.plan));
+    close_eight();
+}
+
+Test(job_memory, a_limit_that_is_given_is_a_ranks_and_replaces_the_machines) {
+    char log[1024] = "";
+    open_eight("--memory-limit 523M", true);
+    job.available_bytes = 1 * MIB;
+    cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    close_eight();
+    open_eight("--memory-limit 521M", true);
+    job.available_bytes = 1024 * 1024 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "a rank would need 522 MiB, --memory-limit is 521 MiB"), "%s", log);
+    close_eight();
+}
+
+/* --- ZeRO --- */
+
+/* The plan of rank 0 of four replicas of vit-tiny. */
+static void open_zero(int stage, int micro_batches, const char *accumulate) {
+    char line[320];
+    struct rank_info info = {.ranks = 4, .local_ranks = 4, .to_start = true};
+    snprintf(line, sizeof line,
+             "--model vit-tiny --optimizer adamw --threads 1 --batch 16 -n 4 --strategy zero%d "
+             "--micro-batches %d --zero-accumulate %s --patch 4 --data "
+             "synthetic:size=32,channels=3,count=64,test_count=8",
+             stage, micro_batches, accumulate);
+    kit_options(line, &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+}
+
+/* Parameters, gradients and AdamW's two moments: `whole` P and `sliced` P / R of 16 P bytes. */
+static void expect_shards(int whole, int sliced) {
+    const struct memory_estimate *memory = &job.plan->memory;
+    double count = (double)graph_param_elements(job.plan->micro[0].graph),
+           want = whole * count + sliced * count / 4,
+           have = (double)(memory->params + memory->gradients + memory->state);
+    cr_expect_lt(have, 1.05 * want, "%.0f bytes, not %dP + %dP/R = %.0f", have, whole, sliced,
+                 want);
+    cr_expect_gt(have, 0.95 * want, "%.0f bytes, not %dP + %dP/R = %.0f", have, whole, sliced,
+                 want);
+}
+
+/* Of `places` windows each has the largest bucket that lies there. */
+static size_t window_bytes(int places) {
+    const struct bucket_list *buckets = &job.plan->chunk[0].buckets;
+    int64_t elements = 0;
+    for (int w = 0; w < places; w++) {
+        int64_t most = 0;
+        for (int b = w; b < buckets->count; b += places)
+            if (buckets->items[b].elements > most) most = buckets->items[b].elements;
+        elements += most;
+    }
+    return (size_t)elements * sizeof(float);
+}
+
+Test(job_memory, shards_of_zero_have_the_sizes_of_its_formulas) {
+    static const struct {
+        int stage, micro_batches;
+        const char *accumulate;
+        int whole, sliced;
+    } rows[] = {{1, 1, "local", 8, 8},   {2, 1, "local", 4, 12},   {3, 1, "local", 0, 16},
+                {1, 2, "scatter", 8, 8}, {2, 2, "scatter", 4, 12}, {3, 2, "scatter", 0, 16},
+                {1, 2, "local", 8, 8},   {2, 2, "local", 8, 8},    {3, 2, "local", 4, 12}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        open_zero(rows[i].stage, rows[i].micro_batches, rows[i].accumulate);
+        const struct chunk_sizes *sizes = &job.plan->sizes[0];
+        expect_shards(rows[i].whole, rows[i].sliced);
+        cr_expect_eq(job.plan->memory.in_flight, window_bytes(sizes->windows), "row %zu", i);
+        cr_expect_eq(job.plan->memory.gathered, window_bytes(sizes->gathered), "row %zu", i);
+        cr_expect_eq(sizes->gathered > 0, rows[i].stage == 3);
+        close_eight();
+    }
+}
+
+/* Every part of the sum has a name of its own. */
+Test(job_memory, parts_add_up_to_the_prediction) {
+    struct memory_part part, other;
+    size_t sum = 0;
+    open_zero(3, 1, "local");
+    for (int i = 0; memory_part(&job.plan->memory, i, &part); i++) {
+        sum += part.bytes;
+        for (int j = 0; j < i && memory_part(&job.plan->memory, j, &other); j++)
+            cr_expect_str_neq(part.name, other.name);
+    }
+    cr_expect_eq(sum, plan_bytes(job.plan));
+    close_eight();
+}
+
+/* Copies are those of what a rank holds: the last stage of resnet18 has the large tensors. */
+Test(job_memory, a_stage_copies_its_own_tensors) {
+    size_t copies[2];
+    for (int rank = 0; rank < 2; rank++) {
+        struct rank_info info = {.rank = rank, .ranks = 2, .local_ranks = 2, .to_start = true};
+        kit_options(
+            "--model resnet18-cifar --device ref --threads 1 --batch 4 -n 2 --strategy gpipe "
+            "--micro-batches 2 --data synthetic:size=32,channels=3,count=16,test_count=4",
+            &options);
+        cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+        copies[rank] = job.plan->memory.staging;
+        close_eight();
+    }
+    cr_expect_eq(copies[1], (size_t)512 * 512 * 9 * sizeof(float));
+    cr_expect_lt(copies[0], copies[1] / 8);
+}
