@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "run/refusal.h"
 #include "run/option_files.h"
 #include "run/session.h"
 #include "stretto.h"
@@ -98,7 +99,7 @@ static bool reads_later(const struct options *options) {
            (options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN | COMMAND_SIMULATE));
 }
 
-static enum status run(const struct command *command, int argc, char **argv) {
+static enum status run_command(const struct command *command, int argc, char **argv) {
     struct options options;
     TRY(options_parse(command->id, argc, argv, &options));
     enum status status = STATUS_OK;
@@ -108,6 +109,14 @@ static enum status run(const struct command *command, int argc, char **argv) {
         status = option_files_apply(&options);
     if (status == STATUS_OK && !options.help) status = command->run(&options);
     options_free(&options);
+    return status;
+}
+
+static enum status run(const struct command *command, int argc, char **argv) {
+    bool ranks = command->id & (COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PREDICT);
+    if (ranks) refusal_hold();
+    enum status status = run_command(command, argc, argv);
+    if (ranks) refusal_say();
     return status;
 }
 

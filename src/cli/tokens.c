@@ -1,8 +1,11 @@
 /* stretto tokens TRAIN.txt [TEST.txt] DIR: text to the files that --data tokens:DIR reads. A token
  * is a byte, so that any text in any language has a vocabulary of 256 and nothing is lost. Without
  * a text to test on, the last tenth is taken for it. */
+#include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -27,20 +30,35 @@ static enum status write_all(struct file_writer *writer, const unsigned char *te
     return STATUS_OK;
 }
 
-static enum status write_split(const char *folder, const char *name, const unsigned char *text,
-                               size_t count) {
-    char *path = mem_format("%s/%s", folder, name);
+struct part {
+    const char *name;
+    const unsigned char *text;
+    size_t count;
     struct file_writer writer;
-    enum status status = file_begin(path, &writer);
-    if (status == STATUS_OK) {
-        status = write_all(&writer, text, count);
-        if (status == STATUS_OK)
-            status = file_commit(&writer);
-        else
-            file_abandon(&writer);
-    }
-    if (status == STATUS_OK) printf("%s: %zu tokens\n", path, count);
+    bool begun;
+};
+
+static enum status write_part(const char *folder, struct part *part) {
+    char *path = mem_format("%s/%s", folder, part->name);
+    enum status status = file_begin(path, &part->writer);
     free(path);
+    TRY(status);
+    part->begun = true;
+    TRY(write_all(&part->writer, part->text, part->count));
+    if (fflush(part->writer.stream) == 0) return STATUS_OK;
+    return fail(STATUS_DATA, "%s: write failed: %s", part->writer.path, strerror(errno));
+}
+
+/* Both are whole before either gets its name: no split is left with another text's. */
+static enum status write_parts(const char *folder, struct part *parts, int count) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++) status = write_part(folder, &parts[i]);
+    for (int i = 0; i < count && parts[i].begun; i++) {
+        if (status != STATUS_OK)
+            file_abandon(&parts[i].writer);
+        else if ((status = file_commit(&parts[i].writer)) == STATUS_OK)
+            printf("%s/%s: %zu tokens\n", folder, parts[i].name, parts[i].count);
+    }
     return status;
 }
 
@@ -76,8 +94,9 @@ enum status tokens_run(const struct options *options) {
         status = fail(STATUS_DATA, "%s: %zu bytes: too little to train and to test on",
                       options->argument[0], train.count);
     if (status == STATUS_OK) status = folder_make(folder);
-    if (status == STATUS_OK) status = write_split(folder, "train.tokens", train.data, kept);
-    if (status == STATUS_OK) status = write_split(folder, "test.tokens", behind, behind_count);
+    struct part parts[] = {{.name = "train.tokens", .text = train.data, .count = kept},
+                           {.name = "test.tokens", .text = behind, .count = behind_count}};
+    if (status == STATUS_OK) status = write_parts(folder, parts, 2);
     bytes_free(&train);
     bytes_free(&test);
     return status;

@@ -324,6 +324,10 @@ const struct plan *exec_plan(const struct exec *exec) {
     return exec->plan;
 }
 
+bool exec_failed_alone(const struct exec *exec) {
+    return exec->failed_alone;
+}
+
 int64_t exec_next_step(const struct exec *exec) {
     return exec->step;
 }

@@ -125,6 +125,9 @@ const struct plan *exec_plan(const struct exec *exec);
 int64_t exec_next_step(const struct exec *exec);
 void exec_seek(struct exec *exec, int64_t step);
 
+/* Local. Whether a failure was this rank's alone: others do not know of it, and wait. */
+bool exec_failed_alone(const struct exec *exec);
+
 /* Local, alike on all ranks. The learning rate from the next step on, in place of the policy's; NaN
  * gives it back. What it is for the next step. */
 void exec_set_lr(struct exec *exec, double lr);

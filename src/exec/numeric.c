@@ -222,10 +222,12 @@ enum status numeric_failure(struct exec *exec, const char *what, double value) {
                 step, what, value, hint);
 }
 
-/* The step's loss and gradients were finite. Ranks that hold the same parameters all see it; of
- * slices, who owns the one. */
+/* The step's loss and gradients were finite. Ranks that hold the same parameters all see it, unless
+ * they are no longer the same; of slices, who owns the one. So others may wait for this one. */
 enum status numeric_failure_of_update(struct exec *exec, int64_t step) {
     int bad;
+    exec->failed_alone = true;
+    blame(exec, true);
     const char *param = bad_param(exec, &bad);
     return fail(STATUS_NUMERIC,
                 "step %lld: parameter %s, read by %s, is not finite after the update\n%s",

@@ -117,6 +117,7 @@ struct exec {
     int64_t normed_step;           /* -1: none */
     int64_t updated_step;          /* the last one whose STEP has run; -1: none */
     bool update_is_finite;         /* of that one */
+    bool failed_alone;             /* as exec_failed_alone */
     /* At the last NORM, of this rank's part: whether it is finite; a gradient that is not, or NULL.
      */
     bool own_is_finite;

@@ -208,7 +208,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
                       .to_start = info->to_start,
                       .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
-    if (status == STATUS_OK && config.threads > 1) status = openmp_check_stacks();
+    if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
     if (status == STATUS_OK) status = make_timed_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -59,7 +60,7 @@ static double stack_bytes(const char *text) {
 
 /* The kernels of oneDNN and our own have tiles on the stack: 64 KiB sufficed for all that were
  * tried, 32 KiB did not. */
-enum { STACK_BYTES = 1 << 20 };
+enum { STACK_BYTES = 1 << 20, LEAST_STACK_BYTES = 128 << 10 };
 
 static const char *small_stack(int i) {
     const char *value = getenv(stack_names[i]);
@@ -67,8 +68,14 @@ static const char *small_stack(int i) {
     return bytes > 0 && bytes < STACK_BYTES ? value : NULL;
 }
 
-enum status openmp_check_stacks(void) {
-    for (int i = 0; i < 2; i++)
+enum status openmp_check_stacks(int threads) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < LEAST_STACK_BYTES)
+        return fail(
+            STATUS_USAGE,
+            "the limit of the stack is %llu KiB, kernels need %d\n  raise it with ulimit -s",
+            (unsigned long long)limit.rlim_cur >> 10, LEAST_STACK_BYTES >> 10);
+    for (int i = 0; i < 2 && threads > 1; i++)
         if (small_stack(i))
             return fail(STATUS_USAGE,
                         "%s=%s: threads of kernels need a stack of 1 MiB\n"

@@ -21,9 +21,10 @@ void openmp_note_cores(void);
  * the process so started, and where it cannot. */
 void openmp_settle(char *const argv[]);
 
-/* Local. STATUS_USAGE, logged, where the environment gives the threads of OpenMP less stack than
- * kernels need: they would crash. openmp_settle has taken care of it in the program itself. */
-enum status openmp_check_stacks(void);
+/* Local. STATUS_USAGE, logged, where the system gives threads, or the environment the further
+ * `threads` of OpenMP, less stack than kernels need: they would crash. openmp_settle has taken care
+ * of the environment in the program itself. */
+enum status openmp_check_stacks(int threads);
 
 /* Local. Moves the variables that bind threads out of OpenMP's sight; what openmp_settle does with
  * the environment. */

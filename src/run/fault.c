@@ -82,19 +82,26 @@ enum fault_action fault_trigger(struct fault *fault, const char *at, int64_t ste
     return action >= FAULT_NAN ? action : FAULT_NONE;
 }
 
+static bool owns(const struct store_layout *layout, int64_t element) {
+    for (int i = 0; i < layout->owned_count; i++)
+        if (element >= layout->owned[i].begin &&
+            element < layout->owned[i].begin + layout->owned[i].count)
+            return true;
+    return false;
+}
+
 /* The first element of the last parameter: behind it there is no ReLU that would hide it. Of a rank
- * that holds slices, of the last block it holds: a tensor begins a block, so that it is no padding.
- */
+ * that owns slices, of the last block it owns: a copy of what another one owns would be replaced
+ * before anybody reads it; and a tensor begins a block, so that it is no padding. */
 static float *victim(struct store *store) {
     const struct store_layout *layout = store->layout;
     int params = store_array(layout, ARRAY_PARAM, 0), last = layout->order[layout->held_count - 1];
-    const struct array_layout *array = &layout->arrays[params];
     int64_t begin = layout->params[last].begin;
-    if (store_place(layout, params, begin, 1) < 0) {
-        int slice = array->slice_count - 1;
-        while (slice > 0 && array->slices[slice].count == 0) slice--;
-        if (slice < 0 || array->slices[slice].count == 0) return NULL; /* it holds nothing */
-        begin = array->slices[slice].begin;
+    if (!owns(layout, begin)) {
+        int slice = layout->owned_count - 1;
+        while (slice > 0 && layout->owned[slice].count == 0) slice--;
+        if (slice < 0 || layout->owned[slice].count == 0) return NULL; /* it owns nothing */
+        begin = layout->owned[slice].begin;
     }
     return store_elements(store, params, begin, 1).data;
 }

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "view/explain.h"
 #include "run/folder.h"
+#include "run/refusal.h"
 #include "run/session.h"
 #include "exec/stop.h"
 #include "launch/cores.h"
@@ -357,10 +358,12 @@ static void say_lost(struct rank *rank, enum status status) {
 }
 
 /* What fails on this rank alone must not leave the others waiting. A failure that all came to
- * together (a number that is none) needs no word, nor one that is the echo of a loss. */
+ * together (a loss that is no number) needs no word, nor one that is the echo of a loss. */
 static void give_up(struct rank *rank, enum status status) {
     char why[64];
-    if (status == STATUS_OK || status == STATUS_STOPPED || status == STATUS_NUMERIC) return;
+    bool together =
+        status == STATUS_NUMERIC && !(rank->session.exec && exec_failed_alone(rank->session.exec));
+    if (status == STATUS_OK || status == STATUS_STOPPED || together) return;
     if (!rank->control || rank->agreed || control_lost(rank->control) != CONTROL_NOBODY) return;
     snprintf(why, sizeof why, "it gave up with exit code %d", status_exit_code(status));
     control_give_up(rank->control, why);
@@ -389,6 +392,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     if (!awaits_programs(rank)) TRY(job_check_memory(&rank->session.job));
     TRY(fault_read(rank->identity->rank, &rank->session.watch.fault));
     fault_trigger(&rank->session.watch.fault, "JOIN", 0);
+    refusal_release();
     TRY(launch_rendezvous_of_rank(rank->launch, rank->identity, rank->options->join_limit_s,
                                   &rank->rendezvous));
     TRY(join(rank));

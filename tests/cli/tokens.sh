@@ -31,6 +31,14 @@ refuse() { # words, code: options
 refuse "a row of 4096 needs 4097" 3 explain --model gpt2-nano --data tokens:data --seq 4096
 refuse "reads images" 2 explain --model lenet --data tokens:data
 refuse "reads tokens with masks" 2 explain --model bert-tiny --data tokens:data
+# A disk that is full before the second file is whole leaves both as they were.
+cksum data/*.tokens >before
+head -c 8000 text >short
+(trap '' XFSZ && ulimit -f 24 && exec "$STRETTO" tokens short text data --overwrite) >out 2>err
+got=$?
+[ $got = 3 ] || say "a full disk: exit $got: $(cat err)"
+cksum data/*.tokens | cmp -s - before || say "a full disk: one of two files was replaced"
+[ "$(ls -A data | wc -l)" = 2 ] || say "a full disk left $(ls -A data)"
 refuse "No such file" 3 tokens missing none
 : >empty
 refuse "too little" 3 tokens empty none

@@ -19,3 +19,13 @@ says err 'OMPI_COMM_WORLD_RANK is set but OMPI_COMM_WORLD_SIZE is not'
 run 0 "$STRETTO" train --model mlp --threads 1 --batch 24 --steps 4 --log-every 1 --eval-every never --save-every never --out run
 says out 'step 4/4'
 ! grep -q "$(printf '\033')" out || { echo "a progress bar in the output of mpirun"; exit 1; }
+# What all ranks refuse is said once; what one of them alone refuses is said, too.
+for words in "--model nothing" "--data mnist:/nowhere" "--batch 7 --micro-batches 3"; do
+    # shellcheck disable=SC2086
+    code "$(timeout 60 "$STRETTO" explain -n 3 $words >out 2>err; echo $?)" \
+        mpirun --allow-run-as-root --oversubscribe --bind-to none -np 3 "$STRETTO" train $words --out refused
+    [ "$(grep -c '^stretto: error' err)" = 1 ] || { echo "$words: said $(grep -c '^stretto: error' err) times"; cat err; exit 1; }
+done
+code 2 mpirun --allow-run-as-root --oversubscribe --bind-to none -np 1 "$STRETTO" train --model mlp --threads 1 --out alone \
+    : -np 1 "$STRETTO" train --model nothing --out alone
+says err "stretto: error: --model: 'nothing' is not allowed"

@@ -23,3 +23,12 @@ for rank in 0 1; do
     says slices$rank/rank-$rank.log 'step 7: the loss is nan: parameter .*, read by linear, is not finite'
     nobody_left slices$rank
 done
+# What shows on one rank alone, after its update, ends the others too: they are told, and need not be asked.
+for kind in ddp zero2; do
+    for rank in 0 1; do
+        STRETTO_FAULT=rank=$rank,step=7,at=STEP,do=nan code 6 train -n 2 --strategy $kind $small --out $kind$rank
+        says $kind$rank/rank-$rank.log 'step 7: parameter .*, read by linear, is not finite after the update'
+        ! grep -q 'asked to end' err || { echo "$kind, rank $rank: the other one was not told"; cat err; exit 1; }
+        nobody_left $kind$rank
+    done
+done
