@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "run/session.h"
 #include "control/stall_message.h"
 #include "exec/stop.h"
+#include "run/session.h"
 
 struct team {
     int ranks;

@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "plan/strategy.h"
+#include "stretto.h"
+#include "sync/sync.h"
 #include "view/explain_auto.h"
 #include "view/explain_memory.h"
 #include "view/explain_recompute.h"
 #include "view/outlook.h"
-#include "plan/strategy.h"
-#include "sync/sync.h"
-#include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
 #define row(out, name, ...) text_row(out, name, EXPLAIN_NAME_COLUMNS, __VA_ARGS__)
