@@ -214,9 +214,7 @@ enum status json_check_keys(const struct json_place *place, const char *const *n
     json_t *value;
     TRY(json_expect_object(place));
     json_object_foreach((json_t *)place->value, key, value) {
-        int at = 0;
-        while (at < count && strcmp(names[at], key) != 0) at++;
-        if (at < count) continue;
+        if (text_find(key, names, sizeof *names, (size_t)count) >= 0) continue;
         const char *near = text_nearest(key, names, count);
         struct json_place unknown = json_member(place, key);
         return json_refuse(&unknown, "unknown key%s%s%s", near ? "; did you mean " : "",

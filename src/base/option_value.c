@@ -107,12 +107,9 @@ static bool flag_parse(const struct option_row *row, const char *text, struct ar
                        bool *out) {
     (void)row, (void)arena;
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes"};
-    for (int i = 0; i < 6; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
-        *out = i % 2 == 1;
-        return true;
-    }
-    return false;
+    int found = TEXT_FIND(text, words);
+    if (found >= 0) *out = found % 2 == 1;
+    return found >= 0;
 }
 
 static char *flag_format(const bool *value) {

@@ -316,3 +316,12 @@ void text_table_free(struct text_table *table) {
     free(table->cell);
     *table = (struct text_table){0};
 }
+
+int text_find(const char *word, const void *rows, size_t row_bytes, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const char *name;
+        memcpy(&name, (const char *)rows + i * row_bytes, sizeof name);
+        if (name && strcmp(name, word) == 0) return (int)i;
+    }
+    return -1;
+}

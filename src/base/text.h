@@ -13,6 +13,12 @@
 int text_distance(const char *a, const char *b);
 /* The word of the list nearest to `word`, or NULL when none is near enough to suggest. */
 const char *text_nearest(const char *word, const char *const *list, int count);
+/* Where a word is in a table whose rows are names, or begin with theirs (NULL is none); -1:
+ * nowhere.
+ */
+int text_find(const char *word, const void *rows, size_t row_bytes, size_t count);
+#define TEXT_FIND(word, table)                                                                     \
+    text_find(word, table, sizeof(table)[0], sizeof(table) / sizeof(table)[0])
 
 /* "1.5 GiB", "817 B"; "1 h 05 min", "3.2 s", "4.1 ms"; returns `text`. */
 enum { TEXT_BYTES = 32 };

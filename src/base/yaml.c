@@ -68,11 +68,8 @@ enum status yaml_end(struct yaml_reader *reader) {
 
 static bool is_null(const yaml_event_t *event) {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
-    if (event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp((const char *)event->data.scalar.value, words[i]) == 0) return true;
-    }
-    return false;
+    return event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           TEXT_FIND((const char *)event->data.scalar.value, words) >= 0;
 }
 
 bool yaml_has_zero_byte(const struct yaml_reader *reader) {

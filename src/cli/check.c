@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "job/job.h"
 #include "cli/numeric.h"
+#include "job/job.h"
 #include "plan/resolve.h"
 
 /* One program of a run, and what was proven of it. */

@@ -15,8 +15,8 @@
 #include "record/confusion.h"
 #include "run/begin.h"
 #include "run/forward.h"
-#include "view/outlook.h"
 #include "run/trained.h"
+#include "view/outlook.h"
 
 struct evaluation {
     struct session *session;

@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/fault.h"
-#include "job/job.h"
 #include "exec/checkpoint.h"
 #include "exec/team.h"
+#include "job/job.h"
+#include "run/fault.h"
 
 enum { NUMERIC_STEPS = 3 }; /* unless --steps says otherwise */
 

@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "view/outlook.h"
-#include "run/resume.h"
 #include "plan/resolve.h"
+#include "run/resume.h"
+#include "view/outlook.h"
 
 /* Ranks share this machine, as those of `train` would. Nothing is started, so there may be any
  * number. */

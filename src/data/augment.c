@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 
 enum window { OWN, WHOLE, SHIFT, RESIZED_CROP };
 
@@ -28,9 +29,7 @@ const char *augment_help(enum augment_policy policy) {
 }
 
 int augment_find(const char *name) {
-    for (int p = 0; p < AUGMENT_COUNT; p++)
-        if (strcmp(table[p].name, name) == 0) return p;
-    return -1;
+    return TEXT_FIND(name, table);
 }
 
 /* Words of a sample's key: two of the shift, one of the mirror, then those of the resized crop. */

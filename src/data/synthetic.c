@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/dataset.h"
 #include "data/image.h"
 #include "data/token.h"
@@ -49,11 +50,11 @@ enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
 
 static enum status set_kind(const char *value, struct synthetic *state) {
     static const char *const names[] = {[IMAGES] = "images", [TOKENS] = "tokens", [TEXT] = "text"};
-    for (int kind = IMAGES; kind <= TEXT; kind++) {
-        state->kind = (enum kind)kind;
-        if (strcmp(value, names[kind]) == 0) return STATUS_OK;
-    }
-    return fail(STATUS_USAGE, "synthetic: kind '%s', expected images, tokens or text", value);
+    int kind = TEXT_FIND(value, names);
+    if (kind < 0)
+        return fail(STATUS_USAGE, "synthetic: kind '%s', expected images, tokens or text", value);
+    state->kind = (enum kind)kind;
+    return STATUS_OK;
 }
 
 static enum status set_key(const char *name, const char *value, struct synthetic *state) {

@@ -1,28 +1,15 @@
-/* The handlers of a step's instructions, and of evaluation's where they are the same; see
- * handlers.h. */
+/* The handlers of samples and passes, of evaluation too where they are the same, and those that end
+ * a step; see handlers.h. */
 #include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "exec/handlers.h"
 #include "exec/delay.h"
-#include "exec/state.h"
+#include "exec/handlers.h"
+#include "exec/places.h"
 #include "exec/tally.h"
-
-static int chunk_of(const struct exec *exec, const struct instr *instr) {
-    return grid_chunk(&exec->plan->program->grid, instr->stage);
-}
-
-/* Slots are counted through all chunks. */
-static int slot_index(const struct exec *exec, const struct instr *instr) {
-    return sizes_slot(exec->plan->sizes, chunk_of(exec, instr), instr->slot);
-}
-
-static struct slot *slot_of(const struct exec *exec, const struct instr *instr) {
-    return &exec->slot[slot_index(exec, instr)];
-}
 
 static bool is_last_stage(const struct exec *exec, const struct instr *instr) {
     const struct grid *grid = &exec->plan->program->grid;
@@ -266,180 +253,6 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
     exec_output_shape(exec->plan, &output.rows, &output.classes);
     TRY(plain_scores(exec, value, address, &output.scores));
     return exec->sink->output(exec->sink->context, &output);
-}
-
-/* --- messages between stages --- */
-
-static struct comm_channel *channel_of(const struct exec *exec, const struct instr *instr) {
-    return exec->channel[instr_channel(instr)];
-}
-
-/* The tensors of a message in the slot, as they lie there: ranks have the same layouts (they agree
- * on it before the start). */
-static int message_pieces(const struct exec *exec, const struct instr *instr,
-                          struct comm_piece *pieces) {
-    struct runnable *runnable = slot_of(exec, instr)->runnable;
-    const struct graph *graph = runnable->plan->graph;
-    const struct crossing *crossing =
-        &runnable->plan->crossing[instr_cut(instr) * PHASE_COUNT +
-                                  (instr_goes_back(instr) ? PHASE_BACKWARD : PHASE_FORWARD)];
-    void **address = runnable->slot[slot_index(exec, instr)].address;
-    for (int i = 0; i < crossing->count; i++) {
-        int value = crossing->values[i];
-        pieces[i] = (struct comm_piece){address[value], graph->values[value].layout->bytes};
-    }
-    return crossing->count;
-}
-
-static enum status send(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    struct comm_piece *pieces = exec->pieces;
-    if (!slot_of(exec, instr)->runnable) return STATUS_OK; /* a round without samples */
-    int count = message_pieces(exec, instr, pieces);
-    return comm_channel_post_send(channel_of(exec, instr), pieces, count, out);
-}
-
-/* Messages are taken out in the order they come; see finish_receive. */
-static enum status receive(struct exec *exec, const struct instr *instr,
-                           struct comm_request **out) {
-    struct comm_channel *channel = channel_of(exec, instr);
-    if (!slot_of(exec, instr)->runnable) return STATUS_OK;
-    TRY(comm_channel_post_receive(channel, out));
-    exec->messages[slot_index(exec, instr)].number = comm_request_sequence(*out);
-    return STATUS_OK;
-}
-
-static enum status finish_receive(struct exec *exec, const struct instr *instr) {
-    struct comm_channel *channel = channel_of(exec, instr);
-    struct device *device = exec->plan->device;
-    if (!slot_of(exec, instr)->runnable) return STATUS_OK;
-    int count = message_pieces(exec, instr, exec->pieces);
-    size_t bytes, done = 0;
-    char *message =
-        comm_channel_message(channel, exec->messages[slot_index(exec, instr)].number, &bytes);
-    for (int i = 0; i < count; i++) {
-        const struct comm_piece *piece = &exec->pieces[i];
-        CHECK(done + piece->bytes <= bytes, "a message of %zu bytes", bytes);
-        TRY(device->backend->array_copy(device, (void *)(uintptr_t)piece->data, message + done,
-                                        piece->bytes, NULL));
-        done += piece->bytes;
-    }
-    return comm_channel_release(channel);
-}
-
-static enum status finish_send(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
-}
-
-#define MESSAGE(NAME, way)                                                                         \
-    enum status post_##NAME(struct exec *exec, const struct instr *instr,                          \
-                            struct comm_request **out) {                                           \
-        return way(exec, instr, out);                                                              \
-    }                                                                                              \
-    enum status finish_##NAME(struct exec *exec, const struct instr *instr) {                      \
-        return finish_##way(exec, instr);                                                          \
-    }
-MESSAGE(SEND_F, send)
-MESSAGE(RECV_F, receive)
-MESSAGE(SEND_B, send)
-MESSAGE(RECV_B, receive)
-
-/* --- gradients --- */
-
-enum status run_ZERO(struct exec *exec, const struct instr *instr) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    bool all = instr->bucket == INSTR_ALL;
-    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++) TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
-    return STATUS_OK;
-}
-
-enum status run_TIE(struct exec *exec, const struct instr *instr) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    bool all = instr->bucket == INSTR_ALL;
-    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++) TRY(store_tie(exec->store, instr->grad, &buckets->items[b]));
-    return STATUS_OK;
-}
-
-enum status run_SUM(struct exec *exec, const struct instr *instr) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    for (int b = 0; b < buckets->count; b++)
-        TRY(store_sum(exec->store, instr->grad, instr->other, &buckets->items[b]));
-    return STATUS_OK;
-}
-
-/* Members of a group have the same parameters in a bucket, wherever it lies with each. */
-static enum status sum_bucket(struct exec *exec, const struct instr *instr,
-                              struct comm_request **out) {
-    const struct bucket *bucket =
-        &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
-    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
-    return comm_all_reduce(exec->group[instr->group], data.data, data.count, out);
-}
-
-enum status post_REDUCE(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    return sum_bucket(exec, instr, out);
-}
-
-enum status finish_REDUCE(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
-}
-
-static const struct bucket *bucket_of(const struct exec *exec, const struct instr *instr) {
-    return &exec->plan->chunk[chunk_of(exec, instr)].buckets.items[instr->bucket];
-}
-
-/* This rank's part of the bucket, counted from its begin. */
-static struct slice own_slice(const struct exec *exec, const struct instr *instr) {
-    struct comm_group *group = exec->group[instr->group];
-    struct slice slice;
-    comm_slice(group, bucket_of(exec, instr)->elements, comm_group_member(group), &slice.begin,
-               &slice.count);
-    return slice;
-}
-
-enum status post_SCATTER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(exec, instr);
-    struct elements data = store_bucket_gradient(exec->store, instr->grad, bucket);
-    if (instr->grad != instr->other) TRY(store_clear_padding(exec->store, instr->grad, bucket));
-    return comm_reduce_scatter(exec->group[instr->group], data.data, data.count, out);
-}
-
-enum status finish_SCATTER(struct exec *exec, const struct instr *instr) {
-    struct slice slice = own_slice(exec, instr);
-    if (instr->grad == instr->other || slice.count == 0) return STATUS_OK;
-    return store_take_slice(exec->store, instr->grad, bucket_of(exec, instr), &slice,
-                            instr->flags & INSTR_NEW);
-}
-
-enum status post_GATHER(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    const struct bucket *bucket = bucket_of(exec, instr);
-    struct slice slice = own_slice(exec, instr);
-    struct elements data = store_bucket_params(exec->store, bucket);
-    TRY(store_give_slice(exec->store, bucket, &slice));
-    return comm_all_gather(exec->group[instr->group], data.data, data.count, out);
-}
-
-enum status finish_GATHER(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
-}
-
-enum status run_FREE(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
-}
-
-/* Of two members, the one with the first use first: that is graph order. */
-enum status post_JOIN(struct exec *exec, const struct instr *instr, struct comm_request **out) {
-    return sum_bucket(exec, instr, out);
-}
-
-enum status finish_JOIN(struct exec *exec, const struct instr *instr) {
-    (void)exec, (void)instr;
-    return STATUS_OK;
 }
 
 /* --- the end of a step --- */

@@ -1,6 +1,7 @@
 /* The handlers, one for each row of instr.def; private to src/exec. A row without its handler does
- * not link. handlers.c has those of a step, calls.c those of a driver's calls, broadcast.c those
- * that bring data to other ranks, save.c and collect.c those of a checkpoint. */
+ * not link. handlers.c has those of passes and of the end of a step, messages.c those between
+ * stages, gradients.c those of buckets, calls.c those of a driver's calls, broadcast.c those that
+ * bring data to other ranks, save.c and collect.c those of a checkpoint. */
 #ifndef EXEC_HANDLERS_H
 #define EXEC_HANDLERS_H
 

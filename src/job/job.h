@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/option.h"
-#include "launch/cores.h"
 #include "job/agree.h"
+#include "launch/cores.h"
 #include "plan/plan.h"
 
 /* Which rank of how many this is; ranks of one process share a data set. */

@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "job/job.h"
 #include "job/events.h"
+#include "job/job.h"
 #include "job/probe.h"
 #include "plan/staging.h"
 

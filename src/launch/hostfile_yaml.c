@@ -38,16 +38,15 @@ static const char *scalar(const struct reader *reader) {
 
 static enum status read_key(struct reader *reader, bool *seen, enum key *out) {
     char quoted[TEXT_QUOTED_BYTES], what[TEXT_QUOTED_BYTES + 64];
-    for (int key = 0; key < KEYS; key++) {
-        if (strcmp(scalar(reader), key_names[key]) != 0) continue;
+    int key = TEXT_FIND(scalar(reader), key_names);
+    if (key < 0)
+        snprintf(what, sizeof what, "%s: unknown key", text_quoted(scalar(reader), quoted));
+    else
         snprintf(what, sizeof what, "%s was given already", key_names[key]);
-        if (seen[key]) return refuse(reader, what);
-        seen[key] = true;
-        *out = key;
-        return STATUS_OK;
-    }
-    snprintf(what, sizeof what, "%s: unknown key", text_quoted(scalar(reader), quoted));
-    return refuse(reader, what);
+    if (key < 0 || seen[key]) return refuse(reader, what);
+    seen[key] = true;
+    *out = (enum key)key;
+    return STATUS_OK;
 }
 
 static enum status read_count(const struct reader *reader, int *out) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "optim/optim.h"
 
 /* The part of the run behind the warm-up that is done, 0 to 1. */
@@ -60,9 +61,8 @@ double lr_policy_peak(enum lr_policy policy) {
 }
 
 enum lr_policy lr_policy_find(const char *name) {
-    int policy = 0;
-    while (policy < LR_POLICY_COUNT && strcmp(policies[policy].name, name) != 0) policy++;
-    CHECK(policy < LR_POLICY_COUNT, "no learning-rate policy is called %s", name);
+    int policy = TEXT_FIND(name, policies);
+    CHECK(policy >= 0, "no learning-rate policy is called %s", name);
     return (enum lr_policy)policy;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 static const char *const names[] = {
 #define BALANCE(NAME, name, unit, doc) #name,
@@ -17,9 +18,8 @@ static const char *const names[] = {
 };
 
 enum balance balance_find(const char *name) {
-    int i = 0;
-    while (i < BALANCE_COUNT && strcmp(names[i], name) != 0) i++;
-    return (enum balance)i;
+    int found = TEXT_FIND(name, names);
+    return found < 0 ? BALANCE_COUNT : (enum balance)found;
 }
 
 const char *balance_name(enum balance balance) {

@@ -7,11 +7,13 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option_registry.h"
 #include "base/text.h"
 #include "data/loader.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 /* A run that is being decided. */
 struct resolve {
@@ -148,31 +150,64 @@ static enum status resolve_recompute(struct resolve *resolve) {
                 name, config->schedule);
 }
 
+static bool is_given(const struct options *options, const char *name) {
+    enum option_id id;
+    return name && option_find(name, &id) && option_is_given(options, id);
+}
+
+/* Whether the user asks for anything by it: a run that is resumed has every option in its
+ * config.yml, where defaults ask for nothing. */
+static bool asks(const struct options *options, enum option_id id) {
+    struct options untouched;
+    if (!option_is_given(options, id)) return false;
+    options_init(options->command, &untouched);
+    char *text = option_text(options, id), *usual = option_text(&untouched, id);
+    bool other = strcmp(text, usual) != 0;
+    free(text);
+    free(usual);
+    options_free(&untouched);
+    return other;
+}
+
+static bool acts_with(const struct sync_policy *policy, enum option_id id) {
+    return option_word_acts(&(struct option_word){.acts = policy->acts}, option_rows[id].name);
+}
+
+/* Options of one policy have no effect with another. */
+static enum status check_policy_options(const struct options *options,
+                                        const struct sync_policy *policy) {
+    const struct sync_policy *other;
+    for (int i = 0; (other = sync_at(i)); i++)
+        for (int id = 0; id < OPTION_COUNT; id++)
+            if (acts_with(other, (enum option_id)id) && !acts_with(policy, (enum option_id)id) &&
+                asks(options, (enum option_id)id))
+                return fail(STATUS_USAGE,
+                            "--%s has no effect with --sync %s\n  it acts with --sync %s",
+                            option_rows[id].name, policy->name, other->name);
+    return STATUS_OK;
+}
+
+static const struct sync_policy *find_policy(const struct options *options,
+                                             const struct strategy *strategy) {
+    const struct sync_policy *policy;
+    if (option_is_given(options, OPTION_sync)) return sync_find(options->sync);
+    for (int i = 0; (policy = sync_at(i)); i++)
+        if (is_given(options, policy->implied_by)) return policy;
+    return sync_find(strategy->sync);
+}
+
 /* With one replica there is nothing to keep in step, nor anybody to slice with. */
 static enum status resolve_sync(struct resolve *resolve, const struct strategy *strategy) {
     const struct options *options = resolve->options;
     struct run_config *config = resolve->config;
-    bool by_stage = option_is_given(options, OPTION_zero_stage);
-    const char *sync = option_is_given(options, OPTION_sync) ? options->sync
-                       : by_stage                            ? "zero"
-                                                             : strategy->sync;
-    bool zero = strcmp(sync, "zero") == 0,
-         several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
-    /* A run that is resumed has them all in its config.yml: there defaults ask for nothing. */
-    const bool asked[] = {strcmp(options->zero_accumulate, "local") != 0,
-                          option_is_given(options, OPTION_zero_prefetch), options->zero_keep > 0};
-    static const char *const names[] = {"accumulate", "prefetch", "keep"};
-    for (int i = 0; !zero && i < 3; i++)
-        if (asked[i])
-            return fail(STATUS_USAGE,
-                        "--zero-%s has no effect with --sync %s\n  --zero-stage 1, 2 or 3",
-                        names[i], sync);
-    if (by_stage && !zero)
-        return fail(STATUS_USAGE, "--zero-stage %lld is of --sync zero, not of --sync %s",
-                    (long long)options->zero_stage, sync);
-    config->sync = several || strcmp(sync, "none") == 0 ? sync : "none";
-    int stage = by_stage ? (int)options->zero_stage : strategy->zero_stage;
-    if (zero && several) config->zero_stage = stage ? stage : 1;
+    const struct sync_policy *policy = find_policy(options, strategy);
+    CHECK(policy, "no sync policy is called %s", strategy->sync);
+    TRY(check_policy_options(options, policy));
+    bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
+    config->sync = several ? policy->name : "none";
+    int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
+                                                            : strategy->zero_stage;
+    if (strcmp(config->sync, "zero") == 0) config->zero_stage = stage ? stage : 1;
     if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
     return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "program/pipeline.h"
 
 enum { ONE_RANK, PROCESSES, THREADS };
@@ -29,11 +30,8 @@ const struct strategy *strategy_all(int *count) {
 }
 
 const struct strategy *strategy_find(const char *name) {
-    int count;
-    const struct strategy *all = strategy_all(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0) return &all[i];
-    return NULL;
+    int found = TEXT_FIND(name, strategies);
+    return found < 0 ? NULL : &strategies[found];
 }
 
 static const struct strategy *chosen(const struct options *options) {

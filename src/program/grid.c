@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 static const char *const family_names[] = {
 #define GROUP(NAME, name, doc) name,
@@ -69,9 +70,7 @@ const char *group_family_name(enum group_family family) {
 }
 
 int group_family_find(const char *name) {
-    for (int f = 0; f < GROUP_FAMILY_COUNT; f++)
-        if (strcmp(family_names[f], name) == 0) return f;
-    return -1;
+    return TEXT_FIND(name, family_names);
 }
 
 int group_count(const struct grid *grid, enum group_family family) {

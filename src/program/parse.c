@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "program/program.h"
 
 enum { MAX_WORDS = 32 };
@@ -82,9 +83,8 @@ static enum status read_size(struct parser *parser, int at, int low, int high, i
 }
 
 static enum status read_key(struct parser *parser, int at, int value[KEY_COUNT]) {
-    int key = 0;
-    while (key < KEY_COUNT && strcmp(keys[key].name, parser->word[at]) != 0) key++;
-    if (key == KEY_COUNT) return bad(parser, "a key of the header", parser->word[at]);
+    int key = TEXT_FIND(parser->word[at], keys);
+    if (key < 0) return bad(parser, "a key of the header", parser->word[at]);
     return read_size(parser, at, keys[key].low, keys[key].high, &value[key]);
 }
 
@@ -252,13 +252,12 @@ static enum status parse_sizes(struct parser *parser) {
 }
 
 static enum status parse_section(struct parser *parser) {
-    int list = 0;
+    int list = TEXT_FIND(word_at(parser, 2), list_names);
     if (!read_number(word_at(parser, 1), 0, parser->program->ranks - 1, &parser->rank))
         return bad(parser, "a rank of the program", word_at(parser, 1));
     if (parser->program->kind_of[parser->rank] == 0) program_begin(parser->program, parser->rank);
     if (strcmp(word_at(parser, 2), "slots") == 0) return parse_sizes(parser);
-    while (list < LIST_COUNT && strcmp(word_at(parser, 2), list_names[list]) != 0) list++;
-    if (list == LIST_COUNT)
+    if (list < 0)
         return bad(parser, "slots or a list (start, body, drain, eval-start, eval, eval-end, save)",
                    word_at(parser, 2));
     if (parser->words != 3) return bad(parser, "the end of the line", word_at(parser, 3));
@@ -282,10 +281,8 @@ static enum status parse_operands(struct parser *parser, struct instr *instr) {
         instr_set_operand(instr, *letter, value);
     }
     for (; at < parser->words; at++) {
-        int bit = 0;
-        while (bit < FLAG_COUNT && strcmp(parser->word[at], flag_words[bit]) != 0) bit++;
-        if (bit == FLAG_COUNT)
-            return bad(parser, "a flag or the end of the line", parser->word[at]);
+        int bit = TEXT_FIND(parser->word[at], flag_words);
+        if (bit < 0) return bad(parser, "a flag or the end of the line", parser->word[at]);
         instr->flags |= (uint16_t)(1 << bit);
     }
     return STATUS_OK;

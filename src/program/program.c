@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 static const char *const sum_names[SUM_ORDER_COUNT] = {"replica", "tree", "replicas-first"};
 
@@ -15,9 +16,7 @@ const char *sum_order_name(enum sum_order sum) {
 }
 
 int sum_order_find(const char *name) {
-    for (int i = 0; i < SUM_ORDER_COUNT; i++)
-        if (strcmp(sum_names[i], name) == 0) return i;
-    return -1;
+    return TEXT_FIND(name, sum_names);
 }
 
 static const char *const policy_names[RECOMPUTE_POLICY_COUNT] = {
@@ -28,9 +27,7 @@ const char *recompute_policy_name(enum recompute_policy policy) {
 }
 
 int recompute_policy_find(const char *name) {
-    for (int i = 0; i < RECOMPUTE_POLICY_COUNT; i++)
-        if (strcmp(policy_names[i], name) == 0) return i;
-    return -1;
+    return TEXT_FIND(name, policy_names);
 }
 
 /* Everything else is sliced along with the optimizer's state. */
@@ -43,9 +40,7 @@ const char *sliced_name(unsigned sliced) {
 }
 
 int sliced_find(const char *letters) {
-    for (int i = 0; i < SLICED_SETS; i++)
-        if (sliced_names[i] && strcmp(sliced_names[i], letters) == 0) return i;
-    return -1;
+    return TEXT_FIND(letters, sliced_names);
 }
 
 /* --- rank programs --- */

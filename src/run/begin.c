@@ -12,12 +12,12 @@
 #include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/stop.h"
+#include "launch/local.h"
 #include "run/rank.h"
 #include "run/session.h"
 #include "run/start.h"
 #include "run/threads.h"
-#include "exec/stop.h"
-#include "launch/local.h"
 
 /* That a run has open at a time, beside the standard streams. */
 enum { RUN_FILES = 6 };

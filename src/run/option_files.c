@@ -12,11 +12,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "run/start.h"
 #include "launch/network.h"
 #include "plan/deepspeed.h"
 #include "plan/placement.h"
 #include "plan/resolve.h"
+#include "run/start.h"
 
 /* --- placement --- */
 

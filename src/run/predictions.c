@@ -291,9 +291,9 @@ static enum status open_part(struct predictions *of) {
 
 static enum as as_of(const struct options *options) {
     if (!option_is_given(options, OPTION_as)) return AS_PROBABILITIES;
-    return strcmp(options->as, "logits") == 0          ? AS_LOGITS
-           : strcmp(options->as, "probabilities") == 0 ? AS_PROBABILITIES
-                                                       : AS_CLASSES;
+    static const char *const words[] = {
+        [AS_LOGITS] = "logits", [AS_PROBABILITIES] = "probabilities", [AS_CLASSES] = "classes"};
+    return (enum as)TEXT_FIND(options->as, words);
 }
 
 enum status predictions_open(struct session *session, struct predictions **out) {

@@ -3,8 +3,8 @@
 #ifndef RUN_PROFILING_H
 #define RUN_PROFILING_H
 
-#include "job/job.h"
 #include "exec/exec.h"
+#include "job/job.h"
 #include "sim/profile.h"
 
 struct profiling;

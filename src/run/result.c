@@ -11,11 +11,11 @@
 #include "base/display.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "record/range_test.h"
+#include "record/report.h"
 #include "run/folder.h"
 #include "run/peak.h"
 #include "run/session.h"
-#include "record/range_test.h"
-#include "record/report.h"
 #include "stretto.h"
 
 static void describe_run(const struct session *session, struct summary *summary) {

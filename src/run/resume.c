@@ -9,10 +9,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "run/folder.h"
-#include "run/option_files.h"
 #include "launch/identity.h"
 #include "plan/resolve.h"
+#include "run/folder.h"
+#include "run/option_files.h"
 
 enum status resume_apply_given(const struct options *given, struct options *out) {
     for (int id = 0; id < OPTION_COUNT; id++) {

@@ -2,8 +2,8 @@
 #ifndef RUN_RUN_TIMELINE_H
 #define RUN_RUN_TIMELINE_H
 
-#include "run/session.h"
 #include "record/timeline.h"
+#include "run/session.h"
 
 struct run_timeline;
 

@@ -11,15 +11,15 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "view/explain.h"
+#include "exec/stop.h"
+#include "plan/resolve.h"
 #include "run/folder.h"
-#include "view/outlook.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
 #include "launch/waiting.h"
-#include "exec/stop.h"
-#include "plan/resolve.h"
 #include "stretto.h"
+#include "view/explain.h"
+#include "view/outlook.h"
 
 static bool first_rank(const struct session *session) {
     return comm_rank(session->comm) == 0;

@@ -3,13 +3,13 @@
 #ifndef RUN_SESSION_H
 #define RUN_SESSION_H
 
+#include "exec/checkpoint.h"
+#include "exec/train.h"
 #include "job/job.h"
+#include "record/summary.h"
 #include "run/lock.h"
 #include "run/start.h"
 #include "run/watch.h"
-#include "exec/checkpoint.h"
-#include "exec/train.h"
-#include "record/summary.h"
 
 /* What each rank measures of itself. */
 struct rank_figures {

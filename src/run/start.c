@@ -7,15 +7,15 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "view/explain.h"
-#include "run/folder.h"
-#include "run/narrow_gain.h"
-#include "run/option_files.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
+#include "run/folder.h"
+#include "run/narrow_gain.h"
+#include "run/option_files.h"
+#include "view/explain.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
     return fail(STATUS_USAGE,

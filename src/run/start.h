@@ -4,8 +4,8 @@
 #define RUN_START_H
 
 #include "job/job.h"
-#include "run/lock.h"
 #include "launch/layout.h"
+#include "run/lock.h"
 
 struct session;
 /* Collective: what a rank does with a trained model; see begin.h. */

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "exec/stop.h"
 #include "run/session.h"
 #include "run/thread_positions.h"
-#include "exec/stop.h"
 
 struct team {
     int ranks;

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/folder.h"
-#include "job/events.h"
-#include "run/traces.h"
 #include "exec/stop.h"
+#include "job/events.h"
+#include "run/folder.h"
+#include "run/traces.h"
 
 enum { WATCH_MAX_TIMED = 4096 };
 

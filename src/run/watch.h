@@ -3,16 +3,16 @@
 #ifndef RUN_WATCH_H
 #define RUN_WATCH_H
 
-#include "run/fault.h"
-#include "job/job.h"
-#include "run/profiling.h"
 #include "control/status_table.h"
 #include "exec/train.h"
+#include "job/job.h"
 #include "record/history.h"
 #include "record/metrics.h"
 #include "record/progress.h"
 #include "record/summary.h"
 #include "record/trace.h"
+#include "run/fault.h"
+#include "run/profiling.h"
 
 /* Steps at the start of a run that throughput and step times leave out: caches are cold and kernels
  * are first met. */

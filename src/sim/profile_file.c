@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "sim/profile.h"
 
 enum { FORMAT = 1, MAX_BYTES = 64 << 20 };
@@ -162,12 +163,11 @@ static enum status read_links(const struct json_place *parent, struct profile_se
 static enum status read_pass(const struct json_place *parent, enum profile_pass *out) {
     struct json_place place = json_member(parent, "pass");
     const char *text = json_string_value(place.value);
-    for (int pass = 0; text && pass < PROFILE_PASS_COUNT; pass++) {
-        if (strcmp(text, profile_pass_names[pass]) != 0) continue;
-        *out = (enum profile_pass)pass;
-        return STATUS_OK;
-    }
-    return json_refuse_value(&place, "forward, backward-input, backward-weight or backward");
+    int pass = text ? TEXT_FIND(text, profile_pass_names) : -1;
+    if (pass < 0)
+        return json_refuse_value(&place, "forward, backward-input, backward-weight or backward");
+    *out = (enum profile_pass)pass;
+    return STATUS_OK;
 }
 
 static enum status read_row(const struct json_place *place, struct profile *profile,

@@ -248,5 +248,7 @@ static enum status allreduce_insert(struct program *program, const struct sync_c
 
 const struct sync_policy sync_allreduce = {
     .name = "allreduce",
+    .verb = "sum",
+    .what = "gradients",
     .help = "sum of all replicas' gradients, in buckets, while backward runs",
     .insert = allreduce_insert};

@@ -5,9 +5,15 @@
 
 #include "base/log.h"
 
-extern const struct sync_policy sync_none, sync_allreduce, sync_zero;
+#define SYNC(name) extern const struct sync_policy sync_##name;
+#include "sync/sync.def"
+#undef SYNC
 
-static const struct sync_policy *const policies[] = {&sync_none, &sync_allreduce, &sync_zero};
+static const struct sync_policy *const policies[] = {
+#define SYNC(name) &sync_##name,
+#include "sync/sync.def"
+#undef SYNC
+};
 enum { POLICY_COUNT = sizeof policies / sizeof policies[0] };
 
 const struct sync_policy *sync_find(const char *name) {
@@ -33,13 +39,3 @@ void sync_share(struct rank_program *rank, int group) {
     program_add(rank, LIST_EVAL_START, INSTR_STATS_ALL)->group = (int16_t)group;
     program_add(rank, LIST_EVAL_END, INSTR_STATS_OWN);
 }
-
-static enum status none_insert(struct program *program, const struct sync_config *config) {
-    (void)config;
-    if (group_size(&program->grid, GROUP_REPLICAS, 0) == 1) return STATUS_OK;
-    return fail(STATUS_USAGE, "%d ranks without a sync policy would train %d models",
-                program->ranks, program->ranks);
-}
-
-const struct sync_policy sync_none = {
-    .name = "none", .help = "one replica: nothing to keep in step", .insert = none_insert};

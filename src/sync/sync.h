@@ -1,6 +1,6 @@
 /* Sync policies: how replicas keep the same parameters. A policy takes the program a schedule made
  * for each rank alone and inserts its own instructions; the executor knows nothing of policies. One
- * file each, one row in sync.c. */
+ * file each, one row in sync.def. */
 #ifndef SYNC_SYNC_H
 #define SYNC_SYNC_H
 
@@ -16,6 +16,9 @@ struct sync_config {
 
 struct sync_policy {
     const char *name, *help;
+    const char *verb, *what; /* replicas "sum" "gradients": what explain says of its traffic */
+    const char *acts;        /* options that act with it alone, "zero-stage zero-keep"; or NULL */
+    const char *implied_by;  /* the one of them that stands for --sync of its name; or NULL */
     /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
     enum status (*insert)(struct program *program, const struct sync_config *config);
 };

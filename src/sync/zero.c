@@ -179,4 +179,8 @@ static enum status zero_insert(struct program *program, const struct sync_config
 const struct sync_policy sync_zero = {
     .name = "zero",
     .help = "each replica holds and updates a slice: ZeRO, see --zero-stage",
+    .verb = "sum",
+    .what = "gradients",
+    .acts = "zero-stage zero-accumulate zero-prefetch zero-keep",
+    .implied_by = "zero-stage",
     .insert = zero_insert};

@@ -3,9 +3,9 @@
 #ifndef VIEW_DRAWING_H
 #define VIEW_DRAWING_H
 
-#include "view/outlook.h"
 #include "record/timeline.h"
 #include "record/trace.h"
+#include "view/outlook.h"
 
 /* It stays where it is: its timeline points into it. */
 struct drawing {

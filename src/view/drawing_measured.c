@@ -11,8 +11,8 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "view/drawing.h"
 #include "job/events.h"
+#include "view/drawing.h"
 
 /* --- meetings --- */
 

@@ -12,12 +12,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "plan/strategy.h"
+#include "stretto.h"
+#include "sync/sync.h"
 #include "view/explain_auto.h"
 #include "view/explain_memory.h"
 #include "view/explain_recompute.h"
 #include "view/outlook.h"
-#include "plan/strategy.h"
-#include "stretto.h"
 
 /* A row of the screen: its name, then words, broken before the edge of the terminal. */
 #define row(out, name, ...) text_row(out, name, EXPLAIN_NAME_COLUMNS, __VA_ARGS__)
@@ -220,23 +221,24 @@ static void print_ranks(const struct job *job, FILE *out) {
 static void print_traffic(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct grid *grid = &plan->config.grid;
+    const struct sync_policy *sync = sync_find(plan->config.sync);
     char crossing[TEXT_BYTES], reduced[TEXT_BYTES], sent[TEXT_BYTES], buckets[TEXT_BYTES];
     const char *order = job->options.deterministic ? "" : ", added in any order";
     text_size(crossing_bytes(plan), crossing);
     text_size(reduced_bytes(plan), reduced);
     if (plan->config.ranks == 1) return;
     if (grid->stages == 1)
-        row(out, "traffic",
-            "replicas sum %s of gradients a step (--sync %s) in %s%s; each rank sends %s", reduced,
-            plan->config.sync, text_count(bucket_count(plan), "bucket", buckets), order,
+        row(out, "traffic", "replicas %s %s of %s a step (--sync %s) in %s%s; each rank sends %s",
+            sync->verb, reduced, sync->what, sync->name,
+            text_count(bucket_count(plan), "bucket", buckets), order,
             text_size(sent_bytes(plan), sent));
     else if (grid->replicas == 1)
         row(out, "traffic", "%s a step from stage to stage", crossing);
     else
         row(out, "traffic",
-            "each pipeline sends %s a step from stage to stage; replicas sum the gradients of each "
+            "each pipeline sends %s a step from stage to stage; replicas %s the %s of each "
             "stage (--sync %s)%s",
-            crossing, plan->config.sync, order);
+            crossing, sync->verb, sync->what, sync->name, order);
 }
 
 /* What replicas share out, and how gradients of several micro-batches are added up. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "view/drawing.h"
 #include "record/draw.h"
+#include "view/drawing.h"
 
 /* By the columns of the instruction's row; the halves of backward have colours of their own. */
 static enum timeline_category category_of(int op) {

@@ -37,6 +37,7 @@ refused() { # WORDS OPTION...
     [ "$(field scatter param_hash)" = "$(field first param_hash)" ] || say "scatter, resumed: other parameters"
 
     refused 'has no effect with --sync allreduce' $model --strategy ddp -n 2 --zero-keep 1KiB
+    refused '--zero-stage has no effect with --sync allreduce' $model --sync allreduce -n 2 --zero-stage 2
     refused 'a rank holds slices' $model --strategy zero3 -n 2 --save-ranks
 
     # Weights from a file: every rank has its slices of them, not those of the initial values.

@@ -209,3 +209,17 @@ Test(base_text, entries) {
     free(wanted);
     free(text);
 }
+
+Test(base_text, find) {
+    static const char *const names[] = {"one", NULL, "two"};
+    static const struct {
+        const char *name;
+        int value;
+    } rows[] = {{"one", 1}, {"three", 3}};
+    cr_expect_eq(TEXT_FIND("one", names), 0);
+    cr_expect_eq(TEXT_FIND("two", names), 2);
+    cr_expect_eq(TEXT_FIND("tw", names), -1);
+    cr_expect_eq(TEXT_FIND("", names), -1);
+    cr_expect_eq(TEXT_FIND("three", rows), 1);
+    cr_expect_eq(TEXT_FIND("two", rows), -1);
+}

@@ -1,8 +1,11 @@
 /* What contradicts a strategy, for every row of the table and by the messages. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/option_registry.h"
 #include "plan/strategy.h"
 #include "program/auto.h"
 #include "program/schedule.h"
@@ -38,6 +41,29 @@ Test(plan_strategy, rows_are_sound) {
         cr_expect(*all[i].help, "%s", all[i].name);
     }
     cr_expect_null(strategy_find("abacus"));
+}
+
+/* What a policy says of its options holds: they exist, and act with it alone. */
+Test(plan_strategy, policies_are_sound) {
+    const struct sync_policy *policy, *other;
+    for (int i = 0; (policy = sync_at(i)); i++) {
+        struct option_word word = {.acts = policy->acts};
+        cr_expect_eq(sync_find(policy->name), policy, "%s is there twice", policy->name);
+        cr_expect(policy->verb && policy->what, "%s", policy->name);
+        cr_expect(!policy->implied_by || option_word_acts(&word, policy->implied_by), "%s",
+                  policy->name);
+        char *names = mem_text(policy->acts ? policy->acts : ""), *rest = names;
+        for (char *name; (name = strsep(&rest, " "));) {
+            enum option_id id;
+            if (!*name) continue;
+            cr_expect(option_find(name, &id), "%s: no option is called %s", policy->name, name);
+            for (int k = 0; (other = sync_at(k)); k++)
+                cr_expect(other == policy ||
+                              !option_word_acts(&(struct option_word){.acts = other->acts}, name),
+                          "%s is of %s and of %s", name, policy->name, other->name);
+        }
+        free(names);
+    }
 }
 
 Test(plan_strategy, contradictions) {

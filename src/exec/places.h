@@ -1,0 +1,20 @@
+/* Where the operands of an instruction lie on this rank; private to src/exec. */
+#ifndef EXEC_PLACES_H
+#define EXEC_PLACES_H
+
+#include "exec/state.h"
+
+static inline int chunk_of(const struct exec *exec, const struct instr *instr) {
+    return grid_chunk(&exec->plan->program->grid, instr->stage);
+}
+
+/* Slots are counted through all chunks. */
+static inline int slot_index(const struct exec *exec, const struct instr *instr) {
+    return sizes_slot(exec->plan->sizes, chunk_of(exec, instr), instr->slot);
+}
+
+static inline struct slot *slot_of(const struct exec *exec, const struct instr *instr) {
+    return &exec->slot[slot_index(exec, instr)];
+}
+
+#endif
