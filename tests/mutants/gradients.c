@@ -5,10 +5,6 @@
 
 /* --- where they are --- */
 
-struct stage_shape shape_of(const struct chunk_sizes *sizes) {
-    return (struct stage_shape){sizes->buckets, sizes->kept};
-}
-
 int bucket_index(const struct rank *rank, int chunk, int bucket) {
     for (int c = 0; c < chunk; c++) bucket += rank->own->chunk[c].buckets;
     return bucket;
@@ -51,10 +47,10 @@ static void zero(struct bucket *bucket, int index) {
 static int count_uses(const struct world *world, const struct rank *rank, int stage, int bucket) {
     const struct grid *grid = &world->program->grid;
     const struct program_tie *tie = reference_shared_here(world->program, stage, bucket);
-    struct stage_shape shape = shape_of(&rank->own->chunk[grid_chunk(grid, stage)]);
+    struct stage_shape shape = reference_shape(&rank->own->chunk[grid_chunk(grid, stage)]);
     int uses = reference_own_uses(&shape, bucket);
     if (!tie) return uses;
-    struct stage_shape other = shape_of(&rank->own->chunk[grid_chunk(grid, tie->other)]);
+    struct stage_shape other = reference_shape(&rank->own->chunk[grid_chunk(grid, tie->other)]);
     return uses + reference_making(&other);
 }
 

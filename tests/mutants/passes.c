@@ -102,7 +102,7 @@ static int uses_of(const struct world *world, const struct rank *rank, const str
             (struct use){stage, last, segment, reference_use(kept, stage, last, segment)};
     if (!tie || tie_is_apart(tie) || tie->other != stage) return count;
     struct stage_shape shape =
-        shape_of(&rank->own->chunk[grid_chunk(&world->program->grid, tie->stage)]);
+        reference_shape(&rank->own->chunk[grid_chunk(&world->program->grid, tie->stage)]);
     int behind = reference_own_uses(&shape, tie->bucket);
     out[count++] = (struct use){tie->stage, tie->bucket, behind + segment,
                                 reference_use(kept, stage, INSTR_ALL, segment)};
@@ -145,7 +145,7 @@ static void collect_one(struct world *world, struct rank *rank, const struct ins
 
 static void collect(struct world *world, struct rank *rank, const struct instr *instr, value kept) {
     struct span span = span_of(world, rank, instr);
-    struct stage_shape shape = shape_of(sizes_of(world, rank, instr));
+    struct stage_shape shape = reference_shape(sizes_of(world, rank, instr));
     struct use uses[3];
     if (world_slices(world, SLICED_GRADIENTS) && span.end - span.first > 1)
         world_wrong(world, "several buckets in a window");

@@ -84,6 +84,10 @@ value reference_updated(value params, value gradient, value scale) {
 
 /* --- uses --- */
 
+struct stage_shape reference_shape(const struct chunk_sizes *sizes) {
+    return (struct stage_shape){sizes->buckets, sizes->kept};
+}
+
 int reference_making(const struct stage_shape *shape) {
     return shape->kept ? shape->buckets - 1 : shape->buckets;
 }

@@ -59,6 +59,8 @@ value reference_squares(int stage, int bucket, int slice, value gradient);
 value reference_updated(value params, value gradient, value scale);
 value reference_scale(value norm, value losses); /* of clipping */
 
+/* Local. The shape of a stage whose rank has these sizes. */
+struct stage_shape reference_shape(const struct chunk_sizes *sizes);
 /* Local. Segments of a stage that make gradients: that of a kept bucket has no nodes. */
 int reference_making(const struct stage_shape *shape);
 /* The gradients of a bucket are made use by use. Own uses come first; behind them those of another

@@ -246,7 +246,7 @@ struct answer {
 };
 
 static void train(const char *const *words, struct answer *out) {
-    static float image[3][64];
+    float image[3][64];
     for (int i = 0; i < 3 * 64; i++) image[i / 64][i % 64] = (float)(i % 7) / 7;
     struct stretto_run *run = open_with(words);
     struct stretto_step step = {.size = sizeof step};
