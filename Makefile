@@ -225,8 +225,11 @@ test-mpich:
 test-equal: all $(B)/equal
 	@B=$(B) SAN=$(SAN) WAYS='$(WAYS)' MODELS='$(MODELS)' RANKS='$(RANKS)' CELLS='$(CELLS)' scripts/test-equal
 
-# Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another.
+# Against PyTorch, in a Python environment that outlives `make clean`; VENV= names another, PYTHON=python3 takes the
+# packages that are there already.
 VENV ?= .venv-torch
+TORCH_PYTHON = $(or $(PYTHON),$(VENV)/bin/python)
+torch_there = $(if $(PYTHON),,scripts/venv $(VENV))
 
 # What a model computes from given weights and samples.
 $(B)/torch-step: $(B)/tests/torch/step.o $(B)/tests/unit/golden/run_graph.o $(B)/libstretto.a
@@ -234,36 +237,36 @@ $(B)/torch-step: $(B)/tests/torch/step.o $(B)/tests/unit/golden/run_graph.o $(B)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 test-torch: all $(B)/torch-step
-	@scripts/venv $(VENV)
-	@B=$(B) scripts/test-torch $(VENV)/bin/python
+	@$(torch_there)
+	@B=$(B) scripts/test-torch $(TORCH_PYTHON)
 
 # The vectors of the golden tests, made again by PyTorch; CASES="mlp lenet" for some of them.
 $(B)/golden-dump: $(B)/tests/golden/dump.o $(B)/tests/unit/golden/golden.o $(B)/libstretto.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 golden: $(B)/golden-dump
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python tests/golden/make_golden.py $< tests/golden $(CASES)
+	@$(torch_there)
+	@$(TORCH_PYTHON) tests/golden/make_golden.py $< tests/golden $(CASES)
 
 # BENCH='--threads 2 --variants eager,channels-last' and so on: bench/torch/bench_torch.py --help
-bench-torch: all
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python bench/torch/bench_torch.py --stretto $(B)/stretto $(BENCH)
+bench-torch: all $(B)/bench-ops
+	@$(torch_there)
+	@$(TORCH_PYTHON) bench/torch/bench_torch.py --stretto $(B)/stretto --ops $(B)/bench-ops $(BENCH)
 
 # Threads 1 to all cores, ranks x threads, a busy neighbour; PYTHON= one that has PyTorch; BENCH='--models resnet18-cifar --threads 1,16'
 bench-scaling: all
-	@$(if $(PYTHON),,scripts/venv $(VENV))
-	@python3 bench/scaling/bench_scaling.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
+	@$(torch_there)
+	@python3 bench/scaling/bench_scaling.py --stretto $(B)/stretto --python $(TORCH_PYTHON) $(BENCH)
 
 # Ranks: one, two, and PyTorch DDP; BENCH='--ranks 2 --rounds 9' and so on: bench/torch/bench_ranks.py --help
 bench-ranks: all
-	@scripts/venv $(VENV)
-	@$(VENV)/bin/python bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
+	@$(torch_there)
+	@$(TORCH_PYTHON) bench/torch/bench_ranks.py --stretto $(B)/stretto $(BENCH)
 
 # Pipelines and ZeRO against one device and against PyTorch's; PYTHON=python3 takes a PyTorch that is there already.
 bench-pipes: all
-	@$(if $(PYTHON),,scripts/venv $(VENV))
-	@python3 bench/torch/bench_pipes.py --stretto $(B)/stretto --python $(or $(PYTHON),$(VENV)/bin/python) $(BENCH)
+	@$(torch_there)
+	@python3 bench/torch/bench_pipes.py --stretto $(B)/stretto --python $(TORCH_PYTHON) $(BENCH)
 
 # Two hosts, played by network namespaces, over networks of several speeds; HOSTS='10gbit 1gbit', ROUNDS=, STEPS=, MODEL=, BATCH=.
 bench-hosts: all
@@ -287,9 +290,9 @@ $(B)/bench-exec: $(B)/bench/exec.o $(B)/libstretto.a
 
 # All-reduce between local ranks, in turns with a plain C loop, Open MPI and gloo; COMM='--rounds 9 --ranks 2'.
 bench-comm: $(B)/bench-comm
-	@scripts/venv $(VENV)
+	@$(torch_there)
 	@if command -v mpicc >/dev/null; then mpicc -O2 bench/comm/mpi.c -o $(B)/bench-comm-mpi; fi
-	@python3 bench/comm/bench_comm.py --bench $(B)/bench-comm --mpi $(B)/bench-comm-mpi --torch $(VENV)/bin/python $(COMM)
+	@python3 bench/comm/bench_comm.py --bench $(B)/bench-comm --mpi $(B)/bench-comm-mpi --torch $(TORCH_PYTHON) $(COMM)
 
 $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libstretto.a
 	$(call say,LD,$@)
@@ -298,8 +301,8 @@ $(B)/bench-comm: $(B)/bench/comm/ranks.o $(B)/tests/unit/comm/trial.o $(B)/libst
 # Decoding and augmentation of pictures on one thread, in turns with torchvision and Pillow; PYTHON=python3 takes those that are
 # there already, LOADER='--data DIR --rounds 9'.
 bench-loader: $(B)/bench-loader
-	@$(if $(PYTHON),,scripts/venv $(VENV))
-	@python3 bench/loader/bench_loader.py --bench $(B)/bench-loader --python $(or $(PYTHON),$(VENV)/bin/python) $(LOADER)
+	@$(torch_there)
+	@python3 bench/loader/bench_loader.py --bench $(B)/bench-loader --python $(TORCH_PYTHON) $(LOADER)
 
 $(B)/bench-loader: $(B)/bench/loader/loader.o $(B)/libstretto.a
 	$(call say,LD,$@)

@@ -19,81 +19,43 @@ static int read_point(void *context, int split, int64_t index, uint64_t key, voi
     return 0;
 }
 
-/* The operation: swish, x / (1 + exp(-x)). */
-static void swish(const struct stretto_call *call, const void *const in[], void *const out[]) {
-    const float *x = in[0];
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++)
-        ((float *)out[0])[i] = x[i] / (1 + expf(-x[i]));
+/* The operation: swish, and its slope. */
+static float swish(float x) {
+    return x / (1 + expf(-x));
+}
+static float swish_slope(float x) {
+    return (1 + swish(x) * expf(-x)) / (1 + expf(-x));
 }
 
-static void swish_back(const struct stretto_call *call, const void *const in[],
-                       const void *const out[], const void *const d_out[], void *const d_in[]) {
-    const float *x = in[0], *dy = d_out[0];
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) {
-        float s = 1 / (1 + expf(-x[i]));
-        ((float *)d_in[0])[i] = dy[i] * (s + x[i] * s * (1 - s));
-    }
-    (void)out;
+/* The loss: squared distances. */
+static float square(float x, float wanted) {
+    return (x - wanted) * (x - wanted);
 }
-
-/* The loss: squared distances, summed over the samples. */
-static int scalar(struct stretto_call *call, char *why, size_t bytes) {
-    call->out[0] = (struct stretto_type){.dtype = STRETTO_F64};
-    return (void)why, (void)bytes, 0;
+static float square_slope(float x, float wanted) {
+    return 2 * (x - wanted);
 }
-
-static void squares(const struct stretto_call *call, const void *const in[], void *const out[]) {
-    const float *x = in[0], *wanted = in[1];
-    double sum = 0;
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++)
-        sum += (x[i] - wanted[i]) * (x[i] - wanted[i]);
-    *(double *)out[0] = sum;
-}
-
-static void squares_back(const struct stretto_call *call, const void *const in[],
-                         const void *const out[], const void *const d_out[], void *const d_in[]) {
-    const float *x = in[0], *wanted = in[1], *factor = d_out[0];
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++)
-        ((float *)d_in[0])[i] = *factor * 2 * (x[i] - wanted[i]);
-    (void)out;
-}
-
-#define OP .size = sizeof(struct stretto_op), .backward_reads = STRETTO_READS_IN
-static const struct stretto_op swish_op = {OP, .name = "swish", .forward = swish,
-                                           .backward = swish_back},
-                               squares_op = {OP, .name = "squares", .shape = scalar,
-                                             .forward = squares, .backward = squares_back};
 
 static void build(struct stretto_graph *graph, void *context) {
-    stretto_value x = stretto_input(graph, "point"), height = stretto_input(graph, "height");
+    stretto_value x = stretto_input(graph, "point");
     (void)context;
-    x = stretto_linear(graph, "fc1", x, 64);
-    x = stretto_apply(graph, "swish1", &swish_op, NULL, 1, &x, NULL);
-    x = stretto_linear(graph, "fc2", x, 64);
-    x = stretto_apply(graph, "swish2", &swish_op, NULL, 1, &x, NULL);
+    x = stretto_map(graph, "swish1", stretto_linear(graph, "fc1", x, 64), swish, swish_slope);
+    x = stretto_map(graph, "swish2", stretto_linear(graph, "fc2", x, 64), swish, swish_slope);
     x = stretto_linear(graph, "fc3", x, 1);
-    x = stretto_apply(graph, "squares", &squares_op, NULL, 2, (int[]){x, height}, NULL);
-    stretto_loss(graph, "loss", x, height);
+    stretto_map_loss(graph, "loss", x, stretto_input(graph, "height"), square, square_slope);
 }
 
+static const struct stretto_field fields[] = {
+    {.name = "point", .rank = 1, .dim = {2}},
+    {.name = "height", .rank = 1, .dim = {1}, .label = 1}};
+static const struct stretto_data data = {
+    sizeof data, "heights", fields, 2, .train_count = 2048, .test_count = 256, .read = read_point};
+static const struct stretto_model model = {sizeof model, "surface", build, .optimizer = "adam",
+                                           .lr = 0.01};
+static const struct stretto_config config = {
+    sizeof config, .words = "--model surface --data heights --strategy 1f1b -n 2 "
+                            "--micro-batches 4 --epochs 10"};
+
 int main(int argc, char **argv) {
-    static const struct stretto_field fields[] = {
-        {.name = "point", .dtype = STRETTO_F32, .rank = 1, .dim = {2}},
-        {.name = "height", .dtype = STRETTO_F32, .rank = 1, .dim = {1}, .label = 1}};
-    const struct stretto_data data = {.size = sizeof data,
-                                      .name = "heights",
-                                      .fields = fields,
-                                      .field_count = 2,
-                                      .train_count = 2048,
-                                      .test_count = 256,
-                                      .classes = 1,
-                                      .read = read_point};
-    const struct stretto_model model = {
-        .size = sizeof model, .name = "surface", .build = build, .optimizer = "adam", .lr = 0.01};
-    const char *options[] = {"--model",  "surface", "--data", "heights",         "--strategy",
-                             "1f1b",     "-n",      "2",      "--micro-batches", "4",
-                             "--epochs", "10",      NULL};
-    struct stretto_config config = {.size = sizeof config, .options = options};
     struct stretto_run *run = NULL;
     struct stretto_step step = {.size = sizeof step};
     float point[] = {0.5f, 0.5f}, height;

@@ -4,7 +4,8 @@
  *     cc examples/serve.c $(pkg-config --cflags --libs stretto) -lm -o serve
  *     ./serve --model mlp --data digits --weights model.safetensors < lines
  *
- * It serves one sample at a time: `forward_batch` plans for that. Behind a socket it is
+ * It serves one sample at a time and trains nothing: `forward_batch` and `forward_only` plan for
+ * that. Behind a socket it is
  *     socat TCP-LISTEN:7000,bind=127.0.0.1,fork EXEC:'./serve ...' */
 #include <math.h>
 #include <stdio.h>
@@ -38,8 +39,10 @@ static void answer(const float *logits, int64_t classes) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    struct stretto_config config = {
-        .size = sizeof config, .options = (const char *const *)(argv + 1), .forward_batch = 1};
+    struct stretto_config config = {.size = sizeof config,
+                                    .options = (const char *const *)(argv + 1),
+                                    .forward_batch = 1,
+                                    .forward_only = 1};
     struct stretto_run *run = NULL;
     int code = stretto_open(&config, &run);
     int64_t classes = code == 0 ? stretto_output_elements(run) : 0,

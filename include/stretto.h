@@ -2,13 +2,14 @@
  *
  * A run is opened with the options of `stretto train`, as text, and stepped by the caller:
  *
- *     struct stretto_config config = {
- *         .size = sizeof config,
- *         .options = (const char *[]){"--model", "resnet8", "--strategy", "1f1b", "-n", "2",
- * NULL}}; struct stretto_run *run; struct stretto_step step = {.size = sizeof step}; int code =
- * stretto_open(&config, &run); while (code == 0 && (code = stretto_step(run, &step)) == 0)
- * printf("%g\n", step.loss); if (code == STRETTO_END) code = stretto_save(run,
- * "model.safetensors"); if (code != 0) fprintf(stderr, "%s\n", stretto_error());
+ *     struct stretto_config config = {.size = sizeof config,
+ *                                     .words = "--model resnet8 --strategy 1f1b -n 2"};
+ *     struct stretto_step step = {.size = sizeof step};
+ *     struct stretto_run *run;
+ *     int code = stretto_open(&config, &run);
+ *     while (code == 0 && (code = stretto_step(run, &step)) == 0) printf("%g\n", step.loss);
+ *     if (code == STRETTO_END) code = stretto_save(run, "model.safetensors");
+ *     if (code != 0) fprintf(stderr, "%s\n", stretto_error());
  *     stretto_close(&run);
  *
  * The caller's own models, operations, losses and data sets are rows that it adds beside the
@@ -89,6 +90,12 @@ struct stretto_config {
     /* Samples that stretto_forward should run at a time where it is given no more; 0: as many as
      * evaluation does. */
     int64_t forward_batch;
+    /* 1: the run only uses a model, by stretto_forward and stretto_evaluate. It has no memory for
+     * gradients and optimizer; stretto_step, stretto_checkpoint and stretto_resume are refused. */
+    int forward_only;
+    int reserved;
+    /* More options behind the others, in one text with blanks between them; NULL: none. */
+    const char *words;
 };
 
 /* All ranks. Plans a run and takes its memory; nothing is written to disk. Options about output,
@@ -126,7 +133,7 @@ STRETTO_API int stretto_set_lr(struct stretto_run *run, double lr);
 struct stretto_eval {
     size_t size;
     int64_t samples;
-    double loss, acc1, acc5; /* accuracies are fractions, NaN where the model has none */
+    double loss, acc1, acc5; /* fractions, NaN where the model has none; acc5: of six classes or more */
 };
 /* All ranks. Evaluates on the whole test split. */
 STRETTO_API int stretto_evaluate(struct stretto_run *run, struct stretto_eval *eval);

@@ -32,7 +32,7 @@ struct stretto_data {
     const char *name; /* what --data takes */
     const struct stretto_field *fields;
     int field_count;                          /* 1 to 8 */
-    int64_t train_count, test_count, classes; /* 1 at least, each */
+    int64_t train_count, test_count, classes; /* 1 at least, each; classes: 0 is 1 */
     uint64_t version; /* of the contents: ranks and checkpoints must agree on it */
     /* Writes a sample, field f to out[f]. From many threads at once. A key that is not 0 is for
      * random changes of training samples, the same key for the same ones. Not 0: it cannot be
@@ -40,12 +40,10 @@ struct stretto_data {
     int (*read)(void *context, int split, int64_t index, uint64_t key, void *const out[]);
     void *context;
 };
-/* Adds a row beside the built-in ones, for the rest of the process: all that it points to stays
- * valid. STRETTO_USAGE for one that is not whole, or a name that is taken. */
+/* STRETTO_USAGE for one that is not whole, or a name that is taken. */
 STRETTO_API int stretto_add_data(const struct stretto_data *data);
 
 /* --- own models --- */
-
 struct stretto_graph;
 typedef int stretto_value; /* of a graph; below 0: none, after a misfit */
 
@@ -186,6 +184,15 @@ struct stretto_op {
 STRETTO_API stretto_value stretto_apply(struct stretto_graph *graph, const char *name,
                                         const struct stretto_op *op, void *context, int in_count,
                                         const stretto_value *in, stretto_value *out);
+
+/* Operations on numbers need less: f of every element, and its slope. A loss is the sum of f, whose
+ * slope is that by x; `wanted` is an input of a label of f32, with as many elements as x. */
+STRETTO_API stretto_value stretto_map(struct stretto_graph *graph, const char *name,
+                                      stretto_value x, float (*f)(float x),
+                                      float (*slope)(float x));
+STRETTO_API void stretto_map_loss(struct stretto_graph *graph, const char *name, stretto_value x,
+                                  stretto_value wanted, float (*f)(float x, float wanted),
+                                  float (*slope)(float x, float wanted));
 
 #ifdef __cplusplus
 }

@@ -218,9 +218,10 @@ def measure(arguments, folder, model):
                 if result:
                     rows[row][way].append(result[0])
                     bounds[row][way] = result[1]
+            said = "  ".join(f"{' '.join(filter(None, way))} {rows[row][way][-1]:.0f}" for way in ways[row] if rows[row][way])
+            print(f"# {model}, {row[0]}, M {row[1]}, round {index + 1}, ms: {said}", file=sys.stderr, flush=True)
             if index == 0:
                 ways[row] = worth_running(rows[row], bounds[row], arguments.near)
-        print(f"# {model}: round {index + 1} of {arguments.rounds} done", file=sys.stderr, flush=True)
     return rows, single
 
 

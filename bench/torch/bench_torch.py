@@ -9,13 +9,14 @@ torch.compile, with attention by SDPA and a fused optimizer. Its inputs lie in m
 thread beside the training (--pin puts either engine on the first cores, loader included).
 
 ratio = PyTorch's time / Stretto's: above 1, Stretto is faster. memory: the most that was resident, above what was after
-the libraries were loaded. floor: of Stretto's best time, the part that --floor says is needed: a JSON object
-{case: {threads: ms}}, as bench-ops measures it.
+the libraries were loaded. floor: what a step needs at least, as bench-ops measures it in every round (the least counts), as a
+part of Stretto's best time.
 """
 import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 VARIANTS = ("eager", "channels-last", "compile", "channels-last+compile")
 OPTIMIZERS = {"fused": {"fused": True}, "foreach": {"fused": None, "foreach": True}, "plain": {"fused": None, "foreach": False}}
 ASKED = {True: (1.5, 1.2), False: (1.3, 1.05)}  # with AVX-512, without: the geometric mean, the least
+LIMITS = {"native": {}, "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}
+FLOOR = re.compile(r"floor ([0-9.]+) ms, and ([0-9.]+) for one pass of AdamW \(([0-9.]+) of SGD\)")
+FLOOR_REPEATS = 3
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -46,7 +50,8 @@ def parse_arguments():
     parser.add_argument("--warmup", type=int, default=stretto.NOT_TIMED, help="steps of PyTorch before them")
     parser.add_argument("--pin", action="store_true", help="bind either engine to the first --threads cores")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="of activations and products; PyTorch's autocast")
-    parser.add_argument("--floor", metavar="FILE", help="what a step needs at least, in ms, by case and threads")
+    parser.add_argument("--isa", choices=LIMITS, default="native", help="instructions that either engine may use")
+    parser.add_argument("--ops", metavar="FILE", help="bench-ops, which measures the floor; f32 only")
     parser.add_argument("--json", metavar="FILE", help="write all numbers there")
     parser.add_argument("--child", metavar="CASE:VARIANT:THREADS", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -82,11 +87,12 @@ def torch_steps(arguments, case, variant, threads):
     times = models.times_of(run, optimizer, inputs, labels, loss, arguments.warmup + (arguments.steps or row.steps),
                             arguments.dtype)
     return {"step_ms": times[arguments.warmup :], "params": sum(p.numel() for p in model.parameters()),
-            "peak_bytes": resident("VmHWM") - before, "version": torch.__version__, "config": torch.__config__.show()}
+            "peak_bytes": resident("VmHWM") - before, "version": torch.__version__, "config": torch.__config__.show(),
+            "isa": torch.backends.cpu.get_cpu_capability()}
 
 
-def environment(threads):
-    return dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
+def environment(arguments, threads):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false", **LIMITS[arguments.isa])
 
 
 def pinned(arguments, threads, command):
@@ -100,7 +106,7 @@ def run_torch(arguments, case, variant, threads):
     for name in ("batch", "steps", "warmup", "optimizer", "dtype"):
         if getattr(arguments, name) is not None:
             command += ["--" + name, str(getattr(arguments, name))]
-    done = subprocess.run(pinned(arguments, threads, command), env=environment(threads), capture_output=True, text=True)
+    done = subprocess.run(pinned(arguments, threads, command), env=environment(arguments, threads), capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout.splitlines()[-1])
     if "compile" not in variant:
@@ -115,7 +121,20 @@ def run_torch(arguments, case, variant, threads):
 def run_stretto(arguments, case, threads):
     row = cases.CASES[case]
     return stretto.run(arguments.stretto, case, arguments.batch or row.batch, arguments.steps or row.steps,
-                       ["--threads", str(threads), "--dtype", arguments.dtype, *row.options], pinned(arguments, threads, []), environment(threads), row.data)
+                       ["--threads", str(threads), "--dtype", arguments.dtype, *row.options], pinned(arguments, threads, []),
+                       environment(arguments, threads), row.data)
+
+
+def run_floor(arguments, case, threads):
+    """ms that a step needs at least: its operations, and one pass of its optimizer."""
+    row = cases.CASES[case]
+    command = [arguments.ops, "cpu", str(threads), str(arguments.batch or row.batch), str(FLOOR_REPEATS), f"{case}:{row.size}"]
+    done = subprocess.run(pinned(arguments, threads, command), env=environment(arguments, threads), capture_output=True, text=True)
+    found = FLOOR.search(done.stdout)
+    if done.returncode != 0 or not found:
+        sys.exit(f"bench: {' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
+    operations, adamw, sgd = map(float, found.groups())
+    return operations + (adamw if "adamw" in row.options else sgd)
 
 
 def torch_onednn(config):
@@ -130,9 +149,10 @@ class Result:
 
     def __init__(self, case, threads):
         self.case, self.threads, self.about = case, threads, None
-        self.own, self.own_bytes, self.other, self.other_bytes = [], 0, {}, {}
+        self.own, self.own_bytes, self.other, self.other_bytes, self.floors = [], 0, {}, {}, []
 
     def add_own(self, summary):
+        self.isa = summary["isa"]
         self.own.append(summary["step_ms"]["p50"])
         self.own_bytes = max(self.own_bytes, summary["peak_bytes"][0])
         self.params = summary["params"]
@@ -150,8 +170,11 @@ class Result:
     def ratio(self):
         return statistics.median(self.other[self.best_variant()]) / statistics.median(self.own)
 
+    def floor_share(self):
+        return min(self.floors) / min(self.own) if self.floors else None
+
     def shown(self):
-        engines = {"stretto": self.own, **self.other}
+        engines = {"stretto": self.own, **self.other, **({"floor": self.floors} if self.floors else {})}
         return "  ".join(f"{name} {times[-1]:.0f} ms" for name, times in engines.items())
 
 
@@ -160,6 +183,8 @@ def measure(arguments, case, threads):
     variants = list(arguments.variants.split(",") if arguments.variants else cases.CASES[case].variants)
     for index in range(arguments.rounds):
         result.add_own(run_stretto(arguments, case, threads))
+        if arguments.ops and arguments.dtype == "f32":
+            result.floors.append(run_floor(arguments, case, threads))
         for variant in list(variants):
             about = run_torch(arguments, case, variant, threads)
             if about:
@@ -175,40 +200,38 @@ def measure(arguments, case, threads):
 COLUMNS = "{:<16}{:>8}  {:<28}{:>10}{:>9}{:>11}{:>8}{:>12}{:>11}{:>8}"
 
 
-def print_engine(result, name, times, samples, bytes_, floor):
+def print_engine(result, name, times, samples, bytes_):
     own = name == "stretto"
     ratios = ("", "") if own else (f"{statistics.median(times) / statistics.median(result.own):.2f}",
                                    f"{min(times) / min(result.own):.2f}")
-    share = f"{floor / min(times):.2f}" if own and floor else ""
+    share = f"{result.floor_share():.2f}" if own and result.floors else ""
     print(COLUMNS.format(result.case, result.threads, name if own else "torch " + name, f"{statistics.median(times):.1f}",
                          f"{min(times):.1f}", f"{1e3 * samples / min(times):.1f}", *ratios, f"{bytes_ / 2**20:.0f} MiB", share))
 
 
-def print_table(arguments, results, floors):
+def print_table(arguments, results):
     print(COLUMNS.format("case", "threads", "engine", "median ms", "best ms", "samples/s", "ratio", "best ratio", "memory", "floor"))
     for result in results:
         samples = arguments.batch or cases.CASES[result.case].batch
-        floor = floors.get(result.case, {}).get(str(result.threads))
-        print_engine(result, "stretto", result.own, samples, result.own_bytes, floor)
+        print_engine(result, "stretto", result.own, samples, result.own_bytes)
         for variant, times in result.other.items():
-            print_engine(result, variant, times, samples, result.other_bytes[variant], None)
+            print_engine(result, variant, times, samples, result.other_bytes[variant])
 
 
-def print_verdict(results, floors):
+def print_verdict(results):
     """What all cases together come to, and in brackets what is asked."""
-    with open("/proc/cpuinfo") as file:
-        wide = "avx512f" in file.read()
-    mean_asked, least_asked = ASKED[wide]
+    mean_asked, least_asked = ASKED["avx512" in results[0].isa]
     ratios = {f"{r.case} on {r.threads}": r.ratio() for r in results}
     least = min(ratios, key=ratios.get)
     mean = math.exp(statistics.mean(map(math.log, ratios.values())))
     print(f"geometric mean {mean:.2f} [{mean_asked}], least {ratios[least]:.2f} [{least_asked}]: {least} "
-          f"({'AVX-512' if wide else 'no AVX-512'}; medians, PyTorch's best variant)")
+          "(medians, PyTorch's best variant)")
     above = [f"{r.case} on {r.threads}" for r in results if r.own_bytes > min(r.other_bytes.values())]
     print("peak memory: " + ("above PyTorch's least [not above] in " + ", ".join(above) if above else "nowhere above PyTorch's [not above]"))
-    if floors:
-        shares = [floors[r.case][str(r.threads)] / min(r.own) for r in results if str(r.threads) in floors.get(r.case, {})]
-        print(f"least share of the floor: {min(shares):.2f} [0.92]" if shares else "no floor for these cases")
+    shares = {f"{r.case} on {r.threads}": r.floor_share() for r in results if r.floors}
+    if shares:
+        least = min(shares, key=shares.get)
+        print(f"least share of the floor {shares[least]:.2f} [0.92]: {least}")
 
 
 def check(arguments):
@@ -226,22 +249,18 @@ def main():
         print(json.dumps(torch_steps(arguments, case, variant, int(threads))))
         return
     check(arguments)
-    floors = {}
-    if arguments.floor:
-        with open(arguments.floor) as file:
-            floors = json.load(file)
     results = [measure(arguments, case, threads) for threads in map(int, arguments.threads.split(","))
                for case in arguments.cases.split(",")]
     about = results[0].about
-    print(f"PyTorch {about['version']}, {torch_onednn(about['config'])}")
+    print(f"PyTorch {about['version']} ({about['isa']}), {torch_onednn(about['config'])}; Stretto's oneDNN: {results[0].isa}")
     print(f"{arguments.dtype}, {arguments.rounds} rounds, PyTorch's optimizer {arguments.optimizer}")
-    print_table(arguments, results, floors)
-    print_verdict(results, floors)
+    print_table(arguments, results)
+    print_verdict(results)
     if arguments.json:
         rows = [{"case": r.case, "threads": r.threads, "stretto_ms": r.own, "torch_ms": r.other, "stretto_bytes": r.own_bytes,
-                 "torch_bytes": r.other_bytes} for r in results]
+                 "torch_bytes": r.other_bytes, "floor_ms": r.floors} for r in results]
         with open(arguments.json, "w") as file:
-            json.dump({"torch": about["version"], "results": rows}, file, indent=1)
+            json.dump({"torch": about["version"], "torch_isa": about["isa"], "isa": results[0].isa, "results": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

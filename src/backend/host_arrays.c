@@ -51,9 +51,10 @@ enum status host_array_add(struct device *device, const struct elements *into,
 
 /* Sixteen running sums a block: enough for the compiler to use vectors, in an order fixed by the
  * element's index. */
-double host_block_squares(const float *values) {
+VECTOR_CLONES double host_block_squares(const float *values) {
     double lane[16] = {0}, sum = 0;
     for (int i = 0; i < NORM_BLOCK; i += 16) {
+#pragma omp simd
         for (int k = 0; k < 16; k++) lane[k] += (double)values[i + k] * (double)values[i + k];
     }
     for (int k = 0; k < 16; k++) sum += lane[k];

@@ -1,8 +1,9 @@
 /* VECTOR_CLONES before a function makes the compiler emit it for several vector widths and choose
- * at load time. Without contraction of multiply and add (-ffp-contract=off) an elementwise loop
- * gives the same bits in all of them. Off under sanitizers, whose start-up cannot run the choosing
- * code. FUSED_CLONES are for loops of floats in files that allow contraction: the same with the
- * instructions for it ("avx2" has none to the compiler). */
+ * at load time; its loops need "omp simd" before them, as at -O2 the compiler leaves loops of
+ * unknown length scalar (tests/tree/vectors.sh looks). Without contraction of multiply and add
+ * (-ffp-contract=off) an elementwise loop gives the same bits in all of them. Off under sanitizers,
+ * whose start-up cannot run the choosing code. FUSED_CLONES are for loops of floats in files that
+ * allow contraction: the same with the instructions for it ("avx2" has none to the compiler). */
 #ifndef BASE_CLONES_H
 #define BASE_CLONES_H
 

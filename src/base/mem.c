@@ -18,9 +18,20 @@ static void die_out_of_memory(size_t bytes) {
     _exit(status_exit_code(STATUS_MEMORY));
 }
 
+/* Large pages, where the system gives them: fewer faults where much is written once, as by the
+ * simulator. Not for regions: a step gains nothing by them (measured), and starts a second later,
+ * since the system has to make room for them in one piece. */
+static void prefer_large_pages(void *memory, size_t bytes) {
+    enum { LEAST = 16 * 1024 * 1024 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), end = (size_t)memory + bytes;
+    size_t first = ((size_t)memory + page - 1) / page * page;
+    if (bytes >= LEAST) madvise((void *)first, (end - first) / page * page, MADV_HUGEPAGE);
+}
+
 void *mem_new(size_t bytes) {
     void *memory = calloc(1, bytes ? bytes : 1);
     if (!memory) die_out_of_memory(bytes);
+    prefer_large_pages(memory, bytes);
     return memory;
 }
 

@@ -1,4 +1,4 @@
-/* Philox 4x32-10 (Salmon et al. 2011) for keyed draws; MT19937 (Matsumoto and Nishimura 1998) for
+/* Philox for keyed draws; MT19937 (Matsumoto and Nishimura 1998) for
  * torch's permutations. Normals use Box-Muller on two words of the element's own block, so that
  * element i never depends on element i-1. */
 #include "base/rng.h"
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clones.h"
+#include "base/philox.h"
 
 /* A strong 64-bit mixer (the finaliser of splitmix64). */
 static uint64_t mix(uint64_t x) {
@@ -26,32 +27,12 @@ uint64_t rng_key_text(uint64_t parent, const char *text) {
     return key;
 }
 
-static inline void philox(uint64_t key, uint64_t index, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = 0, c3 = 0;
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)b;
-        c3 = (uint32_t)a;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
-
 void rng_block(uint64_t key, uint64_t index, uint32_t out[4]) {
-    philox(key, index, out);
+    philox_block(key, index, out);
 }
 
-VECTOR_CLONES void rng_words(uint64_t key, uint64_t first, int64_t count, uint32_t *out) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) philox(key, first + (uint64_t)i, out + 4 * i);
+void rng_words(uint64_t key, uint64_t first, int64_t count, uint32_t *out) {
+    philox_blocks(key, first, count, 4, out);
 }
 
 uint32_t rng_word(uint64_t key, uint64_t index) {
@@ -60,8 +41,29 @@ uint32_t rng_word(uint64_t key, uint64_t index) {
     return block[index & 3];
 }
 
+static inline float uniform_of(uint32_t word) {
+    return (float)(int32_t)(word >> 8) * 0x1p-24f;
+}
+
 float rng_uniform(uint64_t key, uint64_t index) {
-    return (float)(rng_word(key, index) >> 8) * 0x1p-24f;
+    return uniform_of(rng_word(key, index));
+}
+
+VECTOR_CLONES static void to_uniforms(const uint32_t *words, int64_t count, float *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) out[i] = uniform_of(words[i]);
+}
+
+void rng_uniforms(uint64_t key, uint64_t first, int64_t count, float *out) {
+    enum { BLOCKS = 128 };
+    uint32_t words[4 * BLOCKS];
+    int64_t skip = first % 4; /* words of the first block that are not wanted */
+    for (int64_t done = 0; done < count; skip = 0) {
+        int64_t room = 4 * BLOCKS - skip, now = count - done < room ? count - done : room;
+        rng_words(key, (first + (uint64_t)done) / 4, (skip + now + 3) / 4, words);
+        to_uniforms(words + skip, now, out + done);
+        done += now;
+    }
 }
 
 /* Logarithm and cosine in plain arithmetic: a loop over them becomes vector code, and the bits do
@@ -117,17 +119,17 @@ static inline double turn_cos(uint32_t word) {
 VECTOR_CLONES static void to_normals(const uint32_t *words, int64_t count, float *out) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) {
-        double u = ((double)words[4 * i] + 0.5) * 0x1p-32;
-        out[i] = (float)(sqrt(-2.0 * plain_log(u)) * turn_cos(words[4 * i + 1]));
+        double u = ((double)words[2 * i] + 0.5) * 0x1p-32;
+        out[i] = (float)(sqrt(-2.0 * plain_log(u)) * turn_cos(words[2 * i + 1]));
     }
 }
 
 void rng_normals(uint64_t key, uint64_t first, int64_t count, float *out) {
     enum { BLOCKS = 128 };
-    uint32_t words[4 * BLOCKS];
+    uint32_t words[2 * BLOCKS];
     for (int64_t done = 0; done < count; done += BLOCKS) {
         int64_t now = count - done < BLOCKS ? count - done : BLOCKS;
-        rng_words(key, first + (uint64_t)done, now, words);
+        philox_blocks(key, first + (uint64_t)done, now, 2, words);
         to_normals(words, now, out + done);
     }
 }

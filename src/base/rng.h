@@ -25,6 +25,7 @@ uint32_t rng_word(uint64_t key, uint64_t index);
 float rng_uniform(uint64_t key, uint64_t index);
 float rng_normal(uint64_t key, uint64_t index);
 /* Local. The same of elements first, first + 1, ..., several times as fast each. */
+void rng_uniforms(uint64_t key, uint64_t first, int64_t count, float *out);
 void rng_normals(uint64_t key, uint64_t first, int64_t count, float *out);
 
 struct mt19937 {

@@ -126,6 +126,13 @@ const char *text_thousands(int64_t value, char text[TEXT_BYTES]) {
     return text;
 }
 
+const char *text_accuracy(double first, double five, char text[TEXT_BYTES]) {
+    int used = snprintf(text, TEXT_BYTES, "%.2f%%", first * 100);
+    if (!isnan(five))
+        snprintf(text + used, TEXT_BYTES - (size_t)used, " (top 5: %.2f%%)", five * 100);
+    return text;
+}
+
 const char *text_real(double value, char text[TEXT_BYTES]) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, TEXT_BYTES, "%.*g", digits, value);

@@ -26,6 +26,8 @@ const char *text_size(int64_t bytes, char text[TEXT_BYTES]);
 const char *text_duration(double seconds, char text[TEXT_BYTES]);
 /* "1 replica", "2 replicas", "2 micro-batches"; returns `text`. */
 const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]);
+/* "97.10% (top 5: 99.80%)", of fractions; without the second where that is NaN; returns `text`. */
+const char *text_accuracy(double first, double five, char text[TEXT_BYTES]);
 /* "11,173,962", for people; returns `text`. */
 const char *text_thousands(int64_t value, char text[TEXT_BYTES]);
 /* The shortest decimal that reads back to the same double; returns `text`. */

@@ -1,7 +1,7 @@
 /* The rows of `stretto doctor`. A new check is a function and a row, or only a row where a table
  * serves. */
 #include "cli/doctor.h"
-#include "run/openmp.h"
+#include "launch/openmp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -263,7 +263,7 @@ static const struct variable verbose = {.names = {"ONEDNN_VERBOSE", "DNNL_VERBOS
                                         .hint = "prints every kernel to standard output: unset it"};
 
 /* Where nobody says how OpenMP's workers wait, the program did so before it came here
- * (run/openmp.c).
+ * (launch/openmp.c).
  */
 static void look_wait_policy(const struct check *check, struct finding *out) {
     (void)check;

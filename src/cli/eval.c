@@ -107,6 +107,7 @@ static void print_table(const struct evaluation *of, FILE *out) {
     const struct graph *graph = of->session->job.plan->micro[0].graph;
     struct text_table table = {.align = "ll"};
     char peak[TEXT_BYTES], predicted[TEXT_BYTES], wall[TEXT_BYTES], forecast[TEXT_BYTES];
+    char accuracy[TEXT_BYTES];
     text_table_cell(&table, "samples"),
         text_table_cell(&table, "%lld, %s split of %s", (long long)result->samples,
                         config_of(of)->eval_split == SPLIT_TRAIN ? "train" : "test",
@@ -122,8 +123,7 @@ static void print_table(const struct evaluation *of, FILE *out) {
         text_table_cell(&table, "perplexity"), text_table_cell(&table, "%.4g", perplexity(of));
     if (!isnan(result->acc1))
         text_table_cell(&table, "accuracy"),
-            text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", result->acc1 * 100,
-                            result->acc5 * 100);
+            text_table_cell(&table, "%s", text_accuracy(result->acc1, result->acc5, accuracy));
     text_table_cell(&table, "time"),
         text_table_cell(&table, "%s (predicted %s)", text_duration((double)result->ns * 1e-9, wall),
                         text_duration(of->predicted_ns * 1e-9, forecast));

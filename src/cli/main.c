@@ -5,7 +5,7 @@
 #include "base/limit.h"
 #include "base/process.h"
 #include "cli/cli.h"
-#include "run/openmp.h"
+#include "launch/openmp.h"
 
 /* Before the initialisation of any library: some of them take tens of milliseconds, in which a
  * SIGUSR1 would end the run, may open files, bind the process to a core, or run out of memory. What

@@ -44,10 +44,28 @@ static enum status write_split(const char *folder, const char *name, const unsig
     return status;
 }
 
+/* A data set that took hours may be there. */
+static enum status check_free(const struct options *options, const char *folder) {
+    static const char *const names[] = {"train.tokens", "test.tokens", "train.tokens.gz",
+                                        "test.tokens.gz"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !options->overwrite; i++) {
+        char *path = mem_format("%s/%s", folder, names[i]);
+        bool there = file_exists(path);
+        free(path);
+        if (there)
+            return fail(STATUS_USAGE,
+                        "%s holds a data set: %s is there\n  --overwrite replaces it, or name "
+                        "another folder",
+                        folder, names[i]);
+    }
+    return STATUS_OK;
+}
+
 enum status tokens_run(const struct options *options) {
     const char *folder = options->argument[options->argument_count - 1];
     struct bytes train = {0}, test = {0};
     bool two = options->argument_count == 3;
+    TRY(check_free(options, folder));
     enum status status = file_read(options->argument[0], (size_t)1 << 40, &train);
     if (status == STATUS_OK && two)
         status = file_read(options->argument[1], (size_t)1 << 40, &test);

@@ -84,13 +84,25 @@ enum status dataset_add(const struct dataset_ops *ops) {
     return status;
 }
 
-/* ", mnist:DIR" */
-static size_t add_usage(const struct dataset_ops *ops, char *text, size_t bytes, size_t used) {
-    struct option_word word = {.name = ops->name, .argument = ops->argument};
-    char *usage = option_word_usage(&word);
-    int count = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", usage);
-    free(usage);
-    return used + (size_t)count;
+/* "digits mnist:DIR ...", without what may be left out, in lines for a message. The caller frees
+ * it. */
+static char *known_usages(int count) {
+    char *words = NULL, *lines = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&words, &bytes);
+    for (int i = 0; i < count; i++) {
+        struct option_word word = {.name = row(i)->name, .argument = row(i)->argument};
+        char *usage = option_word_usage(&word);
+        fprintf(stream, "%s%.*s", i ? " " : "", (int)strcspn(usage, "["), usage);
+        free(usage);
+    }
+    fclose(stream);
+    stream = open_memstream(&lines, &bytes);
+    text_wrap(stream, words, 9, 80); /* behind "  known: " */
+    fclose(stream);
+    lines[bytes - 1] = 0; /* it ends with a newline */
+    free(words);
+    return lines;
 }
 
 /* The kind that a path without one suggests by how it ends, or by what is in it; or NULL. */
@@ -115,9 +127,8 @@ static const char *kind_of_path(const char *path) {
 }
 
 static enum status fail_unknown(const char *spec) {
-    char known[512] = "", word[32], quoted[TEXT_QUOTED_BYTES];
+    char word[32], quoted[TEXT_QUOTED_BYTES];
     const char *names[MOST];
-    size_t used = 0;
     int count = table_count();
     for (int i = 0; i < count; i++) names[i] = row(i)->name;
     snprintf(word, sizeof word, "%.*s", (int)strcspn(spec, ":"), spec);
@@ -131,9 +142,11 @@ static enum status fail_unknown(const char *spec) {
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);
-    for (int i = 0; i < count && used < sizeof known; i++)
-        used = add_usage(row(i), known, sizeof known, used);
-    return fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
+    char *known = known_usages(count);
+    enum status status =
+        fail(STATUS_USAGE, "unknown data set %s\n  known: %s", text_quoted(spec, quoted), known);
+    free(known);
+    return status;
 }
 
 static enum status find_checked(const char *spec, const struct dataset_ops **ops,
@@ -215,6 +228,10 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
     enum status status = dataset_read_in(dataset, split, index, key, scratch.base, out);
     region_free(&scratch);
     return status;
+}
+
+char *dataset_file(const struct dataset *dataset, enum split split, int64_t index) {
+    return dataset->ops->file ? dataset->ops->file(dataset, split, index) : NULL;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {

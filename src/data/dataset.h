@@ -52,6 +52,7 @@ struct dataset {
     const char *const *names;   /* of the classes; NULL: they have none */
     uint64_t content_hash; /* of samples and transforms: equal on two ranks when the data are */
     int64_t damaged;       /* samples left out because their files are damaged; 0: all are there */
+    bool skips_damaged;    /* a sample without a label is one whose file turned out to be damaged */
     size_t bytes;          /* memory held while open */
     size_t scratch_bytes;  /* memory that the reading of a sample needs */
     void *state;           /* the implementation's own, owned */
@@ -73,6 +74,8 @@ struct dataset_ops {
                         struct dataset *out);
     enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,
                         uint64_t key, void *scratch, void *const out[]);
+    /* The path of the file that holds a sample, the caller's to free; NULL: none does. */
+    char *(*file)(const struct dataset *dataset, enum split split, int64_t index);
     void (*close)(struct dataset *dataset);
 };
 
@@ -99,6 +102,10 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
 /* The same without allocating: `scratch` is the caller's, scratch_bytes, 64-byte aligned. */
 enum status dataset_read_in(const struct dataset *dataset, enum split split, int64_t index,
                             uint64_t key, void *scratch, void *const out[]);
+
+/* Local, thread safe. The path of the one file that a sample is read from, which the caller frees;
+ * NULL where samples have no files of their own. */
+char *dataset_file(const struct dataset *dataset, enum split split, int64_t index);
 
 /* Local. Bytes of one sample's field; index of the field of that name, -1 when there is none. */
 size_t dataset_field_bytes(const struct dataset *dataset, int field);

@@ -1,5 +1,5 @@
 /* folder:DIR[,train=NAME,test=NAME]: pictures in folders, as ImageNet (train/CLASS, val/CLASS) and
- * CINIC-10 (train, valid, test) lie on disks; decoded when a sample is read.
+ * CINIC-10 (train, valid, test) lie on disks, or of classes alone; decoded when a sample is read.
  *
  * All headers are read when it is opened: so the memory that decoding takes is known before the
  * start, and what is no picture shows then. That costs one short read a file, spread over threads.
@@ -36,8 +36,9 @@ enum {
     FILE_LIMIT = 1 << 30,
     NAMED = 10, /* damaged pictures that are named one by one */
     PROBERS = 8,
-    WARM = 8,          /* pictures read when it is opened */
-    PROBER_FILES = 256 /* files that are worth another thread */
+    WARM = 8,           /* pictures read when it is opened */
+    PROBER_FILES = 256, /* files that are worth another thread */
+    TENTH = 10
 };
 
 /* One picture that is a sample. */
@@ -205,7 +206,7 @@ static void keep_samples(struct folder_state *state, struct folder_split *split,
 
 static enum status open_split(const char *root, const char *name, struct folder_state *state,
                               struct folder_split *split) {
-    split->base = mem_format("%s/%s", root, name);
+    split->base = strcmp(name, FOLDER_HERE) == 0 ? mem_text(root) : mem_format("%s/%s", root, name);
     TRY(folder_files_read(root, name, &state->classes, &split->files));
     struct probe probe = {.split = split,
                           .header = MEM_ARRAY(struct picture_header, split->files.count)};
@@ -218,6 +219,26 @@ static enum status open_split(const char *root, const char *name, struct folder_
     if (status == STATUS_OK) keep_samples(state, split, probe.header);
     free(probe.header);
     return status;
+}
+
+/* Without a folder to test on every tenth picture is for that, of fewer than ten the last: as of
+ * arrays (arrays.c). They are sorted by class, so that each class has its share. */
+static enum status divide(const char *root, struct folder_state *state) {
+    struct folder_split *train = &state->split[SPLIT_TRAIN], *test = &state->split[SPLIT_TEST];
+    int64_t all = train->count, part = all < TENTH ? all : TENTH;
+    if (all < 2) return fail(STATUS_DATA, "%s: one picture, and none to test with", train->base);
+    test->base = mem_text(train->base);
+    test->sample = MEM_ARRAY(struct sample, all / part);
+    train->count = 0;
+    for (int64_t i = 0; i < all; i++) {
+        struct folder_split *to = i % part == part - 1 ? test : train;
+        to->sample[to->count++] = train->sample[i];
+    }
+    log_note("folder: none of val, valid, validation and test is there: %s picture is kept for "
+             "testing, %lld of %lld\n  folder:%s,test=NAME tests on another folder",
+             part < TENTH ? "the last" : "every tenth", (long long)test->count, (long long)all,
+             root);
+    return STATUS_OK;
 }
 
 /* Pictures of one size are used at that size, as CIFAR's are; others as ImageNet's. */
@@ -269,8 +290,10 @@ static bool is_cinic(const struct folder_classes *classes) {
 }
 
 static uint64_t content_hash(const struct folder_state *state) {
-    int64_t shape[] = {state->classes.count, state->augment.policy, state->augment.frame,
-                       state->augment.out_height, state->augment.out_width};
+    int64_t shape[] = {state->classes.count,          state->augment.policy,
+                       state->augment.frame,          state->augment.out_height,
+                       state->augment.out_width,      state->split[SPLIT_TRAIN].count,
+                       state->split[SPLIT_TEST].count};
     uint64_t hash = hash64(HASH64_START, shape, sizeof shape);
     hash = hash64(hash, state->table, sizeof state->table);
     for (int s = 0; s < SPLIT_COUNT; s++)
@@ -297,6 +320,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
     image_fields(PICTURE_CHANNELS, state->augment.out_height, state->augment.out_width,
                  state->classes.count, out);
     if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
+    out->skips_damaged = state->skip;
     out->names = state->classes.name;
     out->mean = cinic ? cinic_mean : imagenet_mean;
     out->std = cinic ? cinic_std : imagenet_std;
@@ -330,7 +354,7 @@ static void state_free(struct folder_state *state) {
 /* --- the argument --- */
 
 struct place {
-    char *root, *name[SPLIT_COUNT];
+    char *root, *name[SPLIT_COUNT]; /* NULL: not given, none found */
 };
 
 static enum status set_key(const char *spec, char *item, struct place *place) {
@@ -355,23 +379,36 @@ static bool is_there(const char *root, const char *name) {
     return there;
 }
 
-/* What is for choosing comes before what is for the end. */
-static enum status find_test(struct place *place) {
+/* What is for choosing comes before what is for the end; NULL: nothing is there. */
+static char *find_test(const char *root) {
     static char names[][12] = {"val", "valid", "validation", "test"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !place->name[SPLIT_TEST]; i++)
-        if (is_there(place->root, names[i])) place->name[SPLIT_TEST] = names[i];
-    if (place->name[SPLIT_TEST]) return STATUS_OK;
-    return fail(STATUS_DATA,
-                "%s: none of val, valid, validation and test is there to evaluate on\n"
-                "  as in train/cat/1.jpg, val/cat/2.jpg; another name: folder:%s,test=NAME",
-                place->root, place->root);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_there(root, names[i])) return names[i];
+    return NULL;
+}
+
+/* The pictures to train on are in "train"; or, where no folder is called like a split, the classes
+ * are right here. */
+static enum status find_splits(struct place *place) {
+    static char train[] = "train", here[] = FOLDER_HERE;
+    char *test = find_test(place->root);
+    bool no_train = !place->name[SPLIT_TRAIN] && !is_there(place->root, train);
+    bool flat = no_train && !test && !place->name[SPLIT_TEST];
+    if (flat && !folder_has_classes(place->root))
+        return fail(
+            STATUS_DATA,
+            "%s: no pictures in folders, one for each class\n  as in cat/1.jpg, dog/2.jpg; "
+            "or train/cat/1.jpg, val/cat/2.jpg; other names: folder:%s,train=NAME,test=NAME",
+            place->root, place->root);
+    if (!place->name[SPLIT_TRAIN]) place->name[SPLIT_TRAIN] = flat ? here : train;
+    if (!place->name[SPLIT_TEST]) place->name[SPLIT_TEST] = test;
+    return STATUS_OK;
 }
 
 /* `text` is cut up; *out points into it. */
 static enum status parse(const char *spec, char *text, struct place *out) {
-    static char train[] = "train";
     char *rest = text;
-    *out = (struct place){.root = strsep(&rest, ","), .name = {train, NULL}};
+    *out = (struct place){.root = strsep(&rest, ",")};
     for (char *item; (item = strsep(&rest, ","));) TRY(set_key(spec, item, out));
     struct stat info;
     if (stat(out->root, &info) != 0)
@@ -379,15 +416,16 @@ static enum status parse(const char *spec, char *text, struct place *out) {
                     strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return fail(STATUS_DATA, "%s: not a folder, which data set folder needs", out->root);
-    return find_test(out);
+    return find_splits(out);
 }
 
 static enum status open_place(const struct place *place, const struct dataset_config *config,
                               struct folder_state *state) {
     state->skip = config->skip_damaged;
     TRY(folder_classes_read(place->root, place->name[SPLIT_TRAIN], &state->classes));
-    for (int s = 0; s < SPLIT_COUNT; s++)
+    for (int s = 0; s < SPLIT_COUNT && place->name[s]; s++)
         TRY(open_split(place->root, place->name[s], state, &state->split[s]));
+    if (!place->name[SPLIT_TEST]) TRY(divide(place->root, state));
     TRY(choose_size(place->root, config, state));
     log_note("folder: images [%d,%d,%d]%s, %lld classes, tested on %s", PICTURE_CHANNELS,
              state->augment.out_height, state->augment.out_width,
@@ -448,6 +486,12 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
     return STATUS_OK;
 }
 
+static char *folder_file(const struct dataset *dataset, enum split which, int64_t index) {
+    const struct folder_state *state = dataset->state;
+    const struct folder_split *split = &state->split[which];
+    return mem_format("%s/%s", split->base, split->sample[index].path);
+}
+
 /* A few pictures of each split, read once so that the libraries' code and tables are in memory:
  * what a run takes later is then what was planned. Damage shows again where it matters. */
 static void warm_up(const struct dataset *dataset) {
@@ -491,9 +535,10 @@ extern const struct dataset_ops dataset_folder;
 const struct dataset_ops dataset_folder = {
     .name = "folder",
     .argument = "DIR[,train=NAME,test=NAME]",
-    .help = "JPEG and PNG pictures, in a folder for each class below train and val",
+    .help = "JPEG and PNG pictures, in a folder for each class, below train and val or alone",
     .library = picture_libraries,
     .open = folder_open,
     .read = folder_read,
+    .file = folder_file,
     .close = folder_close,
 };

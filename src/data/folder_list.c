@@ -245,6 +245,34 @@ static enum status classes_of_folders(const char *path, struct folder_classes *o
     return STATUS_OK;
 }
 
+static bool has_pictures(const char *path) {
+    struct arena arena = {0};
+    struct names names;
+    struct stat info;
+    bool found = false;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+    if (names_in(path, &arena, &names) != STATUS_OK) names.count = 0;
+    for (size_t i = 0; i < names.count; i++) found |= is_picture_name(names.name[i]);
+    free(names.name);
+    arena_free(&arena);
+    return found;
+}
+
+bool folder_has_classes(const char *root) {
+    struct arena arena = {0};
+    struct names names;
+    bool found = false;
+    if (names_in(root, &arena, &names) != STATUS_OK) names.count = 0;
+    for (size_t i = 0; i < names.count && !found; i++) {
+        char *path = mem_format("%s/%s", root, names.name[i]);
+        found = has_pictures(path);
+        free(path);
+    }
+    free(names.name);
+    arena_free(&arena);
+    return found;
+}
+
 enum status folder_classes_read(const char *root, const char *train, struct folder_classes *out) {
     char *list = mem_format("%s/classes.txt", root), *folder = mem_format("%s/%s", root, train),
          *files = mem_format("%s.txt", folder);

@@ -6,6 +6,7 @@
 #ifndef DATA_FOLDER_LIST_H
 #define DATA_FOLDER_LIST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,12 @@ struct folder_files {
     size_t count, capacity;
     struct arena arena; /* of the paths and reasons */
 };
+
+/* As the name of a split: the classes are in ROOT itself. */
+#define FOLDER_HERE "."
+
+/* Local, blocking. Whether a folder in ROOT has a picture right in it, by its name. */
+bool folder_has_classes(const char *root);
 
 /* Local, blocking. Classes of ROOT: from ROOT/classes.txt, one a line, the folder's name and
  * perhaps a name for people after it; else the sub-folders of ROOT/train, by name; none where

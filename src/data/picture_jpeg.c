@@ -44,7 +44,7 @@ static bool parse_frame(int marker, const unsigned char *at, int bytes, struct f
     *out = (struct frame_header){.height = two_bytes(at + 3),
                                  .width = two_bytes(at + 5),
                                  .components = at[7],
-                                 .progressive = marker == 0xC2};
+                                 .progressive = (marker & 3) == 2}; /* C2; CA is arithmetic */
     for (int c = 0; c < out->components; c++) {
         int factors = at[8 + 3 * c + 1];
         out->h[c] = factors >> 4, out->v[c] = factors & 15;
@@ -62,7 +62,7 @@ static bool parse_frame(int marker, const unsigned char *at, int bytes, struct f
 static size_t decoder_bytes(const struct frame_header *frame, bool several_scans) {
     size_t across = (size_t)(frame->width + 8 * frame->most_h - 1) / (8 * (size_t)frame->most_h);
     size_t down = (size_t)(frame->height + 8 * frame->most_v - 1) / (8 * (size_t)frame->most_v);
-    size_t bytes = (size_t)192 << 10;
+    size_t bytes = (size_t)64 << 10; /* a picture with all tables there are takes less than half */
     for (int c = 0; c < frame->components; c++) {
         size_t blocks = across * (size_t)frame->h[c], rows = (size_t)frame->v[c] * 8;
         if (several_scans)

@@ -392,6 +392,17 @@ static int64_t skipped_samples(const struct exec *exec) {
     return 0;
 }
 
+/* Of five classes or fewer the answer is always among the best five: that says nothing. */
+static double top_five(const struct exec *exec) {
+    const struct graph *graph = exec->plan->micro[0].graph;
+    for (int i = 0; i < graph->loss_count; i++) {
+        const struct shape *scores = &graph->values[graph->losses[i].scores].type.shape;
+        bool few = scores->rank < 1 || scores->dim[scores->rank - 1] <= 5;
+        if (graph->losses[i].top_k != NO_VALUE && few) return NAN;
+    }
+    return exec->tally.ranked > 0 ? exec->tally.right5 / exec->tally.ranked : NAN;
+}
+
 static void fill_result(struct exec *exec, struct step_result *out) {
     const struct tally *tally = &exec->tally;
     int64_t per_epoch = exec->plan->config.steps_per_epoch;
@@ -402,7 +413,7 @@ static void fill_result(struct exec *exec, struct step_result *out) {
                                 .skipped = skipped_samples(exec),
                                 .loss = tally_loss(tally, exec->plan->micro[0].graph->loss_count),
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
-                                .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
+                                .acc5 = top_five(exec),
                                 .lr = exec_lr(exec),
                                 .grad_norm = exec->norm.instr ? NAN : exec->grad_norm,
                                 .times = exec->times,
@@ -484,7 +495,7 @@ enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct
                                 .skipped = skipped_samples(exec),
                                 .loss = loss,
                                 .acc1 = tally->ranked > 0 ? tally->right1 / tally->ranked : NAN,
-                                .acc5 = tally->ranked > 0 ? tally->right5 / tally->ranked : NAN,
+                                .acc5 = top_five(exec),
                                 .ns = clock_ns() - begin};
     for (int i = 0; i < GRAPH_MAX_LOSSES; i++)
         out->term[i] = tally->labels[i] > 0 ? tally->loss[i] / tally->labels[i] : NAN;

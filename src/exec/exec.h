@@ -57,7 +57,8 @@ struct step_result {
     int64_t samples;
     int64_t skipped;   /* of these, samples without a label that counts: damaged ones */
     double loss;       /* mean over the labels of the step, all terms added */
-    double acc1, acc5; /* fractions of the first term that counts them; NaN where none does */
+    double acc1, acc5; /* fractions of the first term that counts them; NaN where none does, and
+                          acc5 of five classes or fewer */
     double lr;
     double grad_norm; /* NaN: not known yet, see exec_norm */
     struct exec_times times;

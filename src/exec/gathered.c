@@ -7,14 +7,21 @@
 #include "exec/handlers.h"
 #include "exec/state.h"
 
-/* The group that gathers is the one of the program's own GATHERs. */
+static const struct instr *find_gather(const struct exec *exec, enum list_name name) {
+    const struct instr_list *list =
+        program_list(exec->plan->program, exec->plan->config.rank, name);
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].op == INSTR_GATHER) return &list->items[i];
+    return NULL;
+}
+
+/* The group that gathers is the one of the program's own GATHERs; a forward program has them where
+ * it evaluates. */
 static struct instr gather_like(const struct exec *exec, int chunk, int bucket) {
-    const struct instr_list *body =
-        program_list(exec->plan->program, exec->plan->config.rank, LIST_BODY);
-    int at = 0;
-    while (at < body->count && body->items[at].op != INSTR_GATHER) at++;
-    CHECK(at < body->count, "sliced parameters, and no GATHER");
-    struct instr gather = body->items[at];
+    const struct instr *found = find_gather(exec, LIST_BODY);
+    if (!found) found = find_gather(exec, LIST_EVAL);
+    CHECK(found, "sliced parameters, and no GATHER");
+    struct instr gather = *found;
     gather.stage = (int16_t)exec->plan->chunk[chunk].stage;
     gather.bucket = (int16_t)bucket;
     return gather;

@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "base/text.h"
 #include "launch/cores.h"
+#include "launch/openmp.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
 #include "sim/costs.h"
@@ -66,7 +67,8 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .threads = (int)cores_threads(&share),
                                   .spread = info->spread,
                                   .saves = job->options.save_ranks || job->threads,
-                                  .dry = info->to_start};
+                                  .dry = info->to_start,
+                                  .forward = info->forward};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
     out->forward_batch = info->forward_batch;
     /* Kernels are made also where none will run, to measure what they take. */
@@ -206,6 +208,7 @@ enum status job_open(const struct options *options, const struct rank_info *info
                       .to_start = info->to_start,
                       .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
+    if (status == STATUS_OK && config.threads > 1) status = openmp_check_stacks();
     if (status == STATUS_OK) status = make_timed_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;
@@ -222,7 +225,8 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
                               .before = first->before,
                               .library_bytes = first->plan->memory.library,
                               .agreed = agreed->step.count ? agreed : NULL,
-                              .forward_batch = first->plan->config.forward_batch};
+                              .forward_batch = first->plan->config.forward_batch,
+                              .forward = first->plan->config.forward};
 }
 
 void job_close(struct job *job) {

@@ -21,6 +21,7 @@ struct rank_info {
     size_t library_bytes; /* of a rank's estimate, as the first of the process found it; likewise */
     const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
     int64_t forward_batch;              /* as in struct run_config */
+    bool forward;                       /* nothing is trained */
 };
 
 struct job {

@@ -7,7 +7,9 @@
  * of the libraries.
  *
  * Ranks at one position of their pipelines are alike; pages of code are there once. */
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/machine.h"
@@ -211,18 +213,48 @@ static int64_t micro_batches_that_fit(const struct job *job, size_t limit, size_
     return 0;
 }
 
-/* Who needs it: "the run", "a rank", or "8 ranks of this machine". */
-static const char *who_needs(const struct job *job, bool given, char text[TEXT_BYTES]) {
+/* The rank that is spoken of, where one speaks for all: the one that needs most. */
+static const struct memory_estimate *spoken_of(const struct job *job, int *rank) {
+    if (job->to_start || job->threads) return job_largest(job, rank);
+    *rank = job->plan->config.rank;
+    return &job->plan->memory;
+}
+
+/* Who needs it: "the run", "a rank", "rank 1" where others need less, or "the 8 ranks of this
+ * machine". */
+static const char *who_needs(const struct job *job, bool given, char text[2 * TEXT_BYTES]) {
+    int rank;
     if (job->plan->config.ranks == 1) return "the run";
-    if (given || job->local_ranks == 1) return "a rank";
-    snprintf(text, TEXT_BYTES, "the %d ranks of this machine", job->local_ranks);
-    return text;
+    if (!given && job->local_ranks > 1)
+        return snprintf(text, 2 * TEXT_BYTES, "the %d ranks of this machine", job->local_ranks),
+               text;
+    if (!job->position) return "a rank";
+    spoken_of(job, &rank);
+    return snprintf(text, 2 * TEXT_BYTES, "rank %d", rank), text;
+}
+
+/* "20 MiB each, ", or from the least to the most where ranks of this machine differ. */
+static void each_needs(const struct job *job, char text[3 * TEXT_BYTES]) {
+    char low[TEXT_BYTES], high[TEXT_BYTES];
+    size_t least = SIZE_MAX, most = 0;
+    for (int r = 0; r < job->local_ranks; r++) {
+        size_t bytes = job_position_bytes(job, place_of(job, r));
+        if (bytes < least) least = bytes;
+        if (bytes > most) most = bytes;
+    }
+    text_size((int64_t)least, low), text_size((int64_t)most, high);
+    if (strcmp(low, high) == 0)
+        snprintf(text, 3 * TEXT_BYTES, "%s each, ", low);
+    else
+        snprintf(text, 3 * TEXT_BYTES, "%s to %s each, ", low, high);
 }
 
 static enum status refuse(const struct job *job, size_t need, size_t limit, bool given) {
-    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[TEXT_BYTES], each[2 * TEXT_BYTES] = "";
-    char largest[256], hint[160];
-    const struct memory_estimate *estimate = &job->plan->memory;
+    char a[TEXT_BYTES], b[TEXT_BYTES], c[TEXT_BYTES], who[2 * TEXT_BYTES],
+        each[3 * TEXT_BYTES] = "";
+    char largest[256], hint[160], whose[TEXT_BYTES] = "";
+    int rank, own = job->plan->config.rank;
+    const struct memory_estimate *estimate = spoken_of(job, &rank);
     size_t fitting = 0;
     bool forward = job->plan->config.forward;
     int64_t count = forward ? 0 : micro_batches_that_fit(job, limit, &fitting);
@@ -230,8 +262,8 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
     if (job->plan->chunk_count > 0)
         placement_largest(plan_placement(job->plan, &job->plan->micro[forward], 0, 0), largest,
                           sizeof largest);
-    if (!given && job->local_ranks > 1)
-        snprintf(each, sizeof each, "%s each, ", text_size((int64_t)plan_bytes(job->plan), a));
+    if (rank != own) snprintf(whose, sizeof whose, " of rank %d", own);
+    if (!given && job->local_ranks > 1) each_needs(job, each);
     if (count)
         snprintf(hint, sizeof hint, "--micro-batches %lld would need %s", (long long)count,
                  text_size((int64_t)fitting, b));
@@ -243,10 +275,10 @@ static enum status refuse(const struct job *job, size_t need, size_t limit, bool
                  "no number of micro-batches would fit: a smaller model%s or --batch is needed",
                  *each ? ", fewer ranks" : "");
     return fail(STATUS_MEMORY,
-                "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak: %s\n  %s",
+                "%s would need %s, %s is %s (%sactivations %s)\n  largest at the peak%s: %s\n  %s",
                 who_needs(job, given, who), text_size((int64_t)need, a),
                 given ? "--memory-limit" : "what is available", text_size((int64_t)limit, b), each,
-                text_size((int64_t)estimate->activations, c), largest, hint);
+                text_size((int64_t)estimate->activations, c), whose, largest, hint);
 }
 
 enum status job_check_memory(const struct job *job) {

@@ -35,8 +35,8 @@ static void draw(const struct param *param, uint64_t key, int64_t first, int64_t
         for (int64_t i = 0; i < count; i++) out[i] = 1;
         return;
     case INIT_UNIFORM:
-        for (int64_t i = 0; i < count; i++)
-            out[i] = param->scale * (2 * rng_uniform(key, (uint64_t)(first + i)) - 1);
+        rng_uniforms(key, (uint64_t)first, count, out);
+        for (int64_t i = 0; i < count; i++) out[i] = param->scale * (2 * out[i] - 1);
         return;
     case INIT_NORMAL:
     case INIT_NORMAL_PADDED:

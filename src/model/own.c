@@ -10,14 +10,9 @@
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "model/layer.h"
+#include "model/own.h"
 #include "op/user.h"
 #include "stretto.h"
-
-struct stretto_graph {
-    struct graph *graph;
-    const struct model_config *config;
-    int output; /* NO_VALUE: what the first loss compares */
-};
 
 /* --- checks --- */
 
@@ -36,9 +31,7 @@ static bool ready(struct stretto_graph *own, const char *name) {
 /* Whether `value` is one of this graph of `least` dimensions or more. */
 static bool has(struct stretto_graph *own, const char *name, stretto_value value, int least) {
     if (!ready(own, name)) return false;
-    int rank = value >= 0 && value < own->graph->value_count
-                   ? own->graph->values[value].type.shape.rank
-                   : -1;
+    int rank = own_is(own, value) ? own->graph->values[value].type.shape.rank : -1;
     if (rank < 0)
         graph_misfit(own->graph, name, "there is no value %d", value);
     else if (rank < least)

@@ -2,7 +2,10 @@
  * three gradients in one kernel: those operations belong to the input half of the backward pass.
  *
  * Batch norm may apply ReLU. Its output alone would tell the backward kernel where it was active,
- * but a saved mask of a byte per element (backends may use fewer) lets the output die early. */
+ * but a saved mask of a byte per element (backends may use fewer) lets the output die early.
+ *
+ * At the end of a residual block it adds the block's input before that. Behind ReLU the gradient of
+ * what was added is made by the backward kernel, which has it at hand; without, it is dy itself. */
 #include "op/norm.h"
 
 #include <math.h>
@@ -21,6 +24,11 @@ enum status norm_check_epsilon(const struct op_call *call, char *why, size_t why
 
 /* --- batch norm --- */
 
+enum status norm_want_residual(const struct op_call *call, int index, char *why, size_t why_bytes) {
+    if (call->in_count <= index) return STATUS_OK;
+    return op_wants(call, index, "residual", &call->in[0].shape, "x", why, why_bytes);
+}
+
 enum status norm_check_relu(const struct op_call *call, char *why, size_t why_bytes) {
     if (call->attrs.activation == ACTIVATION_NONE || call->attrs.activation == ACTIVATION_RELU)
         return STATUS_OK;
@@ -31,12 +39,14 @@ enum status norm_check_relu(const struct op_call *call, char *why, size_t why_by
 static enum status batch_norm_infer(struct op_call *call, char *why, size_t why_bytes) {
     static const struct op_operand operands[] = {{"x", DTYPE_F32, 2, SHAPE_MAX_RANK},
                                                  {"scale", DTYPE_F32, 1, 1},
-                                                 {"shift", DTYPE_F32, 1, 1}};
-    TRY(op_operands(call, operands, 3, 3, why, why_bytes));
+                                                 {"shift", DTYPE_F32, 1, 1},
+                                                 {"residual", DTYPE_F32, 2, SHAPE_MAX_RANK}};
+    TRY(op_operands(call, operands, 3, 4, why, why_bytes));
     TRY(norm_check_epsilon(call, why, why_bytes));
     TRY(norm_check_relu(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape;
     TRY(norm_want_channels(call, operands, 1, 2, x->dim[1], why, why_bytes));
+    TRY(norm_want_residual(call, 3, why, why_bytes));
     if (shape_count(x) == x->dim[1])
         MISFIT("x is %s: one value per channel has no variance; use a larger batch", TEXT(*x));
     op_out(call, DTYPE_F32, x);
@@ -64,19 +74,20 @@ static enum status batch_norm_bwd_infer(struct op_call *call, char *why, size_t 
     op_out(call, DTYPE_F32, x);
     op_out(call, DTYPE_F32, &SHAPE(x->dim[1]));
     op_out(call, DTYPE_F32, &SHAPE(x->dim[1]));
+    if (call->attrs.residual) op_out(call, DTYPE_F32, x);
     return STATUS_OK;
 }
 
 static enum status batch_norm_eval_infer(struct op_call *call, char *why, size_t why_bytes) {
-    static const struct op_operand operands[] = {{"x", DTYPE_F32, 2, SHAPE_MAX_RANK},
-                                                 {"scale", DTYPE_F32, 1, 1},
-                                                 {"shift", DTYPE_F32, 1, 1},
-                                                 {"running_mean", DTYPE_F32, 1, 1},
-                                                 {"running_var", DTYPE_F32, 1, 1}};
-    TRY(op_operands(call, operands, 5, 5, why, why_bytes));
+    static const struct op_operand operands[] = {
+        {"x", DTYPE_F32, 2, SHAPE_MAX_RANK}, {"scale", DTYPE_F32, 1, 1},
+        {"shift", DTYPE_F32, 1, 1},          {"running_mean", DTYPE_F32, 1, 1},
+        {"running_var", DTYPE_F32, 1, 1},    {"residual", DTYPE_F32, 2, SHAPE_MAX_RANK}};
+    TRY(op_operands(call, operands, 5, 6, why, why_bytes));
     TRY(norm_check_epsilon(call, why, why_bytes));
     TRY(op_activation_known(call, why, why_bytes));
     TRY(norm_want_channels(call, operands, 1, 4, call->in[0].shape.dim[1], why, why_bytes));
+    TRY(norm_want_residual(call, 5, why, why_bytes));
     op_out(call, DTYPE_F32, &call->in[0].shape);
     return STATUS_OK;
 }
@@ -120,12 +131,15 @@ static void keep_needed(struct op_grad *grad, const int out[]) {
 
 static void batch_norm_grad(struct op_grad *grad) {
     if (!op_grad_begin(grad)) return;
-    bool masked = grad->call->attrs.activation == ACTIVATION_RELU;
+    struct op_attrs attrs = grad->call->attrs;
+    bool masked = attrs.activation == ACTIVATION_RELU, added = grad->call->in_count == 4;
     int in[] = {grad->d_out[0], grad->in[0],  grad->in[1],
                 grad->out[1],   grad->out[2], masked ? grad->out[3] : -1};
     int out[OP_MAX_OUT];
-    grad->emit(grad, OP_BATCH_NORM_BWD, &grad->call->attrs, OP_HALF_I, masked ? 6 : 5, in, out);
+    attrs.residual = masked && added;
+    grad->emit(grad, OP_BATCH_NORM_BWD, &attrs, OP_HALF_I, masked ? 6 : 5, in, out);
     keep_needed(grad, out);
+    if (added && grad->need[3]) grad->d_in[3] = masked ? out[3] : grad->d_out[0];
 }
 
 void norm_moments(const struct norm_planes *p, const float *x, int64_t c, double *out_mean,
@@ -147,6 +161,7 @@ static void batch_norm_run(const struct op_call *call, void *const in[], void *c
                            void *scratch) {
     (void)scratch;
     const float *x = in[0], *scale = in[1], *shift = in[2];
+    const float *added = call->in_count == 4 ? in[3] : NULL;
     float *y = out[0], *mean = out[1], *var = out[2];
     unsigned char *mask = call->out_count == 4 ? out[3] : NULL;
     struct norm_planes p = norm_planes_of(&call->in[0].shape);
@@ -156,7 +171,8 @@ static void batch_norm_run(const struct op_call *call, void *const in[], void *c
         double factor = scale[c] / sqrt(v + call->attrs.norm.epsilon);
         for (int64_t b = 0; b < p.batch; b++)
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
-                y[i] = op_activate(call->attrs.activation, (x[i] - m) * factor + shift[c]);
+                double sum = (x[i] - m) * factor + shift[c] + (added ? added[i] : 0);
+                y[i] = op_activate(call->attrs.activation, sum);
                 if (mask) mask[i] = !(y[i] <= 0);
             }
         mean[c] = (float)m;
@@ -182,6 +198,7 @@ static void batch_norm_bwd_run(const struct op_call *call, void *const in[], voi
     const float *dy = in[0], *x = in[1], *scale = in[2], *mean = in[3], *var = in[4];
     const unsigned char *mask = call->in_count == 6 ? in[5] : NULL;
     float *dx = out[0], *dscale = out[1], *dshift = out[2];
+    float *dadded = call->attrs.residual ? out[3] : NULL;
     struct norm_planes p = norm_planes_of(&call->in[1].shape);
     double n = (double)(p.batch * p.plane);
     for (int64_t c = 0; c < p.channels; c++) {
@@ -190,6 +207,7 @@ static void batch_norm_bwd_run(const struct op_call *call, void *const in[], voi
         for (int64_t b = 0; b < p.batch; b++)
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 double g = mask && !mask[i] ? 0 : dy[i], normal = (x[i] - mean[c]) * inverse;
+                if (dadded) dadded[i] = (float)g;
                 dx[i] = (float)(scale[c] * inverse * (g - by_shift / n - normal * by_scale / n));
             }
         dscale[c] = (float)by_scale;
@@ -201,14 +219,16 @@ static void batch_norm_eval_run(const struct op_call *call, void *const in[], vo
                                 void *scratch) {
     (void)scratch;
     const float *x = in[0], *scale = in[1], *shift = in[2], *mean = in[3], *var = in[4];
+    const float *added = call->in_count == 6 ? in[5] : NULL;
     float *y = out[0];
     struct norm_planes p = norm_planes_of(&call->in[0].shape);
     for (int64_t b = 0; b < p.batch; b++)
         for (int64_t c = 0; c < p.channels; c++) {
             double factor = scale[c] / sqrt((double)var[c] + call->attrs.norm.epsilon);
-            for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++)
-                y[i] = op_activate(call->attrs.activation,
-                                   ((double)x[i] - mean[c]) * factor + shift[c]);
+            for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
+                double sum = ((double)x[i] - mean[c]) * factor + shift[c] + (added ? added[i] : 0);
+                y[i] = op_activate(call->attrs.activation, sum);
+            }
         }
 }
 

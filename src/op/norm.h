@@ -18,9 +18,11 @@ static inline int64_t norm_plane_at(const struct norm_planes *p, int64_t b, int6
     return (b * p->channels + c) * p->plane;
 }
 
-/* Inputs [first, last] are per-channel vectors; epsilon is positive; no activation but relu. */
+/* Inputs [first, last] are per-channel vectors; input `index`, where there is one, is of x's shape;
+ * epsilon is positive; no activation but relu. */
 enum status norm_want_channels(const struct op_call *call, const struct op_operand *operands,
                                int first, int last, int64_t channels, char *why, size_t why_bytes);
+enum status norm_want_residual(const struct op_call *call, int index, char *why, size_t why_bytes);
 enum status norm_check_epsilon(const struct op_call *call, char *why, size_t why_bytes);
 enum status norm_check_relu(const struct op_call *call, char *why, size_t why_bytes);
 

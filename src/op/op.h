@@ -35,7 +35,9 @@ struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
     bool across;                /* linear*: the weight is stored [I,O] */
-    int ranks;                  /* batch_norm_apply, stats_exchange: that put statistics together */
+    bool residual; /* batch_norm_bwd*: relu stood behind a sum with a residual, whose gradient is
+                      the last output of those that make dx */
+    int ranks;     /* batch_norm_apply, stats_exchange: that put statistics together */
     struct shape like; /* shape of the output where inputs do not tell it: *_bwd, expand, reshape */
     union {
         struct {

@@ -20,10 +20,10 @@ static const struct precision table[OP_COUNT] = {
     [OP_ATTENTION_BWD] = {AT(3) - 1, AT(5) - 1, false},
     /* mean, variance and the gradients of scale and shift are f32 */
     [OP_BATCH_NORM] = {AT(0), 0, false},
-    [OP_BATCH_NORM_BWD] = {AT(0), 0, false},
+    [OP_BATCH_NORM_BWD] = {AT(0) | AT(3), 0, false},
     [OP_BATCH_NORM_EVAL] = {AT(0), 0, false},
     [OP_BATCH_NORM_APPLY] = {AT(0), 0, false},
-    [OP_BATCH_NORM_BWD_APPLY] = {AT(0), 0, false},
+    [OP_BATCH_NORM_BWD_APPLY] = {AT(0) | AT(1), 0, false},
     [OP_LAYER_NORM] = {AT(0), 0, false},
     [OP_LAYER_NORM_BWD] = {AT(0), 0, false},
     [OP_RELU] = {AT(0), 0, false},

@@ -52,13 +52,15 @@ static enum status apply_infer(struct op_call *call, char *why, size_t why_bytes
                                                  {"shift", DTYPE_F32, 1, 1},
                                                  {"mean", DTYPE_F32, 1, 1},
                                                  {"var", DTYPE_F32, 1, 1},
-                                                 {"count", DTYPE_F32, 1, 1}};
-    TRY(op_operands(call, operands, 6, 6, why, why_bytes));
+                                                 {"count", DTYPE_F32, 1, 1},
+                                                 {"residual", DTYPE_F32, 2, SHAPE_MAX_RANK}};
+    TRY(op_operands(call, operands, 6, 7, why, why_bytes));
     TRY(norm_check_epsilon(call, why, why_bytes));
     TRY(norm_check_relu(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape;
     TRY(norm_want_channels(call, operands, 1, 4, x->dim[1], why, why_bytes));
     TRY(op_wants(call, 5, "count", &SHAPE(1), "all channels", why, why_bytes));
+    TRY(norm_want_residual(call, 6, why, why_bytes));
     op_out(call, DTYPE_F32, x);
     if (call->attrs.activation == ACTIVATION_RELU) op_out(call, DTYPE_U8, x);
     return STATUS_OK;
@@ -107,6 +109,7 @@ static enum status bwd_apply_infer(struct op_call *call, char *why, size_t why_b
     TRY(op_wants(call, 6, "sums", &SHAPE(sums->dim[0], 2 * x->dim[1]), "x's channels", why,
                  why_bytes));
     op_out(call, DTYPE_F32, x);
+    if (call->attrs.residual) op_out(call, DTYPE_F32, x);
     return STATUS_OK;
 }
 
@@ -126,19 +129,24 @@ static struct op_cost bwd_apply_cost(const struct op_call *call) {
 
 static void apply_grad(struct op_grad *grad) {
     if (!op_grad_begin(grad)) return;
-    const struct op_attrs *attrs = &grad->call->attrs;
-    bool masked = attrs->activation == ACTIVATION_RELU;
+    struct op_attrs attrs = grad->call->attrs;
+    bool masked = attrs.activation == ACTIVATION_RELU, added = grad->call->in_count == 7;
     int dy = grad->d_out[0], x = grad->in[0], mean = grad->in[3], var = grad->in[4],
-        mask = masked ? grad->out[1] : -1, sums[OP_MAX_OUT];
-    grad->emit(grad, OP_BATCH_NORM_BWD_STATS, attrs, OP_HALF_I, masked ? 5 : 4,
+        mask = masked ? grad->out[1] : -1, sums[OP_MAX_OUT], out[OP_MAX_OUT];
+    attrs.residual = masked && added;
+    grad->emit(grad, OP_BATCH_NORM_BWD_STATS, &attrs, OP_HALF_I, masked ? 5 : 4,
                (int[]){dy, x, mean, var, mask}, sums);
     if (grad->need[1]) grad->d_in[1] = sums[1];
     if (grad->need[2]) grad->d_in[2] = sums[2];
-    if (!grad->need[0]) return; /* on all ranks alike: none would wait */
-    struct op_attrs between = {.ranks = attrs->ranks};
+    bool behind = added && grad->need[6]; /* what was added has a gradient too */
+    if (behind && !masked) grad->d_in[6] = dy;
+    if (!grad->need[0] && !(behind && masked)) return; /* on all ranks alike: none would wait */
+    struct op_attrs between = {.ranks = attrs.ranks};
     int all = op_emit(grad, OP_STATS_EXCHANGE, &between, OP_HALF_I, 1, sums);
-    grad->d_in[0] = op_emit(grad, OP_BATCH_NORM_BWD_APPLY, attrs, OP_HALF_I, masked ? 8 : 7,
-                            (int[]){dy, x, grad->in[1], mean, var, grad->in[5], all, mask});
+    grad->emit(grad, OP_BATCH_NORM_BWD_APPLY, &attrs, OP_HALF_I, masked ? 8 : 7,
+               (int[]){dy, x, grad->in[1], mean, var, grad->in[5], all, mask}, out);
+    if (grad->need[0]) grad->d_in[0] = out[0];
+    if (behind && masked) grad->d_in[6] = out[1];
 }
 
 /* --- reference kernels --- */
@@ -208,6 +216,7 @@ static void apply_run(const struct op_call *call, void *const in[], void *const 
                       void *scratch) {
     (void)scratch;
     const float *x = in[0], *scale = in[1], *shift = in[2], *mean = in[3], *var = in[4];
+    const float *added = call->in_count == 7 ? in[6] : NULL;
     float *y = out[0];
     unsigned char *mask = call->out_count == 2 ? out[1] : NULL;
     struct norm_planes p = norm_planes_of(&call->in[0].shape);
@@ -215,7 +224,8 @@ static void apply_run(const struct op_call *call, void *const in[], void *const 
         double factor = scale[c] / sqrt((double)var[c] + call->attrs.norm.epsilon);
         for (int64_t b = 0; b < p.batch; b++)
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
-                double value = ((double)x[i] - mean[c]) * factor + shift[c];
+                double value =
+                    ((double)x[i] - mean[c]) * factor + shift[c] + (added ? added[i] : 0);
                 y[i] = op_activate(call->attrs.activation, value);
                 if (mask) mask[i] = !(y[i] <= 0);
             }
@@ -249,7 +259,7 @@ static void bwd_apply_run(const struct op_call *call, void *const in[], void *co
     (void)scratch;
     const float *dy = in[0], *x = in[1], *scale = in[2], *mean = in[3], *var = in[4], *sums = in[6];
     const unsigned char *mask = call->in_count == 8 ? in[7] : NULL;
-    float *dx = out[0];
+    float *dx = out[0], *dadded = call->attrs.residual ? out[1] : NULL;
     struct norm_planes p = norm_planes_of(&call->in[1].shape);
     int64_t ranks = call->in[6].shape.dim[0];
     double n = *(const float *)in[5];
@@ -260,6 +270,7 @@ static void bwd_apply_run(const struct op_call *call, void *const in[], void *co
         for (int64_t b = 0; b < p.batch; b++)
             for (int64_t i = norm_plane_at(&p, b, c); i < norm_plane_at(&p, b, c) + p.plane; i++) {
                 double g = mask && !mask[i] ? 0 : dy[i], away = (double)x[i] - mean[c];
+                if (dadded) dadded[i] = (float)g;
                 dx[i] = (float)(scale[c] * inverse *
                                 (g - sum / n - away * inverse * inverse * dot / n));
             }

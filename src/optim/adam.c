@@ -15,6 +15,7 @@ static void adam_core(const struct optim_step *step, float l2, float shrink, flo
     float rest1 = (float)(1 - config->beta1), rest2 = (float)(1 - config->beta2),
           epsilon = (float)config->epsilon;
     float rate = (float)((double)step->lr / correct1), root = (float)sqrt(correct2);
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float p = param[i] * shrink, g = gradient[i] * scale + l2 * p;
         m[i] = beta1 * m[i] + rest1 * g;

@@ -12,6 +12,7 @@ static void sgd_update(const struct optim_step *step, float decay, float *restri
     float *restrict buffer = state[0];
     bool nesterov = step->config->nesterov;
     float direct = nesterov ? 1 : 0, through = nesterov ? mu : 1;
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float g = gradient[i] * scale + decay * param[i];
         float b = mu * buffer[i] + g;

@@ -88,13 +88,13 @@ static enum status check_program(const struct plan *plan, const char *name) {
                 sum_order_name(program->sum));
 }
 
-/* Sums that need no buckets may be of one. */
+/* Sums that need no buckets may be of one; slices of the optimizer's state alone keep nothing. */
 enum status given_check_buckets(const struct plan *plan, const char *name) {
     const struct rank_program *own = program_of(plan->program, plan->config.rank);
+    bool keeps = plan->config.sliced & (SLICED_GRADIENTS | SLICED_PARAMS);
     for (int c = 0; c < plan->chunk_count; c++) {
         int have = own->chunk[c].buckets, want = plan->chunk[c].buckets.count;
-        bool kept =
-            plan->config.sliced & SLICED_GRADIENTS && plan->buckets.kept[plan->chunk[c].stage];
+        bool kept = keeps && plan->buckets.kept[plan->chunk[c].stage];
         if (kept != (own->chunk[c].kept > 0))
             return fail(STATUS_USAGE, "%s: stage %d has %s kept bucket in the program, %s here",
                         name, plan->chunk[c].stage, kept ? "no" : "a", kept ? "one" : "none");

@@ -304,7 +304,7 @@ static enum conv_method conv_method(const char *word) {
     return strcmp(word, "direct") == 0 ? CONV_DIRECT : CONV_WINOGRAD;
 }
 
-static void resolve_machine(struct resolve *resolve) {
+static enum status resolve_machine(struct resolve *resolve) {
     struct options *options = resolve->options;
     struct run_config *config = resolve->config;
     if (!option_is_set(options, OPTION_threads))
@@ -319,6 +319,11 @@ static void resolve_machine(struct resolve *resolve) {
     config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
+    if (config->conv != CONV_WINOGRAD || config->dtype == DTYPE_F32) return STATUS_OK;
+    return fail(STATUS_USAGE,
+                "--conv winograd computes in f32, not in --dtype %s\n"
+                "  --conv direct, or auto",
+                options->dtype);
 }
 
 int64_t resolve_period(const struct run_config *config, struct option_period period) {
@@ -390,8 +395,9 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
-    config.forward = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
-    bool train = config.forward && strcmp(options->split, "train") == 0;
+    bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    config.forward = uses || place->forward;
+    bool train = uses && strcmp(options->split, "train") == 0;
     config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));
     TRY(resolve_shape(&resolve));
@@ -400,7 +406,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     TRY(strategy_check(options, config.ranks));
     TRY(resolve_strategy(&resolve));
     TRY(resolve_batch(&resolve));
-    resolve_machine(&resolve);
+    TRY(resolve_machine(&resolve));
     TRY(resolve_epoch(&resolve));
     resolve_length(&resolve);
     TRY(resolve_rate(&resolve));

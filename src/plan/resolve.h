@@ -9,10 +9,11 @@
 /* What the options do not say: which rank of how many, and what its surroundings settled. */
 struct resolve_place {
     int rank, ranks;
-    int threads; /* of a rank, where the options leave it open */
-    bool spread; /* over several machines */
-    bool saves;  /* this rank writes all it holds, whichever replica it is */
-    bool dry;    /* nothing will run: kernels are described, not made */
+    int threads;  /* of a rank, where the options leave it open */
+    bool spread;  /* over several machines */
+    bool saves;   /* this rank writes all it holds, whichever replica it is */
+    bool dry;     /* nothing will run: kernels are described, not made */
+    bool forward; /* nothing is trained, whatever the command is */
 };
 
 /* Local, blocking. The data set that --data names, as this model reads it; the caller frees it. */

@@ -48,7 +48,9 @@ int grid_stage(const struct grid *grid, int position, int chunk) {
 }
 
 int grid_chunk(const struct grid *grid, int stage) {
-    return stage / grid->stages;
+    return grid->chunks == 1
+               ? 0
+               : stage / grid->stages; /* asked for all the time; divisions take long */
 }
 
 int grid_position(const struct grid *grid, int stage) {

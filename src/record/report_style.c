@@ -73,6 +73,7 @@ const char report_style[] =
     ".none,.note{color:var(--soft);font-size:13px;margin-top:8px}.none{padding:16px 0}\n"
     ".notice{margin-top:14px;padding:10px 16px;border:1px solid var(--line);border-left:4px solid "
     "var(--warn);border-radius:8px;background:var(--panel);overflow-wrap:anywhere}\n"
+    ".notice+.cards{margin-top:14px}\n"
     ".stack{display:flex;height:26px;gap:2px;margin:12px 0;border-radius:6px;overflow:hidden}\n"
     "table{width:100%;border-collapse:collapse;font-size:13px}\n"
     "td{padding:3px 0}td+td{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;"

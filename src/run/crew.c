@@ -15,8 +15,15 @@ static bool is_process(const struct crew *crew) {
     return crew->start->kind == START_RANK;
 }
 
+void crew_says(struct crew_rank *rank, const char *what) {
+    struct session *session = rank->session;
+    if (!session->watch.row) return;
+    control_row_set(session->watch.row, session->exec ? exec_next_step(session->exec) : -1, what);
+}
+
 static void run_task(struct crew_rank *rank, crew_task *task, void *context, bool aborts) {
     rank->status = task(rank, context);
+    crew_says(rank, "between calls");
     if (rank->status != STATUS_OK && aborts && rank->session->comm)
         comm_abort(rank->session->comm, comm_rank(rank->session->comm));
 }
@@ -112,15 +119,12 @@ static enum status open_comms(struct crew *crew) {
     size_t heap, channels;
     plan_most_shared_bytes(plan, &heap, &channels);
     enum status status = comm_open_threads(crew->count, heap, channels, comms);
-    for (int r = 0; r < crew->count && status == STATUS_OK; r++)
+    for (int r = 0; r < crew->count && status == STATUS_OK; r++) {
         crew->rank[r].session->comm = comms[r];
+        thread_positions_show(&crew->positions, r, crew->rank[r].session);
+    }
     free(comms);
     return status;
-}
-
-static bool is_first_replica(const struct session *session) {
-    const struct grid_cell *cell = &session->job.plan->config.cell;
-    return cell->role == GRID_STAGE && cell->first_replica == 0;
 }
 
 /* Memory, initial values or --weights, and the start list. */
@@ -128,8 +132,9 @@ static enum status begin(struct crew_rank *rank, void *context) {
     const struct crew *crew = context;
     struct session *session = rank->session;
     struct comm_group *world = comm_world(session->comm);
-    enum status status = exec_new(session->job.plan, session->comm, NULL, &session->exec);
-    if (status == STATUS_OK && is_first_replica(session) &&
+    struct exec_observer observer = watch_position_observer(&session->watch);
+    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
+    if (status == STATUS_OK && session_reads_model(session) &&
         option_is_set(crew->options, OPTION_weights))
         status = checkpoint_load_weights(session->exec, crew->options->weights);
     TRY(comm_agree(world, status));
@@ -166,6 +171,8 @@ enum status crew_open(const struct options *options, const struct start *start, 
                           .count = start->kind == START_THREADS ? start->info.ranks : 1,
                           .world = start->info.ranks};
     crew->rank = MEM_ARRAY(struct crew_rank, crew->count);
+    thread_positions_new(crew->count, &crew->positions);
+    control_describe_records(watch_describe_position);
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->go, NULL);
     pthread_cond_init(&crew->done, NULL);
@@ -216,6 +223,7 @@ void crew_close(struct crew **pointer) {
     pthread_cond_destroy(&crew->done);
     pthread_cond_destroy(&crew->go);
     pthread_mutex_destroy(&crew->lock);
+    thread_positions_free(&crew->positions);
     free(crew->rank);
     free(crew);
     *pointer = NULL;

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "run/rank.h"
+#include "run/thread_positions.h"
 
 struct crew;
 
@@ -32,8 +33,9 @@ struct crew {
     int count; /* of ranks here */
     int world; /* of the job */
     struct crew_rank *rank;
-    struct program_texts programs; /* of auto: those of rank 0 */
-    enum status status;            /* of the first failure that ends the run */
+    struct thread_positions positions; /* of ranks that are threads */
+    struct program_texts programs;     /* of auto: those of rank 0 */
+    enum status status;                /* of the first failure that ends the run */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t go, done;
@@ -58,6 +60,10 @@ void crew_close(struct crew **crew);
 enum status crew_do(struct crew *crew, crew_task *task, void *context);
 /* The same of a task whose ranks fail together, or which waits for nobody: the run goes on. */
 enum status crew_try(struct crew *crew, crew_task *task, void *context);
+
+/* Local. What the rank does now, for whoever waits for it; instructions of steps tell themselves.
+ */
+void crew_says(struct crew_rank *rank, const char *what);
 
 /* Collective, blocking. Gives `data` of the rank that has it to the ranks of all processes; for a
  * task of crew_do. Ranks of one process share the memory: then nothing is done. */

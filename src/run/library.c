@@ -81,15 +81,27 @@ static enum status find_start(struct stretto_run *run) {
     return start_find(options, &run->start);
 }
 
-static int count_options(const char *const *options) {
-    int count = 0;
-    while (options && options[count]) count++;
-    return count;
+/* Both kinds of options in one list; texts of options are kept in the run's arena. */
+static enum status parse_options(struct stretto_run *run) {
+    const char *const *given = run->config.options;
+    char *words = arena_text(&run->arena, run->config.words ? run->config.words : ""), **all = NULL;
+    size_t count = 0, capacity = 0;
+    for (; given && given[count]; count++) {
+        all = mem_grow(all, &capacity, count + 1, sizeof *all);
+        all[count] = (char *)(uintptr_t)given[count];
+    }
+    for (char *word; (word = strsep(&words, " \t\n"));) {
+        if (!*word) continue;
+        all = mem_grow(all, &capacity, count + 1, sizeof *all);
+        all[count++] = word;
+    }
+    enum status status = options_parse(COMMAND_TRAIN, (int)count, all, &run->options);
+    free(all);
+    return status;
 }
 
 static enum status open_run(struct stretto_run *run) {
-    TRY(options_parse(COMMAND_TRAIN, count_options(run->config.options),
-                      (char *const *)run->config.options, &run->options));
+    TRY(parse_options(run));
     run->options.quiet = true;
     if (run->options.resume || run->options.help)
         return fail(STATUS_USAGE,
@@ -98,6 +110,7 @@ static enum status open_run(struct stretto_run *run) {
     TRY(option_files_apply(&run->options));
     TRY(find_start(run));
     run->start.info.forward_batch = run->config.forward_batch;
+    run->start.info.forward = run->config.forward_only;
     return crew_open(&run->options, &run->start, &run->crew);
 }
 
@@ -151,6 +164,7 @@ void stretto_close(struct stretto_run **pointer) {
     const struct log_sink *before = log_use(&run->sink);
     crew_close(&run->crew);
     options_free(&run->options);
+    arena_free(&run->arena);
     log_use(before);
     pthread_mutex_unlock(&run->use);
     pthread_mutex_destroy(&run->messages);
@@ -180,6 +194,12 @@ int stretto_plan(struct stretto_run *run, struct stretto_plan *out) {
     return library_leave(&entry, api_give(&full, sizeof full, out, "stretto_plan"));
 }
 
+enum status library_trains(const struct stretto_run *run, const char *call) {
+    if (!library_job(run)->plan->config.forward) return STATUS_OK;
+    return fail(STATUS_USAGE, "%s: the run was opened with forward_only, it has nothing to train",
+                call);
+}
+
 static enum status step_task(struct crew_rank *rank, void *context) {
     struct step_result result, *out = context;
     struct exec *exec = rank->session->exec;
@@ -199,6 +219,8 @@ int stretto_step(struct stretto_run *run, struct stretto_step *out) {
     struct step_result result;
     struct stretto_step full = {0};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    status = library_trains(run, "stretto_step");
+    if (status != STATUS_OK) return library_leave(&entry, status);
     if (exec_next_step(run->crew->rank[0].session->exec) >= library_job(run)->plan->config.steps)
         return library_leave(&entry, STATUS_OK), STRETTO_END;
     status = api_give(&full, sizeof full, out, "stretto_step");
@@ -231,6 +253,7 @@ int stretto_set_lr(struct stretto_run *run, double lr) {
 
 static enum status evaluate_task(struct crew_rank *rank, void *context) {
     struct eval_result result;
+    crew_says(rank, "EVAL");
     TRY(exec_settle(rank->session->exec));
     TRY(exec_evaluate(rank->session->exec, &result));
     if (rank->index == 0) *(struct eval_result *)context = result;
@@ -300,6 +323,7 @@ static enum status forward_task(struct crew_rank *rank, void *context) {
     const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
+    crew_says(rank, "FORWARD");
     TRY(exec_apply(exec, forward->samples, forward->field, forward->output, &here));
     return crew_share(rank, here, forward->output, bytes);
 }
@@ -316,6 +340,33 @@ static enum status check_integers(const struct dataset *data, int f, int64_t sam
                         field->name, (long long)(i / each), (int)value[i],
                         (long long)field->limit - 1);
     return STATUS_OK;
+}
+
+/* Whether the output depends on this value. */
+static bool output_reads(const struct graph *graph, int value) {
+    bool *reads = MEM_ARRAY(bool, graph->value_count);
+    reads[graph->losses[0].scores] = true;
+    for (int n = graph->node_count - 1; n >= 0; n--) {
+        const struct node *node = &graph->nodes[n];
+        bool wanted = false;
+        for (int i = 0; i < node->out_count; i++) wanted |= reads[node->out[i]];
+        for (int i = 0; wanted && i < node->in_count; i++)
+            if (node->in[i] != NO_VALUE) reads[node->in[i]] = true;
+    }
+    bool found = reads[value];
+    free(reads);
+    return found;
+}
+
+static enum status check_field(const struct stretto_run *run, int f, int64_t samples,
+                               const void *values) {
+    const struct dataset *data = library_job(run)->dataset;
+    const struct graph *graph = library_job(run)->plan->micro[0].graph;
+    if (values) return check_integers(data, f, samples, values);
+    int input = graph_input_find(graph, data->field[f].name);
+    if (input == NO_VALUE || !output_reads(graph, input)) return STATUS_OK;
+    return fail(STATUS_USAGE, "field %d, \"%s\" of data set %s, is NULL: the output depends on it",
+                f, data->field[f].name, data->spec);
 }
 
 static enum status check_forward(const struct stretto_run *run, int64_t samples,
@@ -336,8 +387,7 @@ static enum status check_forward(const struct stretto_run *run, int64_t samples,
         return fail(STATUS_USAGE,
                     "the output of %lld samples has %lld elements, there is room for %lld",
                     (long long)samples, (long long)(samples * elements), (long long)count);
-    for (int f = 0; f < field_count; f++)
-        if (field[f]) TRY(check_integers(data, f, samples, field[f]));
+    for (int f = 0; f < field_count; f++) TRY(check_field(run, f, samples, field[f]));
     return STATUS_OK;
 }
 

@@ -13,6 +13,7 @@ enum { LIBRARY_ERROR_BYTES = 4000 };
 struct stretto_run {
     struct stretto_config config;
     struct options options;
+    struct arena arena; /* of the words that the options point to */
     struct start start;
     struct crew *crew;
     struct log_sink sink;
@@ -35,6 +36,9 @@ struct entry {
  * says why not. Each is followed by library_leave, which gives the code to return. */
 bool library_enter(struct entry *entry, struct stretto_run *run, enum status *status);
 int library_leave(struct entry *entry, enum status status);
+
+/* Local. STATUS_USAGE, logged, for a run that was opened for forward alone. */
+enum status library_trains(const struct stretto_run *run, const char *call);
 
 /* Local. The job of the first rank here. */
 const struct job *library_job(const struct stretto_run *run);

@@ -161,7 +161,7 @@ static enum status load_task(struct crew_rank *rank, void *context) {
     struct comm_group *world = comm_world(rank->session->comm);
     TRY(comm_agree(world, exec_settle(exec)));
     enum status status =
-        is_first_replica(rank) ? checkpoint_load_weights(exec, context) : STATUS_OK;
+        session_reads_model(rank->session) ? checkpoint_load_weights(exec, context) : STATUS_OK;
     TRY(comm_agree(world, status));
     return exec_start(exec);
 }
@@ -252,8 +252,10 @@ int stretto_checkpoint(struct stretto_run *run, const char *folder) {
     enum status status;
     struct checkpoint_call call = {.folder = folder};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status =
-        folder ? crew_try(run->crew, save_task, &call) : fail(STATUS_USAGE, "no folder was named");
+    status = library_trains(run, "stretto_checkpoint");
+    if (status == STATUS_OK)
+        status = folder ? crew_try(run->crew, save_task, &call)
+                        : fail(STATUS_USAGE, "no folder was named");
     return library_leave(&entry, status);
 }
 
@@ -273,8 +275,10 @@ int stretto_resume(struct stretto_run *run, const char *folder) {
     enum status status;
     struct checkpoint_call call = {.folder = folder};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
-    status = folder ? crew_try(run->crew, resume_task, &call)
-                    : fail(STATUS_USAGE, "no folder was named");
+    status = library_trains(run, "stretto_resume");
+    if (status == STATUS_OK)
+        status = folder ? crew_try(run->crew, resume_task, &call)
+                        : fail(STATUS_USAGE, "no folder was named");
     int code = library_leave(&entry, status);
     return code == 0 && !call.found ? STRETTO_END : code;
 }

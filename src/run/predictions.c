@@ -80,8 +80,17 @@ static enum status put(struct predictions *of, const void *data, size_t bytes) {
     return fail(STATUS_DATA, "%s: write failed: %s", of->part_base, strerror(errno));
 }
 
+/* Of an input that could not be read: scores that are none, and no class. */
+static enum status put_no_numbers(struct predictions *of) {
+    int64_t count = of->rows * of->classes, none = -1;
+    if (of->as == AS_CLASSES) return put(of, &none, sizeof none); /* labels are of one row */
+    for (int64_t i = 0; i < count; i++) of->row[i] = NAN;
+    return put(of, of->row, (size_t)count * sizeof *of->row);
+}
+
 static enum status put_numbers(struct predictions *of, const float *scores) {
     int64_t count = of->rows * of->classes;
+    if (!scores) return put_no_numbers(of);
     if (of->as == AS_LOGITS) return put(of, scores, (size_t)count * sizeof *scores);
     for (int64_t r = 0; r < of->rows; r++) {
         const float *row = scores + r * of->classes;
@@ -107,8 +116,17 @@ static int64_t best_of(struct predictions *of, const float *scores) {
     return found;
 }
 
+/* Names of files are any bytes, JSON is UTF-8: what is broken becomes the sign for that. */
 static void print_text(FILE *out, const char *text) {
-    json_t *value = json_string(text);
+    char *whole = mem_new(3 * strlen(text) + 1), *to = whole;
+    uint32_t code;
+    for (int length; *text; text += length ? length : 1) {
+        length = text_utf8(text, &code);
+        memcpy(to, length ? text : "\xEF\xBF\xBD", length ? (size_t)length : 3);
+        to += length ? length : 3;
+    }
+    json_t *value = json_string(whole);
+    free(whole);
     char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
     fputs(quoted ? quoted : "null", out);
     free(quoted);
@@ -156,13 +174,26 @@ static void print_rows(const struct predictions *of, FILE *out, const float *sco
     fputc(']', out);
 }
 
+/* Which file the input is, where it is one. */
+static void print_file(const struct predictions *of, FILE *out, int64_t index) {
+    const struct run_config *config = &of->session->job.plan->config;
+    char *file = dataset_file(config->dataset, config->eval_split, index);
+    if (!file) return;
+    fputs(",\"file\":", out);
+    print_text(out, file);
+    free(file);
+}
+
 static enum status put_line(struct predictions *of, int64_t index, const float *scores) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out, "a stream in memory");
     fprintf(out, "{\"index\":%lld", (long long)index);
-    if (of->rows == 1)
+    print_file(of, out, index);
+    if (!scores)
+        fputs(",\"damaged\":true", out);
+    else if (of->rows == 1)
         print_one(of, out, scores);
     else
         print_rows(of, out, scores);
@@ -185,12 +216,18 @@ static enum status check_finite(const struct predictions *of, int64_t index, con
     return STATUS_OK;
 }
 
+/* With --damaged skip: what stands in for a picture is no input that anybody gave. */
+static bool is_damaged(const struct predictions *of, const struct exec_output *output, int64_t i) {
+    return of->session->job.plan->config.dataset->skips_damaged && of->rows == 1 &&
+           output->labels[i] == LABEL_IGNORE;
+}
+
 enum status predictions_add(void *context, const struct exec_output *output) {
     struct predictions *of = context;
     int64_t each = of->rows * of->classes;
     for (int64_t i = 0; i < output->samples; i++) {
-        const float *scores = output->scores + i * each;
-        TRY(check_finite(of, output->sample_id[i], scores));
+        const float *scores = is_damaged(of, output, i) ? NULL : output->scores + i * each;
+        if (scores) TRY(check_finite(of, output->sample_id[i], scores));
         TRY(of->lines ? put_line(of, output->sample_id[i], scores) : put_numbers(of, scores));
     }
     return STATUS_OK;

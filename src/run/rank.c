@@ -372,6 +372,16 @@ static bool started_by_another(const struct launch_identity *identity) {
     return identity->source < LAUNCH_SOURCE_ROWS && identity->source != LAUNCH_LAUNCHER;
 }
 
+/* From here on others can see what it does. */
+static void be_seen(struct rank *rank) {
+    struct watch *watch = &rank->session.watch;
+    watch->rank = rank->identity->rank;
+    watch->row = row_of(rank);
+    watch->lines = started_by_another(rank->identity);
+    watch->print_positions = print_positions;
+    watch->position_context = rank->control;
+}
+
 static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(launch_status_table_of_rank(rank->launch, rank->identity, &rank->status_table));
     control_row_set(row_of(rank), -1, "planning");
@@ -386,6 +396,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(check_neighbours(rank));
     warn_crowded(rank);
     if (!rank->folderless) TRY(share_folder(rank));
+    be_seen(rank);
     return open_comm(rank);
 }
 
@@ -418,12 +429,6 @@ static enum status run(struct rank *rank) {
      */
     bool says = start_keeps_run(rank->start) && !rank->options->quiet && !rank->start->use;
     stop_install(says);
-    struct watch *watch = &rank->session.watch;
-    watch->rank = rank->identity->rank;
-    watch->row = row_of(rank);
-    watch->lines = started_by_another(rank->identity);
-    watch->print_positions = print_positions;
-    watch->position_context = rank->control;
     return session_run(&rank->session);
 }
 

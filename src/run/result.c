@@ -250,7 +250,7 @@ static void print_range_test(const struct session *session) {
 
 void result_print(const struct session *session) {
     const struct summary *summary = &session->summary;
-    char wall[TEXT_BYTES];
+    char wall[TEXT_BYTES], text[TEXT_BYTES];
     struct text_table table = {.align = "ll"};
     text_table_cell(&table, "steps"),
         text_table_cell(&table, "%lld (%.2f epochs)", (long long)summary->steps, summary->epochs);
@@ -262,8 +262,7 @@ void result_print(const struct session *session) {
         text_table_cell(&table, "test loss"), text_table_cell(&table, "%.4f", summary->eval_loss);
         if (!isnan(summary->acc1))
             text_table_cell(&table, "accuracy"),
-                text_table_cell(&table, "%.2f%% (top 5: %.2f%%)", summary->acc1 * 100,
-                                summary->acc5 * 100);
+                text_table_cell(&table, "%s", text_accuracy(summary->acc1, summary->acc5, text));
     }
     if (!isnan(summary->samples_per_s)) {
         text_table_cell(&table, "speed");

@@ -12,11 +12,11 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "exec/stop.h"
+#include "launch/waiting.h"
 #include "plan/resolve.h"
 #include "run/folder.h"
 #include "run/run_timeline.h"
 #include "run/session.h"
-#include "run/waiting.h"
 #include "stretto.h"
 #include "view/explain.h"
 #include "view/outlook.h"
@@ -109,9 +109,8 @@ static enum status predict(struct session *session) {
     return STATUS_OK;
 }
 
-/* Whether this rank reads files of parameters. Replicas get what the first one has read; but slices
- * each reads itself. */
-static bool reads_model(const struct session *session) {
+/* Replicas get what the first one has read; but slices each reads itself. */
+bool session_reads_model(const struct session *session) {
     const struct run_config *config = &session->job.plan->config;
     bool own = config->cell.first_replica == 0 || config->sliced & SLICED_PARAMS;
     return own && config->cell.role == GRID_STAGE;
@@ -121,7 +120,7 @@ static bool reads_model(const struct session *session) {
  * begins. The ranks of replica 0 read files; the start list brings everything to the others. */
 static enum status load_weights(struct session *session) {
     const struct options *options = &session->job.options;
-    if (!reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
+    if (!session_reads_model(session) || !option_is_set(options, OPTION_weights)) return STATUS_OK;
     return checkpoint_load_weights(session->exec, options->weights);
 }
 
@@ -351,7 +350,7 @@ static enum status finish(struct session *session, enum status status) {
 }
 
 static enum status load_model(struct session *session) {
-    if (!reads_model(session)) return STATUS_OK;
+    if (!session_reads_model(session)) return STATUS_OK;
     return checkpoint_load_model(session->exec, session->job.options.argument[0]);
 }
 

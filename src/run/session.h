@@ -59,6 +59,9 @@ enum status session_run(struct session *session);
 /* Local. Gives back all but what the caller owns. */
 void session_free(struct session *session);
 
+/* Local. Whether this rank reads files of parameters. */
+bool session_reads_model(const struct session *session);
+
 /* Local. job_wait_limit_s for what this rank does now. */
 double session_wait_limit_s(const struct session *session);
 

@@ -299,6 +299,10 @@ struct exec_observer watch_exec_observer(struct watch *watch) {
                                   .waited = on_waited};
 }
 
+struct exec_observer watch_position_observer(struct watch *watch) {
+    return (struct exec_observer){.context = watch, .starting = on_starting};
+}
+
 struct train_observer watch_train_observer(struct watch *watch) {
     return (struct train_observer){.context = watch,
                                    .starting = on_starting_other,

@@ -68,6 +68,8 @@ struct watch_use {
 enum status watch_open(const struct job *job, const char *folder, int64_t first_step,
                        struct watch *out);
 struct exec_observer watch_exec_observer(struct watch *watch);
+/* Local. One that tells where the rank is and nothing else; of one that is not opened. */
+struct exec_observer watch_position_observer(struct watch *watch);
 /* Local. How the records of rows that this writes become texts: for control_describe_records, in
  * every process that reads such rows. */
 void watch_describe_position(const void *record, char text[CONTROL_DOING_BYTES]);

@@ -62,10 +62,14 @@ struct touched {
 
 static struct touched buffers_of(const struct compiler *compiler, const struct instr *instr,
                                  char letter) {
-    struct instr asked = *instr;
-    if (compiler->unclipped) asked.flags &= (uint16_t)~INSTR_CLIP;
+    struct instr asked;
+    if (compiler->unclipped && instr->flags & INSTR_CLIP) {
+        asked = *instr;
+        asked.flags &= (uint16_t)~INSTR_CLIP;
+        instr = &asked;
+    }
     struct resource_access access =
-        program_access(compiler->program, compiler->own->chunk, &asked, letter);
+        program_access(compiler->program, compiler->own->chunk, instr, letter);
     int grad = access.resource == RESOURCE_PARAMS ? compiler->own->grads : access.grad;
     struct touched touched = {.also_count = access.also_count};
     for (int i = 0; i < access.also_count; i++)
@@ -161,8 +165,9 @@ static int buckets_of(const struct compiler *compiler, const struct instr *instr
  * is. */
 static double segment_share(const struct compiler *compiler, const struct instr *instr) {
     const struct sim_stage *stage = stage_of(compiler, instr);
+    if (!instr_is_segment(instr)) return 1;
     int buckets = buckets_of(compiler, instr);
-    if (buckets == 1 || !instr_is_segment(instr)) return 1;
+    if (buckets == 1) return 1;
     bool known = stage->segment && stage->segment_count == buckets;
     return known ? stage->segment[instr->segment] : 1.0 / buckets;
 }

@@ -91,6 +91,14 @@ run_equals words
 "$STRETTO" eval words >out || say "words: exit $?"
 grep -q '^perplexity' out && grep -q 'masked_words' out || say "words: $(cat out)"
 
+# Of four classes the answer is always among the best five: that is not told. Of ten it is.
+[ "$(field one/summary.json acc5)" = null ] || say "acc5 of four classes: $(field one/summary.json acc5)"
+"$STRETTO" eval one >out 2>err || say "eval: $(cat err)"
+grep -q '^accuracy  *[0-9.]*%$' out || say "accuracy of four classes: $(grep accuracy out)"
+"$STRETTO" train --model mlp --steps 1 --threads 1 --out ten >out 2>err || say "ten classes: $(cat err)"
+grep -q '^accuracy .*(top 5: [0-9.]*%)' out || say "accuracy of ten classes: $(grep accuracy out)"
+case $(field ten/summary.json acc5) in 0.* | 1.*) ;; *) say "acc5 of ten: $(field ten/summary.json acc5)" ;; esac
+
 refused 3 'nowhere: No such file' nowhere
 refused 2 'weights do not say which model' one/model.safetensors
 refused 2 'holds no run' .

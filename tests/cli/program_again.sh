@@ -30,11 +30,17 @@ for schedule in gpipe 1f1b interleaved zb-h1 zbv; do
     check --strategy $schedule --stages 2 --micro-batches 4 --batch 24
     check --strategy $schedule --stages 2 --replicas 2 --micro-batches 4 --batch 24
 done
-# Parameters that stages share, whole and in slices.
+# Small parameters that are kept, and parameters that stages share, whole and in slices.
+for accumulate in local scatter; do
+    check -n 2 --micro-batches 2 --batch 8 --zero-stage 3 --zero-accumulate $accumulate --zero-keep 1KiB
+done
 model="--model bert-tiny --data synthetic:kind=tokens,seq=16,vocab=200,predictions=3,count=40,test_count=10"
 for schedule in 1f1b zbv auto; do
     for stage in 1 2 3; do
-        check --strategy $schedule --stages 2 --replicas 2 --micro-batches 2 --batch 8 --zero-stage $stage --zero-accumulate scatter
+        for accumulate in local scatter; do
+            check --strategy $schedule --stages 2 --replicas 2 --micro-batches 2 --batch 8 --zero-stage $stage \
+                --zero-accumulate $accumulate
+        done
     done
 done
 exit $failed

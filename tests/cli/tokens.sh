@@ -8,6 +8,12 @@ grep -q "train.tokens: $((bytes - bytes / 10)) tokens" out || say "train: $(cat 
 grep -q "test.tokens: $((bytes / 10)) tokens" out || say "test: $(cat out)"
 "$STRETTO" tokens text text both >out 2>err || say "two texts: $(cat err)"
 grep -q "test.tokens: $bytes tokens" out || say "two texts: $(cat out)"
+cksum data/*.tokens >before
+"$STRETTO" tokens text text data >out 2>err && say "a data set was replaced"
+grep -q 'data holds a data set: train.tokens is there' err && cksum data/*.tokens | cmp -s - before || say "it says: $(cat err)"
+"$STRETTO" tokens text text data --overwrite >out 2>err || say "--overwrite: $(cat err)"
+grep -q "test.tokens: $bytes tokens" out || say "--overwrite: $(cat out)"
+"$STRETTO" tokens text data --overwrite >out 2>err || say "--overwrite: $(cat err)"
 set -- --model gpt2-nano --data tokens:data --seq 16 --batch 4 --steps 12 --device ref --threads 1 --eval-every never --save-every never
 "$STRETTO" train "$@" --quiet --out run 2>err || say "train: $(cat err)"
 first=$(sed -n 's/.*"loss_first": \([0-9.]*\).*/\1/p' run/summary.json)
@@ -25,9 +31,9 @@ refuse() { # words, code: options
 refuse "a row of 4096 needs 4097" 3 explain --model gpt2-nano --data tokens:data --seq 4096
 refuse "reads images" 2 explain --model lenet --data tokens:data
 refuse "reads tokens with masks" 2 explain --model bert-tiny --data tokens:data
-refuse "No such file" 3 tokens missing data
+refuse "No such file" 3 tokens missing none
 : >empty
-refuse "too little" 3 tokens empty data
+refuse "too little" 3 tokens empty none
 mkdir bad && cp data/*.tokens bad
 head -c 1000 data/train.tokens >bad/train.tokens
 refuse "announces" 3 explain --model gpt2-nano --data tokens:bad

@@ -25,7 +25,7 @@ done <<'END'
 2|did you mean resnet8?|--model resnet
 2|one of: mlp|--model xyzzyxyzzy
 2|did you mean digits?|--data digit
-2|synthetic[:key=value,...]|--data xyzzyxyzzy
+2|tokens:DIR synthetic|--data xyzzyxyzzy
 2|did you mean --batch?|--bacth 3
 2|did you mean --momentum?|--momentun 0.9
 2|did you mean adam?|--optimizer adamm
@@ -64,6 +64,7 @@ done <<'END'
 2|program refused|--program empty.txt
 3|nowhere.txt|--program nowhere.txt
 2|empty.txt|--save-program empty.txt
+2|--conv winograd computes in f32, not in --dtype bf16|--conv winograd --dtype bf16
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
 5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp

@@ -8,7 +8,7 @@ check() {
     name=$1
     shift
     train "$@" --out "$name" || { echo "$name: exit $?"; exit 1; }
-    for setting in OMP_MAX_ACTIVE_LEVELS=0 OMP_DYNAMIC=true OMP_NUM_THREADS=1 OMP_NESTED=false; do
+    for setting in OMP_MAX_ACTIVE_LEVELS=0 OMP_DYNAMIC=true OMP_NUM_THREADS=1 OMP_NESTED=false OMP_STACKSIZE=16k GOMP_STACKSIZE=20; do
         (export "${setting?}" && train "$@" --out "$name-$setting") || { echo "$name, $setting: exit $?"; failed=1; continue; }
         [ "$(hash_of "$name")" = "$(hash_of "$name-$setting")" ] || { echo "$name, $setting: other parameters"; failed=1; }
     done

@@ -5,6 +5,10 @@
 
 /* --- where they are --- */
 
+struct stage_shape shape_of(const struct chunk_sizes *sizes) {
+    return (struct stage_shape){sizes->buckets, sizes->kept};
+}
+
 int bucket_index(const struct rank *rank, int chunk, int bucket) {
     for (int c = 0; c < chunk; c++) bucket += rank->own->chunk[c].buckets;
     return bucket;
@@ -46,11 +50,12 @@ static void zero(struct bucket *bucket, int index) {
 
 static int count_uses(const struct world *world, const struct rank *rank, int stage, int bucket) {
     const struct grid *grid = &world->program->grid;
-    const struct chunk_sizes *sizes = &rank->own->chunk[grid_chunk(grid, stage)];
     const struct program_tie *tie = reference_shared_here(world->program, stage, bucket);
-    struct stage_shape shape = {sizes->buckets, sizes->kept};
+    struct stage_shape shape = shape_of(&rank->own->chunk[grid_chunk(grid, stage)]);
     int uses = reference_own_uses(&shape, bucket);
-    return tie ? uses + rank->own->chunk[grid_chunk(grid, tie->other)].buckets : uses;
+    if (!tie) return uses;
+    struct stage_shape other = shape_of(&rank->own->chunk[grid_chunk(grid, tie->other)]);
+    return uses + reference_making(&other);
 }
 
 static bool tie(struct world *world, const struct rank *rank, const struct instr *instr,

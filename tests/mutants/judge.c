@@ -176,7 +176,7 @@ static bool references(struct world *world, bool shares) {
     for (int s = 0; s < stages; s++) {
         const struct chunk_sizes *sizes =
             &program_of(program, grid_owner(grid, s, 0))->chunk[grid_chunk(grid, s)];
-        shape[s] = (struct stage_shape){sizes->buckets, sizes->kept};
+        shape[s] = shape_of(sizes);
     }
     for (int t = 0; t < program->tie_count; t++) {
         const struct program_tie *tie = &program->tie[t];

@@ -144,6 +144,7 @@ static bool can_have(const struct program *program, const struct rank_program *r
         bool windows = program->sliced & SLICED_GRADIENTS, places = program->sliced & SLICED_PARAMS;
         if (sizes->slots < 1 || sizes->buckets < 1 || sizes->kept < 0 || sizes->kept > 1)
             return false;
+        if (sizes->windows < 0 || sizes->gathered < 0) return false;
         if ((sizes->windows > 0) != windows || (sizes->gathered > 0) != places) return false;
         if (sizes->windows + sizes->kept > sizes->buckets ||
             sizes->gathered + sizes->kept > sizes->buckets)

@@ -89,7 +89,7 @@ struct use {
     value made;
 };
 
-/* What a segment of backward makes; returns how many. */
+/* What a segment of backward touches, and makes where it has nodes; returns how many. */
 static int uses_of(const struct world *world, const struct rank *rank, const struct instr *instr,
                    int segment, value kept, struct use out[3]) {
     const struct chunk_sizes *sizes = sizes_of(world, rank, instr);
@@ -101,9 +101,8 @@ static int uses_of(const struct world *world, const struct rank *rank, const str
         out[count++] =
             (struct use){stage, last, segment, reference_use(kept, stage, last, segment)};
     if (!tie || tie_is_apart(tie) || tie->other != stage) return count;
-    const struct chunk_sizes *first =
-        &rank->own->chunk[grid_chunk(&world->program->grid, tie->stage)];
-    struct stage_shape shape = {first->buckets, first->kept};
+    struct stage_shape shape =
+        shape_of(&rank->own->chunk[grid_chunk(&world->program->grid, tie->stage)]);
     int behind = reference_own_uses(&shape, tie->bucket);
     out[count++] = (struct use){tie->stage, tie->bucket, behind + segment,
                                 reference_use(kept, stage, INSTR_ALL, segment)};
@@ -146,10 +145,11 @@ static void collect_one(struct world *world, struct rank *rank, const struct ins
 
 static void collect(struct world *world, struct rank *rank, const struct instr *instr, value kept) {
     struct span span = span_of(world, rank, instr);
+    struct stage_shape shape = shape_of(sizes_of(world, rank, instr));
     struct use uses[3];
     if (world_slices(world, SLICED_GRADIENTS) && span.end - span.first > 1)
         world_wrong(world, "several buckets in a window");
-    for (int e = span.first; e < span.end; e++) {
+    for (int e = span.first; e < span.end && e < reference_making(&shape); e++) {
         int count = uses_of(world, rank, instr, e, kept, uses);
         for (int u = 0; u < count; u++) collect_one(world, rank, instr, &uses[u]);
     }

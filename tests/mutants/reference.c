@@ -84,8 +84,12 @@ value reference_updated(value params, value gradient, value scale) {
 
 /* --- uses --- */
 
+int reference_making(const struct stage_shape *shape) {
+    return shape->kept ? shape->buckets - 1 : shape->buckets;
+}
+
 int reference_own_uses(const struct stage_shape *shape, int bucket) {
-    return shape->kept && bucket == shape->buckets - 1 ? shape->buckets - 1 : 1;
+    return shape->kept && bucket == shape->buckets - 1 ? reference_making(shape) : 1;
 }
 
 const struct program_tie *reference_shared_here(const struct program *program, int stage,
@@ -210,7 +214,7 @@ static struct leaves leaves_of(const struct reference *reference, const struct s
                                int stage, int bucket) {
     const struct program_tie *tie = reference_shared_here(reference->program, stage, bucket);
     int uses = reference_own_uses(&reference->shape[stage], bucket);
-    if (tie) uses += reference->shape[tie->other].buckets;
+    if (tie) uses += reference_making(&reference->shape[tie->other]);
     return (struct leaves){reference, step, stage, bucket, uses};
 }
 

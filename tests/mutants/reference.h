@@ -59,8 +59,10 @@ value reference_squares(int stage, int bucket, int slice, value gradient);
 value reference_updated(value params, value gradient, value scale);
 value reference_scale(value norm, value losses); /* of clipping */
 
+/* Local. Segments of a stage that make gradients: that of a kept bucket has no nodes. */
+int reference_making(const struct stage_shape *shape);
 /* The gradients of a bucket are made use by use. Own uses come first; behind them those of another
- * stage of the rank, one for each of its segments. */
+ * stage of the rank, one for each of its segments that make some. */
 int reference_own_uses(const struct stage_shape *shape, int bucket);
 /* Local. The tie by which another stage of the rank uses the bucket; or NULL. */
 const struct program_tie *reference_shared_here(const struct program *program, int stage,

@@ -164,6 +164,7 @@ int chunk_of(const struct world *world, const struct instr *instr);
 const struct chunk_sizes *sizes_of(const struct world *world, const struct rank *rank,
                                    const struct instr *instr);
 struct slot *slot_of(const struct world *world, const struct rank *rank, const struct instr *instr);
+struct stage_shape shape_of(const struct chunk_sizes *sizes);
 int bucket_index(const struct rank *rank, int chunk, int bucket);
 /* Local. NULL where there is no such memory, which is wrong. */
 struct bucket *bucket_of(struct world *world, const struct rank *rank, int stage, int grad,

@@ -23,8 +23,19 @@
     try {
         canvas.setPointerCapture = () => {}; /* made-up pointers cannot be captured */
         await settle();
-        const all = blocks();
+        const all = blocks(), drawn = [], bars = [], figures = [], pen = canvas.getContext("2d");
+        const { fillText, fillRect } = pen;
+        pen.fillText = (text, x, y) => {
+            drawn.push(text);
+            if (/^\d+\.\d%$/.test(text)) figures.push(x - pen.measureText("100.0%").width);
+            fillText.call(pen, text, x, y);
+        };
+        pen.fillRect = (x, y, width, height) => {
+            if (width === 40) bars.push(x + width);
+            fillRect.call(pen, x, y, width, height);
+        };
         await wheel(-600);
+        check("bars of bubbles leave room for 100.0%", figures.length > 0 && Math.max(...bars) + 4 <= Math.min(...figures));
         const near = blocks();
         check("the wheel zooms in", near > 0 && near < all);
         await key("ArrowRight");
@@ -46,6 +57,10 @@
         await key(".");
         check("the first block by keyboard has a card", !card.hidden && card.textContent.includes("rank 0"));
         check("and is read out", root.querySelector(".tl-live").textContent.includes("rank 0"));
+        await key("ArrowDown");
+        drawn.length = 0;
+        await key("ArrowUp");
+        check("the name of the chosen rank is whole", drawn.includes("rank 0 \u00b7 stage 0"));
         await key("ArrowDown");
         check("down is the next rank", root.querySelector(".tl-live").textContent.startsWith("rank 1"));
         await key(".");

@@ -12,6 +12,7 @@ for class in cat dog; do
     done
 done
 need pictures
+predict() { "$STRETTO" predict "$@"; }
 run="--data folder:data --model resnet8 --image-size 12 --epochs 2 --batch 8 --threads 1 --save-every never --quiet"
 count() { sed -n "s/.*\"$2\": \([0-9]*\),/\1/p" $1/summary.json; }
 
@@ -50,6 +51,22 @@ for out in skip1 skip4 skip2x2 pipe; do
 done
 "$STRETTO" eval skip1 --split train --json >eval.json 2>err
 grep -q '"skipped_samples":1,' eval.json || { echo "eval counts nothing skipped"; cat eval.json err; exit 1; }
+# An answer for each picture but the one that cannot be read, with its file, on any ranks.
+code 0 predict skip1 --split train --output answers.jsonl
+says err "samples (1 damaged, without an answer)"
+grep -v '^{"index":[0-9]*,"file":"data/train/\(cat\|dog\)/[^"]*","class":' answers.jsonl >odd
+[ "$(cat odd)" = "$(grep -n cut.jpg answers.jsonl | sed 's/:.*//' | awk '{ printf "{\"index\":%d,\"file\":\"data/train/dog/cut.jpg\",\"damaged\":true}", $1 - 1 }')" ] || {
+    echo "the damaged one: $(cat odd)"
+    exit 1
+}
+for ranks in "-n 2" "-n 2 --strategy gpipe"; do
+    code 0 predict skip1 --split train --output ranks.jsonl $ranks --quiet
+    cmp -s ranks.jsonl answers.jsonl || { echo "$ranks: other answers"; exit 1; }
+done
+code 0 predict skip1 --split train --output classes.npy --as classes --quiet
+[ "$(od -An -v -td8 -w8 -j128 classes.npy | grep -c -e -1)" = 1 ] || { echo "its class in numbers"; exit 1; }
+code 0 predict skip1 --split train --output scores.npy --as logits --quiet
+[ "$(od -An -v -tf4 -w8 -j128 scores.npy | grep -c nan)" = 1 ] || { echo "its scores in numbers"; exit 1; }
 rm data/train/cat/empty.jpg
 code 3 train $run --out late
 says err "data/train/dog/cut.jpg: damaged picture: the file ends in the middle of the picture"

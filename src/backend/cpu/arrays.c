@@ -15,13 +15,14 @@ enum status cpu_array_fill(struct device *device, const struct elements *to, flo
                            struct stream *stream) {
     if (to->dtype != DTYPE_F32) return host_array_fill(device, to, value, stream);
     float *values = to->data;
-#pragma omp parallel for schedule(static) if (to->count > TEAM_LEAST)
+#pragma omp parallel for simd schedule(static) if (to->count > TEAM_LEAST)
     for (int64_t i = 0; i < to->count; i++) values[i] = value;
     return STATUS_OK;
 }
 
 VECTOR_CLONES
 static void add_chunk(float *restrict into, const float *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) into[i] += from[i];
 }
 

@@ -53,6 +53,41 @@ static int64_t pitch(const struct cpu_attention *a) {
 
 /* --- a head --- */
 
+/* What the next head reads and writes comes from memory: it is on its way while this one is worked
+ * on. Each of `of` is `rows` of `lines`, and is asked for a column of lines at a time, a part of it
+ * with each tile. */
+struct ahead {
+    struct {
+        const float *x;
+        int64_t step, rows, lines;
+    } of[8];
+    int count, at;
+    int64_t row, line;
+};
+
+enum { LINE = 16 }; /* floats */
+
+/* The next lines for a tile of so many steps. Field by field: what was just written in parts is
+ * slow to read as a whole. */
+static inline void ahead_next(struct ahead *ahead, int64_t steps, struct gemm_fetch *out) {
+    out->lines = 0;
+    if (ahead->at == ahead->count) return;
+    int64_t step = ahead->of[ahead->at].step, rows = ahead->of[ahead->at].rows;
+    out->first = ahead->of[ahead->at].x + ahead->line * LINE + ahead->row * step;
+    out->step = step;
+    out->lines = least(steps, rows - ahead->row);
+    ahead->row += out->lines;
+    if (ahead->row == rows) ahead->row = 0, ahead->line++;
+    if (ahead->line == ahead->of[ahead->at].lines) ahead->line = 0, ahead->at++;
+}
+
+static void ahead_add(struct ahead *ahead, const float *x, int64_t step, int64_t rows,
+                      int64_t floats) {
+    int at = ahead->count++;
+    ahead->of[at].x = x, ahead->of[at].step = step, ahead->of[at].rows = rows;
+    ahead->of[at].lines = parts(floats, LINE);
+}
+
 /* Where a head's operands begin, and a thread's scratch. */
 struct head {
     struct cpu_attention a;
@@ -65,9 +100,13 @@ struct head {
     int64_t first;       /* of its probabilities among the sample's */
     float dropout, scale;
     float *turned, *scores, *used;
-    int64_t next, next_y; /* floats to the next head's operands, and in y */
-    bool last;
+    struct ahead *ahead;
 };
+
+static inline void run_tile(const struct head *h, struct gemm_tile *tile) {
+    ahead_next(h->ahead, tile->depth, &tile->fetch);
+    h->isa->tile(tile);
+}
 
 static int64_t turned_floats(const struct cpu_attention *a, const struct gemm_isa *isa) {
     return parts(a->tokens, isa->columns) * isa->columns * a->depth;
@@ -102,18 +141,18 @@ static void times_turned(const struct head *h, const float *x, int64_t x_row, co
     int wide = h->isa->columns;
     int64_t whole = in_panels(h, columns);
     for (int64_t at = 0; at < whole; at += wide)
-        h->isa->tile(&(struct gemm_tile){.a = x,
-                                         .b = h->turned + at * h->a.depth,
-                                         .c = s + at,
-                                         .a_row = x_row,
-                                         .a_step = 1,
-                                         .b_step = wide,
-                                         .c_row = pitch(&h->a),
-                                         .depth = h->a.depth,
-                                         .rows = (int)rows,
-                                         .columns = (int)least(wide, whole - at),
-                                         .near = true,
-                                         .fresh = true});
+        run_tile(h, &(struct gemm_tile){.a = x,
+                                        .b = h->turned + at * h->a.depth,
+                                        .c = s + at,
+                                        .a_row = x_row,
+                                        .a_step = 1,
+                                        .b_step = wide,
+                                        .c_row = pitch(&h->a),
+                                        .depth = h->a.depth,
+                                        .rows = (int)rows,
+                                        .columns = (int)least(wide, whole - at),
+                                        .near = true,
+                                        .fresh = true});
     for (int64_t at = whole; at < columns; at++)
         h->softmax->dots(x, x_row, z + at * h->a.stride, h->a.depth, rows, s + at, pitch(&h->a));
 }
@@ -128,17 +167,17 @@ struct product {
 
 static void times_head(const struct head *h, const struct product *m, int64_t rows) {
     for (int64_t at = 0; at < h->a.depth; at += h->isa->columns)
-        h->isa->tile(&(struct gemm_tile){.a = m->x,
-                                         .b = m->b + at,
-                                         .c = m->c + at,
-                                         .a_row = m->x_row,
-                                         .a_step = m->x_step,
-                                         .b_step = m->b_step,
-                                         .c_row = m->c_row,
-                                         .depth = m->depth,
-                                         .rows = (int)rows,
-                                         .columns = (int)least(h->isa->columns, h->a.depth - at),
-                                         .fresh = m->fresh});
+        run_tile(h, &(struct gemm_tile){.a = m->x,
+                                        .b = m->b + at,
+                                        .c = m->c + at,
+                                        .a_row = m->x_row,
+                                        .a_step = m->x_step,
+                                        .b_step = m->b_step,
+                                        .c_row = m->c_row,
+                                        .depth = m->depth,
+                                        .rows = (int)rows,
+                                        .columns = (int)least(h->isa->columns, h->a.depth - at),
+                                        .fresh = m->fresh});
 }
 
 /* Keys that the query in this row may see, mask apart. */
@@ -152,24 +191,17 @@ static void drop_row(const struct head *h, int64_t row, int tensors, const float
     cpu_drop(h->key, h->dropout, h->first + row * h->a.tokens, h->a.tokens, tensors, x, y);
 }
 
-/* The next head's operands come from memory: they are on their way while this one is worked on, a
- * share with each tile of rows. */
-static void fetch_rows(const float *x, int64_t step, int64_t floats, int64_t first, int64_t rows) {
-    enum { LINE = 16 };
-    for (int64_t i = first; i < first + rows; i++)
-        for (int64_t at = 0; at < floats; at += LINE) __builtin_prefetch(x + i * step + at);
-}
-
-static void fetch_next(const struct head *h, int64_t first, int64_t rows) {
-    const struct cpu_attention *a = &h->a;
-    if (h->last) return;
-    int64_t next = h->next;
-    fetch_rows(h->q + next, a->stride, a->depth, first, rows);
-    fetch_rows(h->k + next, a->stride, a->depth, first, rows);
-    fetch_rows(h->v + next, a->stride, a->depth, first, rows);
-    if (!h->dy) return;
-    fetch_rows(h->dy + h->next_y, a->channels, a->depth, first, rows);
-    fetch_rows(h->p_in + a->tokens * a->tokens, a->tokens, a->tokens, first, rows);
+static struct softmax_block block_of(const struct head *h, float *s, float *p, int64_t rows,
+                                     int64_t seen) {
+    return (struct softmax_block){.s = s,
+                                  .p = p,
+                                  .s_step = pitch(&h->a),
+                                  .p_step = h->a.tokens,
+                                  .rows = rows,
+                                  .seen = seen,
+                                  .tokens = h->a.tokens,
+                                  .scale = h->scale,
+                                  .mask = h->mask};
 }
 
 /* --- forward --- */
@@ -177,21 +209,20 @@ static void fetch_next(const struct head *h, int64_t first, int64_t rows) {
 static void attend_rows(const struct head *h, int64_t first, int64_t rows) {
     const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a), keys = keys_of(h, first + rows - 1);
-    fetch_next(h, first, rows);
     times_turned(h, h->q + first * a->stride, a->stride, h->k, rows, keys, h->scores);
-    for (int64_t i = 0; i < rows; i++) {
-        float *s = h->scores + i * step, *p = h->p_out + (first + i) * a->tokens;
-        int64_t seen = keys_of(h, first + i);
-        h->softmax->row(s, seen, h->scale, h->mask, p);
-        if (seen < keys) memset(s + seen, 0, (size_t)(keys - seen) * sizeof *s);
-        if (seen < a->tokens) memset(p + seen, 0, (size_t)(a->tokens - seen) * sizeof *p);
-        if (a->key >= 0) drop_row(h, first + i, 1, (const float *[]){p}, (float *[]){s});
-    }
+    float *p = h->p_out + first * a->tokens;
+    struct softmax_block block = block_of(h, h->scores, p, rows, keys_of(h, first));
+    block.more = a->causal;
+    h->softmax->forward(&block);
+    bool drops = a->key >= 0;
+    for (int64_t i = 0; drops && i < rows; i++)
+        drop_row(h, first + i, 1, (const float *[]){p + i * a->tokens},
+                 (float *[]){h->scores + i * step});
     times_head(h,
-               &(struct product){.x = h->scores,
+               &(struct product){.x = drops ? h->scores : p,
                                  .b = h->v,
                                  .c = h->y + first * a->channels,
-                                 .x_row = step,
+                                 .x_row = drops ? step : a->tokens,
                                  .x_step = 1,
                                  .b_step = a->stride,
                                  .c_row = a->channels,
@@ -214,15 +245,15 @@ static void score_gradients(const struct head *h, int64_t first, int64_t rows, i
                             float *ds, float *used) {
     const struct cpu_attention *a = &h->a;
     int64_t step = pitch(a);
-    fetch_next(h, first, rows);
     times_turned(h, h->dy + first * a->channels, a->channels, h->v, rows, keys, ds);
-    for (int64_t i = 0; i < rows; i++) {
-        const float *p = h->p_in + (first + i) * a->tokens;
+    const float *p = h->p_in + first * a->tokens;
+    for (int64_t i = 0; a->key >= 0 && i < rows; i++) {
         float *row = ds + i * step;
-        if (a->key >= 0)
-            drop_row(h, first + i, 2, (const float *[]){row, p}, (float *[]){row, used + i * step});
-        h->softmax->bwd(p, keys, h->scale, row);
+        drop_row(h, first + i, 2, (const float *[]){row, p + i * a->tokens},
+                 (float *[]){row, used + i * step});
     }
+    struct softmax_block block = block_of(h, ds, (float *)p, rows, keys);
+    h->softmax->backward(&block);
 }
 
 /* dk (+)= ds' q and dv (+)= p' dy over a block of queries, tile by tile of the keys. A causal key
@@ -307,12 +338,32 @@ static struct head head_of(const struct cpu_kernel *kernel, const struct cpu_att
         h.key = rng_key(((const uint64_t *)in[a->key])[sample], attrs->attention.place);
     h.dropout = attrs->attention.dropout;
     h.first = head * a->tokens * a->tokens;
-    h.last = index + 1 == a->batch * a->heads;
-    h.next = head + 1 < a->heads ? a->depth : a->tokens * a->stride - head * a->depth;
-    h.next_y = head + 1 < a->heads ? a->depth : a->tokens * a->channels - head * a->depth;
     h.turned = own;
     h.scores = own + turned_floats(a, h.isa);
     return h;
+}
+
+/* Floats to the next head's operands, and in y. */
+static int64_t next_at(const struct cpu_attention *a, int64_t index, int64_t stride) {
+    int64_t head = index % a->heads;
+    return head + 1 < a->heads ? a->depth : a->tokens * stride - head * a->depth;
+}
+
+/* In the order in which the next head wants them. Backward has dy. */
+static struct ahead ahead_of(const struct head *h, int64_t index) {
+    const struct cpu_attention *a = &h->a;
+    struct ahead ahead = {.count = 0};
+    if (index + 1 == a->batch * a->heads) return ahead;
+    int64_t next = next_at(a, index, a->stride), next_y = next_at(a, index, a->channels),
+            square = a->tokens * a->tokens;
+    const float *forward[] = {h->k, h->q, h->v},
+                *backward[] = {h->v, h->k, h->q, h->dq, h->dk, h->dv};
+    if (h->dy) ahead_add(&ahead, h->dy + next_y, a->channels, a->tokens, a->depth);
+    for (int i = 0; i < (h->dy ? 6 : 3); i++)
+        ahead_add(&ahead, (h->dy ? backward : forward)[i] + next, a->stride, a->tokens, a->depth);
+    ahead_add(&ahead, (h->dy ? h->p_in : h->p_out) + square, LINE, parts(square, LINE), LINE);
+    if (h->y) ahead_add(&ahead, h->y + next_y, a->channels, a->tokens, a->depth);
+    return ahead;
 }
 
 static int64_t y_at(const struct cpu_attention *a, int64_t index) {
@@ -328,6 +379,8 @@ static void run_attention(const struct cpu_kernel *kernel, void *const in[], voi
         struct head h = head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own);
         h.y = (float *)out[0] + y_at(&a, i);
         h.p_out = (float *)out[1] + i * a.tokens * a.tokens;
+        struct ahead ahead = ahead_of(&h, i);
+        h.ahead = &ahead;
         attend(&h);
     }
 }
@@ -346,6 +399,8 @@ static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[],
         h.dq = part(&a, out, 0) + at;
         h.dk = part(&a, out, 1) + at;
         h.dv = part(&a, out, 2) + at;
+        struct ahead ahead = ahead_of(&h, i);
+        h.ahead = &ahead;
         attend_bwd(&h);
     }
 }

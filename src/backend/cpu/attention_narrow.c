@@ -75,10 +75,14 @@ static void run_softmax(const struct cpu_kernel *kernel, void *const in[], void 
     int64_t T = a.tokens, rows = a.heads * T;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < a.batch * rows; r++) {
-        int64_t allowed = a.causal ? r % T + 1 : T;
-        memset(p + r * T + allowed, 0, (size_t)(T - allowed) * sizeof *p);
-        softmax_rows_any.row(p + r * T, allowed, scale, mask ? mask + r / rows * T : NULL,
-                             p + r * T);
+        struct softmax_block block = {.s = p + r * T,
+                                      .p = p + r * T,
+                                      .rows = 1,
+                                      .seen = a.causal ? r % T + 1 : T,
+                                      .tokens = T,
+                                      .scale = scale,
+                                      .mask = mask ? mask + r / rows * T : NULL};
+        softmax_rows_any.forward(&block);
         cpu_write(a.type, p + r * T, out[1], r * T, T);
     }
 }
@@ -128,7 +132,9 @@ static void run_softmax_bwd(const struct cpu_kernel *kernel, void *const in[], v
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < a.batch * a.heads * T; r++) {
         float room[NARROW_TOKENS], *row = dp + r * T;
-        softmax_rows_any.bwd(cpu_read(a.type, in[1], r * T, T, room), T, scale, row);
+        struct softmax_block block = {.s = row, .rows = 1, .seen = T, .tokens = T, .scale = scale};
+        block.p = (float *)cpu_read(a.type, in[1], r * T, T, room);
+        softmax_rows_any.backward(&block);
         memcpy(room, row, (size_t)T * sizeof *row);
         cpu_write(a.type, room, row, 0, T);
     }

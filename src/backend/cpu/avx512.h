@@ -9,9 +9,11 @@
 #define AVX512 __attribute__((target("avx512f")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
-/* The first `count` elements, 16 at most. */
+/* The first `count` elements: 16 at most, none where it is negative. */
 AVX512_INLINE __mmask16 avx512_left(int64_t count) {
-    return count >= 16 ? (__mmask16)0xFFFF : (__mmask16)((1u << count) - 1);
+    return count >= 16 ? (__mmask16)0xFFFF
+           : count > 0 ? (__mmask16)((1u << count) - 1)
+                       : (__mmask16)0;
 }
 
 /* 2^x: a whole number, which one instruction applies, and a polynomial (Taylor's, to the sixth

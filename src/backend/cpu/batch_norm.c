@@ -4,7 +4,8 @@
  *
  * No mask is kept for ReLU: forward leaves each channel's factor and offset (y = a x + b) in the
  * mask's place, and backward evaluates the same expression to see where y was positive (or a NaN,
- * which passes as in torch). That costs no bytes worth counting.
+ * which passes as in torch). That costs no bytes worth counting. Behind the sum with a residual
+ * that expression would read a third tensor: there a bit an element is kept.
  *
  * The operations of batch norm over several ranks (op/sync_norm.c) are the same loops, cut where
  * the ranks meet. */
@@ -65,36 +66,48 @@ static struct cpu_norm_chunks chunks_of(const struct cpu_kernel *kernel,
                                     rooms + place * kernel->base.device->threads * size, size};
 }
 
+/* y from the statistics. A residual is input `residual`, when there is one; a mask, when ReLU is
+ * applied, output `mask` (0: backward is not wanted). */
+static void apply(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                  const float *mean, const float *var, int residual, int mask, void *scratch) {
+    const struct cpu_image *image = &kernel->image;
+    const struct op_call *call = &kernel->call;
+    bool relu = call->attrs.activation == ACTIVATION_RELU, sums = call->in_count > residual;
+    float *a = relu && mask && !sums ? out[mask] : scratch,
+          *b = a + cpu_norm_padded_channels(image);
+    struct cpu_norm_chunks x = chunks_of(kernel, &call->in[0], in[0], scratch, 0),
+                           y = chunks_of(kernel, &call->out[0], out[0], scratch, 1), added = x;
+    if (sums) added = chunks_of(kernel, &call->in[residual], in[residual], scratch, 2);
+    cpu_norm_affine_of(image, in[1], in[2], mean, var, call->attrs.norm.epsilon, a, b);
+    cpu_norm_affine(image, &x, sums ? &added : NULL, a, b, relu,
+                    relu && mask && sums ? out[mask] : NULL, &y);
+}
+
 static void run_forward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                         void *scratch) {
-    const struct cpu_image *image = &kernel->image;
-    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    float *a = relu ? out[3] : scratch, *b = a + cpu_norm_padded_channels(image);
-    float *means = (float *)scratch + 2 * cpu_norm_padded_channels(image);
-    struct cpu_norm_chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
-                           y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
-    cpu_norm_moments(image, &x, means, out[1], out[2]);
-    cpu_norm_affine_of(image, in[1], in[2], out[1], out[2], kernel->call.attrs.norm.epsilon, a, b);
-    cpu_norm_affine(image, &x, a, b, relu, &y);
+    float *means = (float *)scratch + 2 * cpu_norm_padded_channels(&kernel->image);
+    struct cpu_norm_chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0);
+    cpu_norm_moments(&kernel->image, &x, means, out[1], out[2]);
+    apply(kernel, in, out, out[1], out[2], 3, 3, scratch);
 }
 
 static void run_eval(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                      void *scratch) {
-    const struct cpu_image *image = &kernel->image;
-    float *a = scratch, *b = a + cpu_norm_padded_channels(image);
-    cpu_norm_affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
-    struct cpu_norm_chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
-                           y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
-    cpu_norm_affine(image, &x, a, b, kernel->call.attrs.activation == ACTIVATION_RELU, &y);
+    apply(kernel, in, out, in[3], in[4], 5, 0, scratch);
+}
+
+/* Did backward's mask come from a sum? */
+static bool has_bits(const struct cpu_kernel *kernel) {
+    return kernel->call.attrs.residual;
 }
 
 /* Rows of zeros in scratch for what backward computes, the mean padded, and for relu the factors
- * that forward left; returns what lies behind them. */
-static float *backward_rows(const struct cpu_kernel *kernel, const float *mean, float *affine,
+ * that forward left in `mask` (NULL: no relu); returns what lies behind them. */
+static float *backward_rows(const struct cpu_kernel *kernel, const float *mean, float *mask,
                             float *scratch, float *row[CPU_NORM_ROWS]) {
     const struct cpu_image *image = &kernel->image;
     int64_t padded = cpu_norm_padded_channels(image);
-    float *zero = scratch;
+    float *zero = scratch, *affine = has_bits(kernel) ? NULL : mask;
     memset(scratch, 0, 5 * (size_t)padded * sizeof(float));
     row[CPU_NORM_ROW_A] = affine ? affine : zero;
     row[CPU_NORM_ROW_B] = affine ? affine + padded : zero;
@@ -104,26 +117,44 @@ static float *backward_rows(const struct cpu_kernel *kernel, const float *mean, 
     return scratch + 5 * padded;
 }
 
-static struct cpu_norm_coefficients coefficients_of(float *const row[CPU_NORM_ROWS]) {
-    struct cpu_norm_coefficients all;
+static struct cpu_norm_coefficients coefficients_of(const struct cpu_kernel *kernel,
+                                                    float *const row[CPU_NORM_ROWS],
+                                                    const void *mask) {
+    struct cpu_norm_coefficients all = {.relu = mask != NULL,
+                                        .stopped = has_bits(kernel) ? mask : NULL};
     for (int i = 0; i < CPU_NORM_ROWS; i++) all.row[i] = row[i];
     return all;
+}
+
+/* Input `index`, the mask, where there is one. */
+static void *mask_of(const struct cpu_kernel *kernel, void *const in[], int index) {
+    return kernel->call.attrs.activation == ACTIVATION_RELU ? in[index] : NULL;
+}
+
+/* dx from coefficients that are whole; output `residual` is the gradient of what was added. */
+static void go_back(const struct cpu_kernel *kernel, void *const in[], void *const out[],
+                    const struct cpu_norm_coefficients *all, int residual, void *scratch) {
+    const struct op_call *call = &kernel->call;
+    struct cpu_norm_chunks dy = chunks_of(kernel, &call->in[0], in[0], scratch, 0),
+                           x = chunks_of(kernel, &call->in[1], in[1], scratch, 1),
+                           dx = chunks_of(kernel, &call->out[0], out[0], scratch, 2), rest = dx;
+    if (call->attrs.residual)
+        rest = chunks_of(kernel, &call->out[residual], out[residual], scratch, 3);
+    cpu_norm_backward_dx(&kernel->image, &dy, &x, all, &dx, call->attrs.residual ? &rest : NULL);
 }
 
 static void run_backward(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                          void *scratch) {
     const struct cpu_image *image = &kernel->image;
-    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    float *row[CPU_NORM_ROWS],
-        *sums = backward_rows(kernel, in[3], relu ? in[5] : NULL, scratch, row),
-        *dots = sums + image->batch * cpu_norm_padded_channels(image);
-    struct cpu_norm_coefficients all = coefficients_of(row);
+    float *row[CPU_NORM_ROWS], *mask = mask_of(kernel, in, 5),
+                               *sums = backward_rows(kernel, in[3], mask, scratch, row),
+                               *dots = sums + image->batch * cpu_norm_padded_channels(image);
+    struct cpu_norm_coefficients all = coefficients_of(kernel, row, mask);
     struct cpu_norm_chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
-                           x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1),
-                           dx = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 2);
-    cpu_norm_backward_sums(image, &dy, &x, &all, relu, sums, dots);
+                           x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1);
+    cpu_norm_backward_sums(image, &dy, &x, &all, sums, dots);
     finish_sums(kernel, in, out, sums, dots, row);
-    cpu_norm_backward_dx(image, &dy, &x, &all, relu, &dx);
+    go_back(kernel, in, out, &all, 3, scratch);
 }
 
 /* --- over several ranks --- */
@@ -139,27 +170,20 @@ static void run_stats(const struct cpu_kernel *kernel, void *const in[], void *c
 
 static void run_apply(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                       void *scratch) {
-    const struct cpu_image *image = &kernel->image;
-    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    float *a = relu ? out[1] : scratch, *b = a + cpu_norm_padded_channels(image);
-    struct cpu_norm_chunks x = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
-                           y = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 1);
-    cpu_norm_affine_of(image, in[1], in[2], in[3], in[4], kernel->call.attrs.norm.epsilon, a, b);
-    cpu_norm_affine(image, &x, a, b, relu, &y);
+    apply(kernel, in, out, in[3], in[4], 6, 1, scratch);
 }
 
 static void run_bwd_stats(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                           void *scratch) {
     const struct cpu_image *image = &kernel->image;
-    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
-    float *row[CPU_NORM_ROWS],
-        *sums = backward_rows(kernel, in[2], relu ? in[4] : NULL, scratch, row),
-        *dots = sums + image->batch * cpu_norm_padded_channels(image);
+    float *row[CPU_NORM_ROWS], *mask = mask_of(kernel, in, 4),
+                               *sums = backward_rows(kernel, in[2], mask, scratch, row),
+                               *dots = sums + image->batch * cpu_norm_padded_channels(image);
     float *both = out[0], *dscale = out[1], *dshift = out[2];
-    struct cpu_norm_coefficients all = coefficients_of(row);
+    struct cpu_norm_coefficients all = coefficients_of(kernel, row, mask);
     struct cpu_norm_chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
                            x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1);
-    cpu_norm_backward_sums(image, &dy, &x, &all, relu, sums, dots);
+    cpu_norm_backward_sums(image, &dy, &x, &all, sums, dots);
     for (int64_t c = 0; c < image->channels; c++) {
         double sum, dot;
         channel_sums(image, sums, dots, c, &sum, &dot);
@@ -172,73 +196,80 @@ static void run_bwd_stats(const struct cpu_kernel *kernel, void *const in[], voi
 static void run_bwd_apply(const struct cpu_kernel *kernel, void *const in[], void *const out[],
                           void *scratch) {
     const struct cpu_image *image = &kernel->image;
-    bool relu = kernel->call.attrs.activation == ACTIVATION_RELU;
     const float *scale = in[2], *count = in[5], *sums = in[6];
     int64_t ranks = kernel->call.in[6].shape.dim[0], channels = image->channels;
-    float *row[CPU_NORM_ROWS];
-    backward_rows(kernel, in[3], relu ? in[7] : NULL, scratch, row);
+    float *row[CPU_NORM_ROWS], *mask = mask_of(kernel, in, 7);
+    backward_rows(kernel, in[3], mask, scratch, row);
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, dot = 0;
         for (int64_t r = 0; r < ranks; r++)
             sum += sums[2 * r * channels + c], dot += sums[(2 * r + 1) * channels + c];
         dx_rows(scale[c], inverse_of(kernel, in[4], c), sum, dot, *count, c, row);
     }
-    struct cpu_norm_coefficients all = coefficients_of(row);
-    struct cpu_norm_chunks dy = chunks_of(kernel, &kernel->call.in[0], in[0], scratch, 0),
-                           x = chunks_of(kernel, &kernel->call.in[1], in[1], scratch, 1),
-                           dx = chunks_of(kernel, &kernel->call.out[0], out[0], scratch, 2);
-    cpu_norm_backward_dx(image, &dy, &x, &all, relu, &dx);
+    struct cpu_norm_coefficients all = coefficients_of(kernel, row, mask);
+    go_back(kernel, in, out, &all, 1, scratch);
 }
 
 /* --- making kernels --- */
 
-/* x, input `at`, decides the layout of all inputs up to it and of an output as large; where it has
- * none we understand, it is asked for plain. Those are of one type, and all others f32. */
-static enum status follow(struct cpu_kernel *kernel, const struct layout *x, int at) {
+enum { NONE = OP_MAX_IN }; /* an input that there is not */
+
+/* x, input `at`, decides the layout of all tensors as large: inputs up to it, `residual` and
+ * outputs. Where it has none we understand, it is asked for plain. Those are of one type, and all
+ * others f32. */
+static enum status follow(struct cpu_kernel *kernel, const struct layout *x, int at, int residual) {
     const struct op_call *call = &kernel->call;
+    const struct tensor_type *type = &call->in[at];
     for (int i = 0; i < call->in_count; i++)
-        if (i > at ? call->in[i].dtype == DTYPE_BF16 : call->in[i].dtype != call->in[at].dtype)
+        if ((i <= at || i == residual) ? call->in[i].dtype != type->dtype
+                                       : call->in[i].dtype == DTYPE_BF16)
             return STATUS_NO;
-    if (shape_equal(&call->out[0].shape, &call->in[at].shape) &&
-        call->out[0].dtype != call->in[at].dtype)
-        return STATUS_NO;
+    for (int i = 0; i < call->out_count; i++)
+        if (shape_equal(&call->out[i].shape, &type->shape) && call->out[i].dtype != DTYPE_U8 &&
+            call->out[i].dtype != type->dtype)
+            return STATUS_NO;
     const struct layout *layout = x && cpu_image(x, &kernel->image) ? x : NULL;
     if (!layout) {
         layout = kernel->base.in[at];
         cpu_image(layout, &kernel->image);
     }
-    for (int i = 0; i <= at; i++) kernel->base.in[i] = layout;
-    if (tensor_type_equal(&kernel->call.out[0], &layout->type)) kernel->base.out[0] = layout;
+    for (int i = 0; i < call->in_count; i++)
+        if (i <= at || i == residual) kernel->base.in[i] = layout;
+    for (int i = 0; i < call->out_count; i++)
+        if (tensor_type_equal(&call->out[i], &layout->type)) kernel->base.out[i] = layout;
     cpu_name(kernel, "loop:batch_norm");
     return STATUS_OK;
 }
 
-static const struct layout *affine_layout(struct cpu_kernel *kernel,
-                                          const struct tensor_type *mask) {
-    int64_t padded = cpu_norm_padded_channels(&kernel->image);
+/* Bits behind a sum, else two factors a channel. */
+static const struct layout *mask_layout(struct cpu_kernel *kernel, const struct tensor_type *mask,
+                                        bool bits) {
+    const struct cpu_image *image = &kernel->image;
+    int64_t words = bits ? image->batch * image->blocks * cpu_norm_stop_words(image)
+                         : 2 * cpu_norm_padded_channels(image);
     char text[DNN_TEXT_BYTES];
-    snprintf(text, sizeof text, "affine%lld", (long long)padded);
-    return cpu_layout_private(cpu_device_of(kernel), mask, 2 * (size_t)padded * sizeof(float),
-                              text);
+    snprintf(text, sizeof text, "%s%lld", bits ? "bits" : "affine", (long long)words);
+    return cpu_layout_private(cpu_device_of(kernel), mask, (size_t)words * sizeof(float), text);
 }
 
 static size_t sums_bytes(const struct cpu_image *image, int64_t rows) {
     return (size_t)(cpu_norm_padded_channels(image) * (rows + 2 * image->batch)) * sizeof(float);
 }
 
-/* Forward and backward of one kind: a mask is output or input `mask`, when there is one. */
-static void forward_mask(struct cpu_kernel *kernel, int mask) {
-    if (kernel->call.out_count > mask)
-        kernel->base.out[mask] = affine_layout(kernel, &kernel->call.out[mask]);
+static void forward_mask(struct cpu_kernel *kernel, int mask, bool bits) {
+    if (mask && kernel->call.out_count > mask)
+        kernel->base.out[mask] = mask_layout(kernel, &kernel->call.out[mask], bits);
 }
 
 static enum status backward_mask(struct cpu_kernel *kernel, const struct layout *const in[],
                                  int mask) {
     if (kernel->call.in_count <= mask) return STATUS_OK;
-    kernel->base.in[mask] = affine_layout(kernel, &kernel->call.in[mask]);
+    kernel->base.in[mask] = mask_layout(kernel, &kernel->call.in[mask], has_bits(kernel));
     bool foreign = in[mask] && in[mask] != kernel->base.in[mask];
     return foreign ? STATUS_NO : STATUS_OK; /* a mask of another maker: the reference reads it */
 }
+
+enum { ROOMS = 4 }; /* of a thread: large tensors of a call */
 
 static enum status finish(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loop) {
     const struct cpu_image *image = &kernel->image;
@@ -246,48 +277,52 @@ static enum status finish(struct cpu_kernel *kernel, int64_t rows, cpu_loop *loo
            room = (size_t)(image->pixels * image->lanes) * sizeof(float);
     kernel->count = (int64_t)sums;
     bool narrow = kernel->call.in[0].dtype == DTYPE_BF16;
-    cpu_scratch(kernel, sums + (narrow ? 3 * room * (size_t)kernel->base.device->threads : 0));
+    cpu_scratch(kernel, sums + (narrow ? ROOMS * room * (size_t)kernel->base.device->threads : 0));
     cpu_step_loop(kernel, loop);
     return STATUS_OK;
 }
 
+/* A kernel of forward: x is the first input; the mask is output `mask`, or 0. */
+static enum status forward(struct cpu_kernel *kernel, const struct layout *const in[], int residual,
+                           int mask, int64_t rows, cpu_loop *loop) {
+    TRY(follow(kernel, in[0], 0, residual));
+    forward_mask(kernel, mask, kernel->call.in_count > residual);
+    return finish(kernel, rows, loop);
+}
+
+/* A kernel of backward: dy is the first input, x the second. */
+static enum status backward(struct cpu_kernel *kernel, const struct layout *const in[], int mask,
+                            cpu_loop *loop) {
+    TRY(follow(kernel, in[1], 1, NONE));
+    TRY(backward_mask(kernel, in, mask));
+    return finish(kernel, 5, loop);
+}
+
 enum status cpu_batch_norm(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[0], 0));
-    forward_mask(kernel, 3);
-    return finish(kernel, 2, run_forward);
+    return forward(kernel, in, 3, 3, 2, run_forward);
 }
 
 enum status cpu_batch_norm_bwd(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[1], 1));
-    TRY(backward_mask(kernel, in, 5));
-    return finish(kernel, 5, run_backward);
+    return backward(kernel, in, 5, run_backward);
 }
 
 enum status cpu_batch_norm_eval(struct cpu_kernel *kernel, const struct layout *const in[]) {
     if (kernel->call.attrs.activation == ACTIVATION_TANH) return STATUS_NO;
-    TRY(follow(kernel, in[0], 0));
-    return finish(kernel, 2, run_eval);
+    return forward(kernel, in, 5, 0, 2, run_eval);
 }
 
 enum status cpu_batch_norm_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[0], 0));
-    return finish(kernel, 0, run_stats);
+    return forward(kernel, in, NONE, 0, 0, run_stats);
 }
 
 enum status cpu_batch_norm_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[0], 0));
-    forward_mask(kernel, 1);
-    return finish(kernel, 2, run_apply);
+    return forward(kernel, in, 6, 1, 2, run_apply);
 }
 
 enum status cpu_batch_norm_bwd_stats(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[1], 1));
-    TRY(backward_mask(kernel, in, 4));
-    return finish(kernel, 5, run_bwd_stats);
+    return backward(kernel, in, 4, run_bwd_stats);
 }
 
 enum status cpu_batch_norm_bwd_apply(struct cpu_kernel *kernel, const struct layout *const in[]) {
-    TRY(follow(kernel, in[1], 1));
-    TRY(backward_mask(kernel, in, 7));
-    return finish(kernel, 5, run_bwd_apply);
+    return backward(kernel, in, 7, run_bwd_apply);
 }

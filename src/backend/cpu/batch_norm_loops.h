@@ -22,11 +22,18 @@ static inline int64_t cpu_norm_padded_channels(const struct cpu_image *image) {
 void cpu_norm_moments(const struct cpu_image *image, const struct cpu_norm_chunks *x, float *means,
                       float *mean, float *var);
 
-/* y = a x + b. Padding channels get zero for both, so that they stay zero. */
+/* Where ReLU stopped a sum, a bit an element: a chunk's elements are rows of 16, or of all channels
+ * where those come last; bit r % 32 of word c in line r / 32 is that of row r, column c. Vectors
+ * are set and tested as they lie. Words of a chunk; chunks follow one another. */
+int64_t cpu_norm_stop_words(const struct cpu_image *image);
+
+/* y = a x + b, + `added` where that is not NULL; relu then leaves in `stopped`, where that is not
+ * NULL, what it stopped. Padding channels get zero for a and b, so that they stay zero. */
 void cpu_norm_affine_of(const struct cpu_image *image, const float *scale, const float *shift,
                         const float *mean, const float *var, float epsilon, float *a, float *b);
 void cpu_norm_affine(const struct cpu_image *image, const struct cpu_norm_chunks *from,
-                     const float *a, const float *b, bool relu, const struct cpu_norm_chunks *to);
+                     const struct cpu_norm_chunks *added, const float *a, const float *b, bool relu,
+                     int32_t *stopped, const struct cpu_norm_chunks *to);
 
 /* The channels' coefficients of backward, each an array over the padded channels: a, b, then mean,
  * then what dx is made of. With g = dy where y was positive: dx = p g + q (x - mean) + r. */
@@ -41,14 +48,16 @@ enum {
 };
 struct cpu_norm_coefficients {
     const float *row[CPU_NORM_ROWS];
+    bool relu;              /* positive is a x + b, or where there is `stopped` what that tells */
+    const int32_t *stopped; /* NULL: there is none */
 };
 /* An array an image each: the sums of g and of g (x - mean). p, q and r are not read. */
 void cpu_norm_backward_sums(const struct cpu_image *image, const struct cpu_norm_chunks *dys,
                             const struct cpu_norm_chunks *xs,
-                            const struct cpu_norm_coefficients *all, bool relu, float *sums,
-                            float *dots);
+                            const struct cpu_norm_coefficients *all, float *sums, float *dots);
+/* `rest`, where it is not NULL, becomes g. */
 void cpu_norm_backward_dx(const struct cpu_image *image, const struct cpu_norm_chunks *dys,
                           const struct cpu_norm_chunks *xs, const struct cpu_norm_coefficients *all,
-                          bool relu, const struct cpu_norm_chunks *to);
+                          const struct cpu_norm_chunks *to, const struct cpu_norm_chunks *rest);
 
 #endif

@@ -11,6 +11,14 @@
 
 enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 
+/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart. A tile
+ * asks for one with each step of its depth: the caches take few requests at a time, and a burst of
+ * them would hold up the sums. */
+struct gemm_fetch {
+    const float *first;
+    int64_t step, lines;
+};
+
 /* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
  * a(i,k) lies at a[i * a_row + k * a_step], one of the two steps being 1; rows of b and c are
  * contiguous. */
@@ -20,6 +28,7 @@ struct gemm_tile {
     int64_t a_row, a_step, b_step, c_row, depth;
     int rows, columns;
     bool fresh, near; /* near: c is in the nearest cache */
+    struct gemm_fetch fetch;
 };
 
 /* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. */
@@ -39,7 +48,7 @@ struct gemm {
 };
 
 /* Local. Scratch that gemm_run needs for a product of these sizes. */
-size_t gemm_scratch_bytes(const struct gemm *gemm);
+size_t gemm_scratch_bytes(const struct gemm *gemm, int threads);
 /* Local, on a team of `threads`. */
 void gemm_run(const struct gemm *gemm, int threads, void *scratch);
 

@@ -9,10 +9,6 @@
 #include <immintrin.h>
 #endif
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Pieces of `width` floats out of rows that lie `step` apart; a constant width needs no call. */
 static inline __attribute__((always_inline)) void copy_whole(const float *from, int64_t step,
                                                              int64_t depth, int width, float *to) {
@@ -39,50 +35,77 @@ static void copy_rows(const float *from, int64_t step, int64_t depth, int count,
 
 enum { SQUARE = 8 };
 
-/* Eight of the depth and eight columns, each column contiguous. */
 #if defined(__x86_64__)
-__attribute__((target("avx"))) static void turn_square_avx(const float *b, int64_t column,
-                                                           int width, float *panel) {
-    __m256 r[SQUARE], s[SQUARE];
-    for (int j = 0; j < SQUARE; j++) r[j] = _mm256_loadu_ps(b + j * column);
-    for (int j = 0; j < SQUARE; j += 2) {
-        s[j] = _mm256_unpacklo_ps(r[j], r[j + 1]);
-        s[j + 1] = _mm256_unpackhi_ps(r[j], r[j + 1]);
+#define AVX __attribute__((target("avx")))
+
+/* Element k of columns j and j + 4 from four of them on: halves of two columns meet on the way in,
+ * which leaves two shuffles for each vector. */
+AVX static inline __attribute__((always_inline)) __m256 halves(const float *b, int64_t column) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(b)),
+                                _mm_loadu_ps(b + 4 * column), 1);
+}
+
+/* Four of the depth and eight columns, each column contiguous. */
+AVX static inline __attribute__((always_inline)) void turn_four(const float *b, int64_t column,
+                                                                int width, float *panel) {
+    __m256 r0 = halves(b, column), r1 = halves(b + column, column),
+           r2 = halves(b + 2 * column, column), r3 = halves(b + 3 * column, column);
+    __m256 s0 = _mm256_unpacklo_ps(r0, r1), s1 = _mm256_unpackhi_ps(r0, r1),
+           s2 = _mm256_unpacklo_ps(r2, r3), s3 = _mm256_unpackhi_ps(r2, r3);
+    _mm256_storeu_ps(panel, _mm256_shuffle_ps(s0, s2, 0x44));
+    _mm256_storeu_ps(panel + width, _mm256_shuffle_ps(s0, s2, 0xEE));
+    _mm256_storeu_ps(panel + 2 * width, _mm256_shuffle_ps(s1, s3, 0x44));
+    _mm256_storeu_ps(panel + 3 * width, _mm256_shuffle_ps(s1, s3, 0xEE));
+}
+
+/* Eight columns, a multiple of eight of the depth. */
+AVX static void turn_eight(const float *b, int64_t column, int64_t depth, int width, float *panel) {
+    for (int64_t k = 0; k < depth; k += SQUARE) {
+        turn_four(b + k, column, width, panel + k * width);
+        turn_four(b + k + 4, column, width, panel + (k + 4) * width);
     }
-    for (int j = 0; j < SQUARE; j += 4)
-        for (int i = 0; i < 2; i++) {
-            r[j + 2 * i] = _mm256_shuffle_ps(s[j + i], s[j + i + 2], 0x44);
-            r[j + 2 * i + 1] = _mm256_shuffle_ps(s[j + i], s[j + i + 2], 0xEE);
-        }
-    for (int k = 0; k < 4; k++) {
-        _mm256_storeu_ps(panel + k * width, _mm256_permute2f128_ps(r[k], r[k + 4], 0x20));
-        _mm256_storeu_ps(panel + (k + 4) * width, _mm256_permute2f128_ps(r[k], r[k + 4], 0x31));
+}
+
+/* Four columns, for which alone the panel has room. */
+static void turn_last_four(const float *b, int64_t column, int64_t depth, int width, float *panel) {
+    for (int64_t k = 0; k < depth; k += 4) {
+        __m128 r0 = _mm_loadu_ps(b + k), r1 = _mm_loadu_ps(b + column + k),
+               r2 = _mm_loadu_ps(b + 2 * column + k), r3 = _mm_loadu_ps(b + 3 * column + k);
+        _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+        _mm_storeu_ps(panel + k * width, r0);
+        _mm_storeu_ps(panel + (k + 1) * width, r1);
+        _mm_storeu_ps(panel + (k + 2) * width, r2);
+        _mm_storeu_ps(panel + (k + 3) * width, r3);
     }
 }
 #endif
 
-static void turn_part(const float *b, int64_t column, int64_t depth, int count, int width,
+/* At most eight columns, `wide` of them with a place in the panel. */
+static void turn_part(const float *b, int64_t column, int64_t depth, int count, int wide, int width,
                       float *panel) {
     for (int64_t k = 0; k < depth; k++)
-        for (int j = 0; j < SQUARE; j++)
+        for (int j = 0; j < SQUARE && j < wide; j++)
             panel[k * width + j] = j < count ? b[j * column + k] : 0.0f;
 }
 
 static void pack_columns(const float *b, int64_t column, int64_t depth, int count, int width,
                          float *panel) {
     bool vectors = cpu_has_avx2();
-    for (int j = 0; j < width; j += SQUARE)
-        for (int64_t k = 0; k < depth; k += SQUARE) {
-            const float *from = b + j * column + k;
-            float *to = panel + k * width + j;
+    for (int j = 0; j < width; j += SQUARE) {
+        int64_t whole = 0;
 #if defined(__x86_64__)
-            if (vectors && depth - k >= SQUARE && count - j >= SQUARE) {
-                turn_square_avx(from, column, width, to);
-                continue;
-            }
-#endif
-            turn_part(from, column, least(SQUARE, depth - k), count - j, width, to);
+        if (vectors && count - j >= SQUARE) {
+            whole = depth / SQUARE * SQUARE;
+            turn_eight(b + j * column, column, whole, width, panel + j);
         }
+        if (width - j == SQUARE / 2 && count - j == SQUARE / 2) {
+            whole = depth / SQUARE * SQUARE;
+            turn_last_four(b + j * column, column, whole, width, panel + j);
+        }
+#endif
+        turn_part(b + j * column + whole, column, depth - whole, count - j, width - j, width,
+                  panel + whole * width + j);
+    }
 }
 
 void gemm_pack(const float *b, int64_t step, int64_t column, int64_t depth, int count, int width,

@@ -7,6 +7,9 @@
 #include "backend/cpu/cpu.h"
 
 enum { STEPS = 2 }; /* of the depth, unrolled */
+enum {
+    AHEAD = 16
+}; /* rows of b that are fetched ahead: a panel is larger than the nearest cache */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -49,6 +52,17 @@ INLINE void fetch_c(const struct gemm_tile *t, int rows) {
     }
 }
 
+/* Without lines to fetch, one that is near: a prefetch costs less than a branch around it. */
+INLINE struct gemm_fetch fetch_of(const struct gemm_tile *t) {
+    bool any = t->fetch.lines > 0;
+    return (struct gemm_fetch){any ? t->fetch.first : t->b, t->fetch.step, t->fetch.lines};
+}
+
+INLINE void fetch_line(struct gemm_fetch *fetch) {
+    __builtin_prefetch(fetch->first);
+    fetch->first += --fetch->lines > 0 ? fetch->step : 0;
+}
+
 /* A call of `body` with the rows of the tile as a constant. */
 #ifdef STRETTO_SANITIZE
 #define BY_ROWS(body, t, ...) body(t, (t)->rows, __VA_ARGS__);
@@ -83,9 +97,12 @@ AVX512 INLINE __mmask16 mask_512(int columns) {
 
 /* One step of the depth. */
 AVX512 INLINE void step_512(__m512 sum[][2], const struct bases *bases, int64_t a_row,
-                            const float *row, const __mmask16 mask[2], const int rows,
-                            const bool turned, const int vectors, const bool whole) {
+                            const float *row, int64_t b_step, const __mmask16 mask[2],
+                            const int rows, const bool turned, const int vectors,
+                            const bool whole) {
     __m512 b[2];
+    UNROLL(2)
+    for (int v = 0; v < vectors; v++) __builtin_prefetch(row + AHEAD * b_step + 16 * v);
     UNROLL(2)
     for (int v = 0; v < vectors; v++)
         b[v] = whole ? _mm512_loadu_ps(row + 16 * v) : _mm512_maskz_loadu_ps(mask[v], row + 16 * v);
@@ -105,19 +122,21 @@ AVX512 INLINE void rows_512(const struct gemm_tile *t, const int rows, const boo
     struct bases bases = bases_of(t);
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
+    struct gemm_fetch fetch = fetch_of(t);
     if (!t->near) fetch_c(t, rows);
     UNROLL(12)
     for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     int64_t k = t->depth;
     for (; k >= STEPS; k -= STEPS) UNROLL(2)
     for (int u = 0; u < STEPS; u++) {
-        step_512(sum, &bases, a_row, row, mask, rows, turned, vectors, whole);
+        fetch_line(&fetch);
+        step_512(sum, &bases, a_row, row, b_step, mask, rows, turned, vectors, whole);
         next(&bases, step);
         row += b_step;
     }
     UNROLL(1)
     for (; k > 0; k--) {
-        step_512(sum, &bases, a_row, row, mask, rows, turned, vectors, whole);
+        step_512(sum, &bases, a_row, row, b_step, mask, rows, turned, vectors, whole);
         next(&bases, step);
         row += b_step;
     }
@@ -181,9 +200,11 @@ AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool 
     struct bases bases = bases_of(t);
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
+    struct gemm_fetch fetch = fetch_of(t);
     if (!t->near) fetch_c(t, rows);
     UNROLL(2)
     for (int64_t k = t->depth; k > 0; k--) {
+        fetch_line(&fetch);
         UNROLL(2)
         for (int v = 0; v < vectors; v++)
             b[v] = whole ? _mm256_loadu_ps(row + 8 * v) : _mm256_maskload_ps(row + 8 * v, mask[v]);

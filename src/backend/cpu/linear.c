@@ -3,11 +3,12 @@
  * Activations are row major: whoever comes before and after (layer norm, attention, views) wants
  * that. Weights are row major too, which oneDNN runs near its peak in all three directions, except
  * where rows are a multiple of 4 KiB apart: then every row of a tile falls into the same cache
- * sets, and the plain kernels lose half their speed on wide cores. There the weights are asked for
- * with "any"; forward, both gradients and the gradient itself then share one blocked layout.
+ * sets, and the plain kernels lose half their speed on wide cores. With AVX-512 our own (gemm.c)
+ * does all three then; without, the weights are asked for with "any", and forward, both gradients
+ * and the gradient itself share one blocked layout.
  *
  * Forward with weights as torch stores them is a product with a turned operand, which oneDNN 2 runs
- * at 84 to 90% of the others' speed. With AVX-512 our own (gemm.c) does it, at 93 to 97%. */
+ * at 84 to 90% of the others' speed. With AVX-512 our own does it, at 93 to 97%. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "base/clones.h"
@@ -134,6 +135,7 @@ VECTOR_CLONES static void sum_columns(const float *dy, int64_t rows, int64_t ste
                                       float *sum) {
     for (int64_t i = 0; i < count; i++) sum[i] = 0.0f;
     for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
         for (int64_t i = 0; i < count; i++) sum[i] += dy[r * step + i];
 }
 
@@ -150,11 +152,9 @@ static void run_bias(const struct cpu_kernel *kernel, void *const in[], void *co
                     sums + at);
 }
 
-/* With plain weights it pays forward. Where rows alias, it pays for the gradient of the weights
- * (61 to 82 GFLOP/s with oneDNN 2, 89 to 96 so), though that is then put into their layout. */
+/* It pays forward, and in all directions where rows alias. */
 static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) {
-    bool aliasing = aliases(l) && !l->across,
-         pays = kernel->call.op == (aliasing ? OP_LINEAR_BWD_WEIGHT : OP_LINEAR);
+    bool pays = kernel->call.op == OP_LINEAR || aliases(l);
     bool wide = l->x == DTYPE_F32 && l->w == DTYPE_F32 && l->y == DTYPE_F32;
     return pays && wide && l->rows >= GEMM_MIN_ROWS && l->outputs >= GEMM_MAX_COLUMNS &&
            cpu_has_avx512() && kernel->call.attrs.activation != ACTIVATION_TANH;
@@ -162,7 +162,7 @@ static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) 
 
 static enum status create_gemm(struct cpu_kernel *kernel, const struct linear *l) {
     struct gemm gemm = gemm_of(kernel->call.op, l);
-    cpu_scratch(kernel, gemm_scratch_bytes(&gemm));
+    cpu_scratch(kernel, gemm_scratch_bytes(&gemm, kernel->base.device->threads));
     cpu_name(kernel, "gemm:%d", gemm_isa()->columns / 2);
     cpu_step_loop(kernel, run_gemm);
     if (kernel->call.op == OP_LINEAR) cpu_step_relu(kernel);
@@ -192,6 +192,7 @@ enum status cpu_linear_bwd_data(struct cpu_kernel *kernel, const struct layout *
     (void)in;
     const struct op_call *call = &kernel->call;
     struct linear l = linear_of(call);
+    if (takes_gemm(kernel, &l)) return create_gemm(kernel, &l);
     struct dnn_spec spec = spec_of(DNN_INNER_DATA, &l, false);
     struct cpu_bind bind[] = {{DNNL_ARG_DIFF_DST, CPU_IN, 0, 0},
                               {DNNL_ARG_WEIGHTS, CPU_IN, 1, 0},

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "backend/cpu/avx512.h"
 #include "backend/cpu/cpu.h"
@@ -16,61 +17,160 @@
 
 #if defined(__x86_64__)
 
-/* Which of the keys from `at` on are allowed. */
-AVX512_INLINE __mmask16 allowed_512(int64_t at, int64_t count, const int32_t *mask) {
-    __mmask16 left = avx512_left(count - at);
-    if (!mask) return left;
-    __m512i given = _mm512_maskz_loadu_epi32(left, mask + at);
-    return _mm512_test_epi32_mask(given, given);
+/* Rows that are worked on together: their sums and maxima cross the lanes at once. */
+enum { GROUP = 4 };
+
+#define EACH_ROW(r) _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)
+
+/* One number of each of four vectors: element r of every quarter is that of x[r]. */
+#define ACROSS(name, op)                                                                           \
+    AVX512_INLINE __m512 name(const __m512 x[GROUP]) {                                             \
+        __m512 first = op(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));         \
+        __m512 last = op(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));          \
+        __m512 all =                                                                               \
+            op(_mm512_shuffle_ps(first, last, 0x44), _mm512_shuffle_ps(first, last, 0xEE));        \
+        all = op(all, _mm512_shuffle_f32x4(all, all, 0x4E));                                       \
+        return op(all, _mm512_shuffle_f32x4(all, all, 0xB1));                                      \
+    }
+ACROSS(most_512, _mm512_max_ps)
+ACROSS(sum_512, _mm512_add_ps)
+
+/* Element r of every quarter, in all places. */
+AVX512_INLINE void spread_512(__m512 x, __m512 y[GROUP]) {
+    y[0] = _mm512_permute_ps(x, 0x00);
+    y[1] = _mm512_permute_ps(x, 0x55);
+    y[2] = _mm512_permute_ps(x, 0xAA);
+    y[3] = _mm512_permute_ps(x, 0xFF);
 }
 
-AVX512 static void row_512(float *s, int64_t count, float scale, const int32_t *mask, float *p) {
-    __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
-    bool any = !mask;
-    for (int64_t i = 0; i < count; i += 16) {
-        __mmask16 allowed = allowed_512(i, count, mask);
-        any |= allowed != 0;
-        most = _mm512_mask_max_ps(most, allowed, most, _mm512_loadu_ps(s + i));
+AVX512_INLINE void fill_512(__m512 x[GROUP], float value) {
+    _Pragma("GCC unroll 4") for (int r = 0; r < GROUP; r++) x[r] = _mm512_set1_ps(value);
+}
+
+/* Which of the keys from `at` on the rows from `first` on may see; `same`: all rows the same. */
+AVX512_INLINE void allowed_512(const struct softmax_block *b, int64_t first, int64_t at,
+                               const int rows, const bool same, __mmask16 allowed[GROUP]) {
+    __mmask16 given = 0xFFFF;
+    if (b->mask) {
+        __m512i mask = _mm512_maskz_loadu_epi32(avx512_left(b->tokens - at), b->mask + at);
+        given = _mm512_test_epi32_mask(mask, mask);
     }
-    __m512 top = _mm512_set1_ps(any ? _mm512_reduce_max_ps(most) : 0.0f),
-           factor = _mm512_set1_ps(scale * LOG2_E);
-    for (int64_t i = 0; i < count; i += 16) {
-        __m512 x = _mm512_mul_ps(factor, _mm512_sub_ps(_mm512_loadu_ps(s + i), top));
-        __m512 e = _mm512_maskz_mov_ps(allowed_512(i, count, mask), avx512_power(x));
-        sum = _mm512_add_ps(sum, e);
-        _mm512_storeu_ps(s + i, e);
+    EACH_ROW(r)
+    allowed[r] =
+        same && r > 0 ? allowed[0] : given & avx512_left(b->seen + (first + r) * b->more - at);
+}
+
+/* `rows` rows from `first` on. */
+AVX512_INLINE void group_512(const struct softmax_block *b, int64_t first, const int rows,
+                             const bool same) {
+    float *s = b->s + first * b->s_step, *p = b->p + first * b->p_step;
+    const int64_t step = b->s_step, end = b->seen + (first + rows - 1) * b->more;
+    __mmask16 allowed[GROUP];
+    __m512 most[GROUP], sum[GROUP], factor = _mm512_set1_ps(b->scale * LOG2_E);
+    fill_512(most, -INFINITY), fill_512(sum, 0);
+    unsigned any[GROUP] = {0};
+    for (int64_t i = 0; i < end; i += 16) {
+        allowed_512(b, first, i, rows, same, allowed);
+        EACH_ROW(r) {
+            any[r] |= allowed[r];
+            most[r] =
+                _mm512_mask_max_ps(most[r], allowed[r], most[r], _mm512_loadu_ps(s + r * step + i));
+        }
     }
-    __m512 share = _mm512_set1_ps(any ? 1.0f / _mm512_reduce_add_ps(sum) : 0.0f);
-    for (int64_t i = 0; i < count; i += 16) {
-        __m512 value = _mm512_mul_ps(_mm512_loadu_ps(s + i), share);
-        _mm512_storeu_ps(s + i, value);
-        _mm512_mask_storeu_ps(p + i, avx512_left(count - i), value);
+    spread_512(most_512(most), most);
+    EACH_ROW(r) if (!any[r]) most[r] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < end; i += 16) {
+        allowed_512(b, first, i, rows, same, allowed);
+        EACH_ROW(r) {
+            __m512 x = _mm512_sub_ps(_mm512_loadu_ps(s + r * step + i), most[r]);
+            x = _mm512_maskz_mov_ps(allowed[r], avx512_power(_mm512_mul_ps(factor, x)));
+            sum[r] = _mm512_add_ps(sum[r], x);
+            _mm512_storeu_ps(s + r * step + i, x);
+        }
+    }
+    spread_512(_mm512_div_ps(_mm512_set1_ps(1.0f), sum_512(sum)), sum);
+    EACH_ROW(r) if (!any[r]) sum[r] = _mm512_setzero_ps();
+    int64_t i = 0;
+    for (; i < end; i += 16) {
+        __mmask16 left = avx512_left(b->tokens - i);
+        EACH_ROW(r)
+        _mm512_mask_storeu_ps(p + r * b->p_step + i, left,
+                              _mm512_mul_ps(_mm512_loadu_ps(s + r * step + i), sum[r]));
+    }
+    for (; i < b->tokens; i += 16) EACH_ROW(r)
+    _mm512_mask_storeu_ps(p + r * b->p_step + i, avx512_left(b->tokens - i), _mm512_setzero_ps());
+}
+
+AVX512_INLINE void bwd_group_512(const struct softmax_block *b, int64_t first, const int rows) {
+    float *s = b->s + first * b->s_step;
+    const float *p = b->p + first * b->p_step;
+    const int64_t step = b->s_step, p_step = b->p_step;
+    __m512 sum[GROUP], factor = _mm512_set1_ps(b->scale);
+    fill_512(sum, 0);
+    for (int64_t i = 0; i < b->seen; i += 16) {
+        __mmask16 left = avx512_left(b->seen - i);
+        EACH_ROW(r)
+        sum[r] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(left, p + r * p_step + i),
+                                 _mm512_maskz_loadu_ps(left, s + r * step + i), sum[r]);
+    }
+    spread_512(sum_512(sum), sum);
+    for (int64_t i = 0; i < b->seen; i += 16) {
+        __mmask16 left = avx512_left(b->seen - i);
+        EACH_ROW(r) {
+            __m512 share = _mm512_mul_ps(factor, _mm512_maskz_loadu_ps(left, p + r * p_step + i));
+            __m512 off = _mm512_sub_ps(_mm512_maskz_loadu_ps(left, s + r * step + i), sum[r]);
+            _mm512_mask_storeu_ps(s + r * step + i, left, _mm512_mul_ps(share, off));
+        }
     }
 }
 
-AVX512 static void bwd_row_512(const float *p, int64_t count, float scale, float *dp) {
-    __m512 dot = _mm512_setzero_ps(), factor = _mm512_set1_ps(scale);
-    for (int64_t i = 0; i < count; i += 16)
-        dot = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(avx512_left(count - i), p + i),
-                              _mm512_maskz_loadu_ps(avx512_left(count - i), dp + i), dot);
-    __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(dot));
-    for (int64_t i = 0; i < count; i += 16) {
-        __mmask16 left = avx512_left(count - i);
-        __m512 share = _mm512_mul_ps(factor, _mm512_maskz_loadu_ps(left, p + i));
-        __m512 off = _mm512_sub_ps(_mm512_maskz_loadu_ps(left, dp + i), mean);
-        _mm512_mask_storeu_ps(dp + i, left, _mm512_mul_ps(share, off));
+AVX512_INLINE void dots_group_512(const float *x, int64_t x_step, const float *z, int64_t depth,
+                                  const int rows, float *y, int64_t y_step) {
+    __m512 sum[GROUP];
+    float sums[GROUP];
+    fill_512(sum, 0);
+    for (int64_t i = 0; i < depth; i += 16) {
+        __mmask16 left = avx512_left(depth - i);
+        __m512 by = _mm512_maskz_loadu_ps(left, z + i);
+        EACH_ROW(r)
+        sum[r] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(left, x + r * x_step + i), by, sum[r]);
     }
+    _mm_storeu_ps(sums, _mm512_castps512_ps128(sum_512(sum)));
+    EACH_ROW(r) y[r * y_step] = sums[r];
+}
+
+/* Whole groups, then what is left of one, each by a body with the number of its rows as a constant.
+ */
+#define BY_GROUPS(count, body)                                                                     \
+    do {                                                                                           \
+        int64_t at = 0;                                                                            \
+        for (; (count)-at >= GROUP; at += GROUP) body(at, GROUP);                                  \
+        switch ((count)-at) {                                                                      \
+        case 3: body(at, 3); break;                                                                \
+        case 2: body(at, 2); break;                                                                \
+        case 1: body(at, 1);                                                                       \
+        }                                                                                          \
+    } while (0)
+
+AVX512 static void forward_512(const struct softmax_block *b) {
+#define SAME(at, rows) group_512(b, at, rows, true)
+#define MORE(at, rows) group_512(b, at, rows, false)
+    if (b->more == 0)
+        BY_GROUPS(b->rows, SAME);
+    else
+        BY_GROUPS(b->rows, MORE);
+}
+
+AVX512 static void backward_512(const struct softmax_block *b) {
+#define BACKWARD(at, rows) bwd_group_512(b, at, rows)
+    BY_GROUPS(b->rows, BACKWARD);
 }
 
 AVX512 static void dots_512(const float *x, int64_t x_step, const float *z, int64_t depth,
                             int64_t rows, float *y, int64_t y_step) {
-    for (int64_t r = 0; r < rows; r++, x += x_step) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t i = 0; i < depth; i += 16)
-            sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(avx512_left(depth - i), x + i),
-                                  _mm512_maskz_loadu_ps(avx512_left(depth - i), z + i), sum);
-        y[r * y_step] = _mm512_reduce_add_ps(sum);
-    }
+#define DOTS(at, rows)                                                                             \
+    dots_group_512(x + (at)*x_step, x_step, z, depth, rows, y + (at)*y_step, y_step)
+    BY_GROUPS(rows, DOTS);
 }
 #endif
 
@@ -115,11 +215,25 @@ VECTOR_CLONES static void dots_any(const float *x, int64_t x_step, const float *
     }
 }
 
-const struct softmax_rows softmax_rows_any = {row_any, bwd_row_any, dots_any};
+static void forward_any(const struct softmax_block *b) {
+    for (int64_t i = 0; i < b->rows; i++) {
+        int64_t seen = b->seen + i * b->more;
+        float *p = b->p + i * b->p_step;
+        row_any(b->s + i * b->s_step, seen, b->scale, b->mask, p);
+        memset(p + seen, 0, (size_t)(b->tokens - seen) * sizeof *p);
+    }
+}
+
+static void backward_any(const struct softmax_block *b) {
+    for (int64_t i = 0; i < b->rows; i++)
+        bwd_row_any(b->p + i * b->p_step, b->seen, b->scale, b->s + i * b->s_step);
+}
+
+const struct softmax_rows softmax_rows_any = {forward_any, backward_any, dots_any};
 
 const struct softmax_rows *softmax_rows(void) {
 #if defined(__x86_64__)
-    static const struct softmax_rows wide = {row_512, bwd_row_512, dots_512};
+    static const struct softmax_rows wide = {forward_512, backward_512, dots_512};
     if (cpu_has_avx512()) return &wide;
 #endif
     return &softmax_rows_any;

@@ -6,14 +6,25 @@
 
 enum { SOFTMAX_WIDE = 16 };
 
+/* Rows of scores and of probabilities: row i begins at s + i * s_step and p + i * p_step, and sees
+ * the keys [0, seen + i * more) of all `tokens`, those of them that the mask allows (NULL: all). */
+struct softmax_block {
+    float *s, *p;
+    int64_t s_step, p_step, rows, seen, more, tokens;
+    float scale;
+    const int32_t *mask;
+};
+
+/* What is made of a row does not depend on the others. */
 struct softmax_rows {
-    /* p[count] and s[count] become the softmax of scale * s over the keys that the mask allows
-     * (NULL: all); s may be written up to the next multiple of SOFTMAX_WIDE. A row with nothing
-     * allowed becomes zero; one with all its scores at -infinity becomes NaN, as any softmax of
-     * such a row. */
-    void (*row)(float *s, int64_t count, float scale, const int32_t *mask, float *p);
-    /* dp becomes scale * p * (dp - sum of dp * p). */
-    void (*bwd)(const float *p, int64_t count, float scale, float *dp);
+    /* p becomes the softmax of scale * s, and zero for the tokens that are not seen. s is spent,
+     * and may be written up to the next multiple of SOFTMAX_WIDE. A row with nothing allowed
+     * becomes zero; one with all its scores at -infinity becomes NaN, as any softmax of such a
+     * row. */
+    void (*forward)(const struct softmax_block *block);
+    /* s, a gradient of p, becomes scale * p * (s - sum of s * p). Knows no mask: p is zero there.
+     */
+    void (*backward)(const struct softmax_block *block);
     /* y[i * y_step] = the dot product of row i of x, x_step apart, with z, over `depth`. */
     void (*dots)(const float *x, int64_t x_step, const float *z, int64_t depth, int64_t rows,
                  float *y, int64_t y_step);
@@ -21,7 +32,7 @@ struct softmax_rows {
 
 /* Those of the instruction set that oneDNN uses. */
 const struct softmax_rows *softmax_rows(void);
-/* Those of any: they write nothing behind `count`, and p may be s. */
+/* Those of any: they write nothing behind what a row sees, and p may be s. */
 extern const struct softmax_rows softmax_rows_any;
 
 #endif

@@ -5,7 +5,7 @@
  * frame depends on the size of the canvas and not on the number of blocks. */
 "use strict";
 (() => {
-const AXIS = 26, BAR = 10, MEMORY = 112, DENSE = 0.35;
+const AXIS = 26, BAR = 10, MEMORY = 112, DENSE = 0.35, CHOSEN = 650;
 
 /* --- data --- */
 
@@ -135,11 +135,11 @@ const start = root => {
     const measure = () => {
         const width = stageBox.clientWidth, dpr = window.devicePixelRatio || 1;
         const lanes = shownCount(), most = lanes === 2 ? 62 : 44, least = lanes === 2 ? 7 : 4;
-        context.font = font(12);
+        context.font = font(12, CHOSEN);
         let left = 0;
-        const slim = width < 640, label = slim ? name : r => data.labels[r], right = slim ? 56 : 104;
+        const slim = width < 640, label = slim ? name : r => data.labels[r], right = slim ? 56 : 112;
         for (let r = 0; r < rows; r += Math.ceil(rows / 200)) left = Math.max(left, context.measureText(label(r)).width);
-        left = Math.min(left * 1.06, width * 0.24) + 24;
+        left = Math.min(left, width * 0.24) + 24;
         const room = Math.max(240, innerHeight * 0.62);
         const pitch = Math.min(most * 2, Math.max(least, Math.min(most, room / Math.max(1, rows))) * state.zoom);
         const area = Math.max(40, Math.min(room, rows * pitch));
@@ -350,7 +350,7 @@ const start = root => {
         for (let row = first; row < last; row++) {
             const middle = AXIS + row * size.pitch - state.top + size.pitch / 2;
             context.fillStyle = row === state.row ? colours.ink : colours.soft;
-            context.font = font(Math.min(12, Math.max(10, size.pitch)), row === state.row ? 650 : 400);
+            context.font = font(Math.min(12, Math.max(10, size.pitch)), row === state.row ? CHOSEN : 400);
             context.textAlign = "right";
             if (row % apart === 0) context.fillText(cut(size.label(row), size.labels - 18), size.labels - 12, middle + 4);
             for (let v = 0; v < 2; v++) {

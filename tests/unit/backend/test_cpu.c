@@ -478,7 +478,8 @@ Test(backend_cpu, weights_are_rounded_into_blocks) {
     device_close(&device);
 }
 
-/* Neither the team nor the number of rows or samples shows in what is made of one of them. */
+/* Neither the team nor the number of rows or samples shows in what our products make of one of
+ * them. (Without AVX-512 linear layers are oneDNN's, where both show.) */
 Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
     for (int i = 0; i < 2; i++) {
         struct op_call many = {.op = OP_LINEAR, .in_count = 2}, few;
@@ -498,11 +499,12 @@ Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
         struct device *three = open_cpu(3);
         struct result c = run(three, many);
         device_close(&three);
-        cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
-                  "%s: the team shows", a.name);
-        if (cpu_has_avx512() || i == 1)
+        if (cpu_has_avx512() || i == 1) {
+            cr_expect(memcmp(a.out[0], c.out[0], (size_t)all * sizeof(float)) == 0,
+                      "%s: the team shows", a.name);
             cr_expect(memcmp(a.out[0], b.out[0], (size_t)part * sizeof(float)) == 0,
                       "%s: the batch shows", a.name);
+        }
         result_free(&a), result_free(&b), result_free(&c);
     }
 }

@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "cli/doctor.h"
-#include "run/openmp.h"
+#include "launch/openmp.h"
 
 static void look(const struct check *check, struct finding *out) {
     out->level = *(const enum doctor_level *)check->data;

@@ -58,6 +58,7 @@ Test(data_dataset, bad_specs_say_what_is_wrong) {
     } rows[] = {
         {"nope", STATUS_USAGE, "unknown data set 'nope'"},
         {"", STATUS_USAGE, "known: digits"},
+        {"nope", STATUS_USAGE, "\n         folder:DIR"}, /* lines of 80 columns */
         {"digits:x", STATUS_USAGE, "takes no argument"},
         {"mnist", STATUS_USAGE, "mnist:DIR"},
         {"mnist:", STATUS_USAGE, "mnist:DIR"},

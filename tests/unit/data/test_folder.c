@@ -161,6 +161,60 @@ Test(data_folder, three_splits) {
     refuse(",test=none", STATUS_DATA, "none: no pictures");
 }
 
+/* Without a folder to test on every tenth picture is for that; without "train" the folders are the
+ * classes. What is given or found otherwise comes first. */
+Test(data_folder, one_level_is_divided) {
+    for (int i = 0; i < 20; i++) {
+        char *path = mem_format("%s/%02d.png", i < 14 ? "cat" : "dog", i);
+        put_picture(path, "rgb8.png");
+        free(path);
+    }
+    struct dataset *dataset = open_good("", (struct dataset_config){0});
+    cr_assert(dataset->count[SPLIT_TRAIN] == 18 && dataset->count[SPLIT_TEST] == 2);
+    cr_assert(strstr(message, "every tenth picture is kept for testing, 2 of 20"), "%s", message);
+    cr_assert(strstr(message, ",test=NAME"), "%s", message);
+    cr_assert_eq(dataset->classes, 2);
+    cr_assert_str_eq(dataset->names[1], "dog");
+    static const char *const tests[] = {"cat/09.png", "dog/19.png"};
+    for (int i = 0; i < 2; i++) {
+        char *file = dataset_file(dataset, SPLIT_TEST, i),
+             *want = mem_format("%s/%s", root, tests[i]);
+        cr_assert_str_eq(file, want);
+        cr_assert_eq(label_of(dataset, SPLIT_TEST, i), i);
+        free(file), free(want);
+    }
+    for (int i = 0; i < 18; i++)
+        cr_assert_eq(label_of(dataset, SPLIT_TRAIN, i), i >= 13, "training picture %d", i);
+    uint64_t hash = dataset->content_hash;
+    dataset_free(&dataset);
+    dataset = open_good(",train=.,test=.", (struct dataset_config){0});
+    cr_assert(dataset->count[SPLIT_TRAIN] == 20 && dataset->count[SPLIT_TEST] == 20);
+    cr_assert_neq(dataset->content_hash, hash);
+    dataset_free(&dataset);
+}
+
+Test(data_folder, train_alone_is_divided) {
+    put_picture("train/cat/1.png", "rgb8.png");
+    refuse("", STATUS_DATA, "train: one picture, and none to test with");
+    put_picture("train/dog/2.png", "rgb8.png");
+    struct dataset *dataset = open_good("", (struct dataset_config){0});
+    cr_assert(dataset->count[SPLIT_TRAIN] == 1 && dataset->count[SPLIT_TEST] == 1);
+    cr_assert(strstr(message, "the last picture is kept for testing, 1 of 2"), "%s", message);
+    cr_assert_eq(label_of(dataset, SPLIT_TEST, 0), 1);
+    dataset_free(&dataset);
+}
+
+/* Folders of folders are no classes: they may be splits of other names. */
+Test(data_folder, other_layouts_are_told_how) {
+    put_picture("pictures/cat/1.png", "rgb8.png");
+    put_picture("held-out/cat/2.png", "rgb8.png");
+    refuse("", STATUS_DATA, "no pictures in folders, one for each class");
+    struct dataset *dataset =
+        open_good(",train=pictures,test=held-out", (struct dataset_config){0});
+    cr_assert(dataset->count[SPLIT_TRAIN] == 1 && dataset->count[SPLIT_TEST] == 1);
+    dataset_free(&dataset);
+}
+
 /* CINIC-10 is known by its classes, and normalised by its own figures. */
 Test(data_folder, cinic) {
     static const char *const names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
@@ -262,8 +316,8 @@ Test(data_folder, a_cut_picture_has_no_label) {
 }
 
 Test(data_folder, what_is_missing_is_said) {
-    refuse("", STATUS_DATA, "none of val, valid, validation and test is there");
-    refuse("", STATUS_DATA, "as in train/cat/1.jpg, val/cat/2.jpg");
+    refuse("", STATUS_DATA, "no pictures in folders, one for each class");
+    refuse("", STATUS_DATA, "or train/cat/1.jpg, val/cat/2.jpg");
     put_picture("val/dog/1.png", "rgb8.png");
     refuse("", STATUS_DATA, "train: no folders in it");
     put_text("train/dog/readme", "x");

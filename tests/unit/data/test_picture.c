@@ -190,6 +190,79 @@ Test(data_picture, parts_have_the_pixels_of_the_whole) {
     }
 }
 
+/* --- memory --- */
+
+/* The smallest picture that makes libjpeg take all its tables: four channels, each with its own of
+ * every kind, in several scans or in one. */
+static unsigned char *encode_tables(bool progressive, bool arithmetic, unsigned long *count) {
+    struct jpeg_compress_struct info;
+    struct jpeg_error_mgr errors;
+    unsigned char *data = NULL, row[16 * 4], *rows[] = {row};
+    unsigned table[64];
+    info.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&info);
+    jpeg_mem_dest(&info, &data, count);
+    info.image_width = info.image_height = 16;
+    info.input_components = 4, info.in_color_space = JCS_CMYK;
+    jpeg_set_defaults(&info);
+    for (int c = 0; c < 4; c++) {
+        for (int i = 0; i < 64; i++) table[i] = (unsigned)(1 + i + c);
+        jpeg_add_quant_table(&info, c, table, 100, TRUE);
+        info.comp_info[c].quant_tbl_no = info.comp_info[c].dc_tbl_no = c;
+        info.comp_info[c].ac_tbl_no = c;
+    }
+    info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 2;
+    if (progressive) jpeg_simple_progression(&info);
+    info.optimize_coding = !arithmetic;
+    info.arith_code = arithmetic;
+    jpeg_start_compress(&info, TRUE);
+    for (int y = 0; y < 16; y++) {
+        for (int i = 0; i < 16 * 4; i++) row[i] = (unsigned char)(y * 31 + i * 17);
+        jpeg_write_scanlines(&info, rows, 1);
+    }
+    jpeg_finish_compress(&info);
+    jpeg_destroy_compress(&info);
+    return data;
+}
+
+#ifdef C_ARITH_CODING_SUPPORTED
+enum { CODINGS = 2 };
+#else
+enum { CODINGS = 1 };
+#endif
+
+/* What libjpeg takes whatever the picture has room in what the header announces, with a margin for
+ * other versions of it: half, of the smallest picture that uses all of it; but no more than that
+ * needs. */
+Test(data_picture, tables_of_jpegs_have_room) {
+    struct augment as_is = {AUGMENT_NONE, FRAME_STRETCH, 16, 16};
+    size_t bytes = transform_bytes(16, 16, 16, 16);
+    for (int form = 0; form < 2 * CODINGS; form++) {
+        unsigned long count = 0;
+        unsigned char *data = encode_tables(form & 1, form & 2, &count);
+        struct picture_header header;
+        char why[PICTURE_WHY_BYTES] = "";
+        bool more;
+        cr_assert(picture_probe(data, count, count, &header, &more, why), "%s", why);
+        struct picture_reading reading = {
+            .data = data,
+            .count = count,
+            .augment = &as_is,
+            .memory = {aligned_alloc(64, (header.decoder_bytes + 63) / 64 * 64),
+                       header.decoder_bytes, 0},
+            .transform_memory = aligned_alloc(64, bytes),
+            .transform_bytes = bytes};
+        cr_assert(picture_read(&reading), "%s", reading.why);
+        cr_expect_lt(reading.memory.used, header.decoder_bytes / 2, "%zu of %zu bytes",
+                     reading.memory.used, header.decoder_bytes);
+        cr_expect_gt(reading.memory.used, header.decoder_bytes / 8, "%zu of %zu bytes",
+                     reading.memory.used, header.decoder_bytes);
+        free(reading.memory.base);
+        free(reading.transform_memory);
+        free(data);
+    }
+}
+
 /* A part that lies above the cut is refused no less: what is damaged does not depend on what is
  * drawn.
  */

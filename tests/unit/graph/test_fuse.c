@@ -7,7 +7,7 @@
 #include "kit.h"
 
 enum first { CONV, LINEAR, NORM, ADD };
-enum second { RELU, TANH, GELU };
+enum second { RELU, TANH, GELU, SUM };
 
 static int make_first(struct graph *graph, enum first first) {
     int x = graph_input(graph, "x", DTYPE_F32, SHAPE(2, 3, 4, 4));
@@ -30,6 +30,7 @@ static int make_first(struct graph *graph, enum first first) {
 
 static int make_second(struct graph *graph, enum second second, const char *name, int x) {
     if (second == RELU) return graph_relu(graph, name, x);
+    if (second == SUM) return graph_add(graph, name, graph->inputs[0], x);
     return second == TANH ? graph_tanh(graph, name, x) : graph_gelu(graph, name, x, false);
 }
 
@@ -99,9 +100,9 @@ static void check_pair(bool training, enum first first, enum second second, bool
                      second, readers, merged ? "merged" : "kept");
         cr_expect_eq(graph->node_count, before - merged - 1); /* the loss always merges */
         cr_expect_eq(graph->forward_count, graph->node_count);
-        enum activation want = !merged          ? ACTIVATION_NONE
-                               : second == RELU ? ACTIVATION_RELU
-                                                : ACTIVATION_TANH;
+        enum activation want = !merged || second == SUM ? ACTIVATION_NONE
+                               : second == RELU         ? ACTIVATION_RELU
+                                                        : ACTIVATION_TANH;
         cr_expect_eq(find(graph, "first")->attrs.activation, want);
         expect_order(graph);
         graph_free(&graph);
@@ -109,12 +110,12 @@ static void check_pair(bool training, enum first first, enum second second, bool
 }
 
 Test(graph_fuse, pairs_merge_where_they_may) {
-    static const bool merges[4][3] = {[CONV] = {true, true, false},
-                                      [LINEAR] = {true, true, false},
-                                      [NORM] = {true, false, false},
-                                      [ADD] = {true, false, false}};
+    static const bool merges[4][4] = {[CONV] = {true, true, false, false},
+                                      [LINEAR] = {true, true, false, false},
+                                      [NORM] = {true, false, false, true},
+                                      [ADD] = {true, false, false, false}};
     for (int first = CONV; first <= ADD; first++) {
-        for (int second = RELU; second <= GELU; second++) {
+        for (int second = RELU; second <= SUM; second++) {
             check_pair(true, (enum first)first, (enum second)second, merges[first][second]);
             check_pair(false, (enum first)first, (enum second)second, merges[first][second]);
             expect_same((enum first)first, (enum second)second);
@@ -133,6 +134,33 @@ Test(graph_fuse, an_activation_merges_once) {
     cr_expect_not_null(find(graph, "two"));
     expect_order(graph);
     graph_free(&graph);
+}
+
+/* A residual block whose shortcut is a batch norm too, made behind the first one: the sum and its
+ * relu go to the one that stands last. A second sum is not taken, nor one over the batch. */
+Test(graph_fuse, a_batch_norm_takes_one_sum_of_its_shape) {
+    for (int training = 0; training < 2; training++) {
+        struct graph *graph = graph_new(2, training);
+        int a = make_first(graph, NORM), x = graph->inputs[0];
+        int b = graph_batch_norm(graph, "shortcut", x, kit_weight(graph, "scale2", SHAPE(3)),
+                                 kit_weight(graph, "shift2", SHAPE(3)),
+                                 graph_buffer(graph, "running_mean2", DTYPE_F32, SHAPE(3), 0),
+                                 graph_buffer(graph, "running_var2", DTYPE_F32, SHAPE(3), 1),
+                                 graph_buffer(graph, "batches2", DTYPE_I64, SHAPE_SCALAR, 0), 1e-5f,
+                                 0.1f);
+        int y = graph_add(graph, "again", graph_add(graph, "sum", a, b), x);
+        int spread = kit_weight(graph, "spread", SHAPE(1, 3, 4, 4));
+        graph_add(graph, "rows", graph_relu(graph, "relu", y), spread);
+        graph_fuse(graph);
+        cr_assert_eq(graph->status, STATUS_OK);
+        expect_order(graph);
+        cr_expect_null(find(graph, "sum"));
+        cr_expect_eq(find(graph, "first")->in_count, training ? 3 : 5);
+        cr_expect_eq(find(graph, "shortcut")->in_count, training ? 4 : 6);
+        cr_expect_eq(find(graph, "again")->attrs.activation, ACTIVATION_RELU);
+        cr_expect_not_null(find(graph, "rows"));
+        graph_free(&graph);
+    }
 }
 
 Test(graph_fuse, the_loss_becomes_one_operation) {

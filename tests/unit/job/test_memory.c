@@ -5,6 +5,7 @@
 #include "job/job.h"
 #include "../exec/kit.h"
 #include "base/log.h"
+#include "base/text.h"
 
 enum { RANKS = 8 };
 #define MIB ((size_t)1 << 20)
@@ -52,6 +53,33 @@ Test(job_memory, ranks_of_a_machine_are_counted_together) {
     cr_expect_eq(job_check_memory(&job), STATUS_OK);
     job.available_bytes = 0; /* unknown: nothing to compare with */
     cr_expect_eq(job_check_memory(&job), STATUS_OK);
+    close_eight();
+}
+
+/* Stages differ: the message has both ends, and names the one that needs most. */
+Test(run_memory, ranks_that_differ_are_told_apart) {
+    char log[1024] = "", low[TEXT_BYTES], high[TEXT_BYTES], both[3 * TEXT_BYTES];
+    struct rank_info info = {.ranks = 2, .local_ranks = 2, .to_start = true};
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[1].activations += 100 * MIB;
+    job.available_bytes = (int64_t)MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    snprintf(both, sizeof both, "%s to %s each",
+             text_size((int64_t)job_position_bytes(&job, 0), low),
+             text_size((int64_t)job_position_bytes(&job, 1), high));
+    cr_expect(strstr(log, both), "%s", log);
+    cr_expect(strstr(log, "largest at the peak of rank 0: "), "%s", log);
+    close_eight();
+    kit_options("--model mlp --device ref --threads 1 --batch 64 -n 2 --strategy gpipe "
+                "--data synthetic:size=8,count=64,test_count=8 --memory-limit 1M",
+                &options);
+    cr_assert_eq(job_open(&options, &info, &job), STATUS_OK);
+    job.position[1].activations += 100 * MIB;
+    cr_expect_eq(check(log, sizeof log), STATUS_MEMORY);
+    cr_expect(strstr(log, "rank 1 would need"), "%s", log);
     close_eight();
 }
 

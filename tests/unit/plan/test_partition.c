@@ -217,7 +217,7 @@ Test(plan_partition, is_cut_by_name) {
     struct partition partition = cut(graph, &config);
     expect_whole(&partition, "resnet8");
     cr_expect(partition.named);
-    cr_expect_str_eq(partition.chunks[0].last_layer, "layer1.0.add");
+    cr_expect_str_eq(partition.chunks[0].last_layer, "layer1.0.bn2");
     cr_expect_str_eq(partition.chunks[1].first_layer, "layer2.0.conv1");
     cr_expect_str_eq(partition.chunks[2].first_layer, "layer3.0.bn1");
     partition_free(&partition);

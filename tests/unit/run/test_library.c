@@ -144,6 +144,14 @@ Test(run_library, refuses_with_the_commands_codes) {
         cr_expect(strstr(stretto_error(), "forward batch"), "%s", stretto_error());
         cr_expect_null(run);
     }
+    static const char *const two_threads[] = {"--threads", "2", NULL};
+    setenv("OMP_STACKSIZE", "16k", 1);
+    cr_expect_eq(try_open(two_threads, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "OMP_STACKSIZE=16k"), "%s", stretto_error());
+    setenv("OMP_STACKSIZE", " 2 M ", 1);
+    cr_expect_eq(try_open(two_threads, &run), 0, "%s", stretto_error());
+    stretto_close(&run);
+    unsetenv("OMP_STACKSIZE");
     run = open_mlp();
     float value[1] = {0}, nan[10] = {NAN};
     cr_expect_eq(stretto_get(run, "fc9.weight", value, sizeof value), STRETTO_USAGE);
@@ -261,6 +269,83 @@ Test(run_library, every_strategy_is_the_same_training, .timeout = 120) {
         train(replicas[i], i ? &other : &first);
         if (i) cr_expect_eq(memcmp(&first, &other, sizeof first), 0, "replicas %zu differ", i);
     }
+}
+
+/* What the output depends on must be given: its memory would hold what was there before. */
+Test(run_library, a_field_that_the_output_needs_is_no_null) {
+    static float image[64], logits[10];
+    static int32_t label;
+    struct stretto_run *run = open_mlp();
+    cr_expect_eq(stretto_forward(run, 1, (const void *[]){NULL, &label}, 2, logits, 10),
+                 STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "field 0, \"image\" of data set digits, is NULL"), "%s",
+              stretto_error());
+    cr_expect_eq(stretto_forward(run, 1, (const void *[]){image, NULL}, 2, logits, 10), 0, "%s",
+                 stretto_error());
+    stretto_close(&run);
+}
+
+static int64_t predicted(struct stretto_run *run) {
+    struct stretto_plan plan = {.size = sizeof plan};
+    cr_assert_eq(stretto_plan(run, &plan), 0, "%s", stretto_error());
+    return plan.predicted_peak_bytes;
+}
+
+/* A run that only uses a model takes less memory and gives the same bits. */
+Test(run_library, forward_only_has_nothing_to_train, .timeout = 120) {
+    const char *const *const kinds[] = {layouts[0], layouts[1], replicas[1], replicas[2]};
+    static float image[2 * 64], want[2 * 10], have[2 * 10];
+    char path[] = "/tmp/stretto-library-XXXXXX";
+    close(mkstemp(path));
+    for (int i = 0; i < 2 * 64; i++) image[i] = (float)(i % 11) / 11;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct stretto_config config = {
+            .size = sizeof config, .options = kinds[i], .forward_only = 1};
+        struct stretto_run *run = open_with(kinds[i]);
+        struct stretto_step step = {.size = sizeof step};
+        struct stretto_eval first = {.size = sizeof first}, second = {.size = sizeof second};
+        const void *field[] = {image, NULL};
+        int64_t bytes = predicted(run);
+        cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+        cr_assert_eq(stretto_evaluate(run, &first), 0, "%s", stretto_error());
+        cr_assert_eq(stretto_forward(run, 2, field, 2, want, 20), 0, "%s", stretto_error());
+        cr_assert_eq(stretto_save(run, path), 0, "%s", stretto_error());
+        stretto_close(&run);
+        run = open_with(kinds[i]);
+        cr_assert_eq(stretto_load(run, path), 0, "%zu: %s", i, stretto_error());
+        cr_assert_eq(stretto_forward(run, 2, field, 2, have, 20), 0, "%zu: %s", i, stretto_error());
+        cr_expect_eq(memcmp(want, have, sizeof want), 0, "%zu: training", i);
+        stretto_close(&run);
+        cr_assert_eq(stretto_open(&config, &run), 0, "%zu: %s", i, stretto_error());
+        cr_expect_lt(predicted(run), bytes);
+        cr_assert_eq(stretto_load(run, path), 0, "%zu: %s", i, stretto_error());
+        cr_assert_eq(stretto_evaluate(run, &second), 0, "%zu: %s", i, stretto_error());
+        cr_assert_eq(stretto_forward(run, 2, field, 2, have, 20), 0, "%zu: %s", i, stretto_error());
+        cr_expect_eq(first.loss, second.loss, "%zu: %.17g, %.17g", i, first.loss, second.loss);
+        cr_expect_eq(memcmp(want, have, sizeof want), 0, "%zu", i);
+        cr_expect_eq(stretto_step(run, &step), STRETTO_USAGE);
+        cr_expect(strstr(stretto_error(), "forward_only"), "%s", stretto_error());
+        cr_expect_eq(stretto_checkpoint(run, "/nowhere"), STRETTO_USAGE);
+        cr_expect_eq(stretto_resume(run, "/nowhere"), STRETTO_USAGE);
+        cr_assert_eq(stretto_save(run, path), 0, "%zu: %s", i, stretto_error());
+        stretto_close(&run);
+    }
+    unlink(path);
+}
+
+/* Options of both kinds; the later of two holds. */
+Test(run_library, options_in_one_text) {
+    const char *words[] = {MLP, NULL};
+    struct stretto_config config = {
+        .size = sizeof config, .options = words, .words = "  --batch 300\t--epochs  2 "};
+    struct stretto_plan plan = {.size = sizeof plan};
+    struct stretto_run *run;
+    cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_plan(run, &plan), 0);
+    cr_expect(plan.batch == 300 && plan.steps == 10);
+    stretto_close(&run);
+    config.options = NULL, config.words = "--model nothing";
+    cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
 }
 
 /* A run that goes on from a checkpoint, on another number of ranks, ends where one does that never

@@ -2,8 +2,11 @@
  * as built-in ones do. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <semaphore.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "stretto.h"
 
@@ -205,6 +208,114 @@ Test(run_own, every_strategy_is_the_same_training, .timeout = 120) {
         cr_expect_eq(memcmp(first.logits, other.logits, sizeof first.logits), 0, "layout %zu", i);
     }
     cr_expect_lt(first.loss, first.before);
+}
+
+/* --- functions of numbers --- */
+
+static float twist_of(float x) {
+    return x + 0.5f * sinf(x);
+}
+
+static float twist_slope(float x) {
+    return 1 + 0.5f * cosf(x);
+}
+
+static float square(float x, float wanted) {
+    return (x - wanted) * (x - wanted);
+}
+
+static float square_slope(float x, float wanted) {
+    return 2 * (x - wanted);
+}
+
+static void heights(struct stretto_graph *graph, void *context) {
+    bool short_form = context != NULL;
+    stretto_value height = stretto_input(graph, "height");
+    stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
+    x = short_form ? stretto_map(graph, "twist", x, twist_of, twist_slope)
+                   : stretto_apply(graph, "twist", &twist_op, NULL, 1, &x, NULL);
+    x = stretto_linear(graph, "fc2", x, 1);
+    if (short_form) {
+        stretto_map_loss(graph, "loss", x, height, square, square_slope);
+        return;
+    }
+    stretto_value sum =
+        stretto_apply(graph, "squares", &squares_op, NULL, 2, (int[]){x, height}, NULL);
+    stretto_loss(graph, "loss", sum, height);
+}
+
+Test(run_own, functions_of_numbers_are_operations) {
+    static const char *names[] = {"long", "short"};
+    float weight[2][HIDDEN * PIXELS];
+    add_data("ours", NULL);
+    for (int i = 0; i < 2; i++) {
+        struct stretto_model model = {.size = sizeof model,
+                                      .name = names[i],
+                                      .build = heights,
+                                      .context = i ? &weight : NULL,
+                                      .lr = 0.05};
+        const char *words[] = {"--data", "ours", "--threads", "1",      "--steps", "4",
+                               "-n",     "2",    "--model",   names[i], NULL};
+        struct stretto_step step = {.size = sizeof step};
+        cr_assert_eq(stretto_add_model(&model), 0, "%s", stretto_error());
+        struct stretto_run *run = open_with(words);
+        while (stretto_step(run, &step) == 0) continue;
+        cr_assert_eq(stretto_get(run, "fc1.weight", weight[i], sizeof weight[i]), 0, "%s",
+                     stretto_error());
+        stretto_close(&run);
+    }
+    cr_expect_eq(memcmp(weight[0], weight[1], sizeof weight[0]), 0);
+}
+
+/* --- a rank that keeps others waiting --- */
+
+static sem_t said; /* that somebody waits */
+static bool was_said;
+static char waits[500];
+
+static void hear(void *context, int level, const char *text) {
+    (void)context, (void)level;
+    if (!strstr(text, "waits") || *waits) return;
+    snprintf(waits, sizeof waits, "%s", text);
+    sem_post(&said);
+}
+
+/* Until the other rank has complained of it; a minute is for one that never does. */
+static void slow(const struct stretto_call *call, const void *const in[], void *const out[]) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 60;
+    if (!was_said) was_said = sem_timedwait(&said, &end) == 0;
+    twist(call, in, out);
+}
+
+static const struct stretto_op slow_op = {
+    .size = sizeof slow_op, .name = "slow", .forward = slow, .backward = twist_back};
+
+static void slow_end(struct stretto_graph *graph, void *context) {
+    stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
+    (void)context;
+    x = stretto_linear(graph, "kinds", x, stretto_classes(graph));
+    x = stretto_apply(graph, "slow", &slow_op, NULL, 1, &x, NULL);
+    stretto_cross_entropy(graph, "loss", x, stretto_input(graph, "kind"), 0);
+}
+
+Test(run_own, long_waits_are_told, .timeout = 120) {
+    struct stretto_config config = {
+        .size = sizeof config,
+        .log = hear,
+        .words = "--data ours --model slow --threads 1 --steps 1 -n 2 --strategy gpipe "
+                 "--cut kinds --stall-after 10ms"};
+    struct stretto_step step = {.size = sizeof step};
+    struct stretto_run *run;
+    cr_assert_eq(sem_init(&said, 0, 0), 0);
+    add_data("ours", NULL);
+    add_model("slow", slow_end);
+    cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
+    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
+    stretto_close(&run);
+    cr_expect(was_said, "nobody complained");
+    cr_expect(strstr(waits, "rank 0") && strstr(waits, "rank 1 is at step 1 "), "%s", waits);
 }
 
 /* mlp, built by the calls of the header. */

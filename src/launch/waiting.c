@@ -1,5 +1,5 @@
 /* See waiting.h. */
-#include "run/waiting.h"
+#include "launch/waiting.h"
 
 #include <dirent.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "run/waiting.h"
+#include "launch/waiting.h"
 
 enum { SECOND_MS = 1000 };
 

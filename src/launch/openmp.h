@@ -8,8 +8,10 @@
  * aside, and the process gets back the cores it was given: the system spreads the threads of a rank
  * over them. Rejected: to keep the variables and let OpenMP bind in the second start; it binds one
  * team well, but knows neither loader nor data-plane threads nor ranks that are threads. */
-#ifndef RUN_OPENMP_H
-#define RUN_OPENMP_H
+#ifndef LAUNCH_OPENMP_H
+#define LAUNCH_OPENMP_H
+
+#include "base/status.h"
 
 /* Local; from .preinit_array, which runs before the initialisation of any library. Notes the cores
  * this process was given. */
@@ -18,6 +20,10 @@ void openmp_note_cores(void);
 /* Local; first thing in main. Does not return where the process can start itself again; returns in
  * the process so started, and where it cannot. */
 void openmp_settle(char *const argv[]);
+
+/* Local. STATUS_USAGE, logged, where the environment gives the threads of OpenMP less stack than
+ * kernels need: they would crash. openmp_settle has taken care of it in the program itself. */
+enum status openmp_check_stacks(void);
 
 /* Local. Moves the variables that bind threads out of OpenMP's sight; what openmp_settle does with
  * the environment. */

@@ -16,8 +16,8 @@
  *
  * Whoever sets OMP_WAIT_POLICY or GOMP_SPINCOUNT, the launcher of more ranks x threads than cores
  * for one, has decided: nothing is watched. */
-#ifndef RUN_WAITING_H
-#define RUN_WAITING_H
+#ifndef LAUNCH_WAITING_H
+#define LAUNCH_WAITING_H
 
 #include <stdbool.h>
 #include <stdint.h>
