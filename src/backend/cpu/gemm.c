@@ -92,6 +92,8 @@ static void run_group(const struct gemm *gemm, const struct gemm_isa *isa, int64
                          gemm->a + row * gemm->a_row + depth, gemm->a_row, 1, panel);
             }
     }
+    int64_t at = first * gemm->columns, count = (end - first) * gemm->columns;
+    if (gemm->after) gemm->after(gemm->c + at, gemm->c + at, gemm->activated + at, count);
 }
 
 static void run_straight(const struct gemm *gemm, const struct gemm_isa *isa, int threads,
