@@ -2,8 +2,9 @@
  *
  * Each row of `fusions` names a first and a second operation; where the second is the only reader
  * of the first's output, the pair becomes one node. All patterns here are pairs, so one loop serves
- * them; a fused operation's gradient rule is its own (relu and tanh go back through the output,
- * which is why gelu, which needs its input, stays alone). */
+ * them (batch norm, sum and relu are two); a fused operation's gradient rule is its own. relu and
+ * tanh go back through the output. gelu needs its input, so a linear layer in training makes both.
+ * In bf16 that pair stays two: gelu is applied to what was rounded. */
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -19,6 +20,8 @@ static const struct fusion fusions[] = {
     {OP_CONV2D, OP_TANH, OP_CONV2D, ACTIVATION_TANH},
     {OP_LINEAR, OP_RELU, OP_LINEAR, ACTIVATION_RELU},
     {OP_LINEAR, OP_TANH, OP_LINEAR, ACTIVATION_TANH},
+    {OP_LINEAR, OP_GELU, OP_LINEAR, ACTIVATION_GELU},
+    {OP_LINEAR, OP_GELU_TANH, OP_LINEAR, ACTIVATION_GELU_TANH},
     {OP_BATCH_NORM, OP_RELU, OP_BATCH_NORM, ACTIVATION_RELU},
     {OP_BATCH_NORM_APPLY, OP_RELU, OP_BATCH_NORM_APPLY, ACTIVATION_RELU},
     {OP_BATCH_NORM_EVAL, OP_RELU, OP_BATCH_NORM_EVAL, ACTIVATION_RELU},
@@ -52,6 +55,9 @@ static bool fused_node(const struct graph *graph, const struct node *first,
         if (second->in[i] != first->out[0]) out->in[out->in_count++] = second->in[i];
     out->op = fusion->fused;
     out->attrs.activation = fusion->activation;
+    bool gelu = fusion->activation == ACTIVATION_GELU || fusion->activation == ACTIVATION_GELU_TANH;
+    if (gelu && graph->dtype != DTYPE_F32) return false;
+    out->attrs.saves = gelu && graph->training;
     *call = graph_call(graph, out);
     return op_infer(call, why, sizeof why) == STATUS_OK;
 }

@@ -4,7 +4,8 @@
  * through build.h; then the passes below run over it, in this order, each leaving a graph that can
  * be printed:
  *
- *     graph_fuse      merges nodes where one kernel does the work of several
+ *     graph_fuse      merges nodes where one kernel does the work of several; graph->dtype is set
+ *                     before, where it will not be f32
  *     graph_gradient  appends the backward nodes by the operations' own rules
  *     graph_narrow    makes activations bf16, where a run asks for that
  *     graph_lower     chooses kernels and layouts on the whole graph, and inserts REORDER nodes

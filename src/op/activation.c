@@ -73,7 +73,7 @@ static double tanh_gradient(double dy, double y) {
     return dy * (1 - y * y);
 }
 
-static double gelu(double x) {
+double op_gelu_of(double x) {
     return x * 0.5 * (1 + erf(x * sqrt_half));
 }
 
@@ -82,7 +82,7 @@ static double gelu_gradient(double dy, double x) {
     return dy * slope;
 }
 
-static double gelu_tanh(double x) {
+double op_gelu_tanh_of(double x) {
     return 0.5 * x * (1 + tanh(sqrt_two_over_pi * (x + gelu_cubic * x * x * x)));
 }
 
@@ -114,8 +114,8 @@ static double gelu_tanh_gradient(double dy, double x) {
         #name "_bwd", OP_IN_PLACE, unary_bwd_infer, cost_function, NULL, name##_bwd_run, NULL};
 
 ELEMENTWISE(relu, RELU, op_cost_elementwise, relu, relu_gradient, out)
-ELEMENTWISE(gelu, GELU, transcendental_cost, gelu, gelu_gradient, in)
-ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, gelu_tanh, gelu_tanh_gradient, in)
+ELEMENTWISE(gelu, GELU, transcendental_cost, op_gelu_of, gelu_gradient, in)
+ELEMENTWISE(gelu_tanh, GELU_TANH, transcendental_cost, op_gelu_tanh_of, gelu_tanh_gradient, in)
 ELEMENTWISE(tanh, TANH, transcendental_cost, tanh, tanh_gradient, out)
 
 /* --- dropout --- */

@@ -26,11 +26,16 @@ static struct w_steps w_steps(const struct op_call *call, int64_t inputs, int64_
     return call->attrs.across ? (struct w_steps){1, outputs} : (struct w_steps){inputs, 1};
 }
 
+static bool is_gelu(const struct op_call *call) {
+    return call->attrs.activation == ACTIVATION_GELU ||
+           call->attrs.activation == ACTIVATION_GELU_TANH;
+}
+
 static enum status linear_infer(struct op_call *call, char *why, size_t why_bytes) {
     static const struct op_operand operands[] = {
         {"x", DTYPE_F32, 1, SHAPE_MAX_RANK}, {"w", DTYPE_F32, 2, 2}, {"b", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 2, 3, why, why_bytes));
-    TRY(op_activation_known(call, why, why_bytes));
+    if (!is_gelu(call)) TRY(op_activation_known(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape, *w = &call->in[1].shape;
     if (op_columns(x) != w->dim[w_in(call)])
         MISFIT("x is %s, w is %s: x's last dimension must be w's %s", TEXT(*x), TEXT(*w),
@@ -40,6 +45,7 @@ static enum status linear_infer(struct op_call *call, char *why, size_t why_byte
         TRY(op_wants(call, 2, "b", &SHAPE(outputs), "w's output features", why, why_bytes));
     struct shape y = op_shape_last(x, outputs);
     op_out(call, DTYPE_F32, &y);
+    if (call->attrs.saves) op_out(call, DTYPE_F32, &y);
     return STATUS_OK;
 }
 
@@ -72,7 +78,8 @@ static enum status linear_bwd_weight_infer(struct op_call *call, char *why, size
 
 static struct op_cost linear_cost(const struct op_call *call) {
     double rows = (double)op_rows(&call->in[0].shape);
-    return op_cost_of(call, 2 * rows * (double)shape_count(&call->in[1].shape));
+    double gelu = is_gelu(call) ? 10 * (double)shape_count(&call->out[0].shape) : 0;
+    return op_cost_of(call, 2 * rows * (double)shape_count(&call->in[1].shape) + gelu);
 }
 
 static struct op_cost linear_bwd_weight_cost(const struct op_call *call) {
@@ -101,7 +108,7 @@ static void linear_run(const struct op_call *call, void *const in[], void *const
                        void *scratch) {
     (void)scratch;
     const float *x = in[0], *w = in[1], *b = call->in_count == 3 ? in[2] : NULL;
-    float *y = out[0];
+    float *y = out[0], *saved = call->attrs.saves ? out[1] : NULL;
     int64_t rows = op_rows(&call->in[0].shape), I = op_columns(&call->in[0].shape);
     int64_t O = op_columns(&call->out[0].shape);
     struct w_steps step = w_steps(call, I, O);
@@ -111,6 +118,7 @@ static void linear_run(const struct op_call *call, void *const in[], void *const
             for (int64_t i = 0; i < I; i++)
                 sum += (double)x[r * I + i] * w[o * step.output + i * step.input];
             if (b) sum += b[o];
+            if (saved) saved[r * O + o] = (float)sum;
             y[r * O + o] = op_activate(call->attrs.activation, sum);
         }
 }

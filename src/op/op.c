@@ -155,8 +155,13 @@ int op_grad_activation(struct op_grad *grad) {
     case ACTIVATION_NONE: return grad->d_out[0];
     case ACTIVATION_RELU: return op_emit(grad, OP_RELU_BWD, NULL, OP_HALF_I, 2, in);
     case ACTIVATION_TANH: return op_emit(grad, OP_TANH_BWD, NULL, OP_HALF_I, 2, in);
+    case ACTIVATION_GELU:
+    case ACTIVATION_GELU_TANH: break;
     }
-    CHECK(0, "activation %d has no gradient", (int)grad->call->attrs.activation);
+    CHECK(grad->call->attrs.saves, "%s: gelu's input is gone", op_def(grad->call->op)->name);
+    bool exact = grad->call->attrs.activation == ACTIVATION_GELU;
+    in[1] = grad->out[1];
+    return op_emit(grad, exact ? OP_GELU_BWD : OP_GELU_TANH_BWD, NULL, OP_HALF_I, 2, in);
 }
 
 struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *like) {
@@ -172,6 +177,8 @@ float op_activate(enum activation activation, double value) {
     case ACTIVATION_NONE: break;
     case ACTIVATION_RELU: return value < 0 ? 0.0f : (float)value; /* NaN stays NaN */
     case ACTIVATION_TANH: return (float)tanh(value);
+    case ACTIVATION_GELU: return (float)op_gelu_of(value);
+    case ACTIVATION_GELU_TANH: return (float)op_gelu_tanh_of(value);
     }
     return (float)value;
 }

@@ -24,7 +24,14 @@ enum op {
 
 enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
 
-enum activation { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_TANH };
+/* Those behind tanh are linear's alone. */
+enum activation {
+    ACTIVATION_NONE,
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH
+};
 
 struct layout; /* of backend/backend.h; only OP_REORDER names one */
 
@@ -35,6 +42,7 @@ struct op_attrs {
     enum activation activation; /* conv2d, linear, batch_norm*, add: applied to the output */
     bool has_bias;              /* conv2d_bwd_weight, linear_bwd_weight: also make db */
     bool across;                /* linear*: the weight is stored [I,O] */
+    bool saves;    /* linear: what gelu was applied to is the second output; backward needs it */
     bool residual; /* batch_norm_bwd*: relu stood behind a sum with a residual, whose gradient is
                       the last output of those that make dx */
     int ranks;     /* batch_norm_apply, stats_exchange: that put statistics together */

@@ -50,7 +50,8 @@ bool op_grad_begin(struct op_grad *grad);
 /* Local. Emits an operation, returns its first output. `attrs` may be NULL. */
 int op_emit(struct op_grad *grad, enum op op, const struct op_attrs *attrs, enum op_half half,
             int in_count, const int *in);
-/* Local. The gradient before the call's fused activation, made from the output. */
+/* Local. The gradient before the call's fused activation, made from the output; gelu's from output
+ * 1, which the call must have. */
 int op_grad_activation(struct op_grad *grad);
 /* Local. The forward attributes as its backward operations carry them: activation undone already,
  * `like` set. */
@@ -58,6 +59,9 @@ struct op_attrs op_attrs_bwd(const struct op_call *call, const struct shape *lik
 
 /* Local. The activation of one value. */
 float op_activate(enum activation activation, double value);
+/* Local. gelu, exact and as tanh approximates it. */
+double op_gelu_of(double x);
+double op_gelu_tanh_of(double x);
 /* Local. Is the activation one of those that all fused operations know? */
 enum status op_activation_known(const struct op_call *call, char *why, size_t why_bytes);
 

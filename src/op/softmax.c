@@ -3,7 +3,11 @@
  * A loss is the SUM over the labels that are not ignored, in f64; dividing by how many there are is
  * not the operation's business, since that count belongs to the whole step. It comes back as
  * `seed`, which every gradient is multiplied by. Label smoothing spreads `smoothing` evenly over
- * all classes, the right one included, as torch does. */
+ * all classes, the right one included, as torch does.
+ *
+ * Cross entropy keeps no probabilities, which for a large vocabulary are the largest tensor of a
+ * model: a row's largest score and the sum of exp(x - largest) make them again from the scores, and
+ * the gradient takes the scores' place. */
 #include "op/rule.h"
 
 #include <math.h>
@@ -24,15 +28,19 @@ static enum status unary_bwd_infer(struct op_call *call, char *why, size_t why_b
     return STATUS_OK;
 }
 
-/* Scores [...,C] and labels [...], then a scalar seed where the table has a third row. */
+/* Scores [...,C] and labels [...]; then a scalar seed; then two numbers a row: `count` in all. */
 static enum status check_labelled(const struct op_call *call, int count, char *why,
                                   size_t why_bytes) {
     static const struct op_operand operands[] = {{"the scores", DTYPE_F32, 1, SHAPE_MAX_RANK},
                                                  {"label", DTYPE_I32, 0, SHAPE_MAX_RANK - 1},
-                                                 {"seed", DTYPE_F32, 0, 0}};
+                                                 {"seed", DTYPE_F32, 0, 0},
+                                                 {"most", DTYPE_F32, 0, SHAPE_MAX_RANK - 1},
+                                                 {"sum", DTYPE_F32, 0, SHAPE_MAX_RANK - 1}};
     TRY(op_operands(call, operands, count, count, why, why_bytes));
     struct shape rows = op_shape_rows(&call->in[0].shape);
     TRY(op_wants(call, 1, "label", &rows, "one label per row of scores", why, why_bytes));
+    for (int i = 3; i < count; i++)
+        TRY(op_wants(call, i, operands[i].name, &rows, "one per row of scores", why, why_bytes));
     float smoothing = call->attrs.loss.smoothing;
     if (!(smoothing >= 0 && smoothing <= 1))
         MISFIT("label smoothing is %g; [0,1] is needed", (double)smoothing);
@@ -48,12 +56,13 @@ static enum status nll_infer(struct op_call *call, char *why, size_t why_bytes) 
 static enum status cross_entropy_infer(struct op_call *call, char *why, size_t why_bytes) {
     TRY(check_labelled(call, 2, why, why_bytes));
     op_out(call, DTYPE_F64, &SHAPE_SCALAR);
-    op_out(call, DTYPE_F32, &call->in[0].shape);
+    op_out(call, DTYPE_F32, &call->in[1].shape);
+    op_out(call, DTYPE_F32, &call->in[1].shape);
     return STATUS_OK;
 }
 
 static enum status loss_bwd_infer(struct op_call *call, char *why, size_t why_bytes) {
-    TRY(check_labelled(call, 3, why, why_bytes));
+    TRY(check_labelled(call, call->op == OP_NLL_BWD ? 3 : 5, why, why_bytes));
     op_out(call, DTYPE_F32, &call->in[0].shape);
     return STATUS_OK;
 }
@@ -78,30 +87,37 @@ static void softmax_grad(struct op_grad *grad) {
     grad->d_in[0] = op_emit(grad, op, NULL, OP_HALF_I, 2, (int[]){grad->d_out[0], grad->out[0]});
 }
 
-/* Losses start from the seed; what they need is the log-probabilities or the saved probabilities.
- */
+/* Losses start from the seed; what they need is the log-probabilities, or the scores and `saved`
+ * numbers of their rows. */
 static void loss_grad(struct op_grad *grad, enum op op, int saved) {
+    int in[] = {grad->in[0], grad->in[1], grad->seed, grad->out[1], grad->out[2]};
     op_grad_begin(grad);
     if (grad->seed < 0 || !grad->need[0]) return;
-    grad->d_in[0] = op_emit(grad, op, &grad->call->attrs, OP_HALF_I, 3,
-                            (int[]){saved, grad->in[1], grad->seed});
+    grad->d_in[0] = op_emit(grad, op, &grad->call->attrs, OP_HALF_I, 3 + saved, in);
 }
 
 static void nll_grad(struct op_grad *grad) {
-    loss_grad(grad, OP_NLL_BWD, grad->in[0]);
+    loss_grad(grad, OP_NLL_BWD, 0);
 }
 
 static void cross_entropy_grad(struct op_grad *grad) {
-    loss_grad(grad, OP_CROSS_ENTROPY_BWD, grad->out[1]);
+    loss_grad(grad, OP_CROSS_ENTROPY_BWD, 2);
 }
 
 /* --- reference kernels --- */
 
+/* The largest of one row, and sum(exp(x - largest)). */
+static double sum_exp(const float *x, int64_t C, double *sum) {
+    double most = x[0];
+    for (int64_t c = 1; c < C; c++) most = x[c] > most ? x[c] : most;
+    *sum = 0;
+    for (int64_t c = 0; c < C; c++) *sum += exp(x[c] - most);
+    return most;
+}
+
 /* log(sum(exp(x))) of one row, safe against overflow. */
 static double log_sum_exp(const float *x, int64_t C) {
-    double most = x[0], sum = 0;
-    for (int64_t c = 1; c < C; c++) most = x[c] > most ? x[c] : most;
-    for (int64_t c = 0; c < C; c++) sum += exp(x[c] - most);
+    double sum, most = sum_exp(x, C, &sum);
     return most + log(sum);
 }
 
@@ -204,13 +220,14 @@ static void cross_entropy_run(const struct op_call *call, void *const in[], void
     (void)scratch;
     const float *x = in[0];
     const int32_t *label = in[1];
-    float *p = out[1];
+    float *mosts = out[1], *sums = out[2];
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
     double loss = 0;
-    for (int64_t r = 0; r < rows; r++, x += C, p += C) {
-        double total = log_sum_exp(x, C);
-        if (op_label_counts(label[r], C)) loss += row_loss(call, x, total, label[r], C);
-        for (int64_t c = 0; c < C; c++) p[c] = (float)exp(x[c] - total);
+    for (int64_t r = 0; r < rows; r++, x += C) {
+        double sum, most = sum_exp(x, C, &sum);
+        if (op_label_counts(label[r], C)) loss += row_loss(call, x, most + log(sum), label[r], C);
+        mosts[r] = (float)most;
+        sums[r] = (float)sum;
     }
     *(double *)out[0] = loss;
 }
@@ -218,15 +235,17 @@ static void cross_entropy_run(const struct op_call *call, void *const in[], void
 static void cross_entropy_bwd_run(const struct op_call *call, void *const in[], void *const out[],
                                   void *scratch) {
     (void)scratch;
-    const float *p = in[0];
+    const float *x = in[0], *most = in[3], *sum = in[4];
     const int32_t *label = in[1];
     double seed = *(const float *)in[2];
     float *dx = out[0];
     int64_t rows = op_rows(&call->in[0].shape), C = op_columns(&call->in[0].shape);
-    for (int64_t r = 0; r < rows; r++, p += C, dx += C) {
+    for (int64_t r = 0; r < rows; r++, x += C, dx += C) {
         bool counts = op_label_counts(label[r], C);
-        for (int64_t c = 0; c < C; c++)
-            dx[c] = counts ? (float)((p[c] - target(call, c, label[r], C)) * seed) : 0;
+        for (int64_t c = 0; c < C; c++) {
+            double p = exp((double)x[c] - most[r]) / sum[r];
+            dx[c] = counts ? (float)((p - target(call, c, label[r], C)) * seed) : 0;
+        }
     }
 }
 
@@ -310,7 +329,7 @@ const struct op_def op_cross_entropy_bwd = {
     .name = "cross_entropy_bwd",
     .flags = OP_IN_PLACE,
     .infer = loss_bwd_infer,
-    .cost = bwd_cost,
+    .cost = softmax_cost,
     .run = cross_entropy_bwd_run,
 };
 

@@ -85,6 +85,8 @@ static void matmul_text(const struct op_call *call, struct line *line) {
 static void activation_text(const struct op_call *call, struct line *line) {
     if (call->attrs.activation == ACTIVATION_RELU) say(line, "relu");
     if (call->attrs.activation == ACTIVATION_TANH) say(line, "tanh");
+    if (call->attrs.activation == ACTIVATION_GELU) say(line, "gelu");
+    if (call->attrs.activation == ACTIVATION_GELU_TANH) say(line, "gelu_tanh");
 }
 
 const char *op_attrs_text(const struct op_call *call, char text[OP_TEXT_BYTES]) {

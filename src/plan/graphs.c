@@ -23,6 +23,7 @@ enum status graphs_make(const struct plan *plan, int64_t samples, bool training,
     TRY(model_build(config->model, &shape, &graph));
     enum status status = STATUS_OK;
     const struct layout **layouts = NULL;
+    graph->dtype = config->dtype;
     graph_fuse(graph);
     if (training) TRY_GOTO(graph_gradient(graph), failed);
     graph_narrow(graph, config->dtype);

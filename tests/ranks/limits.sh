@@ -29,12 +29,14 @@ under '-f 32' 2 -n 2
 says err 'a shared heap of .*: File too large'
 says err 'raise it with ulimit -f'
 
-# Address space. 127: the loader's, before the program runs. The sanitizers take terabytes of it.
+# Address space. 127: the loader's, before the program runs; 1: libgomp's, as it is loaded. The sanitizers take terabytes
+# of it.
 if [ -z "$SAN" ]; then
     seen=
     for kib in 76000 80000 90000 96000 100000 104000 108000 112000 140000; do
         for ranks in 1 2; do
-            under "-v $kib" '0 2 5 127' -n $ranks
+            under "-v $kib" '0 1 2 5 127' -n $ranks
+            [ $got != 1 ] || grep -q '^libgomp: Out of memory' err || { cat err; exit 1; }
             ! grep -q 'the limit of address space is' err || seen=yes
         done
     done

@@ -88,12 +88,19 @@ static eltwise_span *span_of(const struct op_call *call) {
                                                        : add_span;
 }
 
+eltwise_span *eltwise_activation(enum activation activation) {
+    struct op_call call = {.op = activation == ACTIVATION_GELU        ? OP_GELU
+                                 : activation == ACTIVATION_GELU_TANH ? OP_GELU_TANH
+                                                                      : OP_TANH};
+    return span_of(&call);
+}
+
 /* Blocks of bf16 are widened and rounded while they lie in the first-level cache. */
 enum { NARROW_BLOCK = 2048 };
 
 /* body(first, second, to) for elements [begin, end); `second` is read from element `from` on. */
-static void apply(const struct op_call *call, void *const in[], void *to, eltwise_span *body, int64_t begin,
-                  int64_t end, int64_t from) {
+static void apply(const struct op_call *call, void *const in[], void *to, eltwise_span *body,
+                  int64_t begin, int64_t end, int64_t from) {
     int second = call->in_count > 1, n = NARROW_BLOCK;
     enum dtype a_type = call->in[0].dtype, b_type = call->in[second].dtype,
                y_type = call->out[0].dtype;

@@ -4,7 +4,12 @@
 
 #include <stdint.h>
 
+#include "op/op.h"
+
 typedef void eltwise_span(const float *first, const float *second, float *to, int64_t count);
+
+/* Local. The function of an activation that is not none or relu, of (x, x). */
+eltwise_span *eltwise_activation(enum activation activation);
 
 #if defined(__x86_64__)
 eltwise_span gelu_span_512, gelu_bwd_span_512; /* (x, x) and (dy, x) */

@@ -86,6 +86,8 @@ static void run_group(const struct gemm *gemm, const struct gemm_isa *isa, int64
                          gemm->a + row * gemm->a_row + depth, gemm->a_row, 1, panel);
             }
     }
+    int64_t at = first * gemm->columns, count = (end - first) * gemm->columns;
+    if (gemm->after) gemm->after(gemm->c + at, gemm->c + at, gemm->activated + at, count);
 }
 
 static void run_straight(const struct gemm *gemm, const struct gemm_isa *isa, int threads,
@@ -192,6 +194,19 @@ static void fetch_panel(const struct state *at, int64_t panel, int64_t share, in
         __builtin_prefetch(from + i / lines * step + i % lines * LINE, 0, 2);
 }
 
+/* What comes after the product, for these tiles of the group and panels. */
+static void finish_part(const struct state *at, int64_t tile, int64_t tiles_end, int64_t first,
+                        int64_t end) {
+    const struct gemm *gemm = at->gemm;
+    int64_t column = first * at->isa->columns,
+            count = least(gemm->columns, end * at->isa->columns) - column,
+            last = least(gemm->rows, (at->first + tiles_end) * at->isa->rows);
+    for (int64_t row = (at->first + tile) * at->isa->rows; row < last; row++) {
+        int64_t place = row * gemm->columns + column;
+        gemm->after(gemm->c + place, gemm->c + place, gemm->activated + place, count);
+    }
+}
+
 /* The tiles of the group and the panels that are one thread's. */
 static void run_part(const struct state *at, int part) {
     int64_t row = part / at->split.column_parts, column = part % at->split.column_parts;
@@ -209,6 +224,8 @@ static void run_part(const struct state *at, int part) {
                      at->isa->rows, packed);
         }
     }
+    if (at->gemm->after && at->depth + at->chunk == at->gemm->depth && first < end)
+        finish_part(at, tile, tiles_end, first, end);
 }
 
 /* Threads that are not given leave their parts to the others. */

@@ -39,12 +39,16 @@ struct gemm_isa {
 const struct gemm_isa *gemm_isa(void);
 
 /* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
- * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order. */
+ * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order.
+ *
+ * A function may be applied to c while it is in the second cache: after(c, c, activated, count) for
+ * pieces of it; `activated` has c's shape and may be c. */
 struct gemm {
     int64_t rows, columns, depth;
     const float *a, *b, *bias;
     int64_t a_row, a_step, b_step, b_column;
-    float *c;
+    float *c, *activated;
+    void (*after)(const float *c, const float *same, float *activated, int64_t count);
 };
 
 /* Local. Scratch that gemm_run needs for a product of these sizes. */

@@ -29,6 +29,15 @@ VECTOR_CLONES static float exp_row(const float *x, int64_t columns, float *y, fl
     return sum;
 }
 
+/* The same sum, without the exponentials themselves. */
+VECTOR_CLONES static float sum_exp_row(const float *x, int64_t columns, float *most_out) {
+    float most = largest(x, columns), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < columns; c++) sum += scalar_exp(x[c] - most);
+    *most_out = most;
+    return sum;
+}
+
 VECTOR_CLONES static void scale_row(float *y, int64_t columns, float factor) {
 #pragma omp simd
     for (int64_t c = 0; c < columns; c++) y[c] *= factor;
@@ -115,18 +124,17 @@ static void run_cross_entropy(const struct cpu_kernel *kernel, void *const in[],
                               void *scratch) {
     const float *x = in[0];
     const int32_t *label = in[1];
-    float *p = out[1];
+    float *most = out[1], *exps = out[2];
     double *loss = scratch, sum = 0;
     int64_t columns = kernel->columns;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < kernel->rows; r++) {
         const float *row = x + r * columns;
-        float most, exps = exp_row(row, columns, p + r * columns, &most);
         double smoothing = kernel->call.attrs.loss.smoothing;
-        scale_row(p + r * columns, columns, 1.0f / exps);
+        exps[r] = sum_exp_row(row, columns, &most[r]);
         loss[r] = 0;
         if (op_label_counts(label[r], columns))
-            loss[r] = row_loss(row, columns, most + log(exps), label[r], smoothing);
+            loss[r] = row_loss(row, columns, most[r] + log(exps[r]), label[r], smoothing);
     }
     for (int64_t r = 0; r < kernel->rows; r++) sum += loss[r];
     *(double *)out[0] = sum;
@@ -140,16 +148,16 @@ enum status cpu_cross_entropy(struct cpu_kernel *kernel, const struct layout *co
     return STATUS_OK;
 }
 
-VECTOR_CLONES static void gradient_row(const float *p, int64_t columns, float even, float seed,
-                                       float *dx) {
+VECTOR_CLONES static void gradient_row(const float *x, int64_t columns, float most, float inverse,
+                                       float even, float seed, float *dx) {
 #pragma omp simd
-    for (int64_t c = 0; c < columns; c++) dx[c] = (p[c] - even) * seed;
+    for (int64_t c = 0; c < columns; c++) dx[c] = (scalar_exp(x[c] - most) * inverse - even) * seed;
 }
 
 static void run_cross_entropy_bwd(const struct cpu_kernel *kernel, void *const in[],
                                   void *const out[], void *scratch) {
     (void)scratch;
-    const float *p = in[0];
+    const float *x = in[0], *most = in[3], *exps = in[4];
     const int32_t *label = in[1];
     float seed = *(const float *)in[2], smoothing = kernel->call.attrs.loss.smoothing, *dx = out[0];
     int64_t columns = kernel->columns;
@@ -161,9 +169,9 @@ static void run_cross_entropy_bwd(const struct cpu_kernel *kernel, void *const i
             memset(dx + at, 0, (size_t)columns * sizeof *dx);
             continue;
         }
-        float right = (p[at + label[r]] - (1.0f - smoothing) - even) * seed; /* dx may be p */
-        gradient_row(p + at, columns, even, seed, dx + at);
-        dx[at + label[r]] = right;
+        float inverse = 1.0f / exps[r], p = scalar_exp(x[at + label[r]] - most[r]) * inverse;
+        gradient_row(x + at, columns, most[r], inverse, even, seed, dx + at); /* dx may be x */
+        dx[at + label[r]] = (p - (1.0f - smoothing) - even) * seed;
     }
 }
 

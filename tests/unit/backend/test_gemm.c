@@ -41,6 +41,23 @@ static void check_values(const struct gemm *gemm) {
         }
 }
 
+static void doubled(const float *c, const float *same, float *activated, int64_t count) {
+    for (int64_t i = 0; i < count; i++) activated[i] = c[i] + same[i];
+}
+
+/* What comes after it sees each element of the product once, with all of its sums. */
+static void check_after(struct gemm *gemm, int threads) {
+    int64_t count = gemm->rows * gemm->columns;
+    float *activated = MEM_ARRAY(float, count);
+    gemm->after = doubled;
+    gemm->activated = activated;
+    run(gemm, threads);
+    gemm->after = NULL;
+    for (int64_t i = 0; i < count; i++)
+        cr_assert_eq(activated[i], 2 * gemm->c[i], "%lld of %lld", (long long)i, (long long)count);
+    free(activated);
+}
+
 static void check(int64_t rows, int64_t columns, int64_t depth, bool a_turned, bool b_turned) {
     float *a = values(rows * depth, 1), *b = values(depth * columns, 2), *bias = values(columns, 3);
     float *c = MEM_ARRAY(float, rows *columns), *other = MEM_ARRAY(float, rows *columns);
@@ -63,6 +80,7 @@ static void check(int64_t rows, int64_t columns, int64_t depth, bool a_turned, b
         run(&gemm, threads);
         cr_assert_eq(memcmp(c, other, (size_t)(rows * columns) * sizeof *c), 0, "%d threads",
                      threads);
+        check_after(&gemm, threads);
     }
     if (rows > 1 && !a_turned) {
         gemm.rows = rows / 2;

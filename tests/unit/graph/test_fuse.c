@@ -100,9 +100,11 @@ static void check_pair(bool training, enum first first, enum second second, bool
                      second, readers, merged ? "merged" : "kept");
         cr_expect_eq(graph->node_count, before - merged - 1); /* the loss always merges */
         cr_expect_eq(graph->forward_count, graph->node_count);
-        enum activation want = !merged || second == SUM ? ACTIVATION_NONE
-                               : second == RELU         ? ACTIVATION_RELU
-                                                        : ACTIVATION_TANH;
+        static const enum activation activations[] = {[RELU] = ACTIVATION_RELU,
+                                                      [TANH] = ACTIVATION_TANH,
+                                                      [GELU] = ACTIVATION_GELU,
+                                                      [SUM] = ACTIVATION_NONE};
+        enum activation want = merged ? activations[second] : ACTIVATION_NONE;
         cr_expect_eq(find(graph, "first")->attrs.activation, want);
         expect_order(graph);
         graph_free(&graph);
@@ -111,7 +113,7 @@ static void check_pair(bool training, enum first first, enum second second, bool
 
 Test(graph_fuse, pairs_merge_where_they_may) {
     static const bool merges[4][4] = {[CONV] = {true, true, false, false},
-                                      [LINEAR] = {true, true, false, false},
+                                      [LINEAR] = {true, true, true, false},
                                       [NORM] = {true, false, false, true},
                                       [ADD] = {true, false, false, false}};
     for (int first = CONV; first <= ADD; first++) {
@@ -121,6 +123,20 @@ Test(graph_fuse, pairs_merge_where_they_may) {
             expect_same((enum first)first, (enum second)second);
         }
     }
+}
+
+/* Backward reads what gelu was applied to; evaluation does not. In bf16 that is rounded first. */
+Test(graph_fuse, gelu_keeps_its_input_in_training) {
+    for (int training = 0; training < 2; training++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct graph *graph = build(training, LINEAR, GELU, 1);
+            graph->dtype = narrow ? DTYPE_BF16 : DTYPE_F32;
+            graph_fuse(graph);
+            cr_expect_eq(find(graph, "second") != NULL, narrow);
+            cr_expect_eq(find(graph, "first")->out_count, training && !narrow ? 2 : 1);
+            expect_order(graph);
+            graph_free(&graph);
+        }
 }
 
 Test(graph_fuse, an_activation_merges_once) {

@@ -253,7 +253,7 @@ static const struct named names[] = {
     {"bert-tiny", "encoder.layer.2", NULL, "its first is bert.emb"},
     {"vit-micro", "blocks.3", "blocks.3.norm1", NULL},
     {"vit-micro", "norm", "norm", NULL},
-    {"vit-micro", "blocks.1.mlp.drop1", NULL, "part of layer blocks.1.mlp.gelu"},
+    {"vit-micro", "blocks.1.mlp.drop1", NULL, "part of layer blocks.1.mlp.fc1"},
     {"mlp", "flatten", NULL, "part of layer fc1"},
     {"mlp", "fc2.weight", "fc2", NULL},
 };

@@ -104,6 +104,7 @@ static bool reads(const struct graph *graph, const struct node *node, int root) 
 /* A view of a reordered gradient goes on to the unit before like any gradient. */
 static bool is_viewed(const struct graph *graph, const struct node *reorder) {
     const struct node *next = reorder + 1;
+    if (next == graph->nodes + graph->node_count) return false;
     return op_def(next->op)->flags & OP_VIEW && next->unit == reorder->unit &&
            next->in[0] == reorder->out[0] && next->half == OP_HALF_I &&
            graph->values[next->out[0]].use < 0;

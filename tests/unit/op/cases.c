@@ -107,6 +107,11 @@ static const struct op_case cases[] = {
     {"linear vector", OP_LINEAR, IN(F(6), F(3, 6), F(3))},
     {"linear relu", OP_LINEAR, RELU, IN(F(5, 12), F(9, 12), F(9))},
     {"linear tanh", OP_LINEAR, ACT(TANH), IN(F(5, 12), F(9, 12), F(9)), .tolerance = 5e-5},
+    {"linear gelu", OP_LINEAR, ACT(GELU), .attrs.saves = true, IN(F(5, 12), F(9, 12), F(9))},
+    {"linear gelu_tanh", OP_LINEAR, ACT(GELU_TANH), .attrs.saves = true, .attrs.across = true,
+     IN(F(5, 12), F(12, 9))},
+    {"linear gelu panels", OP_LINEAR, ACT(GELU), .attrs.saves = true,
+     IN(F(270, 6), F(70, 6), F(70))},
     {"linear wide", OP_LINEAR, IN(F(65, 192), F(64, 192), F(64))},
     {"linear panels", OP_LINEAR, RELU, IN(F(270, 400), F(70, 400), F(70))}, /* chunks, groups */
     {"linear across panels", OP_LINEAR, .attrs.across = true, IN(F(260, 40), F(40, 70))},

@@ -68,7 +68,8 @@ static void narrow_chain(struct chain *chain) {
 
 static bool is_opaque(const struct op_call *call, int out) {
     return (call->op == OP_MAX_POOL && out == 1) || (call->op == OP_BATCH_NORM && out == 3) ||
-           (call->op == OP_BATCH_NORM_APPLY && out == 1);
+           (call->op == OP_BATCH_NORM_APPLY && out == 1) ||
+           (call->op == OP_CROSS_ENTROPY && out > 0);
 }
 
 static void add_call(struct chain *chain, enum op op, const struct op_attrs *attrs,

@@ -12,7 +12,8 @@ struct chain_value {
     struct tensor_type type;
     void *data;  /* plain; owned */
     float *wide; /* of a bf16 value: before it was rounded; owned */
-    bool opaque; /* each backend keeps it its own way: relu masks, places of maxima */
+    bool opaque; /* each backend keeps it its own way: relu masks, places of maxima, what is
+                    kept of softmax */
 };
 
 struct chain_call {

@@ -130,7 +130,7 @@ static const struct misfit misfits[] = {
     {"smoothing is 1.5", OP_CROSS_ENTROPY, .attrs.loss = {1.5f}, IN(F(4, 10), I(4))},
     {"label is [2,2]", OP_CROSS_ENTROPY, IN(F(4, 10), I(2, 2))},
     {"3 are needed", OP_NLL_BWD, IN(F(4, 10), I(4))},
-    {"seed is [1]", OP_CROSS_ENTROPY_BWD, IN(F(4, 10), I(4), F(1))},
+    {"seed is [1]", OP_CROSS_ENTROPY_BWD, IN(F(4, 10), I(4), F(1), F(4), F(4))},
     {"label is [10]", OP_TOP_K, IN(F(4, 10), I(10))},
     {"do not divide into 3 x 5 heads", OP_ATTENTION,
      .attrs.attention = {.heads = 5, .packed = true}, IN(F(2, 4, 24))},

@@ -292,7 +292,7 @@ Test(plan_partition, is_printed_as_a_table) {
         "  stage  from  to    params  Mflop  % params     kept  sent on     back\n"
         "      0  fc1   fc1    18560  0.079      67.6  1.0 KiB  1.0 KiB  1.0 KiB\n"
         "      1  fc2   fc3     8906  0.038      32.4  2.0 KiB     80 B     80 B\n"
-        "      2  loss  loss       0  0.000       0.0     80 B        -        -\n"
+        "      2  loss  loss       0  0.000       0.0     96 B        -        -\n"
         "  balance: the largest stage has 67.6% of all params, 2.03 times an even share\n");
     partition_free(&partition);
     graph_free(&graph);
