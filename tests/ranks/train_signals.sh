@@ -17,12 +17,12 @@ says err 'SIGTERM: ranks stop after this step, then save (again: they are killed
 says err 'stopped by SIGTERM'
 says err 'saved'
 # threads: one process, one acknowledgement
-"$STRETTO" train -n 2 --spawn threads --model mlp --threads 1 --steps 100000000 --eval-every never --out team >out 2>err &
+"$STRETTO" train -n 2 --spawn threads --model mlp --threads 1 --steps 100000000 --eval-every never --out team >team.out 2>team.err &
 run=$!
-await 600 grep -q '^step' out
+await 600 grep -q '^step' team.out
 kill -TERM $run
 wait $run
-[ "$(grep -c 'SIGTERM: stopping after this step, then saving' err)" = 1 ] || { echo "threads:"; cat err; exit 1; }
+[ "$(grep -c 'SIGTERM: stopping after this step, then saving' team.err)" = 1 ] || { echo "threads:"; cat team.err; exit 1; }
 "$STRETTO" train --model mlp --rank 0 --world-size 2 --init "file://$PWD/rendezvous" --out early >out 2>err &
 run=$!
 until [ -s rendezvous ]; do sleep 0.1; done
