@@ -9,8 +9,6 @@
  * being on its way meanwhile: that b never goes back to memory. */
 #include "backend/cpu/gemm.h"
 
-#include <omp.h>
-
 enum { GROUP_TILES = 8 };  /* row tiles that share a panel while it is near */
 enum { GROUP_ROWS = 504 }; /* of a packed a, about, for each part of the rows: 756 KiB of a chunk */
 enum { ALIASING_ELEMENTS = 1024 };
@@ -90,6 +88,7 @@ static void run_group(const struct gemm *gemm, const struct gemm_isa *isa, int64
     if (gemm->after) gemm->after(gemm->c + at, gemm->c + at, gemm->activated + at, count);
 }
 
+/* Threads that are not given leave their parts to the others, here and below. */
 static void run_straight(const struct gemm *gemm, const struct gemm_isa *isa, int threads,
                          float *packed) {
     int64_t panels = parts(gemm->columns, isa->columns), chunks = parts(gemm->depth, GEMM_DEPTH);
@@ -102,11 +101,14 @@ static void run_straight(const struct gemm *gemm, const struct gemm_isa *isa, in
             pack_panel(gemm, isa, depth, chunk, i % panels,
                        packed + (depth * panels + i % panels * chunk) * isa->columns);
         }
-        int64_t tiles = parts(gemm->rows, isa->rows), thread = omp_get_thread_num();
-        int64_t first = tiles * thread / threads * isa->rows,
-                end = least(gemm->rows, tiles * (thread + 1) / threads * isa->rows);
-        for (int64_t row = first; row < end; row += group)
-            run_group(gemm, isa, row, least(end, row + group), end, packed);
+        int64_t tiles = parts(gemm->rows, isa->rows);
+#pragma omp for schedule(static)
+        for (int part = 0; part < threads; part++) {
+            int64_t first = tiles * part / threads * isa->rows,
+                    end = least(gemm->rows, tiles * (part + 1) / threads * isa->rows);
+            for (int64_t row = first; row < end; row += group)
+                run_group(gemm, isa, row, least(end, row + group), end, packed);
+        }
     }
 }
 
@@ -228,7 +230,6 @@ static void run_part(const struct state *at, int part) {
         finish_part(at, tile, tiles_end, first, end);
 }
 
-/* Threads that are not given leave their parts to the others. */
 static void run_packed(const struct gemm *gemm, const struct gemm_isa *isa, int threads,
                        float *scratch) {
     struct split split = split_of(gemm, isa, threads);
