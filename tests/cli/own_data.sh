@@ -27,6 +27,9 @@ refuse() { # words, code: options
 }
 refuse "resnet8 reads images, --data npy:data has rows of numbers" 2 --model resnet8 --data npy:data
 refuse "mlp reads images" 2 --model mlp --data synthetic:kind=text
+refuse "try --data digits, or --model mlp" 2 --model resnet8 --data npy:data
+refuse "try --data digits, or --model gpt2-nano" 2 --model resnet8 --data synthetic:kind=text
+refuse "or --model resnet8" 2 --model gpt2-nano --data digits
 refuse "the argument is missing" 2 --model mlp --data npy
 refuse "such as npy:data;" 2 --model mlp --data data
 refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
