@@ -393,6 +393,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct resolve resolve = {options, place, &config};
     bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
     config.forward = uses || place->forward;
+    config.weights = option_is_set(options, OPTION_weights);
     bool train = uses && strcmp(options->split, "train") == 0;
     config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));
