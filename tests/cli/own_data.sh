@@ -33,6 +33,10 @@ refuse "or --model resnet8" 2 --model gpt2-nano --data digits
 refuse "the argument is missing" 2 --model mlp --data npy
 refuse "such as npy:data;" 2 --model mlp --data data
 refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
+touch loose.jpg book.txt
+refuse "pictures are read from folders" 2 --model resnet8 --data loose.jpg
+refuse "stretto tokens TRAIN.txt DIR" 2 --model gpt2-nano --data book.txt
+refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
 refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
 printf 'PK\003\004\000\000\010\010' >torch.pth
 refuse "safetensors.torch.save_file" 3 --model mlp --weights torch.pth
