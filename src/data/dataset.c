@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -126,6 +127,24 @@ static const char *kind_of_path(const char *path) {
     return NULL;
 }
 
+/* What to do with a file that is no data set yet; NULL: nothing is known of it. */
+static const char *use_of_file(const char *path) {
+    static const char pictures[] =
+        "pictures are read from folders, one for each class: folder:DIR (docs/data.md);\n"
+        "  to predict without labels: docs/predict.md";
+    static const struct {
+        const char *end, *use;
+    } files[] = {{".jpg", pictures},
+                 {".jpeg", pictures},
+                 {".png", pictures},
+                 {".txt", "stretto tokens TRAIN.txt DIR makes a data set of text: tokens:DIR"}};
+    const char *dot = strrchr(path, '.');
+    if (!dot || !file_exists(path)) return NULL;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (strcasecmp(dot, files[i].end) == 0) return files[i].use;
+    return NULL;
+}
+
 static enum status fail_unknown(const char *spec) {
     char word[32], quoted[TEXT_QUOTED_BYTES];
     const char *names[MOST];
@@ -139,6 +158,8 @@ static enum status fail_unknown(const char *spec) {
                     "unknown data set %s: a path has the kind of its data before it\n"
                     "  such as %s:%s; docs/data.md lists all kinds",
                     text_quoted(spec, quoted), kind, spec);
+    const char *use = use_of_file(spec);
+    if (use) return fail(STATUS_USAGE, "%s is no data set\n  %s", text_quoted(spec, quoted), use);
     if (near)
         return fail(STATUS_USAGE, "unknown data set %s; did you mean %s?",
                     text_quoted(spec, quoted), near);

@@ -53,10 +53,10 @@ static int fill_table(void) {
 
 const struct model_reads *model_reads(unsigned input) {
     static const struct model_reads reads[] = {
-        {"images", "image", "images", "digits"},
-        {"rows of numbers", "features", "images", "npy:DIR"},
-        {"tokens with masks", "masked_positions", "tokens", "wiki:DIR or synthetic"},
-        {"text", "next_ids", "text", "tokens:DIR or synthetic"},
+        {"images", "image", "images", "digits", "resnet8"},
+        {"rows of numbers", "features", "images", "npy:DIR", "mlp"},
+        {"tokens with masks", "masked_positions", "tokens", "wiki:DIR or synthetic", "bert-tiny"},
+        {"text", "next_ids", "text", "tokens:DIR or synthetic", "gpt2-nano"},
     };
     return &reads[__builtin_ctz(input)];
 }

@@ -36,6 +36,7 @@ enum model_input {
  * synthetic data; what to try. Of several kinds the first. */
 struct model_reads {
     const char *what, *field, *synthetic, *example;
+    const char *reader; /* a small model that reads it */
 };
 const struct model_reads *model_reads(unsigned input);
 

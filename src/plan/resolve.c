@@ -45,24 +45,20 @@ enum status resolve_data(const struct options *options, const struct model *mode
     return status;
 }
 
-/* The models that do read what the data set has, where they are few. */
-static const char *reader_of(const struct dataset *dataset) {
-    return dataset_field(dataset, "features") >= 0 ? ", or --model mlp" : "";
-}
-
 static enum status check_data(const struct resolve *resolve) {
     const struct run_config *config = resolve->config;
     if (config->model->input == MODEL_OWN) return STATUS_OK; /* says itself what it lacks */
     const struct model_reads *wanted = model_reads(config->model->input);
-    const char *has = "something else";
+    const struct model_reads *has = NULL;
     for (unsigned kind = 1; kind < MODEL_INPUT_END; kind <<= 1) {
         if (dataset_field(config->dataset, model_reads(kind)->field) < 0) continue;
         if (config->model->input & kind) return STATUS_OK;
-        has = model_reads(kind)->what;
+        has = model_reads(kind);
     }
-    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s%s",
-                config->model->name, wanted->what, resolve->options->data, has, wanted->example,
-                reader_of(config->dataset));
+    return fail(STATUS_USAGE, "--model %s reads %s, --data %s has %s\n  try --data %s%s%s",
+                config->model->name, wanted->what, resolve->options->data,
+                has ? has->what : "something else", wanted->example, has ? ", or --model " : "",
+                has ? has->reader : "");
 }
 
 static enum status resolve_shape(struct resolve *resolve) {
@@ -397,6 +393,7 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct resolve resolve = {options, place, &config};
     bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
     config.forward = uses || place->forward;
+    config.weights = option_is_set(options, OPTION_weights);
     bool train = uses && strcmp(options->split, "train") == 0;
     config.eval_split = train ? SPLIT_TRAIN : SPLIT_TEST;
     TRY(check_data(&resolve));

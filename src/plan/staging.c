@@ -70,7 +70,7 @@ static size_t end_bytes(const struct plan *plan) {
 }
 
 /* A model is read tensor by tensor, those of other stages too: as it lies in the file, as numbers
- * of our own, and in our order. */
+ * of our own, and in our order. The arrays have their memory by then. */
 static size_t load_bytes(const struct plan *plan) {
     enum { COPIES = 3 };
     const struct run_config *config = &plan->config;
@@ -90,6 +90,7 @@ static size_t comes_later(const struct plan *plan) {
 size_t staging_bytes(const struct plan *plan) {
     size_t start = start_bytes(plan), later = comes_later(plan);
     if (plan->chunk_count == 0) return 0;
-    size_t end = plan->config.forward ? load_bytes(plan) : end_bytes(plan);
-    return larger(end, start > later ? start - later : 0);
+    bool loads = plan->config.forward || plan->config.weights;
+    size_t load = loads ? load_bytes(plan) : 0, end = plan->config.forward ? 0 : end_bytes(plan);
+    return larger(larger(load, end), start > later ? start - later : 0);
 }

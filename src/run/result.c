@@ -271,8 +271,8 @@ void result_print(const struct session *session) {
     }
     if (!isnan(summary->mfu)) {
         text_table_cell(&table, "of the peak");
-        text_table_cell(&table, "%.1f%% of %.0f GFLOP/s a rank (mfu)", summary->mfu * 100,
-                        summary->peak_flops * 1e-9);
+        text_table_cell(&table, "%.1f%% of %.0f GFLOP/s a rank (mfu, see docs/metrics.md)",
+                        summary->mfu * 100, summary->peak_flops * 1e-9);
     }
     if (summary->damaged_samples > 0 || summary->skipped_samples > 0) {
         text_table_cell(&table, "damaged");

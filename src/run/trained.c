@@ -102,6 +102,11 @@ static enum status refuse_nameless(const char *path, bool folder) {
                 path);
 }
 
+/* An input that is no file of rows names a data set. */
+static bool names_data(const struct options *given) {
+    return option_is_given(given, OPTION_input) && !input_is_file(given->input);
+}
+
 static enum status merge(const struct options *given, struct options *out) {
     const char *path = given->argument[0];
     struct stat info;
@@ -112,14 +117,18 @@ static enum status merge(const struct options *given, struct options *out) {
         status = take_run(folder, out);
     else if (!option_is_given(given, OPTION_model))
         status = refuse_nameless(path, S_ISDIR(info.st_mode));
+    else if (!option_is_given(given, OPTION_data) && !names_data(given))
+        status = fail(STATUS_USAGE,
+                      "%s: weights do not say which data they are for\n  name --data too; "
+                      "synthetic:size=N,classes=N tells shapes alone",
+                      path);
     else
         status = set_number(out, OPTION_micro_batch_size, out->batch);
     free(folder);
     TRY(status);
     TRY(set_number(out, OPTION_micro_batches, 1));
     TRY(resume_apply_given(given, out));
-    /* An input that is no file of rows names a data set. */
-    if (option_is_given(given, OPTION_input) && !input_is_file(given->input))
+    if (names_data(given))
         TRY(option_set(out, OPTION_data, given->input, "--input", OPTION_FROM_COMMAND_LINE));
     return option_files_apply(out);
 }

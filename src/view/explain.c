@@ -99,7 +99,8 @@ static void print_model(const struct job *job, FILE *out) {
 static void print_device(const struct plan *plan, FILE *out) {
     char device[128];
     plan->device->backend->describe(plan->device, device, sizeof device);
-    row(out, "device", "%s", device);
+    bool narrow = plan->config.dtype == DTYPE_BF16;
+    row(out, "device", "%s%s", device, narrow ? "; activations and products in bf16" : "");
 }
 
 /* What a replica sends over the cuts of its pipeline in a step, both ways. */

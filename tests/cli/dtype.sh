@@ -19,6 +19,9 @@ for dtype in f32 bf16; do
     # shellcheck disable=SC2086
     "$STRETTO" explain $options --json >$dtype.json || exit 1
     # shellcheck disable=SC2086
+    "$STRETTO" explain $options >screen || exit 1
+    [ "$(grep -c '^device .* in bf16' screen)" = "$(echo $dtype | grep -c bf16)" ] || say "explain of $dtype: $(cat screen)"
+    # shellcheck disable=SC2086
     "$STRETTO" explain $options -n 2 --strategy gpipe --micro-batches 2 --json >$dtype-2.json || exit 1
     [ "$(key $dtype/summary.json dtype)" = $dtype ] || say "summary.json has another dtype than $dtype"
     grep -q "^ *dtype: $dtype" $dtype/config.yml || say "config.yml does not say $dtype"

@@ -101,6 +101,7 @@ case $(field ten/summary.json acc5) in 0.* | 1.*) ;; *) say "acc5 of ten: $(fiel
 
 refused 3 'nowhere: No such file' nowhere
 refused 2 'weights do not say which model' one/model.safetensors
+refused 2 'name --data too' one/model.safetensors --model resnet8
 refused 2 'holds no run' .
 refused 3 'not this model' one/model.safetensors --model resnet20 --data digits
 refused 2 'a .json or a .csv file is written' one --output all.txt

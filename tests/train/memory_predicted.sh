@@ -35,6 +35,8 @@ check --model resnet20 --data digits --threads 1
 check --model vit-micro --data digits
 check --model resnet8 --data digits --trace 1-9999
 check --model resnet18-cifar --data synthetic:size=32,channels=3,count=256,test_count=64 --batch 32
+"$STRETTO" train --model resnet18-cifar --steps 1 --eval-every never --out weights --quiet || exit 1
+check --model resnet18-cifar --data synthetic:size=8,channels=1,count=64,test_count=16 --batch 8 --weights weights # read beside all that is there
 check --model vit-micro --data synthetic:size=32,channels=3,count=512,test_count=64
 check --model vit-tiny --data synthetic:size=32,channels=3,count=256,test_count=64 --patch 4 --batch 32 --micro-batches 2
 check --model bert-tiny --data synthetic:count=256,test_count=64 --batch 16

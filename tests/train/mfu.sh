@@ -5,7 +5,7 @@ known() { awk -v x="$(field "$1" mfu)" 'BEGIN { exit !(x + 0 > 0) }' || { echo "
 run="train --model mlp --threads 1 --batch 24 --steps 8 --eval-every never"
 "$STRETTO" $run --out one >out || exit 1
 known one
-grep -q 'of the peak .*% of .* GFLOP/s a rank (mfu)' out || { cat out; exit 1; }
+grep -q 'of the peak .*% of .* GFLOP/s a rank (mfu, see docs/metrics.md)' out || { cat out; exit 1; }
 # operations of all ranks are counted
 "$STRETTO" $run --strategy gpipe --stages 2 -n 2 --micro-batches 2 --out two --quiet || exit 1
 known two

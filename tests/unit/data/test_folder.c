@@ -209,6 +209,7 @@ Test(data_folder, other_layouts_are_told_how) {
     put_picture("pictures/cat/1.png", "rgb8.png");
     put_picture("held-out/cat/2.png", "rgb8.png");
     refuse("", STATUS_DATA, "no pictures in folders, one for each class");
+    refuse("", STATUS_DATA, "to predict without labels: docs/predict.md");
     struct dataset *dataset =
         open_good(",train=pictures,test=held-out", (struct dataset_config){0});
     cr_assert(dataset->count[SPLIT_TRAIN] == 1 && dataset->count[SPLIT_TEST] == 1);
