@@ -133,7 +133,7 @@ STRETTO_API int stretto_set_lr(struct stretto_run *run, double lr);
 struct stretto_eval {
     size_t size;
     int64_t samples;
-    double loss, acc1, acc5; /* fractions, NaN where the model has none; acc5: of six classes or more */
+    double loss, acc1, acc5; /* fractions; NaN: there is none. acc5: of six classes or more */
 };
 /* All ranks. Evaluates on the whole test split. */
 STRETTO_API int stretto_evaluate(struct stretto_run *run, struct stretto_eval *eval);

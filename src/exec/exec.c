@@ -396,13 +396,16 @@ static int64_t skipped_samples(const struct exec *exec) {
     return 0;
 }
 
-/* Of five classes or fewer the answer is always among the best five: that says nothing. */
+/* Of five classes or fewer the answer is always among the best five: that says nothing. What was
+ * ranked is what its operation reads; the output of a model may be another value. */
 static double top_five(const struct exec *exec) {
     const struct graph *graph = exec->plan->micro[0].graph;
     for (int i = 0; i < graph->loss_count; i++) {
-        const struct shape *scores = &graph->values[graph->losses[i].scores].type.shape;
-        bool few = scores->rank < 1 || scores->dim[scores->rank - 1] <= 5;
-        if (graph->losses[i].top_k != NO_VALUE && few) return NAN;
+        int counts = graph->losses[i].top_k;
+        if (counts == NO_VALUE) continue;
+        const struct node *ranks = &graph->nodes[graph->values[counts].producer];
+        const struct shape *scores = &graph->values[ranks->in[0]].type.shape;
+        if (scores->dim[scores->rank - 1] <= 5) return NAN;
     }
     return exec->tally.ranked > 0 ? exec->tally.right5 / exec->tally.ranked : NAN;
 }

@@ -55,7 +55,7 @@ static bool fused_node(const struct graph *graph, const struct node *first,
         if (second->in[i] != first->out[0]) out->in[out->in_count++] = second->in[i];
     out->op = fusion->fused;
     out->attrs.activation = fusion->activation;
-    bool gelu = fusion->activation == ACTIVATION_GELU || fusion->activation == ACTIVATION_GELU_TANH;
+    bool gelu = activation_is_gelu(fusion->activation);
     if (gelu && graph->dtype != DTYPE_F32) return false;
     out->attrs.saves = gelu && graph->training;
     *call = graph_call(graph, out);

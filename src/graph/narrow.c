@@ -6,10 +6,13 @@
 #include "graph/graph.h"
 #include "op/precision.h"
 
-/* Parameter gradients, what losses are made from, and outputs that their operation keeps f32. */
+/* Parameter gradients, what losses are made from, the model's output, and outputs that their
+ * operation keeps f32. */
 static void mark_exact(const struct graph *graph, bool *exact) {
     for (int i = 0; i < graph->use_count; i++)
         exact[graph->values[graph->uses[i].gradient].root] = true;
+    for (int i = 0; i < graph->loss_count; i++)
+        exact[graph->values[graph->losses[i].scores].root] = true;
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
         if (op_exact_in(node->op)) exact[graph->values[node->in[0]].root] = true;

@@ -26,16 +26,11 @@ static struct w_steps w_steps(const struct op_call *call, int64_t inputs, int64_
     return call->attrs.across ? (struct w_steps){1, outputs} : (struct w_steps){inputs, 1};
 }
 
-static bool is_gelu(const struct op_call *call) {
-    return call->attrs.activation == ACTIVATION_GELU ||
-           call->attrs.activation == ACTIVATION_GELU_TANH;
-}
-
 static enum status linear_infer(struct op_call *call, char *why, size_t why_bytes) {
     static const struct op_operand operands[] = {
         {"x", DTYPE_F32, 1, SHAPE_MAX_RANK}, {"w", DTYPE_F32, 2, 2}, {"b", DTYPE_F32, 1, 1}};
     TRY(op_operands(call, operands, 2, 3, why, why_bytes));
-    if (!is_gelu(call)) TRY(op_activation_known(call, why, why_bytes));
+    if (!activation_is_gelu(call->attrs.activation)) TRY(op_activation_known(call, why, why_bytes));
     const struct shape *x = &call->in[0].shape, *w = &call->in[1].shape;
     if (op_columns(x) != w->dim[w_in(call)])
         MISFIT("x is %s, w is %s: x's last dimension must be w's %s", TEXT(*x), TEXT(*w),
@@ -78,7 +73,9 @@ static enum status linear_bwd_weight_infer(struct op_call *call, char *why, size
 
 static struct op_cost linear_cost(const struct op_call *call) {
     double rows = (double)op_rows(&call->in[0].shape);
-    double gelu = is_gelu(call) ? 10 * (double)shape_count(&call->out[0].shape) : 0;
+    double gelu = activation_is_gelu(call->attrs.activation)
+                      ? 10 * (double)shape_count(&call->out[0].shape)
+                      : 0;
     return op_cost_of(call, 2 * rows * (double)shape_count(&call->in[1].shape) + gelu);
 }
 

@@ -32,6 +32,10 @@ enum activation {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH
 };
+/* Of either kind: backward needs its operand. */
+static inline bool activation_is_gelu(enum activation activation) {
+    return activation == ACTIVATION_GELU || activation == ACTIVATION_GELU_TANH;
+}
 
 struct layout; /* of backend/backend.h; only OP_REORDER names one */
 

@@ -212,8 +212,8 @@ VECTOR_CLONES static void sum_channels_last(const float *x, const float *added, 
 #pragma omp simd
         for (int64_t l = 0; l < lanes; l++) y[l] = a[l] * x[l] + b[l] + added[l];
         if (!relu) continue;
-        int32_t *words = stopped + p / 32 * lanes, bit = stop_bit(p);
-        if (stopped)
+        int32_t *words = stopped ? stopped + p / 32 * lanes : NULL, bit = stop_bit(p);
+        if (words)
 #pragma omp simd
             for (int64_t l = 0; l < lanes; l++) words[l] |= y[l] <= 0.0f ? bit : 0;
 #pragma omp simd

@@ -11,7 +11,6 @@
 
 enum { GROUP_TILES = 8 };  /* row tiles that share a panel while it is near */
 enum { GROUP_ROWS = 504 }; /* of a packed a, about, for each part of the rows: 756 KiB of a chunk */
-enum { ALIASING_ELEMENTS = 1024 };
 
 static int64_t parts(int64_t total, int64_t part) {
     return (total + part - 1) / part;
@@ -22,7 +21,7 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 static bool packs_rows(const struct gemm *gemm) {
-    return gemm->a_step != 1 || gemm->a_row % ALIASING_ELEMENTS == 0;
+    return gemm->a_step != 1 || gemm->a_row % GEMM_ALIASING == 0;
 }
 
 /* Panel `panel` of the chunk at `depth`. */

@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
+/* Rows a multiple of so many floats apart (4 KiB) fall into the same few cache sets. */
+enum { GEMM_ALIASING = 1024 };
 
 /* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart. A tile
  * asks for one with each step of its depth: the caches take few requests at a time, and a burst of

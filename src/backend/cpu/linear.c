@@ -20,8 +20,6 @@
 
 #include "op/precision.h"
 
-enum { ALIASING_ELEMENTS = 1024 };
-
 /* Fewer rows do not pay for packing the weights. */
 enum { GEMM_MIN_ROWS = 256 };
 
@@ -36,7 +34,7 @@ static int64_t last_of(const struct tensor_type *type) {
 }
 
 static bool aliases(const struct linear *l) {
-    return l->inputs % ALIASING_ELEMENTS == 0 || l->outputs % ALIASING_ELEMENTS == 0;
+    return l->inputs % GEMM_ALIASING == 0 || l->outputs % GEMM_ALIASING == 0;
 }
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {
@@ -125,8 +123,7 @@ static struct gemm gemm_of(enum op op, const struct linear *l) {
 }
 
 static bool is_gelu(const struct op_call *call) {
-    return call->attrs.activation == ACTIVATION_GELU ||
-           call->attrs.activation == ACTIVATION_GELU_TANH;
+    return activation_is_gelu(call->attrs.activation);
 }
 
 /* The output that is the product itself. */

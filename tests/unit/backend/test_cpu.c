@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/eltwise.h"
 #include "backend/host.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -541,4 +542,33 @@ Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
         }
         result_free(&a), result_free(&b), result_free(&c);
     }
+}
+
+/* With its operand kept, without, and as an operation of its own: gelu of a linear layer has the
+ * same bits, whoever makes the product. */
+Test(backend_cpu, gelu_of_a_linear_layer_is_gelu) {
+    static const int64_t sizes[][3] = {{9, 24, 40}, {270, 24, 70}, {270, 1024, 40}};
+    struct device *device = open_cpu(2);
+    for (int i = 0; i < 6; i++) {
+        int64_t rows = sizes[i / 2][0], inputs = sizes[i / 2][1], outputs = sizes[i / 2][2];
+        struct op_call call = {.op = OP_LINEAR, .in_count = 3};
+        call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(rows, inputs)};
+        call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(outputs, inputs)};
+        call.in[2] = (struct tensor_type){DTYPE_F32, SHAPE(outputs)};
+        size_t bytes = (size_t)(rows * outputs) * sizeof(float);
+        struct result plain = run(device, call);
+        call.attrs.activation = i % 2 ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
+        struct result alone = run(device, call);
+        call.attrs.saves = true;
+        struct result kept = run(device, call);
+        eltwise_activation(call.attrs.activation)(plain.out[0], plain.out[0], plain.out[0],
+                                                  rows * outputs);
+        cr_expect_eq(memcmp(kept.out[0], plain.out[0], bytes), 0, "%s: another gelu", kept.name);
+        cr_expect_eq(memcmp(kept.out[0], alone.out[0], bytes), 0, "%s: keeping shows", kept.name);
+        eltwise_activation(call.attrs.activation)(kept.out[1], kept.out[1], kept.out[1],
+                                                  rows * outputs);
+        cr_expect_eq(memcmp(kept.out[0], kept.out[1], bytes), 0, "%s: not its operand", kept.name);
+        result_free(&plain), result_free(&alone), result_free(&kept);
+    }
+    device_close(&device);
 }

@@ -121,6 +121,8 @@ static const struct op_case cases[] = {
     {"linear across tokens", OP_LINEAR, .attrs.across = true, IN(F(2, 5, 24), F(24, 17))},
     {"linear across relu", OP_LINEAR, RELU, .attrs.across = true, IN(F(5, 12), F(12, 9), F(9))},
     {"linear across rows of 4 KiB", OP_LINEAR, .attrs.across = true, IN(F(5, 48), F(48, 1024))},
+    {"linear across rows of 4 KiB, panels", OP_LINEAR, .attrs.across = true,
+     IN(F(256, 24), F(24, 1024), F(1024))},
     {"matmul", OP_MATMUL, .attrs.matmul = {false, false, 1}, IN(F(3, 5, 7), F(3, 7, 4))},
     {"matmul b'", OP_MATMUL, .attrs.matmul = {false, true, 0.5f}, IN(F(2, 3, 5, 8), F(2, 3, 6, 8))},
     {"matmul a'", OP_MATMUL, .attrs.matmul = {true, false, 1}, IN(F(2, 7, 5), F(2, 7, 4))},

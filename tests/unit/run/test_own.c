@@ -267,6 +267,50 @@ Test(run_own, functions_of_numbers_are_operations) {
     cr_expect_eq(memcmp(weight[0], weight[1], sizeof weight[0]), 0);
 }
 
+/* --- another output than what the loss compares --- */
+
+enum { INNER = 4, MANY = 8 };
+
+static void inner(struct stretto_graph *graph, void *context) {
+    stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
+    (void)context;
+    stretto_value middle = stretto_linear(graph, "middle", stretto_relu(graph, "relu1", x), INNER);
+    stretto_output(graph, middle);
+    x = stretto_linear(graph, "fc2", stretto_gelu(graph, "gelu", middle), HIDDEN);
+    x = stretto_linear(graph, "kinds", stretto_relu(graph, "relu2", x), MANY);
+    stretto_cross_entropy(graph, "loss", x, stretto_input(graph, "kind"), 0);
+}
+
+#define INSIDE "--model", "inner", "--data", "ours", "--threads", "1", "--steps", "2"
+
+/* Accuracies are of the classes, whatever the output is; and that is f32 with bf16, too. */
+Test(run_own, a_value_inside_of_the_model_is_an_output, .timeout = 60) {
+    static const char *const layouts[][16] = {
+        {INSIDE}, {INSIDE, "-n", "2", "--strategy", "1f1b"}, {INSIDE, "--dtype", "bf16"}};
+    float x[2 * PIXELS] = {1, 2, 3}, out[3][2 * INNER];
+    add_data("ours", NULL);
+    add_model("inner", inner);
+    for (int i = 0; i < 3; i++) {
+        struct stretto_config config = {.size = sizeof config, .options = layouts[i]};
+        struct stretto_run *run;
+        struct stretto_step step = {.size = sizeof step};
+        struct stretto_eval eval = {.size = sizeof eval};
+        int code = stretto_open(&config, &run);
+        if (i == 2 && code == STRETTO_USAGE) continue; /* no instructions for it */
+        cr_assert_eq(code, 0, "%s", stretto_error());
+        while (stretto_step(run, &step) == 0) continue;
+        cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
+        cr_expect(eval.acc5 >= eval.acc1, "acc5 of %d classes: %g", MANY, eval.acc5);
+        cr_assert_eq(stretto_output_elements(run), INNER, "layout %d: %s", i, stretto_error());
+        cr_assert_eq(stretto_forward(run, 2, (const void *[]){x, NULL, NULL}, 3, out[i], 2 * INNER),
+                     0, "%s", stretto_error());
+        stretto_close(&run);
+        for (int k = 0; k < 2 * INNER; k++)
+            cr_expect_float_eq(out[i][k], out[0][k], i == 2 ? 0.2 : 0, "layout %d: %g, %g", i,
+                               (double)out[i][k], (double)out[0][k]);
+    }
+}
+
 /* --- a rank that keeps others waiting --- */
 
 static sem_t said; /* that somebody waits */
