@@ -209,12 +209,14 @@ static enum status forecast(struct evaluation *of) {
 static enum status evaluate(struct session *session) {
     const struct plan *plan = session->job.plan;
     struct evaluation of = {.session = session};
-    struct forward forward = {.context = &of, .output = count};
+    struct forward forward = {.context = &of};
     int64_t rows, classes;
     exec_output_shape(plan, &rows, &classes);
-    if (rows == 1)
+    if (rows == 1 && exec_output_has_classes(plan)) {
+        forward.output = count;
         confusion_new(classes, plan->config.dataset->names, plan->config.dataset->classes,
                       &of.confusion);
+    }
     enum status status = comm_agree(comm_world(session->comm), forecast(&of));
     if (status == STATUS_OK) status = forward_run(session, &forward, &of.result);
     if (status == STATUS_OK && has_classes(&of)) status = add_ranks(&of);

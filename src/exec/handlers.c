@@ -241,7 +241,7 @@ static enum status plain_scores(struct exec *exec, const struct value *value, vo
 
 enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = slot_of(exec, instr);
-    if (!exec->sink || !slot->runnable) return STATUS_OK;
+    if (!exec->sink || !exec->sink->output || !slot->runnable) return STATUS_OK;
     const struct graph *graph = slot->runnable->plan->graph;
     const struct value *value = &graph->values[graph->losses[0].scores];
     const struct micro_batch *samples = &exec->batch->micro[instr->micro];

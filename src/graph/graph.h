@@ -126,6 +126,8 @@ struct graph {
     int inputs[GRAPH_MAX_INPUTS], input_count; /* values */
     struct loss losses[GRAPH_MAX_LOSSES];
     int loss_count;
+    bool
+        other_output; /* losses[0].scores is another value than what its labels are compared with */
 
     int block;             /* being built */
     uint32_t places;       /* random places handed out so far */

@@ -344,7 +344,10 @@ static void own_build(struct graph *graph, const struct model_config *config,
     struct stretto_graph own = {graph, config, NO_VALUE};
     given->build(&own, given->context);
     check_names(graph);
-    if (graph->loss_count && own.output != NO_VALUE) graph->losses[0].scores = own.output;
+    if (graph->loss_count && own.output != NO_VALUE) {
+        graph->other_output = own.output != graph->losses[0].scores;
+        graph->losses[0].scores = own.output;
+    }
     if (graph->loss_count == 0) graph_misfit(graph, model->name, "the model has no loss");
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }

@@ -4,10 +4,13 @@
 #include <math.h>
 #include <semaphore.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "stretto.h"
 
 enum { PIXELS = 12, CLASSES = 3, HIDDEN = 20 };
@@ -308,6 +311,40 @@ Test(run_own, a_value_inside_of_the_model_is_an_output, .timeout = 60) {
         for (int k = 0; k < 2 * INNER; k++)
             cr_expect_float_eq(out[i][k], out[0][k], i == 2 ? 0.2 : 0, "layout %d: %g, %g", i,
                                (double)out[i][k], (double)out[0][k]);
+    }
+}
+
+static int command(const char *const *words) {
+    int count = 0;
+    while (words[count]) count++;
+    return stretto_main(count, (char **)(uintptr_t)words);
+}
+
+/* What is no score of a class is not counted as one: nor an f32 label. Stages before the last hand
+ * out nothing. */
+Test(run_own, commands_know_what_an_output_is, .timeout = 60) {
+    struct stretto_model numbers = {.size = sizeof numbers, .name = "numbers", .build = heights};
+    static const char *const names[] = {"inner", "numbers"};
+    add_data("ours", NULL);
+    add_model("inner", inner);
+    cr_assert_eq(stretto_add_model(&numbers), 0, "%s", stretto_error());
+    for (int i = 0; i < 2; i++) {
+        char run[] = "/tmp/stretto-own-XXXXXX";
+        cr_assert_not_null(mkdtemp(run));
+        cr_assert_eq(command((const char *[]){"own", "train", "--model", names[i], "--data", "ours",
+                                              "--threads", "1", "--steps", "1", "--quiet", "--out",
+                                              run, NULL}),
+                     0);
+        cr_expect_eq(
+            command((const char *[]){"own", "eval", run, "--threads", "1", "--quiet", NULL}), 0,
+            "%s", names[i]);
+        if (i == 0)
+            cr_expect_eq(
+                command((const char *[]){"own", "predict", run, "--threads", "1", "--quiet",
+                                         "--strategy", "gpipe", "--spawn", "threads", "-n", "3",
+                                         "--output", "/dev/null/none.npy", NULL}),
+                STRETTO_USAGE);
+        cr_expect_eq(folder_remove(run), STATUS_OK);
     }
 }
 
