@@ -3,20 +3,23 @@
 #include "exec/handlers.h"
 #include "exec/places.h"
 
-enum status run_ZERO(struct exec *exec, const struct instr *instr) {
+typedef enum status bucket_step(struct store *store, int grad, const struct bucket *bucket);
+
+/* Of the instruction's bucket, or of all of its stage. */
+static enum status each_bucket(struct exec *exec, const struct instr *instr, bucket_step *step) {
     const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
     bool all = instr->bucket == INSTR_ALL;
     int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++) TRY(store_zero(exec->store, instr->grad, &buckets->items[b]));
+    for (int b = first; b < end; b++) TRY(step(exec->store, instr->grad, &buckets->items[b]));
     return STATUS_OK;
 }
 
+enum status run_ZERO(struct exec *exec, const struct instr *instr) {
+    return each_bucket(exec, instr, store_zero);
+}
+
 enum status run_TIE(struct exec *exec, const struct instr *instr) {
-    const struct bucket_list *buckets = &exec->plan->chunk[chunk_of(exec, instr)].buckets;
-    bool all = instr->bucket == INSTR_ALL;
-    int first = all ? 0 : instr->bucket, end = all ? buckets->count : first + 1;
-    for (int b = first; b < end; b++) TRY(store_tie(exec->store, instr->grad, &buckets->items[b]));
-    return STATUS_OK;
+    return each_bucket(exec, instr, store_tie);
 }
 
 enum status run_SUM(struct exec *exec, const struct instr *instr) {
