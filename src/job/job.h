@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "job/agree.h"
+#include "job/job_costs.h"
 #include "launch/cores.h"
 #include "plan/plan.h"
 
@@ -29,7 +30,7 @@ struct job {
     struct dataset *dataset;
     bool owns_dataset;
     struct plan *plan;                  /* with the configuration of the run */
-    struct agree_costs *costs;          /* of auto; NULL: the rules of the operations */
+    struct job_costs *costs;            /* that the options name */
     const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
     bool threads;                       /* the ranks share this process */
     struct cores_share cores;           /* of this host, as far as known */

@@ -42,8 +42,7 @@ struct run_config {
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
     /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
-    enum status (*node_times)(const struct run_config *config, struct device *device,
-                              const struct graph *graph, double *ns);
+    void (*node_times)(const struct run_config *config, const struct graph *graph, double *ns);
     void *node_times_context;
     const char *const *cut; /* first layers of the stages after the first; NULL */
     int cut_count;

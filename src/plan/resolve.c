@@ -200,10 +200,11 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     CHECK(policy, "no sync policy is called %s", strategy->sync);
     TRY(check_policy_options(options, policy));
     bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
-    config->sync = several ? policy->name : "none";
+    if (!several) policy = sync_find("none");
+    config->sync = policy->name;
     int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
                                                             : strategy->zero_stage;
-    if (strcmp(config->sync, "zero") == 0) config->zero_stage = stage ? stage : 1;
+    if (policy->whole) config->zero_stage = stage ? stage : 1;
     if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
     return STATUS_OK;
 }
@@ -247,7 +248,7 @@ static enum status resolve_slices(struct resolve *resolve) {
     if (config->forward) { /* there is nothing else to slice */
         bool params = config->zero_stage == 3;
         config->sliced = params ? SLICED_STATE | SLICED_PARAMS : 0;
-        if (!params) config->sync = "allreduce";
+        if (!params) config->sync = sync_find(config->sync)->whole;
         return STATUS_OK;
     }
     if (config->zero_stage == 3 && options->save_ranks)

@@ -100,6 +100,22 @@ static enum status parse_options(struct stretto_run *run) {
     return status;
 }
 
+/* Memory, initial values or --weights, and the start list. */
+static enum status begin_task(struct crew_rank *rank, void *context) {
+    struct session *session = rank->session;
+    const struct options *options = &session->job.options;
+    struct comm_group *world = comm_world(session->comm);
+    struct exec_observer observer = watch_position_observer(&session->watch);
+    (void)context;
+    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
+    if (status == STATUS_OK && session_reads_model(session) &&
+        option_is_set(options, OPTION_weights))
+        status = checkpoint_load_weights(session->exec, options->weights);
+    TRY(comm_agree(world, status));
+    rank->saved = train_fresh();
+    return exec_start(session->exec);
+}
+
 static enum status open_run(struct stretto_run *run) {
     TRY(parse_options(run));
     run->options.quiet = true;
@@ -109,9 +125,11 @@ static enum status open_run(struct stretto_run *run) {
                     run->options.help ? "help" : "resume");
     TRY(option_files_apply(&run->options));
     TRY(find_start(run));
+    run->start.folderless = true;
     run->start.info.forward_batch = run->config.forward_batch;
     run->start.info.forward = run->config.forward_only;
-    return crew_open(&run->options, &run->start, &run->crew);
+    TRY(crew_open(&run->options, &run->start, &run->crew));
+    return crew_do(run->crew, begin_task, NULL);
 }
 
 static enum status check_version(int header) {

@@ -376,7 +376,7 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
-    int here = session->threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    int here = session->job.threads ? comm_size(session->comm) : 1; /* ranks of this process */
     bool first_here = here == 1 || first_rank(session);
     struct waiting *waiting =
         first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;

@@ -130,6 +130,7 @@ static void warn_crowded(const struct job *job) {
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
+    if (start->folderless) return job_check_memory(job);
     TRY(start_check(start, job));
     warn_crowded(job);
     if (start->use) return STATUS_OK;
