@@ -25,7 +25,6 @@ static void say_done(const struct session *session, const struct eval_result *re
 static enum status predict(struct session *session) {
     struct predictions *predictions = NULL;
     struct eval_result result; /* but there may be no labels */
-    TRY(forward_check_output(session));
     TRY(predictions_open(session, &predictions));
     struct forward forward = {.context = predictions, .output = predictions_add};
     enum status status = predictions_close(&predictions, forward_run(session, &forward, &result));

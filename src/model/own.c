@@ -306,27 +306,40 @@ void stretto_cross_entropy(struct stretto_graph *own, const char *name, stretto_
                             own->graph->loss_count == 0);
 }
 
+/* The first input of f32 that is the model's work, no field and no parameter; or NO_VALUE. */
+static int first_made(const struct graph *graph, const struct node *node) {
+    for (int i = 0; i < node->in_count; i++) {
+        const struct value *value = &graph->values[node->in[i]];
+        if (value->kind == VALUE_LOCAL && value->type.dtype == DTYPE_F32) return node->in[i];
+    }
+    return NO_VALUE;
+}
+
 void stretto_loss(struct stretto_graph *own, const char *name, stretto_value sum,
                   stretto_value labels) {
     if (!has(own, name, sum, 0) || !can_be_compared(own, name, labels)) return;
     const struct value *value = &own->graph->values[sum];
     bool made = value->producer >= 0 && own->graph->nodes[value->producer].op == OP_USER &&
                 own->graph->nodes[value->producer].out[0] == sum;
-    if (made && value->type.dtype == DTYPE_F64 && value->type.shape.rank == 0)
-        graph_loss(own->graph, name, sum, labels, NO_VALUE,
-                   own->graph->nodes[value->producer].in[0]);
-    else
+    int scores = made ? first_made(own->graph, &own->graph->nodes[value->producer]) : NO_VALUE;
+    if (!made || value->type.dtype != DTYPE_F64 || value->type.shape.rank != 0)
         graph_misfit(own->graph, name,
                      "a loss is the first output of an own operation, one value "
                      "of STRETTO_F64 and rank 0");
+    else if (scores == NO_VALUE)
+        graph_misfit(own->graph, name, "its operation reads nothing that the model makes");
+    else
+        graph_loss(own->graph, name, sum, labels, NO_VALUE, scores);
 }
 
 void stretto_output(struct stretto_graph *own, stretto_value value) {
     if (!has(own, "the output", value, 1)) return;
-    if (own->graph->values[value].kind == VALUE_LOCAL)
-        own->output = value;
-    else
+    if (own->graph->values[value].kind != VALUE_LOCAL)
         graph_misfit(own->graph, "the output", "is an input or a parameter of the model");
+    else if (own->graph->values[value].type.dtype != DTYPE_F32)
+        graph_misfit(own->graph, "the output", "is not of f32");
+    else
+        own->graph->output = value;
 }
 
 /* --- rows --- */
@@ -341,13 +354,9 @@ static void check_names(struct graph *graph) {
 static void own_build(struct graph *graph, const struct model_config *config,
                       const struct model *model) {
     const struct stretto_model *given = model->own;
-    struct stretto_graph own = {graph, config, NO_VALUE};
+    struct stretto_graph own = {graph, config};
     given->build(&own, given->context);
     check_names(graph);
-    if (graph->loss_count && own.output != NO_VALUE) {
-        graph->other_output = own.output != graph->losses[0].scores;
-        graph->losses[0].scores = own.output;
-    }
     if (graph->loss_count == 0) graph_misfit(graph, model->name, "the model has no loss");
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }

@@ -303,12 +303,12 @@ struct forward {
 
 static const struct value *output_of(const struct stretto_run *run) {
     const struct graph *graph = library_job(run)->plan->micro[0].graph;
-    return &graph->values[graph->losses[0].scores];
+    return &graph->values[graph->output];
 }
 
 static int64_t output_elements(const struct stretto_run *run) {
     const struct value *output = output_of(run);
-    if (output->type.dtype != DTYPE_F32 || output->type.shape.rank < 1) return -1;
+    if (output->type.shape.rank < 1) return -1;
     return shape_span(&output->type.shape, 1, output->type.shape.rank);
 }
 
@@ -338,7 +338,7 @@ static enum status forward_task(struct crew_rank *rank, void *context) {
     struct forward *forward = context;
     struct exec *exec = rank->session->exec;
     const struct graph *graph = rank->session->job.plan->micro[0].graph;
-    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
+    const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
     crew_says(rank, "FORWARD");

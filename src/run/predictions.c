@@ -252,11 +252,13 @@ static char *part_name(const struct predictions *of, int pipeline) {
 
 /* Whether this rank has outputs, and of which pipeline. */
 static bool own_pipeline(const struct predictions *of, int *out) {
-    const struct run_config *config = &of->session->job.plan->config;
+    const struct plan *plan = of->session->job.plan;
+    const struct run_config *config = &plan->config;
     const struct grid *grid = &config->grid;
     *out = group_of(grid, GROUP_PIPELINE, config->rank);
     return config->cell.role == GRID_STAGE &&
-           grid_position(grid, grid->stages * grid->chunks - 1) == config->cell.position;
+           grid_position(grid, ranges_output_stage(&plan->micro[0].ranges)) ==
+               config->cell.position;
 }
 
 /* The process of the first rank makes the names of this start's parts. */
