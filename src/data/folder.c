@@ -397,9 +397,9 @@ static enum status find_splits(struct place *place) {
     if (flat && !folder_has_classes(place->root))
         return fail(
             STATUS_DATA,
-            "%s: no pictures in folders, one for each class\n  as in cat/1.jpg, dog/2.jpg; "
-            "or train/cat/1.jpg, val/cat/2.jpg; other names: folder:%s,train=NAME,test=NAME\n"
-            "  to predict without labels: docs/predict.md",
+            "%s: no folder in it holds pictures, one is needed for each class\n"
+            "  as cat/1.jpg; or train/cat/1.jpg, val/cat/2.jpg; or DIR,train=NAME,test=NAME\n"
+            "  pictures without a class: stretto predict RUN --input %s",
             place->root, place->root);
     if (!place->name[SPLIT_TRAIN]) place->name[SPLIT_TRAIN] = flat ? here : train;
     if (!place->name[SPLIT_TEST]) place->name[SPLIT_TEST] = test;
