@@ -14,6 +14,7 @@
 struct input {
     struct npy *file;
     struct npy_array array;
+    bool channels_last;  /* in the file */
     float (*table)[256]; /* per channel: bytes to numbers; NULL: they are numbers */
     struct arena arena;  /* of names */
 };
@@ -25,14 +26,32 @@ bool input_is_file(const char *name) {
 
 /* --- reading --- */
 
+/* Where value i of an image [C,H,W] is in the file's row. */
+static int64_t place_of(const struct input *input, const struct field *field, int64_t i) {
+    int64_t channels = field->shape.dim[0], plane = shape_count(&field->shape) / channels;
+    return input->channels_last ? i % plane * channels + i / plane : i;
+}
+
 static enum status read_pixels(const struct input *input, const struct field *field, int64_t row,
                                float *out) {
     int64_t count = shape_count(&field->shape), plane = count / field->shape.dim[0];
     unsigned char *bytes = mem_new((size_t)count);
     enum status status = npy_read_rows(input->file, DTYPE_U8, row, 1, bytes);
     for (int64_t i = 0; i < count && status == STATUS_OK; i++)
-        out[i] = input->table[i / plane][bytes[i]];
+        out[i] = input->table[i / plane][bytes[place_of(input, field, i)]];
     free(bytes);
+    return status;
+}
+
+static enum status read_numbers(const struct input *input, const struct field *field, int64_t row,
+                                float *out) {
+    if (!input->channels_last) return npy_read_rows(input->file, DTYPE_F32, row, 1, out);
+    int64_t count = shape_count(&field->shape);
+    float *numbers = MEM_ARRAY(float, count);
+    enum status status = npy_read_rows(input->file, DTYPE_F32, row, 1, numbers);
+    for (int64_t i = 0; i < count && status == STATUS_OK; i++)
+        out[i] = numbers[place_of(input, field, i)];
+    free(numbers);
     return status;
 }
 
@@ -62,7 +81,7 @@ static enum status input_read(const struct dataset *dataset, enum split split, i
     const struct field *field = &dataset->field[0];
     if (field->dtype == DTYPE_I32) return read_ids(dataset, field, index, out[0]);
     if (input->table) return read_pixels(input, field, index, out[0]);
-    return npy_read_rows(input->file, DTYPE_F32, index, 1, out[0]);
+    return read_numbers(input, field, index, out[0]);
 }
 
 static void free_state(struct input *input) {
@@ -108,6 +127,7 @@ static bool same_rows(const struct shape *array, const struct shape *row) {
     return true;
 }
 
+/* Where rows fit both ways the channels are first. */
 static bool channels_are_last(const struct shape *array, const struct shape *row) {
     return array->rank == 4 && row->rank == 3 && array->dim[1] == row->dim[1] &&
            array->dim[2] == row->dim[2] && array->dim[3] == row->dim[0];
@@ -122,13 +142,9 @@ static enum status check_array(const char *path, const struct input *input,
                     "%s: not an array of rows in row-major order\n  numpy.save of "
                     "numpy.ascontiguousarray(array) writes one",
                     path);
-    if (!same_rows(&input->array.shape, row))
-        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s%s", path,
-                    shape_text(&input->array.shape, have), shape_text(row, want),
-                    channels_are_last(&input->array.shape, row)
-                        ? "\n  numpy.ascontiguousarray(array.transpose(0, 3, 1, 2)) puts channels "
-                          "before rows"
-                        : "");
+    if (!same_rows(&input->array.shape, row) && !input->channels_last)
+        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s", path,
+                    shape_text(&input->array.shape, have), shape_text(row, want));
     if (input->array.shape.dim[0] == 0) return fail(STATUS_DATA, "%s: it has no rows", path);
     if (dataset->field[0].dtype != DTYPE_I32 || !input->array.real) return STATUS_OK;
     return fail(STATUS_DATA, "%s: type %s, expected whole numbers: tokens", path,
@@ -158,6 +174,9 @@ static enum status open_array(const char *path, const struct dataset *like, stru
     TRY(npy_open(path, &input->file));
     if (npy_count(input->file) != 1) return fail(STATUS_DATA, "%s: not one array", path);
     TRY(npy_describe(input->file, 0, &input->array));
+    const struct shape *row = &out->field[0].shape;
+    input->channels_last =
+        !same_rows(&input->array.shape, row) && channels_are_last(&input->array.shape, row);
     TRY(check_array(path, input, out));
     make_table(like, &out->field[0], input);
     take_names(like, input, out);

@@ -66,6 +66,34 @@ Test(data_input, bytes_are_normalised_as_the_data_set_does) {
     dataset_free(&digits);
 }
 
+/* Bytes and numbers with channels last are those of the same image with channels first. */
+Test(data_input, channels_may_be_last) {
+    enum { SIDE = 4, EACH = 3 * SIDE * SIDE };
+    unsigned char first[EACH], last[EACH];
+    float numbers[EACH], want[EACH], have[EACH];
+    int32_t label;
+    struct dataset *colours = like("synthetic:count=4,test_count=4,size=4"), *input = NULL;
+    for (int i = 0; i < EACH; i++) {
+        first[i] = (unsigned char)(i * 5);
+        last[i % (SIDE * SIDE) * 3 + i / (SIDE * SIDE)] = first[i];
+    }
+    for (int i = 0; i < EACH; i++) numbers[i] = (float)last[i] / 255;
+    cr_assert_eq(npy_write(path, DTYPE_U8, &SHAPE(1, 3, SIDE, SIDE), first), STATUS_OK);
+    cr_assert_eq(input_open(path, colours, &input), STATUS_OK);
+    cr_assert_eq(dataset_read(input, SPLIT_TEST, 0, 0, (void *[]){want, &label}), STATUS_OK);
+    dataset_free(&input);
+    for (int real = 0; real < 2; real++) {
+        cr_assert_eq(npy_write(path, real ? DTYPE_F32 : DTYPE_U8, &SHAPE(1, SIDE, SIDE, 3),
+                               real ? (void *)numbers : last),
+                     STATUS_OK);
+        cr_assert_eq(input_open(path, colours, &input), STATUS_OK);
+        cr_assert_eq(dataset_read(input, SPLIT_TEST, 0, 0, (void *[]){have, &label}), STATUS_OK);
+        cr_expect_arr_eq(have, want, sizeof have);
+        dataset_free(&input);
+    }
+    dataset_free(&colours);
+}
+
 Test(data_input, tokens_are_whole_numbers_of_the_vocabulary) {
     struct dataset *text = like("synthetic:kind=text,count=4,test_count=4,seq=8,vocab=64"),
                    *input = NULL;
