@@ -69,6 +69,10 @@ static const struct dataset_ops *find(const char *spec, size_t length) {
     return NULL;
 }
 
+const struct dataset_ops *dataset_find(const char *name) {
+    return find(name, strlen(name));
+}
+
 enum status dataset_add(const struct dataset_ops *ops) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     enum status status = STATUS_OK;
@@ -250,6 +254,13 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
 
 char *dataset_file(const struct dataset *dataset, enum split split, int64_t index) {
     return dataset->ops->file ? dataset->ops->file(dataset, split, index) : NULL;
+}
+
+const char *const *dataset_copy_names(const struct dataset *dataset, struct arena *arena) {
+    if (!dataset->names) return NULL;
+    const char **names = arena_new(arena, (size_t)dataset->classes * sizeof *names);
+    for (int64_t c = 0; c < dataset->classes; c++) names[c] = arena_text(arena, dataset->names[c]);
+    return names;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {

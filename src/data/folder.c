@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "data/folder_inputs.h"
 #include "data/folder_split.h"
 #include "data/image.h"
 
@@ -135,6 +136,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
     if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
     out->skips_damaged = state->skip;
     out->names = state->classes.name;
+    out->frame = state->augment.frame;
     out->mean = cinic ? cinic_mean : imagenet_mean;
     out->std = cinic ? cinic_std : imagenet_std;
     for (int c = 0; c < PICTURE_CHANNELS; c++)
@@ -318,6 +320,7 @@ const struct dataset_ops dataset_folder = {
     .help = "JPEG and PNG pictures, in a folder for each class, below train and val or alone",
     .library = picture_libraries,
     .open = folder_open,
+    .inputs = folder_inputs_open,
     .read = folder_read,
     .file = folder_file,
     .close = folder_close,

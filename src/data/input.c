@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -19,9 +21,24 @@ struct input {
     struct arena arena;  /* of names */
 };
 
+static bool ends_in(const char *name, const char *ending) {
+    size_t length = strlen(name), end = strlen(ending);
+    return length > end && strcasecmp(name + length - end, ending) == 0;
+}
+
+static bool is_array(const char *name) {
+    return ends_in(name, ".npy");
+}
+
+/* What is called as a data set is one. A name that is nothing is a file that is missing. */
 bool input_is_file(const char *name) {
-    size_t length = strlen(name);
-    return length > 4 && strcmp(name + length - 4, ".npy") == 0;
+    struct stat info;
+    char *kind = mem_format("%.*s", (int)strcspn(name, ":"), name);
+    bool known = dataset_find(kind), there = stat(name, &info) == 0;
+    free(kind);
+    if (known) return false;
+    return is_array(name) || ends_in(name, ".jpg") || ends_in(name, ".jpeg") ||
+           ends_in(name, ".png") || !there || S_ISDIR(info.st_mode);
 }
 
 /* --- reading --- */
@@ -160,17 +177,8 @@ static void make_table(const struct dataset *like, const struct field *field, st
                         input->table[c]);
 }
 
-static void take_names(const struct dataset *like, struct input *input, struct dataset *out) {
-    if (!like->names) return;
-    const char **names = arena_new(&input->arena, (size_t)like->classes * sizeof *names);
-    for (int64_t c = 0; c < like->classes; c++)
-        names[c] = arena_text(&input->arena, like->names[c]);
-    out->names = names;
-}
-
-static enum status open_array(const char *path, const struct dataset *like, struct input *input,
+static enum status fill_array(const char *path, const struct dataset *like, struct input *input,
                               struct dataset *out) {
-    TRY(take_fields(path, like, out));
     TRY(npy_open(path, &input->file));
     if (npy_count(input->file) != 1) return fail(STATUS_DATA, "%s: not one array", path);
     TRY(npy_describe(input->file, 0, &input->array));
@@ -179,26 +187,43 @@ static enum status open_array(const char *path, const struct dataset *like, stru
         !same_rows(&input->array.shape, row) && channels_are_last(&input->array.shape, row);
     TRY(check_array(path, input, out));
     make_table(like, &out->field[0], input);
-    take_names(like, input, out);
+    out->names = dataset_copy_names(like, &input->arena);
     out->count[SPLIT_TRAIN] = out->count[SPLIT_TEST] = input->array.shape.dim[0];
-    out->classes = like->classes;
-    out->vocab = like->vocab;
     out->content_hash = hash64(HASH64_START, &input->array.shape, sizeof input->array.shape);
     return STATUS_OK;
 }
 
-enum status input_open(const char *path, const struct dataset *like, struct dataset **out) {
-    struct dataset *dataset = MEM_NEW(struct dataset);
+static enum status open_array(const char *path, const struct dataset *like, struct dataset *out) {
     struct input *input = MEM_NEW(struct input);
-    dataset->ops = &ops;
-    dataset->state = input;
-    enum status status = open_array(path, like, input, dataset);
-    if (status == STATUS_OK) {
-        dataset->spec = mem_text(path);
-        *out = dataset;
-        return STATUS_OK;
-    }
-    free_state(input);
-    free(dataset);
+    enum status status = fill_array(path, like, input, out);
+    out->ops = &ops;
+    out->state = input;
+    if (status != STATUS_OK) free_state(input);
     return status;
+}
+
+static enum status open_pictures(const char *paths, const struct dataset *like, bool skip,
+                                 struct dataset *out) {
+    const struct dataset_ops *folder = dataset_find("folder");
+    if (folder->inputs) return folder->inputs(paths, like, skip, out);
+    return fail(STATUS_USAGE, "%s: this build was made without %s\n  install it and build again",
+                paths, folder->needs);
+}
+
+enum status input_open(const char *path, const struct dataset *like, bool skip,
+                       struct dataset **out) {
+    struct dataset *dataset = MEM_NEW(struct dataset);
+    enum status status = take_fields(path, like, dataset);
+    if (status == STATUS_OK)
+        status = is_array(path) ? open_array(path, like, dataset)
+                                : open_pictures(path, like, skip, dataset);
+    if (status != STATUS_OK) {
+        free(dataset);
+        return status;
+    }
+    dataset->classes = like->classes;
+    dataset->vocab = like->vocab;
+    dataset->spec = mem_text(path);
+    *out = dataset;
+    return STATUS_OK;
 }
