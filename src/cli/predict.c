@@ -1,4 +1,6 @@
 /* `stretto predict`: what a trained model makes of inputs. */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -39,7 +41,8 @@ static enum status open_input(const struct options *options, struct dataset **ou
     const struct model *model = model_find(options->model);
     CHECK(model, "no model is called %s", options->model);
     TRY(resolve_data(options, model, &like));
-    enum status status = input_open(options->input, like, out);
+    enum status status =
+        input_open(options->input, like, strcmp(options->damaged, "skip") == 0, out);
     dataset_free(&like);
     return status;
 }

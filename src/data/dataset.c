@@ -69,6 +69,10 @@ static const struct dataset_ops *find(const char *spec, size_t length) {
     return NULL;
 }
 
+const struct dataset_ops *dataset_find(const char *name) {
+    return find(name, strlen(name));
+}
+
 enum status dataset_add(const struct dataset_ops *ops) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     enum status status = STATUS_OK;
@@ -88,7 +92,7 @@ enum status dataset_add(const struct dataset_ops *ops) {
 /* "digits mnist:DIR ...", without what may be left out, in lines for a message. The caller frees
  * it. */
 static char *known_usages(int count) {
-    char *words = NULL, *lines = NULL;
+    char *words = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&words, &bytes);
     for (int i = 0; i < count; i++) {
@@ -98,10 +102,7 @@ static char *known_usages(int count) {
         free(usage);
     }
     fclose(stream);
-    stream = open_memstream(&lines, &bytes);
-    text_wrap(stream, words, 9, 80); /* behind "  known: " */
-    fclose(stream);
-    lines[bytes - 1] = 0; /* it ends with a newline */
+    char *lines = text_wrapped(words, 9, 80); /* behind "  known: " */
     free(words);
     return lines;
 }
@@ -253,6 +254,13 @@ enum status dataset_read(const struct dataset *dataset, enum split split, int64_
 
 char *dataset_file(const struct dataset *dataset, enum split split, int64_t index) {
     return dataset->ops->file ? dataset->ops->file(dataset, split, index) : NULL;
+}
+
+const char *const *dataset_copy_names(const struct dataset *dataset, struct arena *arena) {
+    if (!dataset->names) return NULL;
+    const char **names = arena_new(arena, (size_t)dataset->classes * sizeof *names);
+    for (int64_t c = 0; c < dataset->classes; c++) names[c] = arena_text(arena, dataset->names[c]);
+    return names;
 }
 
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {

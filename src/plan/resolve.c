@@ -316,6 +316,9 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
+    if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
+        return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
+                                  "  --conv direct, or --device cpu");
     if (config->conv != CONV_WINOGRAD || config->dtype == DTYPE_F32) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--conv winograd computes in f32, not in --dtype %s\n"

@@ -266,8 +266,9 @@ void result_print(const struct session *session) {
     }
     if (!isnan(summary->samples_per_s)) {
         text_table_cell(&table, "speed");
-        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
-                        summary->step_ms.p50, summary->step_ms.p90);
+        text_table_cell(&table, "%s samples/s, step %.2f ms (p90 %.2f)",
+                        text_rate(summary->samples_per_s, text), summary->step_ms.p50,
+                        summary->step_ms.p90);
     }
     if (!isnan(summary->mfu)) {
         text_table_cell(&table, "of the peak");

@@ -138,13 +138,6 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     }
 }
 
-/* "46.7", "23,390": what is worth saying of it. */
-static const char *rate_text(double rate, char text[TEXT_BYTES]) {
-    if (rate >= 1000) return text_thousands((int64_t)rate, text);
-    snprintf(text, TEXT_BYTES, "%.3g", rate);
-    return text;
-}
-
 static void print_step(const struct outlook *outlook, FILE *out) {
     const struct forecast *forecast = &outlook->forecast;
     char step[TEXT_BYTES], low[TEXT_BYTES], high[TEXT_BYTES], first[TEXT_BYTES], rate[TEXT_BYTES];
@@ -159,7 +152,7 @@ static void print_step(const struct outlook *outlook, FILE *out) {
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
         row(out, "throughput", "%s samples a second",
-            rate_text((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
+            text_rate((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
                       rate));
 }
 

@@ -95,9 +95,9 @@ head -n 1 more.jsonl | grep -q '{"class":11,"probability"' || say "more classes:
 header shape.npy '<f4' '(70, 1, 9, 8)' False
 zeros shape.npy $((70 * 288))
 refused 3 'its shape is \[70,1,9,8\], the model takes rows of \[1,8,8\]' run --input shape.npy --output refused.npy
-header last.npy '<f4' '(70, 8, 8, 1)' False
-zeros last.npy $((70 * 256))
-refused 3 'transpose(0, 3, 1, 2)' run --input last.npy --output refused.npy
+header last.npy '<f4' '(70, 8, 8, 3)' False
+zeros last.npy $((70 * 768))
+refused 3 'its shape is \[70,8,8,3\], the model takes rows of \[1,8,8\]' run --input last.npy --output refused.npy
 header columns.npy '<f4' '(70, 1, 8, 8)' True
 zeros columns.npy $((70 * 256))
 refused 3 'row-major' run --input columns.npy --output refused.npy
