@@ -67,18 +67,22 @@ SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
 #undef SPAN
 
-static eltwise_span *span_of(const struct op_call *call) {
+static eltwise_span *gelu_of(bool backward) {
 #if defined(__x86_64__)
-    if (call->op == OP_GELU && cpu_has_avx512()) return gelu_span_512;
-    if (call->op == OP_GELU_BWD && cpu_has_avx512()) return gelu_bwd_span_512;
+    if (cpu_has_avx512()) return backward ? gelu_bwd_span_512 : gelu_span_512;
+    if (cpu_has_avx2()) return backward ? gelu_bwd_span_256 : gelu_span_256;
 #endif
+    return backward ? gelu_bwd_span : gelu_span;
+}
+
+static eltwise_span *span_of(const struct op_call *call) {
     switch (call->op) {
     case OP_RELU: return relu_span;
-    case OP_GELU: return gelu_span;
+    case OP_GELU: return gelu_of(false);
     case OP_GELU_TANH: return gelu_tanh_span;
     case OP_TANH: return tanh_span;
     case OP_RELU_BWD: return relu_bwd_span;
-    case OP_GELU_BWD: return gelu_bwd_span;
+    case OP_GELU_BWD: return gelu_of(true);
     case OP_GELU_TANH_BWD: return gelu_tanh_bwd_span;
     case OP_TANH_BWD: return tanh_bwd_span;
     default: break;
