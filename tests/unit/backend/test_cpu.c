@@ -463,6 +463,22 @@ Test(backend_cpu, gelu_is_right_to_the_last_digits) {
 #endif
 }
 
+/* The uniform number of a word at the limit is not below the probability, that of the last word
+ * before it is. */
+Test(backend_cpu, dropout_compares_as_uniform_numbers_do) {
+    static const float probabilities[] = {0.1f, 0.5f, 0.3f, 1e-7f, 0x1p-24f, 1 - 0x1p-24f};
+    for (size_t i = 0; i < sizeof probabilities / sizeof probabilities[0]; i++) {
+        float p = probabilities[i];
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, 1, p, 1);
+        cr_expect((float)(drop.limit >> 8) * 0x1p-24f >= p, "%a", (double)p);
+        cr_expect((float)((drop.limit - 1) >> 8) * 0x1p-24f < p, "%a", (double)p);
+    }
+    struct cpu_drop none;
+    cpu_drop_begin(&none, 1, 0, 1);
+    cr_expect_eq(none.limit, 0);
+}
+
 /* --- bf16 --- */
 
 static struct kernel *reorder_kernel(struct device *device, const struct layout *from,
