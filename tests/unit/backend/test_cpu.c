@@ -417,36 +417,70 @@ Test(backend_cpu, sums_do_not_depend_on_the_team) {
 
 /* Against the error function in double: gelu within 4e-7 of the larger of 1 and |x|, its slope
  * within 4e-7, wherever they are not flat and beyond. */
-Test(backend_cpu, gelu_is_right_to_the_last_digits) {
+static void check_gelu(const char *name, eltwise_span *span, bool back) {
     enum { COUNT = 40001 };
-    struct device *device = open_cpu(1);
-    const struct tensor_type row = {DTYPE_F32, SHAPE(COUNT)};
-    const struct layout *none[OP_MAX_IN] = {0};
-    float *x = aligned_bytes(COUNT * sizeof *x), *dy = aligned_bytes(COUNT * sizeof *x),
-          *y = aligned_bytes(COUNT * sizeof *x);
-    double worst[2] = {0};
+    float *x = MEM_ARRAY(float, COUNT), *dy = MEM_ARRAY(float, COUNT), *y = MEM_ARRAY(float, COUNT);
+    double worst = 0;
     for (int i = 0; i < COUNT; i++) x[i] = (float)(i - COUNT / 2) / 2000.0f, dy[i] = 1.0f;
-    for (int back = 0; back < 2; back++) {
-        struct op_call call = {.op = back ? OP_GELU_BWD : OP_GELU, .in_count = 1 + back};
-        char why[256];
-        struct kernel *kernel = NULL;
-        call.in[0] = call.in[1] = row;
-        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
-        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-        void *in[] = {back ? dy : x, x}, *out[] = {y};
-        cr_assert_eq(kernel_run(kernel, in, out, NULL, NULL), STATUS_OK);
-        for (int i = 0; i < COUNT; i++) {
-            double at = x[i], phi = 0.5 * erfc(-at / sqrt(2));
-            double want = back ? phi + at * exp(-at * at / 2) / sqrt(2 * M_PI) : at * phi;
-            double off = fabs(y[i] - want) / (back ? 1 : fmax(1, fabs(at)));
-            worst[back] = off > worst[back] ? off : worst[back];
-        }
-        kernel_free(&kernel);
+    span(back ? dy : x, x, y, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        double at = x[i], phi = 0.5 * erfc(-at / sqrt(2));
+        double want = back ? phi + at * exp(-at * at / 2) / sqrt(2 * M_PI) : at * phi;
+        double off = fabs(y[i] - want) / (back ? 1 : fmax(1, fabs(at)));
+        worst = isnan(off) ? INFINITY : fmax(off, worst);
     }
-    cr_expect(worst[0] > 0 && worst[0] < 4e-7, "gelu is off by %g", worst[0]);
-    cr_expect(worst[1] > 0 && worst[1] < 4e-7, "its slope is off by %g", worst[1]);
+    cr_expect(worst > 0 && worst < 4e-7, "%s%s is off by %g", name, back ? "'s slope" : "", worst);
     free(x), free(dy), free(y);
-    device_close(&device);
+}
+
+/* An element's bits do not depend on where in a span it stands. */
+static void check_gelu_ends(const char *name, eltwise_span *span) {
+    enum { COUNT = 40 };
+    float x[COUNT], dy[COUNT], y[COUNT], part[COUNT];
+    for (int i = 0; i < COUNT; i++) x[i] = rng_normal(1, (uint64_t)i), dy[i] = (float)i + 1;
+    span(dy, x, y, COUNT);
+    for (int first = 0; first < COUNT; first++) {
+        part[COUNT - 1] = -7.0f;
+        span(dy + first, x + first, part, COUNT - 1 - first);
+        size_t bytes = (size_t)(COUNT - 1 - first) * sizeof *y;
+        cr_expect_eq(memcmp(part, y + first, bytes), 0, "%s: from %d on", name, first);
+        cr_expect(part[COUNT - 1] == -7.0f, "%s: from %d on, written behind", name, first);
+    }
+}
+
+Test(backend_cpu, gelu_is_right_to_the_last_digits) {
+    check_gelu("chosen", eltwise_activation(ACTIVATION_GELU), false);
+#if defined(__x86_64__)
+    struct {
+        const char *name;
+        bool there;
+        eltwise_span *forward, *backward;
+    } loops[] = {{"avx2", cpu_has_avx2(), gelu_span_256, gelu_bwd_span_256},
+                 {"avx512", cpu_has_avx512(), gelu_span_512, gelu_bwd_span_512}};
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        if (!loops[i].there) continue;
+        check_gelu(loops[i].name, loops[i].forward, false);
+        check_gelu(loops[i].name, loops[i].backward, true);
+        check_gelu_ends(loops[i].name, loops[i].forward);
+        check_gelu_ends(loops[i].name, loops[i].backward);
+    }
+#endif
+}
+
+/* The uniform number of a word at the limit is not below the probability, that of the last word
+ * before it is. */
+Test(backend_cpu, dropout_compares_as_uniform_numbers_do) {
+    static const float probabilities[] = {0.1f, 0.5f, 0.3f, 1e-7f, 0x1p-24f, 1 - 0x1p-24f};
+    for (size_t i = 0; i < sizeof probabilities / sizeof probabilities[0]; i++) {
+        float p = probabilities[i];
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, 1, p, 1);
+        cr_expect((float)(drop.limit >> 8) * 0x1p-24f >= p, "%a", (double)p);
+        cr_expect((float)((drop.limit - 1) >> 8) * 0x1p-24f < p, "%a", (double)p);
+    }
+    struct cpu_drop none;
+    cpu_drop_begin(&none, 1, 0, 1);
+    cr_expect_eq(none.limit, 0);
 }
 
 /* --- bf16 --- */
