@@ -15,7 +15,7 @@ enum { GEMM_ALIASING = 1024 };
 
 /* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart, or in
  * rows: after the `left` first and then after every `row` of them comes `jump` instead. A tile
- * asks for one with each step of its depth: the caches take few requests at a time, and a burst of
+ * asks for them one by one along its depth: the caches take few requests at a time, and a burst of
  * them would hold up the sums. */
 struct gemm_fetch {
     const float *first;
@@ -34,9 +34,10 @@ struct gemm_tile {
     struct gemm_fetch fetch;
 };
 
-/* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. */
+/* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. With each
+ * `fetch_steps` of its depth it asks for a line of `fetch`: the fewer sums, the more steps. */
 struct gemm_isa {
-    int rows, columns;
+    int rows, columns, fetch_steps;
     void (*tile)(const struct gemm_tile *tile);
 };
 const struct gemm_isa *gemm_isa(void);
