@@ -72,8 +72,11 @@ static enum status resolve_shape(struct resolve *resolve) {
     if (!option_is_set(options, OPTION_classes))
         options->classes = data->classes, option_resolve(options, OPTION_classes);
     if (options->classes < data->classes)
-        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes",
-                    (long long)options->classes, options->data, (long long)data->classes);
+        return fail(STATUS_USAGE, "--data %s has %lld classes, %s %lld", options->data,
+                    (long long)data->classes,
+                    options->source[OPTION_classes] == OPTION_FROM_COMMAND_LINE ? "--classes is"
+                                                                                : "the model",
+                    (long long)options->classes);
     *shape = (struct model_config){
         .classes = options->classes,
         .vocabulary = data->vocab,
