@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "run/refusal.h"
 #include "run/option_files.h"
+#include "run/refusal.h"
 #include "run/session.h"
 #include "stretto.h"
 

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "data/sampler.h"
 
 enum { ALIGN = 64, CLAIM = 16 }; /* samples claimed at once */

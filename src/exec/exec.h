@@ -7,8 +7,8 @@
 #define EXEC_EXEC_H
 
 #include "comm/comm.h"
-#include "plan/plan.h"
 #include "exec/store.h"
+#include "plan/plan.h"
 
 /* What is told to whoever watches, of training; evaluating and saving are each one thing, which
  * struct train_observer tells. Callbacks run on the executor's thread and must not block for

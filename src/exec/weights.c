@@ -14,8 +14,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "exec/weights_place.h"
 
 /* Names for a report: the first few, then how many more. */

@@ -15,8 +15,8 @@
 #include "plan/plan_auto.h"
 #include "plan/stages.h"
 #include "plan/staging.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 /* Evaluation needs no gradients, so small micro-batches would only make it slow. Its batches are
  * the same however many pipelines share them: so are the bits of its results. */

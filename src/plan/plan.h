@@ -12,6 +12,8 @@
 
 #include "base/file.h"
 #include "data/loader.h"
+#include "graph/memory.h"
+#include "graph/range.h"
 #include "plan/buckets.h"
 #include "plan/choice.h"
 #include "plan/config.h"
@@ -19,8 +21,6 @@
 #include "plan/holdings.h"
 #include "plan/partition.h"
 #include "plan/store_layout.h"
-#include "graph/memory.h"
-#include "graph/range.h"
 #include "program/program.h"
 
 struct micro_plan {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 bool plan_is_auto(const struct run_config *config) {
     return strcmp(config->schedule, PIPELINE_AUTO) == 0;

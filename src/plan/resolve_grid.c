@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
-#include "program/pipeline.h"
 #include "program/auto.h"
+#include "program/pipeline.h"
 
 /* The number that an option gives, or 0. */
 static int given(const struct options *options, enum option_id id, int64_t value) {

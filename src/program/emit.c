@@ -15,8 +15,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "program/tree.h"
 #include "program/schedule.h"
+#include "program/tree.h"
 
 enum { EVERYONE, REPLICAS, PIPELINE, SHARERS }; /* groups, in the order they are declared */
 

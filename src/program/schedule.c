@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "program/auto.h"
 #include "program/emit.h"
 #include "program/schedule.h"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "program/order.h"
-#include "base/log.h"
 #include "program/verify.h"
 
 static const struct place nobody = {NULL, 0};

@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "record/emit.h"
 
 struct lost {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "../unit/golden/golden.h"
+#include "base/log.h"
 #include "tensor/safetensors.h"
 
 /* Items own their names and data. */

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "program/auto.h"
 #include "program/pipeline.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 enum { MOST_STAGES = 16 };
 

@@ -18,5 +18,7 @@ good >src/a.c && { echo '/* h */' && body 200; } >src/a.h && check 'src/a.h:201:
 { good && echo 'int h(void) { return system(""); }'; } >src/a.c && check 'calls .*system('
 echo 'int x;' >src/a.c && check 'begin with a comment'
 { good && echo 'int y; '; } >src/a.c && check 'blank at the end'
+{ good && printf '#include "b.h"\n\n#include <a.h>\n#include <b.h>\n#include "a.h"\n#include "b.h"\n'; } >src/a.c && "$ROOT/scripts/style" .
+{ good && printf '#include "b.h"\n#include "a.h"\n'; } >src/a.c && check 'include "a.h" before "b.h"'
 { good && echo '<<<<<<< HEAD'; } >src/a.c && check 'mark of a merge'
 good >src/a.c && : >src/a.c.orig && check 'left by a merge or a patch: src/a.c.orig'

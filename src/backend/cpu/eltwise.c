@@ -41,9 +41,12 @@ static inline float gelu_tanh_gate(float x) {
     return 1.0f / (1.0f + scalar_exp(-2.0f * u));
 }
 
+/* Beyond 30 the gate is 0 or 1, and the square must not overflow: 0 times infinity is no number.
+ */
 static inline float gelu_tanh_slope(float x) {
-    float gate = gelu_tanh_gate(x), du = TANH_GELU_K * (1.0f + 3.0f * TANH_GELU_C * x * x);
-    return gate + 2.0f * x * gate * (1.0f - gate) * du;
+    float near = x < -30.0f ? -30.0f : x > 30.0f ? 30.0f : x;
+    float gate = gelu_tanh_gate(x), du = TANH_GELU_K * (1.0f + 3.0f * TANH_GELU_C * near * near);
+    return gate + 2.0f * gate * (1.0f - gate) * x * du;
 }
 
 /* One span function a row; `a` and `b` are the elements, the result may overwrite either input. */

@@ -1,9 +1,9 @@
 /* --json: every line that train and explain print is one JSON object, and nothing else is printed.
  * The command runs in a child with its output in a file. */
 #include <criterion/criterion.h>
-#include <math.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

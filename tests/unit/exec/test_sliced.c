@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "saves.h"
 #include "exec/state.h"
 #include "exec/train.h"
+#include "saves.h"
 
 TestSuite(exec_sliced, .init = saves_begin, .fini = saves_end);
 

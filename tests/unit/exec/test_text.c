@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "kit.h"
 #include "exec/exec.h"
+#include "kit.h"
 
 enum { HELD_OUT = 64, LOOKS = 6, STEPS_BETWEEN = 20 };
 static const double least_fall = 0.007;

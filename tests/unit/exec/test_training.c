@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../program/between.h"
 #include "base/log.h"
 #include "exec/state.h"
-#include "../program/between.h"
 #include "kit.h"
 
 #define MLP "--model mlp --data digits --device ref --threads 1 "

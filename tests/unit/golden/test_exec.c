@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "data/sampler.h"
 #include "exec/exec.h"
 #include "golden.h"
-#include "data/sampler.h"
 
 /* state of the data set */
 struct golden_data {

@@ -2,10 +2,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "job/job.h"
 #include "../exec/kit.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "job/job.h"
 
 enum { RANKS = 8 };
 #define MIB ((size_t)1 << 20)

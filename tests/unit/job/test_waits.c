@@ -3,9 +3,9 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
-#include "job/job.h"
 #include "../exec/kit.h"
 #include "base/machine.h"
+#include "job/job.h"
 
 struct limits {
     double step_s, evaluation_s, predicted_s; /* the limits; the prediction of a step */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/oom.h"
 #include "../base/pretend.h"
+#include "launch/oom.h"
 
 TestSuite(launch_oom, .init = pretend_make, .fini = pretend_remove);
 

@@ -441,6 +441,36 @@ Test(op_backends, what_is_not_finite_stays_so_in_bf16) {
     }
 }
 
+static float far_input;
+
+static void draw_far(const struct op_case *of, int input, const struct tensor_type *type,
+                     void *data) {
+    chain_draw_random(of, input, type, data);
+    if (input != OP_MAX_IN) ((float *)data)[shape_count(&type->shape) / 2] = far_input;
+}
+
+/* Where a slope is 0 or 1 to the last bit, and its terms overflow. */
+Test(op_backends, slopes_of_activations_far_from_zero) {
+    static const float inputs[] = {-3e38f, -1e20f, -1e10f, -80, -12, 12, 80, 1e10f, 1e20f, 3e38f};
+    int count;
+    const struct op_case *cases = op_cases(&count);
+    for (int i = 0; backend_all()[i]; i++) {
+        struct device *device = NULL;
+        if (!open_device(backend_all()[i], 1, &device)) continue;
+        for (int c = 0; c < count; c++) {
+            enum op op = cases[c].op;
+            if (op != OP_RELU && op != OP_TANH && op != OP_GELU && op != OP_GELU_TANH) continue;
+            for (size_t x = 0; x < sizeof inputs / sizeof inputs[0]; x++) {
+                far_input = inputs[x];
+                struct chain *chain = chain_new(&cases[c], NULL, draw_far);
+                check_chain(device, chain, MODE_PLAIN, true);
+                chain_free(&chain);
+            }
+        }
+        device_close(&device);
+    }
+}
+
 /* Every row of op.def is met by some case, forward or as part of a gradient. */
 Test(op_backends, every_operation_has_a_case) {
     bool seen[OP_COUNT] = {0};

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "kit.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 static const enum list_name lists[] = {LIST_EVAL_START, LIST_EVAL, LIST_EVAL_END, LIST_SAVE};
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/schedule.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "kit.h"
+#include "program/schedule.h"
 
 static struct program *build(int stages, int micros, const int64_t *samples) {
     struct schedule_config config = {

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "between.h"
 #include "kit.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 struct step {
     int ranks, micro_batches, buckets;

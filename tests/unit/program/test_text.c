@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "between.h"
 #include "kit.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 static void round_trip(const struct program_case *of) {
     struct program *program = program_of_case(of, NULL), *again = NULL;

@@ -8,8 +8,8 @@
 #include "kit.h"
 #include "program/emit.h"
 #include "program/pipeline.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 /* The first stage has three buckets, the last is shared; the last stage two, the first is. */
 struct shape {

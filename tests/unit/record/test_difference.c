@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sample.h"
 #include "record/difference.h"
+#include "sample.h"
 
 static struct sample sample;
 static struct difference difference;

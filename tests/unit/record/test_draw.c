@@ -7,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "sample.h"
 #include "base/log.h"
 #include "record/draw.h"
 #include "record/draw_parts.h"
+#include "sample.h"
 
 static struct sample sample;
 

@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 #include "program/pipeline.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 static struct grid grid_of(const struct sim_case *of) {
     const struct pipeline_schedule *schedule = pipeline_find(of->schedule);

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "kit.h"
 #include "program/replay.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 static const struct sim_units equal = {1, 1, 1, 0};
 static const struct sim_units uneven = {1, 1.25, 0.5, 0};

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "sync/sync.h"
 #include "program/schedule.h"
+#include "sync/sync.h"
 
 static struct program *build(int ranks, int micro_batches, enum sum_order sum) {
     struct schedule_config config = {

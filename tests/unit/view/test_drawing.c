@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "../exec/kit.h"
-#include "view/drawing.h"
 #include "job/events.h"
+#include "view/drawing.h"
 
 static struct options options;
 static struct job job;
