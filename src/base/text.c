@@ -199,6 +199,17 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     return text;
 }
 
+char *text_mended(const char *text) {
+    char *whole = mem_new(3 * strlen(text) + 1), *to = whole;
+    uint32_t code;
+    for (int length; *text; text += length ? length : 1) {
+        length = text_utf8(text, &code);
+        memcpy(to, length ? text : "\xEF\xBF\xBD", length ? (size_t)length : 3);
+        to += length ? length : 3;
+    }
+    return whole;
+}
+
 bool text_is_digits(const char *text) {
     return *text && text[strspn(text, "0123456789")] == 0;
 }

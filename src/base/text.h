@@ -42,6 +42,9 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
 /* Length of the UTF-8 sequence at `at`, its code point in `out`; 0 when it is broken (overlong
  * forms, surrogates and numbers above 10FFFF included). */
 int text_utf8(const char *at, uint32_t *out);
+/* The same text with the sign for a broken one (U+FFFD) in place of each byte that is no UTF-8, for
+ * JSON; the caller frees it. */
+char *text_mended(const char *text);
 /* Whether all of it is valid UTF-8 without control characters. */
 bool text_is_clean(const char *text);
 /* Whether it has decimal digits, one or more, and nothing else. */

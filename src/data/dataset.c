@@ -256,13 +256,6 @@ char *dataset_file(const struct dataset *dataset, enum split split, int64_t inde
     return dataset->ops->file ? dataset->ops->file(dataset, split, index) : NULL;
 }
 
-const char *const *dataset_copy_names(const struct dataset *dataset, struct arena *arena) {
-    if (!dataset->names) return NULL;
-    const char **names = arena_new(arena, (size_t)dataset->classes * sizeof *names);
-    for (int64_t c = 0; c < dataset->classes; c++) names[c] = arena_text(arena, dataset->names[c]);
-    return names;
-}
-
 size_t dataset_field_bytes(const struct dataset *dataset, int field) {
     const struct field *f = &dataset->field[field];
     return (size_t)shape_count(&f->shape) * dtype_bytes(f->dtype);

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "data/augment.h"
 #include "tensor/tensor.h"
@@ -78,7 +77,7 @@ struct dataset_ops {
                         uint64_t key, void *scratch, void *const out[]);
     /* Opens files of inputs without labels, for a model of data like `like`. The fields of `out`
      * are there, the first is what they hold; all else but classes and spec is filled. With `skip`
-     * damaged files are left out. NULL: it has no such files. */
+     * damaged files are left out. `like` stays until it is closed. NULL: it has no such files. */
     enum status (*inputs)(const char *paths, const struct dataset *like, bool skip,
                           struct dataset *out);
     /* The path of the file that holds a sample, the caller's to free; NULL: none does. */
@@ -115,9 +114,6 @@ enum status dataset_read_in(const struct dataset *dataset, enum split split, int
 /* Local, thread safe. The path of the one file that a sample is read from, which the caller frees;
  * NULL where samples have no files of their own. */
 char *dataset_file(const struct dataset *dataset, enum split split, int64_t index);
-
-/* Local. The names of its classes as the arena's; NULL where they have none. */
-const char *const *dataset_copy_names(const struct dataset *dataset, struct arena *arena);
 
 /* Local. Bytes of one sample's field; index of the field of that name, -1 when there is none. */
 size_t dataset_field_bytes(const struct dataset *dataset, int field);

@@ -22,7 +22,6 @@ struct inputs {
     bool skip;
     int channels;
     float table[PICTURE_CHANNELS][256];
-    struct arena arena; /* of the names */
 };
 
 static const struct augment *augment_of(const struct inputs *inputs,
@@ -90,7 +89,6 @@ static char *inputs_file(const struct dataset *dataset, enum split split, int64_
 
 static void free_state(struct inputs *inputs) {
     folder_split_free(&inputs->split);
-    arena_free(&inputs->arena);
     free(inputs);
 }
 
@@ -171,7 +169,7 @@ enum status folder_inputs_open(const char *paths, const struct dataset *like, bo
     out->may_miss = skip ? 0 : 1; /* a damaged picture takes its label along */
     out->skips_damaged = skip;
     out->damaged = inputs->split.damaged;
-    out->names = dataset_copy_names(like, &inputs->arena);
+    out->names = like->names;
     out->scratch_bytes = folder_room_bytes(&inputs->room) + grey_bytes(inputs);
     out->bytes = sizeof *inputs + inputs->split.files.count *
                                       (sizeof(struct folder_file) + sizeof(struct folder_sample));

@@ -18,7 +18,6 @@ struct input {
     struct npy_array array;
     bool channels_last;  /* in the file */
     float (*table)[256]; /* per channel: bytes to numbers; NULL: they are numbers */
-    struct arena arena;  /* of names */
 };
 
 static bool ends_in(const char *name, const char *ending) {
@@ -103,7 +102,6 @@ static enum status input_read(const struct dataset *dataset, enum split split, i
 
 static void free_state(struct input *input) {
     npy_close(&input->file);
-    arena_free(&input->arena);
     free(input->table);
     free(input);
 }
@@ -187,7 +185,7 @@ static enum status fill_array(const char *path, const struct dataset *like, stru
         !same_rows(&input->array.shape, row) && channels_are_last(&input->array.shape, row);
     TRY(check_array(path, input, out));
     make_table(like, &out->field[0], input);
-    out->names = dataset_copy_names(like, &input->arena);
+    out->names = like->names;
     out->count[SPLIT_TRAIN] = out->count[SPLIT_TEST] = input->array.shape.dim[0];
     out->content_hash = hash64(HASH64_START, &input->array.shape, sizeof input->array.shape);
     return STATUS_OK;

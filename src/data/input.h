@@ -11,8 +11,8 @@
  * field "image", "features" or "input_ids"), whose shape rows must have; the other fields are
  * labels, and ignored. Numbers are taken as the model sees them; bytes of pixels are scaled and
  * normalised as those of `like` are, pictures cut to its size, too. Names of classes are like's.
- * `skip`: damaged pictures get no answer, else they are an error. The caller frees it, and keeps
- * nothing of `like`. */
+ * `skip`: damaged pictures get no answer, else they are an error. The caller frees it, before
+ * `like`. */
 enum status input_open(const char *path, const struct dataset *like, bool skip,
                        struct dataset **out);
 

@@ -53,6 +53,7 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .forward = info->forward};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
     out->forward_batch = info->forward_batch;
+    out->weights |= info->loads;
     /* Kernels are made also where none will run, to measure what they take. */
     if (info->weighed) out->dry = false;
     return STATUS_OK;
@@ -171,7 +172,8 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
                               .library_bytes = first->plan->memory.library,
                               .agreed = agreed->step.count ? agreed : NULL,
                               .forward_batch = first->plan->config.forward_batch,
-                              .forward = first->plan->config.forward};
+                              .forward = first->plan->config.forward,
+                              .loads = first->plan->config.weights};
 }
 
 void job_close(struct job *job) {

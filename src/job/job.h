@@ -23,6 +23,7 @@ struct rank_info {
     const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
     int64_t forward_batch;              /* as in struct run_config */
     bool forward;                       /* nothing is trained */
+    bool loads;                         /* it may read weights at any time */
 };
 
 struct job {

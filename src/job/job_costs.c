@@ -69,7 +69,7 @@ static void node_times(const struct run_config *config, const struct graph *grap
 
 static enum status read_profile(struct job_costs *costs, const struct options *options,
                                 int local_ranks, struct run_config *config) {
-    TRY(profile_read(options->profile, &costs->profile));
+    TRY(profile_read_all(options->profile, &costs->profile));
     costs->source.profile = &costs->profile;
     TRY(pick_section(costs, config, local_ranks));
     if (config->balance != BALANCE_TIME) return STATUS_OK;

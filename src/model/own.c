@@ -2,6 +2,7 @@
  * model.def, and the calls that build their graphs, each of which is one of graph/build.h or
  * model/layer.h. What would be a bug in a model of ours (a name too long, a value of another graph)
  * is a misfit here: the reason is logged and the run is refused. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -374,30 +375,52 @@ static enum status check(const struct stretto_model *model) {
     return STATUS_OK;
 }
 
-static enum status add(const struct stretto_model *given) {
-    struct stretto_model model;
-    TRY(api_take(given, offsetof(struct stretto_model, context), &model, sizeof model,
-                 "stretto_model"));
-    if (!model.optimizer) model.optimizer = "sgd";
-    TRY(check(&model));
+static bool are_same(const struct stretto_model *a, const struct stretto_model *b) {
+    return a->build == b->build && a->context == b->context && a->lr == b->lr &&
+           a->weight_decay == b->weight_decay && a->clip == b->clip && a->data == b->data &&
+           strcmp(a->optimizer, b->optimizer) == 0;
+}
+
+/* The same row again is no mistake: runs share a model. */
+static enum status add_row(const struct stretto_model *model) {
+    const struct model *there = model_find(model->name);
+    if (there && there->own && are_same(there->own, model)) return STATUS_OK;
     struct stretto_model *kept = MEM_NEW(struct stretto_model);
-    *kept = model;
-    struct model row = {.name = model.name,
+    *kept = *model;
+    struct model row = {.name = model->name,
                         .help = "a model of this program",
                         .input = MODEL_OWN,
-                        .optimizer = model.optimizer,
-                        .lr = model.lr > 0 ? model.lr : 0.01,
-                        .weight_decay = model.weight_decay,
-                        .clip = model.clip,
+                        .optimizer = model->optimizer,
+                        .lr = model->lr > 0 ? model->lr : 0.01,
+                        .weight_decay = model->weight_decay,
+                        .clip = model->clip,
                         .build = own_build,
+                        .data = model->data ? model->data->name : NULL,
                         .own = kept};
     enum status status = model_add(&row);
     if (status != STATUS_OK) free(kept);
     return status;
 }
 
+static enum status add(const struct stretto_model *given) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct stretto_model model;
+    TRY(api_take(given, offsetof(struct stretto_model, context), &model, sizeof model,
+                 "stretto_model"));
+    if (!model.optimizer) model.optimizer = "sgd";
+    TRY(check(&model));
+    pthread_mutex_lock(&lock);
+    enum status status = add_row(&model);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 int stretto_add_model(const struct stretto_model *model) {
     struct api_call call;
+    const struct stretto_data *data = NULL;
+    if (model && model->size > offsetof(struct stretto_model, data)) data = model->data;
+    int code = data ? stretto_add_data(data) : 0;
+    if (code != 0) return code;
     api_begin(&call);
     return api_end(&call, add(model));
 }

@@ -25,7 +25,7 @@ struct run_config {
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
     bool forward;          /* no step is run: evaluation alone, see program_is_forward */
-    bool weights;          /* the run begins with those of a file */
+    bool weights;          /* it reads those of a file, at its beginning or later */
     enum split eval_split; /* what is evaluated */
 
     const char *schedule;        /* "single" */

@@ -226,6 +226,7 @@ static void plan_samples(struct plan *plan) {
     struct eval_share eval = eval_share(config);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    if (config->forward && config->forward_batch > 0) plan->eval_batch = config->forward_batch;
     if (plan->eval_batch > test) plan->eval_batch = test;
     plan->eval_loader = (struct loader_config){.split = config->eval_split,
                                                .evaluate = true,

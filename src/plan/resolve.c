@@ -32,6 +32,10 @@ static char *data_spec_for(const struct model *model, const char *spec) {
                       *rest ? "," : "", rest);
 }
 
+static const char *data_of(const struct options *options, const struct model *model) {
+    return model->data && !option_is_given(options, OPTION_data) ? model->data : options->data;
+}
+
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out) {
     struct dataset_config config = {
@@ -39,7 +43,7 @@ enum status resolve_data(const struct options *options, const struct model *mode
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
         .augment = (enum augment_policy)augment_find(options->augment),
         .skip_damaged = strcmp(options->damaged, "skip") == 0};
-    char *spec = data_spec_for(model, options->data);
+    char *spec = data_spec_for(model, data_of(options, model));
     enum status status = dataset_open(spec, &config, out);
     free(spec);
     return status;
@@ -68,8 +72,11 @@ static enum status resolve_shape(struct resolve *resolve) {
     if (!option_is_set(options, OPTION_classes))
         options->classes = data->classes, option_resolve(options, OPTION_classes);
     if (options->classes < data->classes)
-        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes",
-                    (long long)options->classes, options->data, (long long)data->classes);
+        return fail(STATUS_USAGE, "--data %s has %lld classes, %s %lld", options->data,
+                    (long long)data->classes,
+                    options->source[OPTION_classes] == OPTION_FROM_COMMAND_LINE ? "--classes is"
+                                                                                : "the model",
+                    (long long)options->classes);
     *shape = (struct model_config){
         .classes = options->classes,
         .vocabulary = data->vocab,
@@ -395,6 +402,8 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
+    if (data_of(options, model) != options->data)
+        options->data = model->data, option_derive(options, OPTION_data);
     bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
     config.forward = uses || place->forward;
     config.weights = option_is_set(options, OPTION_weights);

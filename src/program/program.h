@@ -68,8 +68,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
-enum { PROGRAM_CREDITS = 2 };     /* unless it says otherwise */
-enum { PROGRAM_CALL_BYTES = 32 }; /* of a call's message: see INSTR_CALL */
+enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
 
 struct program {

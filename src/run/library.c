@@ -81,22 +81,32 @@ static enum status find_start(struct stretto_run *run) {
     return start_find(options, &run->start);
 }
 
-/* Both kinds of options in one list; texts of options are kept in the run's arena. */
+struct word_list {
+    char **item;
+    size_t count, capacity;
+};
+
+static void list_add(struct word_list *list, const char *word) {
+    list->item = mem_grow(list->item, &list->capacity, list->count + 1, sizeof *list->item);
+    list->item[list->count++] = (char *)(uintptr_t)word;
+}
+
+/* The caller's model and both kinds of options in one list, of which the later ones hold; texts of
+ * options are kept in the run's arena. */
 static enum status parse_options(struct stretto_run *run) {
-    const char *const *given = run->config.options;
-    char *words = arena_text(&run->arena, run->config.words ? run->config.words : ""), **all = NULL;
-    size_t count = 0, capacity = 0;
-    for (; given && given[count]; count++) {
-        all = mem_grow(all, &capacity, count + 1, sizeof *all);
-        all[count] = (char *)(uintptr_t)given[count];
+    const struct stretto_config *config = &run->config;
+    char *words = arena_text(&run->arena, config->words ? config->words : "");
+    struct word_list all = {0};
+    if (config->model) {
+        list_add(&all, "--model");
+        list_add(&all, config->model->name);
     }
-    for (char *word; (word = strsep(&words, " \t\n"));) {
-        if (!*word) continue;
-        all = mem_grow(all, &capacity, count + 1, sizeof *all);
-        all[count++] = word;
-    }
-    enum status status = options_parse(COMMAND_TRAIN, (int)count, all, &run->options);
-    free(all);
+    for (const char *const *given = config->options; given && *given; given++)
+        list_add(&all, *given);
+    for (char *word; (word = strsep(&words, " \t\n"));)
+        if (*word) list_add(&all, word);
+    enum status status = options_parse(COMMAND_TRAIN, (int)all.count, all.item, &run->options);
+    free(all.item);
     return status;
 }
 
@@ -128,6 +138,7 @@ static enum status open_run(struct stretto_run *run) {
     run->start.folderless = true;
     run->start.info.forward_batch = run->config.forward_batch;
     run->start.info.forward = run->config.forward_only;
+    run->start.info.loads = true; /* stretto_load */
     TRY(crew_open(&run->options, &run->start, &run->crew));
     return crew_do(run->crew, begin_task, NULL);
 }
@@ -160,6 +171,7 @@ int stretto_open_version(int header, const struct stretto_config *given, struct 
     status = out ? check_open(header, given, &config)
                  : fail(STATUS_USAGE, "there is no place for the run");
     int code = api_end(&call, status);
+    if (code == 0 && config.model) code = stretto_add_model(config.model);
     if (code != 0) return code;
     struct stretto_run *run = MEM_NEW(struct stretto_run);
     *run = (struct stretto_run){.config = config, .sink = {run, take_message}};
@@ -182,6 +194,7 @@ void stretto_close(struct stretto_run **pointer) {
     const struct log_sink *before = log_use(&run->sink);
     crew_close(&run->crew);
     options_free(&run->options);
+    free(run->saved_in);
     arena_free(&run->arena);
     log_use(before);
     pthread_mutex_unlock(&run->use);

@@ -118,13 +118,7 @@ static int64_t best_of(struct predictions *of, const float *scores) {
 
 /* Names of files are any bytes, JSON is UTF-8: what is broken becomes the sign for that. */
 static void print_text(FILE *out, const char *text) {
-    char *whole = mem_new(3 * strlen(text) + 1), *to = whole;
-    uint32_t code;
-    for (int length; *text; text += length ? length : 1) {
-        length = text_utf8(text, &code);
-        memcpy(to, length ? text : "\xEF\xBF\xBD", length ? (size_t)length : 3);
-        to += length ? length : 3;
-    }
+    char *whole = text_mended(text);
     json_t *value = json_string(whole);
     free(whole);
     char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;

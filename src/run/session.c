@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "data/outline.h"
 #include "exec/stop.h"
 #include "launch/waiting.h"
 #include "plan/resolve.h"
@@ -87,6 +88,10 @@ static enum status write_texts(struct session *session) {
          *path = folder_path(session->folder, "config.yml");
     enum status status = file_write_text(path, yaml);
     free(yaml);
+    free(path);
+    TRY(status);
+    path = folder_path(session->folder, "data.json");
+    status = outline_write(session->job.plan->config.dataset, path);
     free(path);
     TRY(status);
     return agree_save(session->job.plan, session->folder);

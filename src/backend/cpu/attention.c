@@ -72,19 +72,22 @@ struct ahead {
  * is read often enough to wait for it once. */
 enum { LINE = 16, AHEAD_FLOATS = 16384 };
 
-/* The lines for a tile of so many steps. Field by field: what was just written in parts is slow to
- * read as a whole. */
-static inline void ahead_next(struct ahead *ahead, int64_t steps, struct gemm_fetch *out) {
+/* The lines of a tile that has room for so many. Field by field: what was just written in parts is
+ * slow to read as a whole. */
+static inline void ahead_next(struct ahead *ahead, int64_t room, struct gemm_fetch *out) {
     out->lines = 0;
     if (ahead->p_lines > 0) {
-        out->first = ahead->p, out->step = LINE, out->lines = least(steps, ahead->p_lines);
+        out->first = ahead->p, out->step = LINE, out->lines = least(room, ahead->p_lines);
         ahead->p += out->lines * LINE, ahead->p_lines -= out->lines;
     } else if (ahead->at < ahead->count) {
         int64_t step = ahead->of[ahead->at].step, rows = ahead->of[ahead->at].rows;
         out->first = ahead->of[ahead->at].x + ahead->line * LINE + ahead->row * step;
         out->step = step;
-        out->lines = least(steps, rows - ahead->row);
+        out->lines = least(room, rows - ahead->row);
         ahead->row += out->lines;
+        if (rows - ahead->row <= FEW)
+            for (; ahead->row < rows; ahead->row++)
+                __builtin_prefetch(ahead->of[ahead->at].x + ahead->line * LINE + ahead->row * step);
         if (ahead->row == rows) ahead->row = 0, ahead->line++;
         if (ahead->line == ahead->of[ahead->at].lines) ahead->line = 0, ahead->at++;
     }
@@ -113,7 +116,7 @@ struct head {
 };
 
 static inline void run_tile(const struct head *h, struct gemm_tile *tile) {
-    ahead_next(h->ahead, tile->depth, &tile->fetch);
+    ahead_next(h->ahead, tile->depth / h->isa->fetch_steps, &tile->fetch);
     h->isa->tile(tile);
 }
 

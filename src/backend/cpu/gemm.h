@@ -13,12 +13,13 @@ enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 /* Rows a multiple of so many floats apart (4 KiB) fall into the same few cache sets. */
 enum { GEMM_ALIASING = 1024 };
 
-/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart. A tile
- * asks for one with each step of its depth: the caches take few requests at a time, and a burst of
+/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart, or in
+ * rows: after the `left` first and then after every `row` of them comes `jump` instead. A tile
+ * asks for them one by one along its depth: the caches take few requests at a time, and a burst of
  * them would hold up the sums. */
 struct gemm_fetch {
     const float *first;
-    int64_t step, lines;
+    int64_t step, lines, left, row, jump;
 };
 
 /* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
@@ -33,15 +34,17 @@ struct gemm_tile {
     struct gemm_fetch fetch;
 };
 
-/* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. */
+/* The tile of an instruction set, the one oneDNN uses: at most so many rows and columns. With each
+ * `fetch_steps` of its depth it asks for a line of `fetch`: the fewer sums, the more steps. */
 struct gemm_isa {
-    int rows, columns;
+    int rows, columns, fetch_steps;
     void (*tile)(const struct gemm_tile *tile);
 };
 const struct gemm_isa *gemm_isa(void);
 
 /* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
- * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order.
+ * one of which is 1; c is row major. The depth is cut into equal chunks of at most GEMM_DEPTH,
+ * whose sums are added in order: bits follow from the depth alone.
  *
  * A function may be applied to c while it is in the second cache: after(c, c, activated, count) for
  * pieces of it; `activated` has c's shape and may be c. */

@@ -6,7 +6,8 @@
 
 #include "backend/cpu/cpu.h"
 
-enum { STEPS = 2 }; /* of the depth, unrolled */
+/* Of the depth, unrolled. */
+enum { STEPS = 2, NARROW_STEPS = 4 };
 enum {
     AHEAD = 16
 }; /* rows of b that are fetched ahead: a panel is larger than the nearest cache */
@@ -54,13 +55,35 @@ INLINE void fetch_c(const struct gemm_tile *t, int rows) {
 
 /* Without lines to fetch, one that is near: a prefetch costs less than a branch around it. */
 INLINE struct gemm_fetch fetch_of(const struct gemm_tile *t) {
-    bool any = t->fetch.lines > 0;
-    return (struct gemm_fetch){any ? t->fetch.first : t->b, t->fetch.step, t->fetch.lines};
+    struct gemm_fetch fetch = t->fetch;
+    if (fetch.lines <= 0) fetch.first = t->b;
+    return fetch;
 }
 
 INLINE void fetch_line(struct gemm_fetch *fetch) {
     __builtin_prefetch(fetch->first);
-    fetch->first += --fetch->lines > 0 ? fetch->step : 0;
+    bool turn = --fetch->left == 0;
+    int64_t step = turn ? fetch->jump : fetch->step;
+    fetch->left = turn ? fetch->row : fetch->left;
+    fetch->first += --fetch->lines > 0 ? step : 0;
+}
+
+/* The lines of c are on their way while the sums are made, a row with each step. */
+struct rows_of_c {
+    const float *row;
+    int64_t step;
+    int left, last;
+};
+
+INLINE struct rows_of_c rows_of_c(const struct gemm_tile *t, int rows) {
+    if (t->near) return (struct rows_of_c){t->b, 0, 0, 0};
+    return (struct rows_of_c){t->c, t->c_row, rows, t->columns - 1};
+}
+
+INLINE void fetch_row(struct rows_of_c *c) {
+    __builtin_prefetch(c->row, 1);
+    __builtin_prefetch(c->row + c->last, 1);
+    c->row += --c->left > 0 ? c->step : 0;
 }
 
 /* A call of `body` with the rows of the tile as a constant. */
@@ -123,19 +146,21 @@ AVX512 INLINE void rows_512(const struct gemm_tile *t, const int rows, const boo
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
     struct gemm_fetch fetch = fetch_of(t);
-    if (!t->near) fetch_c(t, rows);
+    struct rows_of_c c_rows = rows_of_c(t, rows);
     UNROLL(12)
     for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     int64_t k = t->depth;
     for (; k >= STEPS; k -= STEPS) UNROLL(2)
     for (int u = 0; u < STEPS; u++) {
         fetch_line(&fetch);
+        fetch_row(&c_rows);
         step_512(sum, &bases, a_row, row, b_step, mask, rows, turned, vectors, whole);
         next(&bases, step);
         row += b_step;
     }
     UNROLL(1)
     for (; k > 0; k--) {
+        fetch_line(&fetch);
         step_512(sum, &bases, a_row, row, b_step, mask, rows, turned, vectors, whole);
         next(&bases, step);
         row += b_step;
@@ -188,53 +213,70 @@ AVX2 INLINE __m256i mask_256(int columns) {
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+AVX2 INLINE void step_256(__m256 sum[][2], const struct bases *bases, int64_t a_row,
+                          const float *row, const __m256i mask[2], const int rows,
+                          const bool turned, const bool whole) {
+    __m256 b[2];
+    UNROLL(2)
+    for (int v = 0; v < 2; v++)
+        b[v] = whole ? _mm256_loadu_ps(row + 8 * v) : _mm256_maskload_ps(row + 8 * v, mask[v]);
+    UNROLL(6)
+    for (int i = 0; i < rows; i++) {
+        __m256 a = _mm256_broadcast_ss(a_at(bases, turned, a_row, i));
+        UNROLL(2)
+        for (int v = 0; v < 2; v++) sum[i][v] = _mm256_fmadd_ps(a, b[v], sum[i][v]);
+    }
+}
+
 AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool turned,
-                          const int vectors, const bool whole) {
-    __m256 sum[6][2], b[2];
+                          const bool whole) {
+    __m256 sum[6][2];
     __m256i mask[2];
     UNROLL(2)
-    for (int v = 0; v < vectors; v++) mask[v] = mask_256(t->columns - 8 * v);
+    for (int v = 0; v < 2; v++) mask[v] = mask_256(t->columns - 8 * v);
     UNROLL(6)
-    for (int i = 0; i < rows; i++) UNROLL(2)
-    for (int v = 0; v < vectors; v++) sum[i][v] = _mm256_setzero_ps();
+    for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
     struct bases bases = bases_of(t);
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
     struct gemm_fetch fetch = fetch_of(t);
     if (!t->near) fetch_c(t, rows);
-    UNROLL(2)
-    for (int64_t k = t->depth; k > 0; k--) {
+    int64_t k = t->depth;
+    for (; k >= NARROW_STEPS; k -= NARROW_STEPS) {
         fetch_line(&fetch);
-        UNROLL(2)
-        for (int v = 0; v < vectors; v++)
-            b[v] = whole ? _mm256_loadu_ps(row + 8 * v) : _mm256_maskload_ps(row + 8 * v, mask[v]);
-        UNROLL(6)
-        for (int i = 0; i < rows; i++) {
-            __m256 a = _mm256_broadcast_ss(a_at(&bases, turned, a_row, i));
-            UNROLL(2)
-            for (int v = 0; v < vectors; v++) sum[i][v] = _mm256_fmadd_ps(a, b[v], sum[i][v]);
+        UNROLL(1)
+        for (int u = 0; u < NARROW_STEPS; u++) {
+            step_256(sum, &bases, a_row, row, mask, rows, turned, whole);
+            next(&bases, step);
+            row += b_step;
         }
+    }
+    UNROLL(1)
+    for (; k > 0; k--) {
+        step_256(sum, &bases, a_row, row, mask, rows, turned, whole);
         next(&bases, step);
         row += b_step;
     }
     float *c = t->c;
     const float *bias = t->bias;
     const int64_t c_row = t->c_row;
-    const bool fresh = t->fresh;
-    __m256 more[2];
-    UNROLL(2)
-    for (int v = 0; v < vectors; v++)
-        more[v] = bias ? _mm256_maskload_ps(bias + 8 * v, mask[v]) : _mm256_setzero_ps();
+    if (!t->fresh) UNROLL(6)
+    for (int i = 0; i < rows; i++) UNROLL(2)
+    for (int v = 0; v < 2; v++)
+        sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(c + i * c_row + 8 * v, mask[v]), sum[i][v]);
+    if (bias) UNROLL(2)
+    for (int v = 0; v < 2; v++) {
+        __m256 more = _mm256_maskload_ps(bias + 8 * v, mask[v]);
+        UNROLL(6)
+        for (int i = 0; i < rows; i++) sum[i][v] = _mm256_add_ps(sum[i][v], more);
+    }
     UNROLL(6)
     for (int i = 0; i < rows; i++, c += c_row) UNROLL(2)
-    for (int v = 0; v < vectors; v++) {
-        if (!fresh) sum[i][v] = _mm256_add_ps(_mm256_maskload_ps(c + 8 * v, mask[v]), sum[i][v]);
-        sum[i][v] = _mm256_add_ps(sum[i][v], more[v]);
+    for (int v = 0; v < 2; v++)
         if (whole)
             _mm256_storeu_ps(c + 8 * v, sum[i][v]);
         else
             _mm256_maskstore_ps(c + 8 * v, mask[v], sum[i][v]);
-    }
 }
 
 #define BY_SIX_ROWS(t, ...)                                                                        \
@@ -249,15 +291,15 @@ AVX2 INLINE void rows_256(const struct gemm_tile *t, const int rows, const bool 
 
 AVX2 static void tile_256(const struct gemm_tile *t) {
     bool turned = t->a_row == 1 && t->a_step != 1;
-    if (t->columns == 16 && t->rows == 6) {
+    if (t->columns == 16) {
         if (turned)
-            rows_256(t, 6, true, 2, true);
+            BY_SIX_ROWS(t, true, true)
         else
-            rows_256(t, 6, false, 2, true);
+            BY_SIX_ROWS(t, false, true)
     } else if (turned)
-        BY_SIX_ROWS(t, true, 2, false)
+        BY_SIX_ROWS(t, true, false)
     else
-        BY_SIX_ROWS(t, false, 2, false)
+        BY_SIX_ROWS(t, false, false)
 }
 #endif
 
@@ -278,10 +320,11 @@ static void tile_any(const struct gemm_tile *t) {
 
 const struct gemm_isa *gemm_isa(void) {
 #if defined(__x86_64__)
-    static const struct gemm_isa wide = {12, 32, tile_512}, narrow = {6, 16, tile_256};
+    static const struct gemm_isa wide = {12, 32, 1, tile_512},
+                                 narrow = {6, 16, NARROW_STEPS, tile_256};
     if (cpu_has_avx512()) return &wide;
     if (cpu_has_avx2()) return &narrow;
 #endif
-    static const struct gemm_isa any = {4, 16, tile_any};
+    static const struct gemm_isa any = {4, 16, 1, tile_any};
     return &any;
 }

@@ -22,8 +22,8 @@ struct softmax_rows {
      * becomes zero; one with all its scores at -infinity becomes NaN, as any softmax of such a
      * row. */
     void (*forward)(const struct softmax_block *block);
-    /* s, a gradient of p, becomes scale * p * (s - sum of s * p). Knows no mask: p is zero there.
-     */
+    /* s, a gradient of p, becomes scale * p * (s - sum of s * p). Knows no mask: p is zero there. s
+     * may be written as far as by forward. */
     void (*backward)(const struct softmax_block *block);
     /* y[i * y_step] = the dot product of row i of x, x_step apart, with z, over `depth`. */
     void (*dots)(const float *x, int64_t x_step, const float *z, int64_t depth, int64_t rows,

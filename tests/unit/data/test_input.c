@@ -38,7 +38,6 @@ Test(data_input, rows_are_read_as_they_lie) {
     cr_assert_eq(npy_write(path, DTYPE_F32, &SHAPE(ROWS, 1, 8, 8), values), STATUS_OK);
     struct dataset *digits = like("digits"), *input = NULL;
     cr_assert_eq(input_open(path, digits, false, &input), STATUS_OK);
-    dataset_free(&digits); /* nothing of it is kept */
     cr_expect_eq(input->count[SPLIT_TEST], ROWS);
     cr_expect_str_eq(input->names[7], "7");
     for (int i = ROWS - 1; i >= 0; i--) {
@@ -47,6 +46,7 @@ Test(data_input, rows_are_read_as_they_lie) {
         cr_expect_eq(label, LABEL_IGNORE);
     }
     dataset_free(&input);
+    dataset_free(&digits);
 }
 
 /* Bytes are pixels: what the data set itself makes of the same ones. */

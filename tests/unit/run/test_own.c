@@ -77,6 +77,8 @@ Test(run_own, data_that_are_not_whole_are_refused) {
     cr_expect_eq(stretto_add_data(NULL), STRETTO_USAGE);
     add_data("ours", NULL);
     struct stretto_data again = data_of("ours");
+    cr_expect_eq(stretto_add_data(&again), 0, "the same row: %s", stretto_error());
+    again.train_count++;
     cr_expect_eq(stretto_add_data(&again), STRETTO_USAGE, "a name is taken once");
 }
 
@@ -215,31 +217,25 @@ Test(run_own, every_strategy_is_the_same_training, .timeout = 120) {
 
 /* --- functions of numbers --- */
 
-static float twist_of(float x) {
+static float twist_of(float x, float *slope) {
+    *slope = 1 + 0.5f * cosf(x);
     return x + 0.5f * sinf(x);
 }
 
-static float twist_slope(float x) {
-    return 1 + 0.5f * cosf(x);
-}
-
-static float square(float x, float wanted) {
+static float square(float x, float wanted, float *slope) {
+    *slope = 2 * (x - wanted);
     return (x - wanted) * (x - wanted);
-}
-
-static float square_slope(float x, float wanted) {
-    return 2 * (x - wanted);
 }
 
 static void heights(struct stretto_graph *graph, void *context) {
     bool short_form = context != NULL;
     stretto_value height = stretto_input(graph, "height");
     stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
-    x = short_form ? stretto_map(graph, "twist", x, twist_of, twist_slope)
+    x = short_form ? stretto_map(graph, "twist", x, twist_of)
                    : stretto_apply(graph, "twist", &twist_op, NULL, 1, &x, NULL);
     x = stretto_linear(graph, "fc2", x, 1);
     if (short_form) {
-        stretto_map_loss(graph, "loss", x, height, square, square_slope);
+        stretto_map_loss(graph, "loss", x, height, square);
         return;
     }
     stretto_value sum =
@@ -268,6 +264,34 @@ Test(run_own, functions_of_numbers_are_operations) {
         stretto_close(&run);
     }
     cr_expect_eq(memcmp(weight[0], weight[1], sizeof weight[0]), 0);
+}
+
+/* A model with its data is all that a run needs: both are added by it, and again by the next one.
+ */
+Test(run_own, a_run_takes_its_model_along) {
+    struct stretto_data data = data_of("ours");
+    struct stretto_model model = {
+        .size = sizeof model, .name = "ours", .build = heights, .data = &data};
+    struct stretto_config config = {
+        .size = sizeof config, .model = &model, .words = "--threads 1 --steps 1"};
+    struct stretto_run *run;
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
+        cr_expect_eq(stretto_field_elements(run, "x"), PIXELS);
+        stretto_close(&run);
+    }
+    config.words = "--data digits";
+    cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "data set digits has no such field"), "%s", stretto_error());
+    config.words = "--model mlp --data digits --steps 1 --threads 1";
+    cr_assert_eq(stretto_open(&config, &run), 0, "later options hold: %s", stretto_error());
+    stretto_close(&run);
+    model.build = two_ends;
+    cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "a model ours already"), "%s", stretto_error());
+    model.name = "other", data.test_count = 0;
+    cr_expect_eq(stretto_open(&config, &run), STRETTO_USAGE);
+    cr_expect(strstr(stretto_error(), "0 test samples"), "%s", stretto_error());
 }
 
 /* --- another output than what the loss compares --- */
