@@ -380,5 +380,6 @@ clean:
 .DELETE_ON_ERROR:
 .PRECIOUS: $(B)/%.o $(F)/%.o
 ifneq ($(filter-out $(PLAIN_GOALS),$(GOALS)),)
+-include $(wildcard $(B)/bench/*.d $(B)/bench/*/*.d)
 -include $(patsubst %.o,%.d,$(OBJ) $(MAIN_OBJ) $(B)/tests/golden/dump.o $(B)/tests/torch/step.o $(B)/tests/ranks/probe.o $(B)/tests/ranks/wire.o $(B)/tests/equal/equal.o $(B)/tests/page/pages.o $(MUTANTS_OBJ) $(UNIT_OBJ) $(FUZZ_OBJ) $(FUZZ_LIB_OBJ) $(FUZZ:%=$(F)/tests/fuzz/fuzz_%.o))
 endif
