@@ -76,7 +76,7 @@ FORCE:
 # oneDNN 2 and 3 make descriptors differently: one of two files is compiled, behind one header.
 OTHER_ONEDNN = src/backend/cpu/onednn$(if $(filter 2,$(ONEDNN_MAJOR)),3,2).c
 NO_HDF5 = $(if $(HAVE_HDF5),,src/data/wiki.c src/data/hdf5.c src/data/hdf5_file.c)
-NO_PICTURES = $(if $(HAVE_PICTURES),,src/data/folder.c src/data/folder_list.c $(wildcard src/data/picture*.c))
+NO_PICTURES = $(if $(HAVE_PICTURES),,$(wildcard src/data/folder*.c) $(wildcard src/data/picture*.c))
 NO_LINES = $(if $(HAVE_MPI),,src/comm/mpi.c) $(if $(HAVE_UCX),,src/comm/ucx.c) \
            $(if $(HAVE_MPI)$(HAVE_UCX),,src/comm/hosts.c)
 NO_MUNGE = $(if $(HAVE_MUNGE),,src/control/munge.c)

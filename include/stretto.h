@@ -96,6 +96,9 @@ struct stretto_config {
     int reserved;
     /* More options behind the others, in one text with blanks between them; NULL: none. */
     const char *words;
+    /* A model of the caller's own, which is added where it is not there yet; the options may still
+     * name another. NULL: the one that they name. */
+    const struct stretto_model *model;
 };
 
 /* All ranks. Plans a run and takes its memory; nothing is written to disk. Options about output,

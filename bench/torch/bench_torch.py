@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Stretto against PyTorch: the same training step, in turns.
 
-A step is forward, loss, backward and optimizer update of one synthetic batch, f32 (or --dtype), with the same parameters, dropout and
-masked positions; the number of parameters is compared. Both engines run as fresh processes, alternating, because a shared
-machine drifts by more than they differ; each run gives the median of its steps after a warm-up, and the table shows the
-median and the best of these over all rounds. Of PyTorch the variant with the best median counts: eager, channels-last and
-torch.compile, with attention by SDPA and a fused optimizer. Its inputs lie in memory; Stretto's loader makes its own on a
-thread beside the training (--pin puts either engine on the first cores, loader included).
+A step is forward, loss, backward and optimizer update of one synthetic batch, f32 (or --dtype), with the same parameters,
+dropout and masked positions; the number of parameters is compared. Both engines run as fresh processes, alternating,
+because a shared machine drifts by more than they differ; each run gives the median of its steps after a warm-up, and the
+table shows the median and the best of these over all rounds. Of PyTorch the variant with the best median counts: eager,
+channels-last and torch.compile, with attention by SDPA and a fused optimizer; one that a round shows to be far slower
+than the best is not run again. Its inputs lie in memory; Stretto's loader makes its own on a thread beside the training
+(--pin puts either engine on the first cores, loader included).
 
 ratio = PyTorch's time / Stretto's: above 1, Stretto is faster. memory: the most that was resident, above what was after
 the libraries were loaded. floor: what a step needs at least, as bench-ops measures it in every round (the least counts), as a
@@ -31,6 +32,7 @@ ASKED = {True: (1.5, 1.2), False: (1.3, 1.05)}  # with AVX-512, without: the geo
 LIMITS = {"native": {}, "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}}
 FLOOR = re.compile(r"floor ([0-9.]+) ms, and ([0-9.]+) for one pass of AdamW \(([0-9.]+) of SGD\)")
 FLOOR_REPEATS = 3
+FAR_SLOWER = 1.15  # times the best variant's median
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
@@ -173,8 +175,12 @@ class Result:
     def floor_share(self):
         return min(self.floors) / min(self.own) if self.floors else None
 
-    def shown(self):
-        engines = {"stretto": self.own, **self.other, **({"floor": self.floors} if self.floors else {})}
+    def is_far_slower(self, variant):
+        return statistics.median(self.other[variant]) > FAR_SLOWER * statistics.median(self.other[self.best_variant()])
+
+    def shown(self, variants):
+        engines = {"stretto": self.own, **{variant: self.other[variant] for variant in variants},
+                   **({"floor": self.floors} if self.floors else {})}
         return "  ".join(f"{name} {times[-1]:.0f} ms" for name, times in engines.items())
 
 
@@ -191,13 +197,14 @@ def measure(arguments, case, threads):
                 result.add_other(variant, about)
             else:
                 variants.remove(variant)
-        print(f"# {case}, {threads} thread(s), round {index + 1}/{arguments.rounds}: {result.shown()}", flush=True)
+        print(f"# {case}, {threads} thread(s), round {index + 1}/{arguments.rounds}: {result.shown(variants)}", flush=True)
+        variants = [variant for variant in variants if not result.is_far_slower(variant)]
     return result
 
 
 # --- what is printed ---
 
-COLUMNS = "{:<16}{:>8}  {:<28}{:>10}{:>9}{:>11}{:>8}{:>12}{:>11}{:>8}"
+COLUMNS = "{:<16}{:>8}  {:<28}{:>6}{:>10}{:>9}{:>11}{:>8}{:>12}{:>11}{:>8}"
 
 
 def print_engine(result, name, times, samples, bytes_):
@@ -205,12 +212,12 @@ def print_engine(result, name, times, samples, bytes_):
     ratios = ("", "") if own else (f"{statistics.median(times) / statistics.median(result.own):.2f}",
                                    f"{min(times) / min(result.own):.2f}")
     share = f"{result.floor_share():.2f}" if own and result.floors else ""
-    print(COLUMNS.format(result.case, result.threads, name if own else "torch " + name, f"{statistics.median(times):.1f}",
+    print(COLUMNS.format(result.case, result.threads, name if own else "torch " + name, len(times), f"{statistics.median(times):.1f}",
                          f"{min(times):.1f}", f"{1e3 * samples / min(times):.1f}", *ratios, f"{bytes_ / 2**20:.0f} MiB", share))
 
 
 def print_table(arguments, results):
-    print(COLUMNS.format("case", "threads", "engine", "median ms", "best ms", "samples/s", "ratio", "best ratio", "memory", "floor"))
+    print(COLUMNS.format("case", "threads", "engine", "rounds", "median ms", "best ms", "samples/s", "ratio", "best ratio", "memory", "floor"))
     for result in results:
         samples = arguments.batch or cases.CASES[result.case].batch
         print_engine(result, "stretto", result.own, samples, result.own_bytes)

@@ -157,6 +157,9 @@ enum status file_read_maybe_gzip(const char *path, size_t limit, struct bytes *o
 }
 
 enum status file_begin(const char *path, struct file_writer *out) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return fail(STATUS_DATA, "%s: not a regular file, and a file would take its place", path);
     struct file_writer writer = {.path = mem_text(path),
                                  .temporary = mem_format("%s.tmp.%d", path, (int)getpid())};
     writer.stream = fopen(writer.temporary, "wb");

@@ -57,6 +57,24 @@ static bool collect_word(const char *word, size_t length, void *context) {
     return false;
 }
 
+/* What is allowed; of words as the two lines that a message has for them. A longer list is cut:
+ * help has it whole. The caller frees it. */
+static char *allowed_lines(const struct option_row *row) {
+    enum { INDENT = 11, WIDTH = 80, SHOWN = 105 }; /* behind "  allowed: " */
+    char *all = option_value_allowed(row);
+    if (row->type != OPTION_TYPE_CHOICE && row->type != OPTION_TYPE_LIST) return all;
+    if (strlen(all) > 2 * (WIDTH - INDENT - 4)) {
+        size_t end = SHOWN;
+        while (end > 0 && all[end] != ',') end--;
+        char *some = mem_format("%.*s, ...; --help lists all", (int)end, all);
+        free(all);
+        all = some;
+    }
+    char *lines = text_wrapped(all, INDENT, WIDTH);
+    free(all);
+    return lines;
+}
+
 static enum status refuse(const struct option_row *row, const char *text, const char *where) {
     char quoted[TEXT_QUOTED_BYTES];
     struct text_table words = {0};
@@ -64,7 +82,7 @@ static enum status refuse(const struct option_row *row, const char *text, const 
     const char *near = text_nearest(text, words.cell, (int)words.count);
     if (near && strncmp(text, near, strlen(near)) == 0 && text[strlen(near)] == ',')
         near = NULL; /* a list that repeats itself: its words are right */
-    char *allowed = option_value_allowed(row);
+    char *allowed = allowed_lines(row);
     enum status status = fail(STATUS_USAGE, "%s: %s is not allowed%s%s%s\n  allowed: %s", where,
                               text_quoted(text, quoted), near ? "; did you mean " : "",
                               near ? near : "", near ? "?" : "", allowed);

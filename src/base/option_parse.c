@@ -144,13 +144,27 @@ static enum status parse_arguments(struct parser *parser) {
     return STATUS_OK;
 }
 
+/* A file without its option: "check FILE". NULL: it is none, or the command reads none. */
+static const char *option_of_file(const struct parser *parser, const char *typed) {
+    const char *dot = strrchr(typed, '.');
+    bool yaml = dot && (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0);
+    enum option_id id = yaml ? OPTION_config : OPTION_program;
+    bool taken = option_rows[id].commands & (unsigned)parser->command;
+    return taken && file_exists(typed) ? option_rows[id].name : NULL;
+}
+
 static enum status check_argument_count(const struct parser *parser) {
     const struct option_command_row *row = command_row(parser->command);
     char quoted[TEXT_QUOTED_BYTES];
-    if (parser->argument_count > row->most)
+    const char *extra = parser->argument_count > row->most ? parser->argument[row->most] : NULL;
+    const char *option = extra ? option_of_file(parser, extra) : NULL;
+    if (option)
+        return fail(STATUS_USAGE, "%s: unexpected argument\n  did you mean: stretto %s --%s %s",
+                    text_quoted(extra, quoted), row->name, option, extra);
+    if (extra)
         return fail(STATUS_USAGE, "%s: unexpected argument\n  usage: stretto %s [options]%s%s",
-                    text_quoted(parser->argument[row->most], quoted), row->name,
-                    *row->arguments ? " " : "", row->arguments);
+                    text_quoted(extra, quoted), row->name, *row->arguments ? " " : "",
+                    row->arguments);
     if (parser->argument_count < row->least)
         return fail(STATUS_USAGE, "%s needs: %s\n  more: stretto %s --help", row->name,
                     row->arguments, row->name);

@@ -126,6 +126,12 @@ const char *text_thousands(int64_t value, char text[TEXT_BYTES]) {
     return text;
 }
 
+const char *text_rate(double rate, char text[TEXT_BYTES]) {
+    if (rate >= 999.5) return text_thousands(llround(rate), text);
+    snprintf(text, TEXT_BYTES, "%.3g", rate);
+    return text;
+}
+
 const char *text_accuracy(double first, double five, char text[TEXT_BYTES]) {
     int used = snprintf(text, TEXT_BYTES, "%.2f%%", first * 100);
     if (!isnan(five))
@@ -193,6 +199,17 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]) {
     return text;
 }
 
+char *text_mended(const char *text) {
+    char *whole = mem_new(3 * strlen(text) + 1), *to = whole;
+    uint32_t code;
+    for (int length; *text; text += length ? length : 1) {
+        length = text_utf8(text, &code);
+        memcpy(to, length ? text : "\xEF\xBF\xBD", length ? (size_t)length : 3);
+        to += length ? length : 3;
+    }
+    return whole;
+}
+
 bool text_is_digits(const char *text) {
     return *text && text[strspn(text, "0123456789")] == 0;
 }
@@ -209,14 +226,31 @@ int text_columns(FILE *stream, int otherwise) {
     return known ? size.ws_col : otherwise;
 }
 
-/* Bytes up to the next place where a line may end: a number stays with its unit. */
-static int unbroken(const char *words) {
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Bytes of a number and its unit, or of any other word. */
+static int unit_length(const char *words) {
     enum { UNIT = 4 }; /* "MiB," */
     int length = (int)strcspn(words, " ");
-    bool number = length > 0 && words[length - 1] >= '0' && words[length - 1] <= '9';
-    bool letter = number && words[length] && !strchr("0123456789", words[length + 1]);
+    bool number = length > 0 && is_digit(words[length - 1]);
+    bool letter = number && words[length] && !is_digit(words[length + 1]);
     int unit = letter ? (int)strcspn(words + length + 1, " ") : 0;
     return unit > 0 && unit <= UNIT ? length + 1 + unit : length;
+}
+
+/* Bytes up to the next place where a line may end: a number stays with its unit, and with the name
+ * before it. */
+static int unbroken(const char *words) {
+    int length = (int)strcspn(words, " ");
+    bool name = length > 0 && is_letter(words[length - 1]) && words[length];
+    if (!name || !is_digit(words[length + 1])) return unit_length(words);
+    return length + 1 + unit_length(words + length + 1);
 }
 
 void text_wrap(FILE *out, const char *words, int indent, int width) {
@@ -237,6 +271,17 @@ void text_wrap(FILE *out, const char *words, int indent, int width) {
         words += strspn(words, " ");
     }
     fputc('\n', out);
+}
+
+char *text_wrapped(const char *words, int indent, int width) {
+    char *lines = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&lines, &bytes);
+    CHECK(stream, "a stream in memory");
+    text_wrap(stream, words, indent, width);
+    fclose(stream);
+    lines[bytes - 1] = 0;
+    return lines;
 }
 
 void text_entry(FILE *out, const char *name, int column, const char *words) {

@@ -30,6 +30,8 @@ const char *text_count(int64_t count, const char *noun, char text[TEXT_BYTES]);
 const char *text_accuracy(double first, double five, char text[TEXT_BYTES]);
 /* "11,173,962", for people; returns `text`. */
 const char *text_thousands(int64_t value, char text[TEXT_BYTES]);
+/* "46.7", "317", "23,390": a rate, to what is worth saying of it; returns `text`. */
+const char *text_rate(double rate, char text[TEXT_BYTES]);
 /* The shortest decimal that reads back to the same double; returns `text`. */
 const char *text_real(double value, char text[TEXT_BYTES]);
 
@@ -40,6 +42,9 @@ const char *text_quoted(const char *value, char text[TEXT_QUOTED_BYTES]);
 /* Length of the UTF-8 sequence at `at`, its code point in `out`; 0 when it is broken (overlong
  * forms, surrogates and numbers above 10FFFF included). */
 int text_utf8(const char *at, uint32_t *out);
+/* The same text with the sign for a broken one (U+FFFD) in place of each byte that is no UTF-8, for
+ * JSON; the caller frees it. */
+char *text_mended(const char *text);
 /* Whether all of it is valid UTF-8 without control characters. */
 bool text_is_clean(const char *text);
 /* Whether it has decimal digits, one or more, and nothing else. */
@@ -49,9 +54,12 @@ int text_width(const char *text);
 /* Columns of the terminal a stream goes to; `otherwise` where it goes to none or it does not say.
  */
 int text_columns(FILE *stream, int otherwise);
-/* Prints words, broken so that no line passes column `width`, a number with its unit; the cursor is
- * at column `indent` already and later lines are indented to it. Ends with a newline. */
+/* Prints words, broken so that no line passes column `width`, nor a number from its unit and the
+ * name before it; the cursor is at column `indent` already and later lines are indented to it. Ends
+ * with a newline. */
 void text_wrap(FILE *out, const char *words, int indent, int width);
+/* The same as a text without the last newline, for a message; the caller frees it. */
+char *text_wrapped(const char *words, int indent, int width);
 
 /* An entry of a list: a name, then words from `column` on, below it where the name is too long,
  * broken before the edge of the terminal (or column 100). */

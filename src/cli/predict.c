@@ -1,9 +1,10 @@
 /* `stretto predict`: what a trained model makes of inputs. */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "data/input.h"
-#include "plan/resolve.h"
 #include "run/begin.h"
 #include "run/forward.h"
 #include "run/predictions.h"
@@ -25,7 +26,6 @@ static void say_done(const struct session *session, const struct eval_result *re
 static enum status predict(struct session *session) {
     struct predictions *predictions = NULL;
     struct eval_result result; /* but there may be no labels */
-    TRY(forward_check_output(session));
     TRY(predictions_open(session, &predictions));
     struct forward forward = {.context = predictions, .output = predictions_add};
     enum status status = predictions_close(&predictions, forward_run(session, &forward, &result));
@@ -33,24 +33,24 @@ static enum status predict(struct session *session) {
     return status;
 }
 
-/* The data that the model was trained on tell how its inputs look, and what its classes are called.
- */
-static enum status open_input(const struct options *options, struct dataset **out) {
-    struct dataset *like;
-    const struct model *model = model_find(options->model);
-    CHECK(model, "no model is called %s", options->model);
-    TRY(resolve_data(options, model, &like));
-    enum status status = input_open(options->input, like, out);
-    dataset_free(&like);
-    return status;
+static bool is_of_files(const struct options *options) {
+    return option_is_given(options, OPTION_input) && input_is_file(options->input);
 }
 
+/* The data that the model was trained on tell how its inputs look, and what its classes are called.
+ */
 static enum status predict_with(const struct options *options) {
     struct use use = {.run = predict};
-    bool file = option_is_given(options, OPTION_input) && input_is_file(options->input);
-    if (file) TRY(open_input(options, &use.dataset));
-    enum status status = begin(options, &use);
+    struct dataset *like = NULL;
+    bool skip = strcmp(options->damaged, "skip") == 0;
+    enum status status = STATUS_OK;
+    if (is_of_files(options)) {
+        TRY(trained_like(options, &like));
+        status = input_open(options->input, like, skip, &use.dataset);
+    }
+    if (status == STATUS_OK) status = begin(options, &use);
     dataset_free(&use.dataset);
+    dataset_free(&like);
     return status;
 }
 

@@ -69,6 +69,10 @@ static const struct dataset_ops *find(const char *spec, size_t length) {
     return NULL;
 }
 
+const struct dataset_ops *dataset_find(const char *name) {
+    return find(name, strlen(name));
+}
+
 enum status dataset_add(const struct dataset_ops *ops) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     enum status status = STATUS_OK;
@@ -88,7 +92,7 @@ enum status dataset_add(const struct dataset_ops *ops) {
 /* "digits mnist:DIR ...", without what may be left out, in lines for a message. The caller frees
  * it. */
 static char *known_usages(int count) {
-    char *words = NULL, *lines = NULL;
+    char *words = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&words, &bytes);
     for (int i = 0; i < count; i++) {
@@ -98,10 +102,7 @@ static char *known_usages(int count) {
         free(usage);
     }
     fclose(stream);
-    stream = open_memstream(&lines, &bytes);
-    text_wrap(stream, words, 9, 80); /* behind "  known: " */
-    fclose(stream);
-    lines[bytes - 1] = 0; /* it ends with a newline */
+    char *lines = text_wrapped(words, 9, 80); /* behind "  known: " */
     free(words);
     return lines;
 }

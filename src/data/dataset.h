@@ -49,6 +49,7 @@ struct dataset {
     int64_t classes;            /* values of "label", or of "next_sentence" */
     int64_t vocab;              /* token ids; 0 for images */
     const float *mean, *std;    /* per channel, applied to pixels in [0,1]; NULL: not normalised */
+    enum frame frame;           /* how a picture of another size becomes an image */
     const char *const *names;   /* of the classes; NULL: they have none */
     uint64_t content_hash; /* of samples and transforms: equal on two ranks when the data are */
     int64_t damaged;       /* samples left out because their files are damaged; 0: all are there */
@@ -74,11 +75,18 @@ struct dataset_ops {
                         struct dataset *out);
     enum status (*read)(const struct dataset *dataset, enum split split, int64_t index,
                         uint64_t key, void *scratch, void *const out[]);
+    /* Opens files of inputs without labels, for a model of data like `like`. The fields of `out`
+     * are there, the first is what they hold; all else but classes and spec is filled. With `skip`
+     * damaged files are left out. `like` stays until it is closed. NULL: it has no such files. */
+    enum status (*inputs)(const char *paths, const struct dataset *like, bool skip,
+                          struct dataset *out);
     /* The path of the file that holds a sample, the caller's to free; NULL: none does. */
     char *(*file)(const struct dataset *dataset, enum split split, int64_t index);
     void (*close)(struct dataset *dataset);
 };
 
+/* Local. The row of that name; NULL: none has it. */
+const struct dataset_ops *dataset_find(const char *name);
 /* Local. The index-th data set of the registration table, NULL past the end; for help and
  * completion. */
 const struct dataset_ops *dataset_at(int index);

@@ -1,29 +1,21 @@
 /* folder:DIR[,train=NAME,test=NAME]: pictures in folders, as ImageNet (train/CLASS, val/CLASS) and
  * CINIC-10 (train, valid, test) lie on disks, or of classes alone; decoded when a sample is read.
  *
- * All headers are read when it is opened: so the memory that decoding takes is known before the
- * start, and what is no picture shows then. That costs one short read a file, spread over threads.
- * Rejected: decoding everything once (an hour for ImageNet), and finding out at the first epoch.
- *
  * A damaged picture stops the run, or with --damaged skip is left out where its header shows it.
  * What shows only while it is decoded becomes a sample without a label: no loss and no accuracy
  * counts it, on any rank. */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
-#include "data/folder_list.h"
+#include "data/folder_inputs.h"
+#include "data/folder_split.h"
 #include "data/image.h"
-#include "data/picture.h"
 
 static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f},
                    imagenet_std[] = {0.229f, 0.224f, 0.225f};
@@ -31,29 +23,9 @@ static const float cinic_mean[] = {0.47889522f, 0.47227842f, 0.43047404f},
                    cinic_std[] = {0.24205776f, 0.23828046f, 0.25874835f};
 
 enum {
-    SIZE = 224,         /* of images, where pictures are of several sizes */
-    FIRST_BYTES = 4096, /* of a file, read for its header */
-    FILE_LIMIT = 1 << 30,
-    NAMED = 10, /* damaged pictures that are named one by one */
-    PROBERS = 8,
-    WARM = 8,           /* pictures read when it is opened */
-    PROBER_FILES = 256, /* files that are worth another thread */
+    SIZE = 224, /* of images, where pictures are of several sizes */
+    WARM = 8,   /* pictures read when it is opened */
     TENTH = 10
-};
-
-/* One picture that is a sample. */
-struct sample {
-    const char *path; /* below the split's folder */
-    int32_t label;
-    int32_t height, width;
-    atomic_bool said; /* that it is damaged */
-};
-
-struct folder_split {
-    char *base; /* path of its folder */
-    struct folder_files files;
-    struct sample *sample;
-    int64_t count, damaged;
 };
 
 struct folder_state {
@@ -61,164 +33,17 @@ struct folder_state {
     struct folder_split split[SPLIT_COUNT];
     struct augment augment;
     bool skip;
-    size_t file_bytes, decoder_bytes, transform_bytes; /* the most that any picture needs */
+    struct folder_room room;
     float table[PICTURE_CHANNELS][256];
 };
 
-/* --- headers --- */
-
-struct probe {
-    struct folder_split *split;
-    struct picture_header *header; /* of each file */
-    atomic_size_t next;
-};
-
-/* At most `bytes` of a file; less where it is shorter. -1: errno says why. */
-static ssize_t read_some(int fd, unsigned char *to, size_t bytes) {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t count = read(fd, to + done, bytes - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return -1;
-        if (count == 0) break;
-        done += (size_t)count;
-    }
-    return (ssize_t)done;
-}
-
-static bool open_picture(const struct folder_split *split, const char *path, int *fd,
-                         char why[PICTURE_WHY_BYTES]) {
-    char *full = mem_format("%s/%s", split->base, path);
-    *fd = open(full, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) snprintf(why, PICTURE_WHY_BYTES, "%s", strerror(errno));
-    free(full);
-    return *fd >= 0;
-}
-
-/* The header is mostly in the first bytes; where a camera's notes come before it, the whole file is
- * read. */
-static bool probe_open(int fd, int64_t bytes, struct picture_header *out,
-                       char why[PICTURE_WHY_BYTES]) {
-    unsigned char first[FIRST_BYTES], *whole = NULL;
-    bool more = false, good = false;
-    ssize_t count = read_some(fd, first, sizeof first);
-    if (count >= 0) good = picture_probe(first, (size_t)count, (size_t)bytes, out, &more, why);
-    if (more && bytes > count) {
-        whole = mem_new((size_t)bytes);
-        memcpy(whole, first, (size_t)count);
-        ssize_t rest = read_some(fd, whole + count, (size_t)(bytes - count));
-        count = rest < 0 ? rest : count + rest;
-        if (count >= 0) good = picture_probe(whole, (size_t)count, (size_t)count, out, &more, why);
-    }
-    if (count < 0) snprintf(why, PICTURE_WHY_BYTES, "%s", strerror(errno));
-    free(whole);
-    return good;
-}
-
-static bool probe_file(const struct folder_split *split, const struct folder_file *file,
-                       struct picture_header *out, char why[PICTURE_WHY_BYTES]) {
-    int fd;
-    if (file->bytes > FILE_LIMIT) {
-        snprintf(why, PICTURE_WHY_BYTES, "%lld bytes, more than the limit of %d",
-                 (long long)file->bytes, FILE_LIMIT);
-        return false;
-    }
-    if (!open_picture(split, file->path, &fd, why)) return false;
-    bool good = probe_open(fd, file->bytes, out, why);
-    close(fd);
-    return good;
-}
-
-static void *prober(void *argument) {
-    struct probe *probe = argument;
-    struct folder_files *files = &probe->split->files;
-    size_t i;
-    while ((i = atomic_fetch_add(&probe->next, 1)) < files->count) {
-        struct folder_file *file = &files->file[i];
-        char why[PICTURE_WHY_BYTES] = "";
-        if (!file->why && !probe_file(probe->split, file, &probe->header[i], why))
-            file->why = mem_text(why); /* kept until the files are given back */
-    }
-    return NULL;
-}
-
-/* This thread is one of them; more where there are enough files and the system gives them. */
-static void probe_all(struct probe *probe) {
-    pthread_t thread[PROBERS];
-    int started = 0, wanted = (int)(probe->split->files.count / PROBER_FILES);
-    if (wanted > PROBERS) wanted = PROBERS;
-    while (started < wanted && thread_try(&thread[started], prober, probe) == 0) started++;
-    prober(probe);
-    for (int t = 0; t < started; t++) pthread_join(thread[t], NULL);
-}
-
-/* --- damage --- */
-
-static enum status fail_damaged(const struct folder_split *split, const char *path,
-                                const char *why) {
-    return fail(STATUS_DATA,
-                "%s/%s: damaged picture: %s\n  --damaged skip leaves such pictures out",
-                split->base, path, why);
-}
-
-static void warn_damaged(const struct folder_split *split, const char *path, const char *why) {
-    log_warning("%s/%s: damaged picture, skipped: %s", split->base, path, why);
-}
-
-/* In the order of the files, so that every rank names the same. */
-static enum status judge_files(const struct folder_state *state, struct folder_split *split) {
-    for (size_t i = 0; i < split->files.count; i++) {
-        const struct folder_file *file = &split->files.file[i];
-        if (!file->why) continue;
-        if (!state->skip) return fail_damaged(split, file->path, file->why);
-        if (split->damaged++ < NAMED) warn_damaged(split, file->path, file->why);
-    }
-    if (split->damaged > NAMED)
-        log_warning("%s: %lld more damaged pictures, skipped", split->base,
-                    (long long)(split->damaged - NAMED));
-    if (split->damaged == (int64_t)split->files.count)
-        return fail(STATUS_DATA, "%s: all %lld pictures are damaged", split->base,
-                    (long long)split->damaged);
-    return STATUS_OK;
-}
-
 /* --- opening --- */
-
-static void most(size_t value, size_t *so_far) {
-    if (value > *so_far) *so_far = value;
-}
-
-static void keep_samples(struct folder_state *state, struct folder_split *split,
-                         const struct picture_header *header) {
-    split->sample = MEM_ARRAY(struct sample, split->files.count);
-    for (size_t i = 0; i < split->files.count; i++) {
-        const struct folder_file *file = &split->files.file[i];
-        if (file->why) continue;
-        struct sample *sample = &split->sample[split->count++];
-        sample->path = file->path;
-        sample->label = file->label;
-        sample->height = header[i].height;
-        sample->width = header[i].width;
-        most((size_t)file->bytes, &state->file_bytes);
-        most(header[i].decoder_bytes, &state->decoder_bytes);
-    }
-}
 
 static enum status open_split(const char *root, const char *name, struct folder_state *state,
                               struct folder_split *split) {
     split->base = strcmp(name, FOLDER_HERE) == 0 ? mem_text(root) : mem_format("%s/%s", root, name);
     TRY(folder_files_read(root, name, &state->classes, &split->files));
-    struct probe probe = {.split = split,
-                          .header = MEM_ARRAY(struct picture_header, split->files.count)};
-    for (size_t i = 0; i < split->files.count; i++) {
-        struct folder_file *file = &split->files.file[i];
-        if (file->why) file->why = mem_text(file->why); /* so that all are given back alike */
-    }
-    probe_all(&probe);
-    enum status status = judge_files(state, split);
-    if (status == STATUS_OK) keep_samples(state, split, probe.header);
-    free(probe.header);
-    return status;
+    return folder_split_open(split, state->skip, &state->room);
 }
 
 /* Without a folder to test on every tenth picture is for that, of fewer than ten the last: as of
@@ -228,7 +53,7 @@ static enum status divide(const char *root, struct folder_state *state) {
     int64_t all = train->count, part = all < TENTH ? all : TENTH;
     if (all < 2) return fail(STATUS_DATA, "%s: one picture, and none to test with", train->base);
     test->base = mem_text(train->base);
-    test->sample = MEM_ARRAY(struct sample, all / part);
+    test->sample = MEM_ARRAY(struct folder_sample, all / part);
     train->count = 0;
     for (int64_t i = 0; i < all; i++) {
         struct folder_split *to = i % part == part - 1 ? test : train;
@@ -272,9 +97,7 @@ static enum status choose_size(const char *root, const struct dataset_config *co
                                       .out_width = width};
     for (int s = 0; s < SPLIT_COUNT; s++)
         for (int64_t i = 0; i < state->split[s].count; i++)
-            most(transform_bytes(state->split[s].sample[i].height, state->split[s].sample[i].width,
-                                 height, width),
-                 &state->transform_bytes);
+            folder_room_transform(&state->room, &state->split[s].sample[i], &state->augment);
     return STATUS_OK;
 }
 
@@ -306,15 +129,6 @@ static uint64_t content_hash(const struct folder_state *state) {
     return hash;
 }
 
-static size_t whole_lines(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Room for a file and one byte more, which tells that it grew. */
-static size_t file_room(const struct folder_state *state) {
-    return whole_lines(state->file_bytes + 1);
-}
-
 static void describe(struct folder_state *state, struct dataset *out) {
     bool cinic = is_cinic(&state->classes);
     image_fields(PICTURE_CHANNELS, state->augment.out_height, state->augment.out_width,
@@ -322,6 +136,7 @@ static void describe(struct folder_state *state, struct dataset *out) {
     if (state->skip) out->may_miss = 0; /* a damaged picture takes its label along */
     out->skips_damaged = state->skip;
     out->names = state->classes.name;
+    out->frame = state->augment.frame;
     out->mean = cinic ? cinic_mean : imagenet_mean;
     out->std = cinic ? cinic_std : imagenet_std;
     for (int c = 0; c < PICTURE_CHANNELS; c++)
@@ -330,23 +145,16 @@ static void describe(struct folder_state *state, struct dataset *out) {
     for (int s = 0; s < SPLIT_COUNT; s++) {
         out->count[s] = state->split[s].count;
         out->damaged += state->split[s].damaged;
-        out->bytes +=
-            state->split[s].files.count * (sizeof(struct folder_file) + sizeof(struct sample));
+        out->bytes += state->split[s].files.count *
+                      (sizeof(struct folder_file) + sizeof(struct folder_sample));
     }
-    out->scratch_bytes =
-        file_room(state) + whole_lines(state->decoder_bytes) + whole_lines(state->transform_bytes);
+    out->scratch_bytes = folder_room_bytes(&state->room);
     out->content_hash = content_hash(state);
     out->state = state;
 }
 
 static void state_free(struct folder_state *state) {
-    for (int s = 0; s < SPLIT_COUNT; s++) {
-        struct folder_split *split = &state->split[s];
-        for (size_t i = 0; i < split->files.count; i++) free((char *)split->files.file[i].why);
-        folder_files_free(&split->files);
-        free(split->sample);
-        free(split->base);
-    }
+    for (int s = 0; s < SPLIT_COUNT; s++) folder_split_free(&state->split[s]);
     folder_classes_free(&state->classes);
     free(state);
 }
@@ -397,9 +205,9 @@ static enum status find_splits(struct place *place) {
     if (flat && !folder_has_classes(place->root))
         return fail(
             STATUS_DATA,
-            "%s: no pictures in folders, one for each class\n  as in cat/1.jpg, dog/2.jpg; "
-            "or train/cat/1.jpg, val/cat/2.jpg; other names: folder:%s,train=NAME,test=NAME\n"
-            "  to predict without labels: docs/predict.md",
+            "%s: no folder in it holds pictures, one is needed for each class\n"
+            "  as cat/1.jpg; or train/cat/1.jpg, val/cat/2.jpg; or DIR,train=NAME,test=NAME\n"
+            "  pictures without a class: stretto predict RUN --input %s",
             place->root, place->root);
     if (!place->name[SPLIT_TRAIN]) place->name[SPLIT_TRAIN] = flat ? here : train;
     if (!place->name[SPLIT_TEST]) place->name[SPLIT_TEST] = test;
@@ -437,34 +245,11 @@ static enum status open_place(const struct place *place, const struct dataset_co
 
 /* --- reading --- */
 
-/* The whole file into the scratch; one that is longer than at the start is not the same. */
-static bool read_file(const struct folder_state *state, const struct folder_split *split,
-                      const struct sample *sample, struct picture_reading *reading,
-                      unsigned char *to) {
-    int fd;
-    if (!open_picture(split, sample->path, &fd, reading->why)) return false;
-    ssize_t count = read_some(fd, to, state->file_bytes + 1);
-    if (count < 0) snprintf(reading->why, sizeof reading->why, "%s", strerror(errno));
-    if (count > (ssize_t)state->file_bytes)
-        snprintf(reading->why, sizeof reading->why, "it changed since the run began");
-    close(fd);
-    reading->data = to;
-    reading->count = (size_t)count;
-    return count >= 0 && count <= (ssize_t)state->file_bytes;
-}
-
 static bool read_picture(struct folder_state *state, const struct folder_split *split,
-                         const struct sample *sample, uint64_t key, char *scratch,
+                         const struct folder_sample *sample, uint64_t key, char *scratch,
                          struct picture_reading *reading, float *out) {
-    char *decoder = scratch + file_room(state),
-         *transform = decoder + whole_lines(state->decoder_bytes);
-    *reading = (struct picture_reading){.augment = &state->augment,
-                                        .key = key,
-                                        .memory = {decoder, state->decoder_bytes, 0},
-                                        .transform_memory = transform,
-                                        .transform_bytes = state->transform_bytes};
-    if (!read_file(state, split, sample, reading, (unsigned char *)scratch)) return false;
-    if (!picture_read(reading)) return false;
+    if (!folder_split_decode(split, sample, &state->augment, key, &state->room, scratch, reading))
+        return false;
     transform_end(&reading->transform, state->table, PICTURE_CHANNELS, out);
     return true;
 }
@@ -473,15 +258,12 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
                                uint64_t key, void *scratch, void *const out[]) {
     struct folder_state *state = dataset->state;
     const struct folder_split *split = &state->split[which];
-    struct sample *sample = &split->sample[index];
+    struct folder_sample *sample = &split->sample[index];
     struct picture_reading reading;
     *(int32_t *)out[1] = sample->label;
     if (!out[0]) return STATUS_OK;
     if (read_picture(state, split, sample, key, scratch, &reading, out[0])) return STATUS_OK;
-    bool said =
-        atomic_exchange(&sample->said, true); /* it may be read again, and ahead of its use */
-    if (!state->skip) return said ? STATUS_DATA : fail_damaged(split, sample->path, reading.why);
-    if (!said) warn_damaged(split, sample->path, reading.why);
+    TRY(folder_split_damaged(split, sample, state->skip, reading.why));
     memset(out[0], 0, dataset_field_bytes(dataset, 0));
     *(int32_t *)out[1] = LABEL_IGNORE;
     return STATUS_OK;
@@ -489,8 +271,7 @@ static enum status folder_read(const struct dataset *dataset, enum split which, 
 
 static char *folder_file(const struct dataset *dataset, enum split which, int64_t index) {
     const struct folder_state *state = dataset->state;
-    const struct folder_split *split = &state->split[which];
-    return mem_format("%s/%s", split->base, split->sample[index].path);
+    return folder_split_file(&state->split[which], index);
 }
 
 /* A few pictures of each split, read once so that the libraries' code and tables are in memory:
@@ -539,6 +320,7 @@ const struct dataset_ops dataset_folder = {
     .help = "JPEG and PNG pictures, in a folder for each class, below train and val or alone",
     .library = picture_libraries,
     .open = folder_open,
+    .inputs = folder_inputs_open,
     .read = folder_read,
     .file = folder_file,
     .close = folder_close,

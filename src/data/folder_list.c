@@ -389,6 +389,56 @@ enum status folder_files_read(const char *root, const char *split, struct folder
     return status;
 }
 
+/* --- pictures without classes --- */
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const struct folder_file *)a)->path, ((const struct folder_file *)b)->path);
+}
+
+static enum status loose_in(const char *base, const struct stat *info, struct folder_files *out) {
+    struct walk walk = {.base = base, .files = out, .depth = 1};
+    struct arena arena = {0};
+    struct names names;
+    walk.above[0].device = info->st_dev;
+    walk.above[0].number = info->st_ino;
+    enum status status = names_in(base, &arena, &names);
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++)
+        status = walk_one(&walk, names.name[i]);
+    if (status == STATUS_OK && out->count == 0)
+        status = fail(STATUS_DATA,
+                      "%s: no pictures: no file in it is called *.jpg, *.jpeg or *.png", base);
+    if (out->count) qsort(out->file, out->count, sizeof out->file[0], by_path);
+    free(names.name);
+    arena_free(&arena);
+    return status;
+}
+
+static enum status loose_one(const char *path, struct folder_files *out) {
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return fail(STATUS_DATA,
+                    "%s: %s\n  inputs are a .npy file, pictures, a folder of them, or a data set",
+                    path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return fail(STATUS_DATA, "%s: not a regular file", path);
+    add_file(out, path, 0)->bytes = (int64_t)info.st_size;
+    return STATUS_OK;
+}
+
+enum status folder_loose_read(const char *paths, char **base, struct folder_files *out) {
+    struct stat info;
+    bool there = stat(paths, &info) == 0;
+    *out = (struct folder_files){0};
+    *base = mem_text(there && S_ISDIR(info.st_mode) ? paths : "");
+    for (size_t end = strlen(*base); end > 1 && (*base)[end - 1] == '/';) (*base)[--end] = 0;
+    if (**base) return loose_in(*base, &info, out);
+    if (there) return loose_one(paths, out); /* a comma may be a part of its name */
+    char *text = mem_text(paths), *rest = text, *item;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && (item = strsep(&rest, ","))) status = loose_one(item, out);
+    free(text);
+    return status;
+}
+
 void folder_files_free(struct folder_files *files) {
     free(files->file);
     arena_free(&files->arena);

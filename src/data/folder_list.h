@@ -51,6 +51,10 @@ void folder_classes_free(struct folder_classes *classes);
  * also on failure. */
 enum status folder_files_read(const char *root, const char *split, struct folder_classes *classes,
                               struct folder_files *out);
+/* Local, blocking. Pictures without classes: all in a folder, at any depth, by path; or files by
+ * name, with commas between, in this order. *base is what the paths are below, the caller's; "":
+ * they are whole. The caller frees *out, also on failure. */
+enum status folder_loose_read(const char *paths, char **base, struct folder_files *out);
 void folder_files_free(struct folder_files *files);
 
 #endif

@@ -145,12 +145,38 @@ static enum status find_links(const struct source *source, const char *name, boo
     return status;
 }
 
+/* Datasets that are there, for who named another. */
+struct listing {
+    char text[320];
+    size_t used;
+};
+
+static herr_t list_one(hid_t group, const char *name, const H5L_info_t *info, void *context) {
+    struct listing *listing = context;
+    size_t room = sizeof listing->text - listing->used;
+    if (info->type != H5L_TYPE_HARD) return 0;
+    hid_t object = H5Oopen(group, name, H5P_DEFAULT);
+    bool dataset = object >= 0 && H5Iget_type(object) == H5I_DATASET;
+    if (object >= 0) H5Oclose(object);
+    if (!dataset) return 0;
+    bool fits = strlen(name) + sizeof ", ..." < room;
+    listing->used += (size_t)snprintf(listing->text + listing->used, room, "%s%s",
+                                      listing->used ? ", " : "", fits ? name : "...");
+    return !fits; /* ends it */
+}
+
+static enum status fail_missing(const struct source *source, const struct hdf5_array *array) {
+    struct listing listing = {.text = ""};
+    H5Lvisit(source->file, H5_INDEX_NAME, H5_ITER_INC, list_one, &listing);
+    return fail(STATUS_DATA, "%s: dataset %s is missing; there %s%s%s%s", source->path, array->name,
+                listing.used ? "is " : "is none", listing.text, array->hint ? "\n  " : "",
+                array->hint ? array->hint : "");
+}
+
 static enum status read_array(const struct source *source, struct hdf5_array *array, bool *there) {
     TRY(find_links(source, array->name, there));
     if (!*there && array->optional) return STATUS_OK;
-    if (!*there)
-        return fail(STATUS_DATA, "%s: dataset %s is missing%s%s", source->path, array->name,
-                    array->hint ? "\n  " : "", array->hint ? array->hint : "");
+    if (!*there) return fail_missing(source, array);
     hid_t set = H5Dopen2(source->file, array->name, H5P_DEFAULT);
     if (set < 0) return fail_hdf5(source->path, array->name);
     TRY(inspect(source, set, array));

@@ -154,8 +154,7 @@ enum status image_read(const struct dataset *dataset, enum split split, int64_t 
                        void *scratch, void *const out[]) {
     struct image_state *state = dataset->state;
     const struct image_set *set = &state->set[split];
-    if (out[0])
-        image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
+    if (out[0]) image_transform(set, index, &state->augment, state->table, key, scratch, out[0]);
     *(int32_t *)out[1] = set->labels[index];
     return STATUS_OK;
 }

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -14,16 +16,37 @@
 struct input {
     struct npy *file;
     struct npy_array array;
+    bool channels_last;  /* in the file */
     float (*table)[256]; /* per channel: bytes to numbers; NULL: they are numbers */
-    struct arena arena;  /* of names */
 };
 
+static bool ends_in(const char *name, const char *ending) {
+    size_t length = strlen(name), end = strlen(ending);
+    return length > end && strcasecmp(name + length - end, ending) == 0;
+}
+
+static bool is_array(const char *name) {
+    return ends_in(name, ".npy");
+}
+
+/* What is called as a data set is one. A name that is nothing is a file that is missing. */
 bool input_is_file(const char *name) {
-    size_t length = strlen(name);
-    return length > 4 && strcmp(name + length - 4, ".npy") == 0;
+    struct stat info;
+    char *kind = mem_format("%.*s", (int)strcspn(name, ":"), name);
+    bool known = dataset_find(kind), there = stat(name, &info) == 0;
+    free(kind);
+    if (known) return false;
+    return is_array(name) || ends_in(name, ".jpg") || ends_in(name, ".jpeg") ||
+           ends_in(name, ".png") || !there || S_ISDIR(info.st_mode);
 }
 
 /* --- reading --- */
+
+/* Where value i of an image [C,H,W] is in the file's row. */
+static int64_t place_of(const struct input *input, const struct field *field, int64_t i) {
+    int64_t channels = field->shape.dim[0], plane = shape_count(&field->shape) / channels;
+    return input->channels_last ? i % plane * channels + i / plane : i;
+}
 
 static enum status read_pixels(const struct input *input, const struct field *field, int64_t row,
                                float *out) {
@@ -31,8 +54,20 @@ static enum status read_pixels(const struct input *input, const struct field *fi
     unsigned char *bytes = mem_new((size_t)count);
     enum status status = npy_read_rows(input->file, DTYPE_U8, row, 1, bytes);
     for (int64_t i = 0; i < count && status == STATUS_OK; i++)
-        out[i] = input->table[i / plane][bytes[i]];
+        out[i] = input->table[i / plane][bytes[place_of(input, field, i)]];
     free(bytes);
+    return status;
+}
+
+static enum status read_numbers(const struct input *input, const struct field *field, int64_t row,
+                                float *out) {
+    if (!input->channels_last) return npy_read_rows(input->file, DTYPE_F32, row, 1, out);
+    int64_t count = shape_count(&field->shape);
+    float *numbers = MEM_ARRAY(float, count);
+    enum status status = npy_read_rows(input->file, DTYPE_F32, row, 1, numbers);
+    for (int64_t i = 0; i < count && status == STATUS_OK; i++)
+        out[i] = numbers[place_of(input, field, i)];
+    free(numbers);
     return status;
 }
 
@@ -62,12 +97,11 @@ static enum status input_read(const struct dataset *dataset, enum split split, i
     const struct field *field = &dataset->field[0];
     if (field->dtype == DTYPE_I32) return read_ids(dataset, field, index, out[0]);
     if (input->table) return read_pixels(input, field, index, out[0]);
-    return npy_read_rows(input->file, DTYPE_F32, index, 1, out[0]);
+    return read_numbers(input, field, index, out[0]);
 }
 
 static void free_state(struct input *input) {
     npy_close(&input->file);
-    arena_free(&input->arena);
     free(input->table);
     free(input);
 }
@@ -108,6 +142,7 @@ static bool same_rows(const struct shape *array, const struct shape *row) {
     return true;
 }
 
+/* Where rows fit both ways the channels are first. */
 static bool channels_are_last(const struct shape *array, const struct shape *row) {
     return array->rank == 4 && row->rank == 3 && array->dim[1] == row->dim[1] &&
            array->dim[2] == row->dim[2] && array->dim[3] == row->dim[0];
@@ -122,13 +157,9 @@ static enum status check_array(const char *path, const struct input *input,
                     "%s: not an array of rows in row-major order\n  numpy.save of "
                     "numpy.ascontiguousarray(array) writes one",
                     path);
-    if (!same_rows(&input->array.shape, row))
-        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s%s", path,
-                    shape_text(&input->array.shape, have), shape_text(row, want),
-                    channels_are_last(&input->array.shape, row)
-                        ? "\n  numpy.ascontiguousarray(array.transpose(0, 3, 1, 2)) puts channels "
-                          "before rows"
-                        : "");
+    if (!same_rows(&input->array.shape, row) && !input->channels_last)
+        return fail(STATUS_DATA, "%s: its shape is %s, the model takes rows of %s", path,
+                    shape_text(&input->array.shape, have), shape_text(row, want));
     if (input->array.shape.dim[0] == 0) return fail(STATUS_DATA, "%s: it has no rows", path);
     if (dataset->field[0].dtype != DTYPE_I32 || !input->array.real) return STATUS_OK;
     return fail(STATUS_DATA, "%s: type %s, expected whole numbers: tokens", path,
@@ -144,42 +175,53 @@ static void make_table(const struct dataset *like, const struct field *field, st
                         input->table[c]);
 }
 
-static void take_names(const struct dataset *like, struct input *input, struct dataset *out) {
-    if (!like->names) return;
-    const char **names = arena_new(&input->arena, (size_t)like->classes * sizeof *names);
-    for (int64_t c = 0; c < like->classes; c++)
-        names[c] = arena_text(&input->arena, like->names[c]);
-    out->names = names;
-}
-
-static enum status open_array(const char *path, const struct dataset *like, struct input *input,
+static enum status fill_array(const char *path, const struct dataset *like, struct input *input,
                               struct dataset *out) {
-    TRY(take_fields(path, like, out));
     TRY(npy_open(path, &input->file));
     if (npy_count(input->file) != 1) return fail(STATUS_DATA, "%s: not one array", path);
     TRY(npy_describe(input->file, 0, &input->array));
+    const struct shape *row = &out->field[0].shape;
+    input->channels_last =
+        !same_rows(&input->array.shape, row) && channels_are_last(&input->array.shape, row);
     TRY(check_array(path, input, out));
     make_table(like, &out->field[0], input);
-    take_names(like, input, out);
+    out->names = like->names;
     out->count[SPLIT_TRAIN] = out->count[SPLIT_TEST] = input->array.shape.dim[0];
-    out->classes = like->classes;
-    out->vocab = like->vocab;
     out->content_hash = hash64(HASH64_START, &input->array.shape, sizeof input->array.shape);
     return STATUS_OK;
 }
 
-enum status input_open(const char *path, const struct dataset *like, struct dataset **out) {
-    struct dataset *dataset = MEM_NEW(struct dataset);
+static enum status open_array(const char *path, const struct dataset *like, struct dataset *out) {
     struct input *input = MEM_NEW(struct input);
-    dataset->ops = &ops;
-    dataset->state = input;
-    enum status status = open_array(path, like, input, dataset);
-    if (status == STATUS_OK) {
-        dataset->spec = mem_text(path);
-        *out = dataset;
-        return STATUS_OK;
-    }
-    free_state(input);
-    free(dataset);
+    enum status status = fill_array(path, like, input, out);
+    out->ops = &ops;
+    out->state = input;
+    if (status != STATUS_OK) free_state(input);
     return status;
+}
+
+static enum status open_pictures(const char *paths, const struct dataset *like, bool skip,
+                                 struct dataset *out) {
+    const struct dataset_ops *folder = dataset_find("folder");
+    if (folder->inputs) return folder->inputs(paths, like, skip, out);
+    return fail(STATUS_USAGE, "%s: this build was made without %s\n  install it and build again",
+                paths, folder->needs);
+}
+
+enum status input_open(const char *path, const struct dataset *like, bool skip,
+                       struct dataset **out) {
+    struct dataset *dataset = MEM_NEW(struct dataset);
+    enum status status = take_fields(path, like, dataset);
+    if (status == STATUS_OK)
+        status = is_array(path) ? open_array(path, like, dataset)
+                                : open_pictures(path, like, skip, dataset);
+    if (status != STATUS_OK) {
+        free(dataset);
+        return status;
+    }
+    dataset->classes = like->classes;
+    dataset->vocab = like->vocab;
+    dataset->spec = mem_text(path);
+    *out = dataset;
+    return STATUS_OK;
 }

@@ -76,16 +76,36 @@ static enum status read_folder(const struct array_spec *spec, struct array out[A
     return status;
 }
 
+/* What is no archive may be one array, or something else. */
+static enum status refuse_one(const char *path, const struct npy *file,
+                              const struct array_spec *spec) {
+    struct npy_array described;
+    TRY(npy_describe(file, 0, &described));
+    return fail(STATUS_DATA,
+                "%s: one array, but samples and labels are needed\n"
+                "  name a folder with %s.npy and %s.npy, or a .npz file",
+                path, spec->name[ARRAY_X], spec->name[ARRAY_Y]);
+}
+
+/* "a, b, ..."; the caller frees it. */
+static char *names_in(const struct npy *file) {
+    enum { SHOWN = 8 };
+    char *names = mem_text(npy_count(file) ? "" : "none");
+    for (size_t i = 0; i < npy_count(file) && i <= SHOWN; i++) {
+        char *longer =
+            mem_format("%s%s%.40s", names, i ? ", " : "", i < SHOWN ? npy_name(file, i) : "...");
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
 static enum status read_archive(const char *path, const struct array_spec *spec,
                                 struct array out[ARRAY_ROLES]) {
     struct npy *file;
     enum status status = STATUS_OK;
     TRY(npy_open(path, &file));
-    if (npy_count(file) == 1 && !*npy_name(file, 0))
-        status = fail(STATUS_DATA,
-                      "%s: one array, but samples and labels are needed\n"
-                      "  name a folder with %s.npy and %s.npy, or a .npz file",
-                      path, spec->name[ARRAY_X], spec->name[ARRAY_Y]);
+    if (npy_count(file) == 1 && !*npy_name(file, 0)) status = refuse_one(path, file, spec);
     for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
         size_t index;
         if (npy_find(file, spec->name[role], &index)) {
@@ -93,10 +113,11 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
             status = read_array(file, index, label, (enum array_role)role, &out[role]);
             free(label);
         } else if (is_needed(spec, role)) {
+            char *names = names_in(file);
             status = fail(STATUS_DATA,
-                          "%s: no array %s in it\n  its first is %s; x=NAME and y=NAME "
-                          "choose others",
-                          path, spec->name[role], npy_count(file) ? npy_name(file, 0) : "missing");
+                          "%s: no array %s in it\n  it has %s; x=NAME and y=NAME choose others",
+                          path, spec->name[role], names);
+            free(names);
         }
     }
     npy_close(&file);

@@ -26,15 +26,12 @@ static struct step_batch *batch_of(const struct exec *exec, int64_t samples, voi
     return batch;
 }
 
-/* What the first loss compares with its labels, out of the slot that evaluation runs in, where this
- * rank has its stage. */
+/* The output, out of the slot that evaluation runs in, where this rank has its stage. */
 static enum status take_output(struct exec *exec, int64_t samples, void *output, bool *here) {
     const struct plan *plan = exec->plan;
     const struct micro_plan *micro = plan_micro(plan, samples, false);
     const struct grid_cell *cell = &plan->config.cell;
-    int value = micro->graph->losses[0].scores;
-    int stage =
-        ranges_stage(&micro->ranges, &micro->graph->nodes[micro->graph->values[value].producer]);
+    int value = micro->graph->output, stage = ranges_output_stage(&micro->ranges);
     *here = cell->role == GRID_STAGE && cell->first_replica == 0 &&
             grid_position(&plan->program->grid, stage) == cell->position;
     if (!*here) return STATUS_OK;

@@ -511,20 +511,12 @@ enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct
 
 void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes) {
     const struct graph *graph = plan->micro[0].graph;
-    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
+    const struct shape *shape = &graph->values[graph->output].type.shape;
     *classes = shape->dim[shape->rank - 1];
     *rows = shape_count(shape) / shape->dim[0] / *classes;
 }
 
 bool exec_output_has_classes(const struct plan *plan) {
     const struct graph *graph = plan->micro[0].graph;
-    return graph->losses[0].top_k != NO_VALUE && !graph->other_output;
-}
-
-bool exec_output_is_last(const struct plan *plan) {
-    const struct micro_plan *micro = &plan->micro[0];
-    if (!micro->graph->other_output) return true; /* the losses read it, and are there */
-    int producer = micro->graph->values[micro->graph->losses[0].scores].producer;
-    return ranges_stage(&micro->ranges, &micro->graph->nodes[producer]) ==
-           plan->config.grid.stages * plan->config.grid.chunks - 1;
+    return graph->losses[0].top_k != NO_VALUE && graph->losses[0].scores == graph->output;
 }

@@ -75,8 +75,8 @@ struct eval_result {
     int64_t ns;
 };
 
-/* What the model made of a batch of an evaluation: the scores of its first loss, before softmax.
- * All pointers are valid inside the call. */
+/* What the model made of a batch of an evaluation: its output, of a classifier the scores before
+ * softmax. All pointers are valid inside the call. */
 struct exec_output {
     int64_t samples;
     const int64_t *sample_id; /* in order */
@@ -88,8 +88,8 @@ struct exec_output {
 /* Who asked for it. */
 struct exec_sink {
     void *context;
-    /* Local, may block: on the ranks with the last stage, in the order of this rank's batches.
-     * NULL: none. */
+    /* Local, may block: on the ranks with the stage of the output, in the order of this rank's
+     * batches. NULL: none. */
     enum status (*output)(void *context, const struct exec_output *output);
     /* Collective: on all ranks, after each round but the last; so many samples are done in all. A
      * failure must be the same on all ranks. NULL: none. */
@@ -155,10 +155,9 @@ enum status exec_evaluate(struct exec *exec, struct eval_result *out);
 enum status exec_forward(struct exec *exec, const struct exec_sink *sink, struct eval_result *out);
 /* Local. The shape of what exec_forward hands out of a sample: rows and classes. */
 void exec_output_shape(const struct plan *plan, int64_t *rows, int64_t *classes);
-/* Local. Whether it is scores of classes, which labels are compared with; whether the last stage
- * has it. Models of a program's own may have other outputs. */
+/* Local. Whether it is scores of classes, which labels are compared with. Models of a program's own
+ * may have other outputs. */
 bool exec_output_has_classes(const struct plan *plan);
-bool exec_output_is_last(const struct plan *plan);
 
 /* Local. The samples that exec_apply takes at a time: the fewest of the plan's sizes that hold so
  * many, or the most there are. Alike on all ranks. */

@@ -243,13 +243,13 @@ enum status run_OUTPUT(struct exec *exec, const struct instr *instr) {
     const struct slot *slot = slot_of(exec, instr);
     if (!exec->sink || !exec->sink->output || !slot->runnable) return STATUS_OK;
     const struct graph *graph = slot->runnable->plan->graph;
-    const struct value *value = &graph->values[graph->losses[0].scores];
+    const struct value *value = &graph->values[graph->output];
     const struct micro_batch *samples = &exec->batch->micro[instr->micro];
-    CHECK(value->type.dtype == DTYPE_F32, "scores are %s", dtype_name(value->type.dtype));
+    CHECK(value->type.dtype == DTYPE_F32, "the output is %s", dtype_name(value->type.dtype));
     struct exec_output output = {.samples = samples->samples,
                                  .sample_id = samples->sample_id,
                                  .labels = samples->field[slot->runnable->label_field[0]]};
-    void *address = slot->runnable->slot[slot_index(exec, instr)].address[graph->losses[0].scores];
+    void *address = slot->runnable->slot[slot_index(exec, instr)].address[graph->output];
     exec_output_shape(exec->plan, &output.rows, &output.classes);
     TRY(plain_scores(exec, value, address, &output.scores));
     return exec->sink->output(exec->sink->context, &output);

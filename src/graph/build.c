@@ -271,10 +271,10 @@ void graph_cross_entropy(struct graph *graph, const char *name, int logits, int 
     graph_loss(graph, name, sum, labels, counts, logits);
 }
 
-void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k,
-                int scores) {
+void graph_loss(struct graph *graph, const char *name, int sum, int labels, int top_k, int scores) {
     CHECK(graph->loss_count < GRAPH_MAX_LOSSES, "too many losses at %s", name);
     if (sum == NO_VALUE) return;
+    if (graph->output == NO_VALUE) graph->output = scores;
     char seed_name[160];
     snprintf(seed_name, sizeof seed_name, "seed.%s", name);
     int seed = graph->training ? graph_input(graph, seed_name, DTYPE_F32, SHAPE_SCALAR) : NO_VALUE;

@@ -55,8 +55,7 @@ struct node *edit_node(struct graph *graph, const char *name, enum op op,
 }
 
 int edit_consumers(const struct graph *graph, int value) {
-    int count = 0;
-    for (int i = 0; i < graph->loss_count; i++) count += graph->losses[i].scores == value;
+    int count = graph->output == value;
     for (int i = 0; i < graph->node_count; i++) {
         for (int k = 0; k < graph->nodes[i].in_count; k++) count += graph->nodes[i].in[k] == value;
     }

@@ -10,6 +10,7 @@ struct graph *graph_new(int64_t batch, bool training) {
     struct graph *graph = MEM_NEW(struct graph);
     graph->batch = batch;
     graph->training = training;
+    graph->output = NO_VALUE;
     return graph;
 }
 

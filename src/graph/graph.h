@@ -101,7 +101,7 @@ struct loss {
     const char *name, *label; /* the input that holds its labels */
     int sum, seed;
     int top_k;  /* value of the accuracy counts, or NO_VALUE */
-    int scores; /* what the labels are compared with, [..., classes]: the model's output */
+    int scores; /* what the labels are compared with, [..., classes] */
 };
 
 enum { GRAPH_MAX_INPUTS = 16, GRAPH_MAX_LOSSES = 4 };
@@ -126,8 +126,8 @@ struct graph {
     int inputs[GRAPH_MAX_INPUTS], input_count; /* values */
     struct loss losses[GRAPH_MAX_LOSSES];
     int loss_count;
-    bool
-        other_output; /* losses[0].scores is another value than what its labels are compared with */
+    int output; /* what the network makes of its inputs, f32: value; the scores of the first loss,
+                   where the model names no other. NO_VALUE before it is known */
 
     int block;             /* being built */
     uint32_t places;       /* random places handed out so far */

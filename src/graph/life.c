@@ -195,7 +195,8 @@ static void keep_gradients(struct survey *survey, struct life_order *order) {
     }
 }
 
-/* They are read behind the first forward; so is what an evaluation may be asked for. */
+/* They are read behind the first forward; so is the output, which an evaluation may be asked for.
+ */
 static void keep_losses(struct survey *survey, struct life_order *order) {
     const struct graph *graph = survey->graph;
     for (int i = 0; i < graph->loss_count; i++) {
@@ -203,10 +204,10 @@ static void keep_losses(struct survey *survey, struct life_order *order) {
         if (order->first[loss->sum] != LIFE_NEVER) keep(survey, order, loss->sum, survey->end);
         if (loss->top_k != NO_VALUE && order->first[loss->top_k] != LIFE_NEVER)
             keep(survey, order, loss->top_k, survey->end);
-        int scores = graph->values[loss->scores].root;
-        if (!graph->training && order->first[scores] != LIFE_NEVER)
-            keep(survey, order, scores, survey->end);
     }
+    int output = graph->output == NO_VALUE ? NO_VALUE : graph->values[graph->output].root;
+    if (!graph->training && output != NO_VALUE && order->first[output] != LIFE_NEVER)
+        keep(survey, order, output, survey->end);
 }
 
 /* What forward made and must not make again: from there on in use. */

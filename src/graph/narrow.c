@@ -13,6 +13,7 @@ static void mark_exact(const struct graph *graph, bool *exact) {
         exact[graph->values[graph->uses[i].gradient].root] = true;
     for (int i = 0; i < graph->loss_count; i++)
         exact[graph->values[graph->losses[i].scores].root] = true;
+    if (graph->output != NO_VALUE) exact[graph->values[graph->output].root] = true;
     for (int n = 0; n < graph->node_count; n++) {
         const struct node *node = &graph->nodes[n];
         if (op_exact_in(node->op)) exact[graph->values[node->in[0]].root] = true;

@@ -22,6 +22,11 @@ int ranges_stage(const struct ranges *ranges, const struct node *node) {
     return stage;
 }
 
+int ranges_output_stage(const struct ranges *ranges) {
+    const struct graph *graph = ranges->graph;
+    return ranges_stage(ranges, &graph->nodes[graph->values[graph->output].producer]);
+}
+
 /* --- what programs rest on --- */
 
 static void check_order(const struct graph *graph) {

@@ -68,8 +68,9 @@ struct node_range ranges_of_bucket(const struct ranges *ranges, int stage, int b
  * it. */
 int *ranges_unit_blocks(const struct graph *graph);
 
-/* Local. The stage of a node. */
+/* Local. The stage of a node; of the one that makes the graph's output. */
 int ranges_stage(const struct ranges *ranges, const struct node *node);
+int ranges_output_stage(const struct ranges *ranges);
 
 /* The tensors that cross the cut between stages `cut` and `cut` + 1: forward from the first to the
  * second, backward from the second to the first. Those that only pass through a stage, on their way

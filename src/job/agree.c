@@ -8,83 +8,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "sim/choice_costs.h"
-#include "sim/key.h"
 
 enum { PROGRAM_LIMIT = 512 << 20, CONFIG_LIMIT = 1 << 20 };
 static const char step_file[] = "program.txt", last_file[] = "program-last.txt";
-
-/* --- costs --- */
-
-static enum status pick_section(struct agree_costs *costs, const struct run_config *config,
-                                int local_ranks) {
-    struct device *device;
-    char isa[PROFILE_ISA_BYTES];
-    TRY(device_open(config->device, 0, config->threads, &device));
-    struct profile_place place = profile_place_of(config, device, local_ranks, isa);
-    enum status status = profile_pick(&costs->profile, &place, &costs->source.section);
-    device_close(&device);
-    return status;
-}
-
-static enum status read_costs(struct agree_costs *costs, const struct options *options,
-                              const struct run_config *config, int local_ranks) {
-    if (option_is_given(options, OPTION_costs)) {
-        costs->source.units = &costs->units;
-        return costs_parse("--costs", options->costs, &costs->units);
-    }
-    if (option_is_given(options, OPTION_profile)) {
-        TRY(profile_read(options->profile, &costs->profile));
-        costs->source.profile = &costs->profile;
-        return pick_section(costs, config, local_ranks);
-    }
-    TRY(cluster_read(options->cluster, &costs->cluster));
-    costs->source.cluster = &costs->cluster;
-    TRY(cluster_check_ranks(&costs->cluster, options->cluster, config->ranks));
-    choice_devices_new(&costs->cluster, &config->grid, &costs->devices);
-    return STATUS_OK;
-}
-
-/* A forecast has use for every profile; a run that only trains has not. */
-static enum status check_use(const struct options *options, const struct run_config *config) {
-    bool forecast = options->command == COMMAND_EXPLAIN || options->command == COMMAND_SIMULATE;
-    bool used = forecast || plan_is_auto(config) || config->balance == BALANCE_TIME;
-    if (used || !option_is_given(options, OPTION_profile)) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "--profile has no effect here: schedule %s does not depend on times\n"
-                "  --strategy auto does; explain and simulate forecast with it",
-                config->schedule);
-}
-
-enum status agree_costs_read(const struct options *options, const struct run_config *config,
-                             int local_ranks, struct agree_costs **out) {
-    bool files = option_is_given(options, OPTION_costs) ||
-                 option_is_given(options, OPTION_profile) ||
-                 option_is_given(options, OPTION_cluster);
-    *out = NULL;
-    TRY(check_use(options, config));
-    bool chooses = plan_is_auto(config) && config->rank == 0 && !config->agreed;
-    if (!chooses || !files) return STATUS_OK;
-    struct agree_costs *costs = MEM_NEW(struct agree_costs);
-    enum status status = read_costs(costs, options, config, local_ranks);
-    if (status == STATUS_OK) {
-        costs->costs = choice_costs_of(&costs->source, &costs->devices);
-        *out = costs;
-    } else {
-        agree_costs_free(&costs);
-    }
-    return status;
-}
-
-void agree_costs_free(struct agree_costs **costs) {
-    if (*costs && (*costs)->source.profile) profile_free(&(*costs)->profile);
-    if (*costs && (*costs)->source.cluster) cluster_free(&(*costs)->cluster);
-    if (*costs) choice_devices_free(&(*costs)->devices);
-    free(*costs);
-    *costs = NULL;
-}
-
-/* --- programs of a run that is resumed --- */
 
 /* What the choice depends on, beside what a resumed run cannot change. */
 static const enum option_id deciding[] = {

@@ -11,8 +11,6 @@
 #include "launch/openmp.h"
 #include "plan/resolve.h"
 #include "plan/strategy.h"
-#include "sim/costs.h"
-#include "sim/key.h"
 
 /* A rank that was started knows its host from its identity; a launcher, and ranks that are threads,
  * know how many they are. */
@@ -37,22 +35,6 @@ static enum status open_data(struct job *job, const struct model *model) {
     return STATUS_OK;
 }
 
-/* The times of --delay by instruction. */
-static enum status take_delays(const struct options *options, struct run_config *config) {
-    static const int kind[INSTR_COUNT_] = {[INSTR_F] = 1 + COST_F,
-                                           [INSTR_R] = 1 + COST_R,
-                                           [INSTR_B] = 1 + COST_B,
-                                           [INSTR_I] = 1 + COST_I,
-                                           [INSTR_W] = 1 + COST_W};
-    struct costs costs;
-    if (!option_is_given(options, OPTION_delay)) return STATUS_OK;
-    TRY(costs_parse_delay("--delay", options->delay, &costs));
-    config->delays = true;
-    for (int op = 0; op < INSTR_COUNT_; op++)
-        config->delay_ns[op] = kind[op] ? (int64_t)costs.of[kind[op] - 1] : 0;
-    return STATUS_OK;
-}
-
 /* The machine is known here; what follows from it and the options is decided in src/plan. */
 static enum status resolve(struct job *job, const struct rank_info *info, struct run_config *out) {
     const struct model *model = model_find(job->options.model);
@@ -71,9 +53,10 @@ static enum status resolve(struct job *job, const struct rank_info *info, struct
                                   .forward = info->forward};
     TRY(resolve_run(&job->options, model, job->dataset, &place, out));
     out->forward_batch = info->forward_batch;
+    out->weights |= info->loads;
     /* Kernels are made also where none will run, to measure what they take. */
     if (info->weighed) out->dry = false;
-    return take_delays(&job->options, out);
+    return STATUS_OK;
 }
 
 /* Of ranks that share a process the first measures for all. */
@@ -116,31 +99,6 @@ static enum status plan_to_fit(struct job *job, const struct rank_info *info,
     return plan_once(job, &again, config, text);
 }
 
-/* What was measured of the operations. The section can be chosen once the device is open. */
-struct measured_times {
-    struct profile profile;
-    int local_ranks;
-};
-
-static enum status node_times(const struct run_config *config, struct device *device,
-                              const struct graph *graph, double *ns) {
-    struct measured_times *times = config->node_times_context;
-    char isa[PROFILE_ISA_BYTES];
-    struct profile_place place = profile_place_of(config, device, times->local_ranks, isa);
-    const struct profile_section *section;
-    TRY(profile_pick(&times->profile, &place, &section));
-    for (int i = 0; i < graph->node_count; i++) {
-        const struct node *node = &graph->nodes[i];
-        struct op_call call = graph_call(graph, node);
-        struct op_cost cost = op_cost(&call);
-        struct arena arena = {0};
-        struct profile_key key = profile_key_of(graph, node, &arena);
-        ns[i] = node->kernel ? profile_op(&times->profile, section, &key, &cost, 1).ns : 0;
-        arena_free(&arena);
-    }
-    return STATUS_OK;
-}
-
 /* Where orders are still to be chosen, the positions are those of a plan that is made for it and
  * has no kernels. It is kept meanwhile: what it holds is not taken for free memory. */
 static enum status probe_positions(struct job *job, struct run_config *config, const char *name,
@@ -172,30 +130,15 @@ static enum status make_plan(struct job *job, const struct rank_info *info,
     if (!info->agreed) agree_saved(&job->options, config, &saved);
     config->agreed = info->agreed ? info->agreed : saved.step.count ? &saved : NULL;
     job->agreed = config->agreed;
-    enum status status = agree_costs_read(&job->options, config, job->local_ranks, &job->costs);
-    if (job->costs) config->costs = &job->costs->costs;
-    if (status == STATUS_OK && info->weighed && !config->dry)
+    config->costs = job_costs_choice(job->costs, config);
+    enum status status = STATUS_OK;
+    if (info->weighed && !config->dry)
         status = probe_positions(job, config, path ? path : "program", path ? &text : NULL);
     if (status == STATUS_OK) status = plan_to_fit(job, info, config, path ? &text : NULL);
     job->available_bytes = machine_memory("").usable_bytes;
     job->agreed = NULL;
     program_texts_free(&saved);
     bytes_free(&text);
-    return status;
-}
-
-/* With the times of --profile where stages have equal parts of it. */
-static enum status make_timed_plan(struct job *job, const struct rank_info *info,
-                                   struct run_config *config) {
-    struct measured_times times = {.local_ranks = job->local_ranks};
-    bool timed = config->balance == BALANCE_TIME && option_is_given(&job->options, OPTION_profile);
-    if (!timed) return make_plan(job, info, config);
-    TRY(profile_read(job->options.profile, &times.profile));
-    config->node_times = node_times;
-    config->node_times_context = &times;
-    enum status status = make_plan(job, info, config);
-    if (status == STATUS_OK) job->plan->config.node_times = NULL;
-    profile_free(&times.profile);
     return status;
 }
 
@@ -209,7 +152,10 @@ enum status job_open(const struct options *options, const struct rank_info *info
                       .threads = info->ranks > 1 && strategy_uses_threads(options)};
     enum status status = resolve(&job, info, &config);
     if (status == STATUS_OK) status = openmp_check_stacks(config.threads);
-    if (status == STATUS_OK) status = make_timed_plan(&job, info, &config);
+    if (status == STATUS_OK)
+        status =
+            job_costs_read(&job.options, info->rank == 0, job.local_ranks, &config, &job.costs);
+    if (status == STATUS_OK) status = make_plan(&job, info, &config);
     if (status == STATUS_OK)
         *out = job;
     else
@@ -226,12 +172,13 @@ struct rank_info job_info_beside(const struct job *first, int rank, int ranks,
                               .library_bytes = first->plan->memory.library,
                               .agreed = agreed->step.count ? agreed : NULL,
                               .forward_batch = first->plan->config.forward_batch,
-                              .forward = first->plan->config.forward};
+                              .forward = first->plan->config.forward,
+                              .loads = first->plan->config.weights};
 }
 
 void job_close(struct job *job) {
     plan_free(&job->plan);
-    agree_costs_free(&job->costs);
+    job_costs_free(&job->costs);
     free(job->position);
     free(job->position_planning);
     if (job->owns_dataset) dataset_free(&job->dataset);

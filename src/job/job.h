@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "job/agree.h"
+#include "job/job_costs.h"
 #include "launch/cores.h"
 #include "plan/plan.h"
 
@@ -22,6 +23,7 @@ struct rank_info {
     const struct program_texts *agreed; /* of auto: rank 0's programs; NULL: not known yet */
     int64_t forward_batch;              /* as in struct run_config */
     bool forward;                       /* nothing is trained */
+    bool loads;                         /* it may read weights at any time */
 };
 
 struct job {
@@ -29,7 +31,7 @@ struct job {
     struct dataset *dataset;
     bool owns_dataset;
     struct plan *plan;                  /* with the configuration of the run */
-    struct agree_costs *costs;          /* of auto; NULL: the rules of the operations */
+    struct job_costs *costs;            /* that the options name */
     const struct program_texts *agreed; /* of auto, while the job is opened: what it is made with */
     bool threads;                       /* the ranks share this process */
     struct cores_share cores;           /* of this host, as far as known */

@@ -50,7 +50,8 @@ struct model {
                   const struct model *model);
     /* Free to each family: depth, width and so on. */
     int depth, width, heads, hidden;
-    const void *own; /* of models that were added */
+    const char *data; /* its data set where --data does not say; NULL: the default of the option */
+    const void *own;  /* of models that were added */
 };
 
 /* Local. By name; NULL when there is none. The whole table for lists and suggestions. */

@@ -2,6 +2,7 @@
  * model.def, and the calls that build their graphs, each of which is one of graph/build.h or
  * model/layer.h. What would be a bug in a model of ours (a name too long, a value of another graph)
  * is a misfit here: the reason is logged and the run is refused. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,27 +307,40 @@ void stretto_cross_entropy(struct stretto_graph *own, const char *name, stretto_
                             own->graph->loss_count == 0);
 }
 
+/* The first input of f32 that is the model's work, no field and no parameter; or NO_VALUE. */
+static int first_made(const struct graph *graph, const struct node *node) {
+    for (int i = 0; i < node->in_count; i++) {
+        const struct value *value = &graph->values[node->in[i]];
+        if (value->kind == VALUE_LOCAL && value->type.dtype == DTYPE_F32) return node->in[i];
+    }
+    return NO_VALUE;
+}
+
 void stretto_loss(struct stretto_graph *own, const char *name, stretto_value sum,
                   stretto_value labels) {
     if (!has(own, name, sum, 0) || !can_be_compared(own, name, labels)) return;
     const struct value *value = &own->graph->values[sum];
     bool made = value->producer >= 0 && own->graph->nodes[value->producer].op == OP_USER &&
                 own->graph->nodes[value->producer].out[0] == sum;
-    if (made && value->type.dtype == DTYPE_F64 && value->type.shape.rank == 0)
-        graph_loss(own->graph, name, sum, labels, NO_VALUE,
-                   own->graph->nodes[value->producer].in[0]);
-    else
+    int scores = made ? first_made(own->graph, &own->graph->nodes[value->producer]) : NO_VALUE;
+    if (!made || value->type.dtype != DTYPE_F64 || value->type.shape.rank != 0)
         graph_misfit(own->graph, name,
                      "a loss is the first output of an own operation, one value "
                      "of STRETTO_F64 and rank 0");
+    else if (scores == NO_VALUE)
+        graph_misfit(own->graph, name, "its operation reads nothing that the model makes");
+    else
+        graph_loss(own->graph, name, sum, labels, NO_VALUE, scores);
 }
 
 void stretto_output(struct stretto_graph *own, stretto_value value) {
     if (!has(own, "the output", value, 1)) return;
-    if (own->graph->values[value].kind == VALUE_LOCAL)
-        own->output = value;
-    else
+    if (own->graph->values[value].kind != VALUE_LOCAL)
         graph_misfit(own->graph, "the output", "is an input or a parameter of the model");
+    else if (own->graph->values[value].type.dtype != DTYPE_F32)
+        graph_misfit(own->graph, "the output", "is not of f32");
+    else
+        own->graph->output = value;
 }
 
 /* --- rows --- */
@@ -341,13 +355,9 @@ static void check_names(struct graph *graph) {
 static void own_build(struct graph *graph, const struct model_config *config,
                       const struct model *model) {
     const struct stretto_model *given = model->own;
-    struct stretto_graph own = {graph, config, NO_VALUE};
+    struct stretto_graph own = {graph, config};
     given->build(&own, given->context);
     check_names(graph);
-    if (graph->loss_count && own.output != NO_VALUE) {
-        graph->other_output = own.output != graph->losses[0].scores;
-        graph->losses[0].scores = own.output;
-    }
     if (graph->loss_count == 0) graph_misfit(graph, model->name, "the model has no loss");
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }
@@ -365,30 +375,52 @@ static enum status check(const struct stretto_model *model) {
     return STATUS_OK;
 }
 
-static enum status add(const struct stretto_model *given) {
-    struct stretto_model model;
-    TRY(api_take(given, offsetof(struct stretto_model, context), &model, sizeof model,
-                 "stretto_model"));
-    if (!model.optimizer) model.optimizer = "sgd";
-    TRY(check(&model));
+static bool are_same(const struct stretto_model *a, const struct stretto_model *b) {
+    return a->build == b->build && a->context == b->context && a->lr == b->lr &&
+           a->weight_decay == b->weight_decay && a->clip == b->clip && a->data == b->data &&
+           strcmp(a->optimizer, b->optimizer) == 0;
+}
+
+/* The same row again is no mistake: runs share a model. */
+static enum status add_row(const struct stretto_model *model) {
+    const struct model *there = model_find(model->name);
+    if (there && there->own && are_same(there->own, model)) return STATUS_OK;
     struct stretto_model *kept = MEM_NEW(struct stretto_model);
-    *kept = model;
-    struct model row = {.name = model.name,
+    *kept = *model;
+    struct model row = {.name = model->name,
                         .help = "a model of this program",
                         .input = MODEL_OWN,
-                        .optimizer = model.optimizer,
-                        .lr = model.lr > 0 ? model.lr : 0.01,
-                        .weight_decay = model.weight_decay,
-                        .clip = model.clip,
+                        .optimizer = model->optimizer,
+                        .lr = model->lr > 0 ? model->lr : 0.01,
+                        .weight_decay = model->weight_decay,
+                        .clip = model->clip,
                         .build = own_build,
+                        .data = model->data ? model->data->name : NULL,
                         .own = kept};
     enum status status = model_add(&row);
     if (status != STATUS_OK) free(kept);
     return status;
 }
 
+static enum status add(const struct stretto_model *given) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct stretto_model model;
+    TRY(api_take(given, offsetof(struct stretto_model, context), &model, sizeof model,
+                 "stretto_model"));
+    if (!model.optimizer) model.optimizer = "sgd";
+    TRY(check(&model));
+    pthread_mutex_lock(&lock);
+    enum status status = add_row(&model);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 int stretto_add_model(const struct stretto_model *model) {
     struct api_call call;
+    const struct stretto_data *data = NULL;
+    if (model && model->size > offsetof(struct stretto_model, data)) data = model->data;
+    int code = data ? stretto_add_data(data) : 0;
+    if (code != 0) return code;
     api_begin(&call);
     return api_end(&call, add(model));
 }

@@ -9,7 +9,6 @@
 struct stretto_graph {
     struct graph *graph;
     const struct model_config *config;
-    int output; /* NO_VALUE: what the first loss compares */
 };
 
 /* Local. Whether there is such a value. */

@@ -1,28 +1,31 @@
-/* Operations on numbers that a program defines by two functions each: uses of stretto_apply. */
+/* Operations on numbers that a program defines by a function each: uses of stretto_apply. */
 #include "base/mem.h"
 #include "model/own.h"
 
-/* Either both of one argument, or both of two. */
+/* Either of the two. */
 struct map {
-    float (*f)(float x), (*slope)(float x);
-    float (*loss)(float x, float wanted), (*loss_slope)(float x, float wanted);
+    float (*f)(float x, float *slope);
+    float (*loss)(float x, float wanted, float *slope);
 };
 
 static void map_forward(const struct stretto_call *call, const void *const in[],
                         void *const out[]) {
     const struct map *map = call->context;
     const float *x = in[0];
-    float *y = out[0];
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) y[i] = map->f(x[i]);
+    float *y = out[0], slope;
+    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) y[i] = map->f(x[i], &slope);
 }
 
 static void map_backward(const struct stretto_call *call, const void *const in[],
                          const void *const out[], const void *const d_out[], void *const d_in[]) {
     const struct map *map = call->context;
     const float *x = in[0], *dy = d_out[0];
-    float *dx = d_in[0];
+    float *dx = d_in[0], slope;
     (void)out;
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) dx[i] = dy[i] * map->slope(x[i]);
+    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) {
+        map->f(x[i], &slope);
+        dx[i] = dy[i] * slope;
+    }
 }
 
 static int loss_shape(struct stretto_call *call, char *why, size_t bytes) {
@@ -40,9 +43,10 @@ static void loss_forward(const struct stretto_call *call, const void *const in[]
                          void *const out[]) {
     const struct map *map = call->context;
     const float *x = in[0], *wanted = in[1];
+    float slope;
     double sum = 0;
     for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++)
-        sum += (double)map->loss(x[i], wanted[i]);
+        sum += (double)map->loss(x[i], wanted[i], &slope);
     *(double *)out[0] = sum;
 }
 
@@ -50,10 +54,12 @@ static void loss_backward(const struct stretto_call *call, const void *const in[
                           const void *const out[], const void *const d_out[], void *const d_in[]) {
     const struct map *map = call->context;
     const float *x = in[0], *wanted = in[1], *factor = d_out[0];
-    float *dx = d_in[0];
+    float *dx = d_in[0], slope;
     (void)out;
-    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++)
-        dx[i] = *factor * map->loss_slope(x[i], wanted[i]);
+    for (int64_t i = 0; i < stretto_elements(&call->in[0]); i++) {
+        map->loss(x[i], wanted[i], &slope);
+        dx[i] = *factor * slope;
+    }
 }
 
 static const struct stretto_op map_op = {.size = sizeof map_op,
@@ -75,21 +81,20 @@ static struct map *keep(struct stretto_graph *own, const struct map *map) {
 }
 
 stretto_value stretto_map(struct stretto_graph *own, const char *name, stretto_value x,
-                          float (*f)(float x), float (*slope)(float x)) {
-    struct map map = {.f = f, .slope = slope};
-    if (!f || !slope) return stretto_refuse(own, name, "a function or its slope is missing"), -1;
+                          float (*f)(float x, float *slope)) {
+    struct map map = {.f = f};
+    if (!f) return stretto_refuse(own, name, "its function is missing"), -1;
     if (own_is(own, x) && own->graph->values[x].type.dtype != DTYPE_F32)
         return stretto_refuse(own, name, "its input is not of f32"), -1;
     return stretto_apply(own, name, &map_op, keep(own, &map), 1, &x, NULL);
 }
 
 void stretto_map_loss(struct stretto_graph *own, const char *name, stretto_value x,
-                      stretto_value wanted, float (*f)(float x, float wanted),
-                      float (*slope)(float x, float wanted)) {
-    struct map map = {.loss = f, .loss_slope = slope};
+                      stretto_value wanted, float (*f)(float x, float wanted, float *slope)) {
+    struct map map = {.loss = f};
     stretto_value in[] = {x, wanted};
-    if (!f || !slope) {
-        stretto_refuse(own, name, "a function or its slope is missing");
+    if (!f) {
+        stretto_refuse(own, name, "its function is missing");
         return;
     }
     stretto_value sum = stretto_apply(own, name, &loss_op, keep(own, &map), 2, in, NULL);

@@ -24,8 +24,9 @@ static int block(struct graph *graph, const char *name, int x, int64_t width, in
     y = layer_batch_norm(graph, NAME("%s.bn2", name), y);
     y = graph_relu(graph, NAME("%s.relu", name), y);
     y = conv(graph, NAME("%s.conv2", name), y, width, 1);
+    x = shortcut(graph, name, x, width, stride); /* ahead of the norm, which adds it then */
     y = layer_batch_norm(graph, NAME("%s.bn3", name), y);
-    return graph_add(graph, NAME("%s.add", name), y, shortcut(graph, name, x, width, stride));
+    return graph_add(graph, NAME("%s.add", name), y, x);
 }
 
 static void head(struct graph *graph, const struct model_config *config, int x) {

@@ -25,7 +25,7 @@ struct run_config {
     struct model_config shape;     /* batch and training are set per graph by the plan */
 
     bool forward;          /* no step is run: evaluation alone, see program_is_forward */
-    bool weights;          /* the run begins with those of a file */
+    bool weights;          /* it reads those of a file, at its beginning or later */
     enum split eval_split; /* what is evaluated */
 
     const char *schedule;        /* "single" */
@@ -42,8 +42,7 @@ struct run_config {
     struct grid_cell cell;       /* what this rank holds */
     enum balance balance;        /* of the stages, unless they are named: */
     /* Local. Measured times of a graph's nodes, for a balance of time; NULL: not known. */
-    enum status (*node_times)(const struct run_config *config, struct device *device,
-                              const struct graph *graph, double *ns);
+    void (*node_times)(const struct run_config *config, const struct graph *graph, double *ns);
     void *node_times_context;
     const char *const *cut; /* first layers of the stages after the first; NULL */
     int cut_count;

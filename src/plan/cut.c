@@ -6,24 +6,19 @@
 
 #include "base/mem.h"
 
-static enum status times_of(const struct plan *plan, double **out) {
+/* The caller frees them. NULL: not known. */
+static double *times_of(const struct plan *plan) {
     const struct run_config *config = &plan->config;
     const struct graph *graph = plan->micro[0].graph;
-    *out = NULL;
-    if (!config->node_times) return STATUS_OK;
+    if (!config->node_times) return NULL;
     double *ns = MEM_ARRAY(double, graph->node_count);
-    enum status status = config->node_times(config, plan->device, graph, ns);
-    if (status == STATUS_OK)
-        *out = ns;
-    else
-        free(ns);
-    return status;
+    config->node_times(config, graph, ns);
+    return ns;
 }
 
 enum status plan_cut(struct plan *plan) {
     const struct run_config *config = &plan->config;
-    double *node_ns;
-    TRY(times_of(plan, &node_ns));
+    double *node_ns = times_of(plan);
     struct partition_config partition = {.chunks = config->grid.stages * config->grid.chunks,
                                          .balance = config->balance,
                                          .cut = config->cut,

@@ -226,6 +226,7 @@ static void plan_samples(struct plan *plan) {
     struct eval_share eval = eval_share(config);
     int64_t micro = config->batch / config->replicas / config->micro_batches;
     plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    if (config->forward && config->forward_batch > 0) plan->eval_batch = config->forward_batch;
     if (plan->eval_batch > test) plan->eval_batch = test;
     plan->eval_loader = (struct loader_config){.split = config->eval_split,
                                                .evaluate = true,
@@ -245,6 +246,8 @@ static enum status build_program(const struct plan *plan, const int64_t *samples
     const struct run_config *config = &plan->config;
     struct schedule_config schedule = {.grid = config->grid,
                                        .micro_batches = config->forward ? 0 : config->micro_batches,
+                                       .behind_output = stage_count(plan) - 1 -
+                                                        ranges_output_stage(&plan->micro[0].ranges),
                                        .sum = own_order(config),
                                        .samples = samples,
                                        .clips = config->clip > 0,
@@ -370,12 +373,20 @@ static void want_inputs(const struct plan *plan, const struct micro_plan *micro,
     needs_free(&needs);
 }
 
+/* Labels go out with the output: those of a sample that could not be read say so. */
+static void want_labels(const struct plan *plan, int stage, uint32_t *wanted) {
+    const struct micro_plan *micro = &plan->micro[0];
+    if (!plan->config.forward || stage != ranges_output_stage(&micro->ranges)) return;
+    *wanted |= 1u << dataset_field(plan->config.dataset, micro->graph->losses[0].label);
+}
+
 /* Images are read by the first stage alone, as a rule: the others need not make them. */
 static void plan_fields(struct plan *plan) {
     uint32_t wanted = 0;
     for (int i = 0; i < plan->micro_count; i++)
         for (int c = 0; c < plan->chunk_count; c++)
             want_inputs(plan, &plan->micro[i], plan->chunk[c].stage, &wanted);
+    for (int c = 0; c < plan->chunk_count; c++) want_labels(plan, plan->chunk[c].stage, &wanted);
     plan->train_loader.unwanted = plan->eval_loader.unwanted = ~wanted;
 }
 

@@ -32,6 +32,10 @@ static char *data_spec_for(const struct model *model, const char *spec) {
                       *rest ? "," : "", rest);
 }
 
+static const char *data_of(const struct options *options, const struct model *model) {
+    return model->data && !option_is_given(options, OPTION_data) ? model->data : options->data;
+}
+
 enum status resolve_data(const struct options *options, const struct model *model,
                          struct dataset **out) {
     struct dataset_config config = {
@@ -39,7 +43,7 @@ enum status resolve_data(const struct options *options, const struct model *mode
         .seq = option_is_set(options, OPTION_seq) ? options->seq : 0,
         .augment = (enum augment_policy)augment_find(options->augment),
         .skip_damaged = strcmp(options->damaged, "skip") == 0};
-    char *spec = data_spec_for(model, options->data);
+    char *spec = data_spec_for(model, data_of(options, model));
     enum status status = dataset_open(spec, &config, out);
     free(spec);
     return status;
@@ -68,8 +72,11 @@ static enum status resolve_shape(struct resolve *resolve) {
     if (!option_is_set(options, OPTION_classes))
         options->classes = data->classes, option_resolve(options, OPTION_classes);
     if (options->classes < data->classes)
-        return fail(STATUS_USAGE, "--classes %lld: --data %s has %lld classes",
-                    (long long)options->classes, options->data, (long long)data->classes);
+        return fail(STATUS_USAGE, "--data %s has %lld classes, %s %lld", options->data,
+                    (long long)data->classes,
+                    options->source[OPTION_classes] == OPTION_FROM_COMMAND_LINE ? "--classes is"
+                                                                                : "the model",
+                    (long long)options->classes);
     *shape = (struct model_config){
         .classes = options->classes,
         .vocabulary = data->vocab,
@@ -200,10 +207,11 @@ static enum status resolve_sync(struct resolve *resolve, const struct strategy *
     CHECK(policy, "no sync policy is called %s", strategy->sync);
     TRY(check_policy_options(options, policy));
     bool several = group_size(&config->grid, GROUP_REPLICAS, 0) > 1;
-    config->sync = several ? policy->name : "none";
+    if (!several) policy = sync_find("none");
+    config->sync = policy->name;
     int stage = option_is_given(options, OPTION_zero_stage) ? (int)options->zero_stage
                                                             : strategy->zero_stage;
-    if (strcmp(config->sync, "zero") == 0) config->zero_stage = stage ? stage : 1;
+    if (policy->whole) config->zero_stage = stage ? stage : 1;
     if (option_is_given(options, OPTION_bucket_size)) config->bucket_bytes = options->bucket_size;
     return STATUS_OK;
 }
@@ -247,7 +255,7 @@ static enum status resolve_slices(struct resolve *resolve) {
     if (config->forward) { /* there is nothing else to slice */
         bool params = config->zero_stage == 3;
         config->sliced = params ? SLICED_STATE | SLICED_PARAMS : 0;
-        if (!params) config->sync = "allreduce";
+        if (!params) config->sync = sync_find(config->sync)->whole;
         return STATUS_OK;
     }
     if (config->zero_stage == 3 && options->save_ranks)
@@ -315,6 +323,9 @@ static enum status resolve_machine(struct resolve *resolve) {
     config->spread = resolve->place->spread;
     config->saves = resolve->place->saves;
     config->dry = resolve->place->dry;
+    if (config->conv == CONV_WINOGRAD && strcmp(config->device, "ref") == 0)
+        return fail(STATUS_USAGE, "--conv winograd: device ref has direct convolutions alone\n"
+                                  "  --conv direct, or --device cpu");
     if (config->conv != CONV_WINOGRAD || config->dtype == DTYPE_F32) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "--conv winograd computes in f32, not in --dtype %s\n"
@@ -391,6 +402,8 @@ enum status resolve_run(struct options *options, const struct model *model,
     struct run_config config = {
         .model = model, .dataset = dataset, .rank = place->rank, .ranks = place->ranks};
     struct resolve resolve = {options, place, &config};
+    if (data_of(options, model) != options->data)
+        options->data = model->data, option_derive(options, OPTION_data);
     bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
     config.forward = uses || place->forward;
     config.weights = option_is_set(options, OPTION_weights);

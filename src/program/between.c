@@ -1,9 +1,9 @@
 /* What ranks run between steps: evaluation and saving. The same for every schedule, since only
  * forward passes are run and nothing of a step is under way: a round is one micro-batch through all
  * stages, and the next round follows it without a meeting. A forward program is this evaluation
- * alone, and hands out what the last stage made. */
+ * alone, and hands out what the model made, from the stage that makes it. */
 #include "base/log.h"
-#include "program/program.h"
+#include "program/schedule.h"
 
 static void add_pass(struct rank_program *out, enum instr_op op, int stage) {
     program_add(out, LIST_EVAL, op)->stage = (int16_t)stage;
@@ -18,7 +18,8 @@ static void add_message(const struct program *program, struct rank_program *out,
     instr->peer = grid_position(grid, other);
 }
 
-static void add_evaluation(const struct program *program, int rank, struct rank_program *out) {
+static void add_evaluation(const struct program *program, int output, int rank,
+                           struct rank_program *out) {
     struct grid_cell cell = grid_cell(&program->grid, rank);
     int chunks = cell.role == GRID_STAGE ? program->grid.chunks : 0;
     for (int c = 0; c < chunks; c++) {
@@ -27,8 +28,7 @@ static void add_evaluation(const struct program *program, int rank, struct rank_
         add_message(program, out, INSTR_RECV_F, stage, stage - 1);
         add_pass(out, INSTR_F, stage);
         add_message(program, out, INSTR_SEND_F, stage, stage + 1);
-        bool last = stage == program->grid.stages * program->grid.chunks - 1;
-        if (last && program_is_forward(program)) add_pass(out, INSTR_OUTPUT, stage);
+        if (stage == output && program_is_forward(program)) add_pass(out, INSTR_OUTPUT, stage);
     }
     program_add(out, LIST_EVAL_END, INSTR_REPORT)->group = (int16_t)program_world(program);
 }
@@ -41,8 +41,10 @@ static void add_save(const struct program *program, struct rank_program *out) {
     }
 }
 
-void program_add_between(const struct program *program, int rank, struct rank_program *out) {
+void program_add_between(const struct schedule_config *config, const struct program *program,
+                         int rank, struct rank_program *out) {
     CHECK(program_world(program) >= 0, "no group of all ranks");
-    add_evaluation(program, rank, out);
+    int last = program->grid.stages * program->grid.chunks - 1;
+    add_evaluation(program, last - config->behind_output, rank, out);
     if (!program_is_forward(program)) add_save(program, out);
 }

@@ -68,8 +68,7 @@ enum { GRAD_SLICES, GRAD_WINDOWS, GRAD_COUNT_SLICED };
 
 /* The most a program may have: the text form and the schedules share these limits, so that whatever
  * is built can be written and read again. Operands but micro-batches are of 16 bits. */
-enum { PROGRAM_CREDITS = 2 };     /* unless it says otherwise */
-enum { PROGRAM_CALL_BYTES = 32 }; /* of a call's message: see INSTR_CALL */
+enum { PROGRAM_CREDITS = 2, PROGRAM_CALL_BYTES = 32 }; /* unless it says otherwise; of INSTR_CALL */
 enum { PROGRAM_MAX_RANKS = 1 << 20, PROGRAM_MAX_MICROS = 1 << 20, PROGRAM_MAX_SMALL = INT16_MAX };
 
 struct program {
@@ -147,9 +146,8 @@ struct instr *program_add(struct rank_program *rank, enum list_name list, enum i
 void program_add_step(struct rank_program *rank, int grad, bool clips); /* to the body */
 /* Local. Gives the instructions ids in the order they stand. */
 void program_renumber(struct rank_program *rank);
-/* Local. The index of a group of this family, declared anew each time. */
+/* Local. The index of a group of this family, declared anew; the first one of all ranks, or -1. */
 int program_declare_group(struct program *program, enum group_family family);
-/* Local. The first group of all ranks, -1: none was declared. */
 int program_world(const struct program *program);
 
 /* Local. Adds a tie. NULL, or what of it cannot be, in words; then nothing is added. */
@@ -162,9 +160,11 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Its
- * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
+/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT), on
+ * this stage (-1: none)? Its round as a body, to be freed. Do F and B share statistics? STEPs clip?
+ */
 bool program_is_forward(const struct program *program);
+int program_output_stage(const struct program *program);
 struct program *program_round(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);

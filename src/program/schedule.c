@@ -73,7 +73,7 @@ static void build_ranks(const struct schedule *schedule, const struct schedule_c
         }
         struct rank_program *own = program_begin(program, r);
         schedule->build(config, program, r, own);
-        program_add_between(program, r, own);
+        program_add_between(config, program, r, own);
         kind = program->kind_of[r];
         kinds.rank[kind] = r;
         kinds.next[kind] = *chain;

@@ -17,9 +17,10 @@ struct schedule_config {
         *samples; /* per micro-batch of the step, G entries; NULL: all present; 0: skip it */
     bool clips;   /* STEP scales gradients by their norm, and awaits it */
     bool shares;  /* replicas share batch norm's statistics: F and B wait for one another */
-    enum recompute_policy recompute;     /* of pipelines */
-    bool one_backward_at_a_time;         /* of pipelines: all stages meet after each B */
-    bool driven;                         /* of pipelines: the driver calls for each pass */
+    enum recompute_policy recompute; /* of pipelines */
+    bool one_backward_at_a_time;     /* of pipelines: all stages meet after each B */
+    bool driven;                     /* of pipelines: the driver calls for each pass */
+    int behind_output; /* of a forward program: stages behind the one that makes the output */
     const struct pipeline_order *orders; /* of pipelines, per position */
     const struct program_tie *ties;      /* of pipelines */
     int tie_count;
@@ -38,7 +39,8 @@ struct schedule {
 
 /* Local. What a rank runs between steps, whatever the schedule: the lists of evaluation and
  * saving. Their group is the first of all ranks, which the program has declared. */
-void program_add_between(const struct program *program, int rank, struct rank_program *out);
+void program_add_between(const struct schedule_config *config, const struct program *program,
+                         int rank, struct rank_program *out);
 
 /* Local. By name, NULL when there is none. The caller owns the program. */
 const struct schedule *schedule_find(const char *name);

@@ -59,13 +59,16 @@ static enum status advance(struct walk *walk) {
     return STATUS_OK;
 }
 
-/* Behind the round of the last stage. */
+/* Behind the round of its stage. */
 static enum status output(struct walk *walk) {
+    int stage = program_output_stage(walk->program);
     if (!program_is_forward(walk->program))
         return verify_broken(walk, RULE_FORWARD, nobody, "the program has steps");
-    if (!verify_last_stage(walk) || walk->round_facts || walk->rounds_done == 0 ||
-        walk->round_stage != walk->instr->stage)
-        return verify_broken(walk, RULE_FORWARD, nobody, "the model's last stage is not done");
+    if (walk->round_facts || walk->rounds_done == 0 || walk->round_stage != walk->instr->stage)
+        return verify_broken(walk, RULE_FORWARD, nobody, "stage %d is not done",
+                             walk->instr->stage);
+    if (walk->instr->stage != stage)
+        return verify_broken(walk, RULE_FORWARD, nobody, "the output is of stage %d", stage);
     if (walk->outputs++)
         return verify_broken(walk, RULE_FORWARD, nobody, "it was handed out before");
     return STATUS_OK;
@@ -220,7 +223,9 @@ enum status verify_between(const struct walk *walk) {
         return lacks(walk, RULE_EVALUATION, LIST_EVAL, "F of each of its stages");
     if (walk->eval_reports == 0) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "REPORT");
     bool forward = program_is_forward(walk->program);
-    if (forward && verify_has_last_stage(walk) && !walk->outputs)
+    int output = forward ? program_output_stage(walk->program) : 0;
+    bool gives = output < 0 || grid_position(&walk->program->grid, output) == walk->cell.position;
+    if (forward && stages && gives && !walk->outputs)
         return lacks(walk, RULE_FORWARD, LIST_EVAL, "OUTPUT");
     if (walk->saved < 3 && !forward)
         return lacks(walk, RULE_SAVING, LIST_SAVE, "OPEN, WRITE and COMMIT");

@@ -65,7 +65,7 @@ static int digits(int64_t count) {
 static void step_parts(const struct progress *progress, const struct metrics_row *row, bool aligned,
                        char parts[PARTS][PART_BYTES]) {
     const struct progress_config *config = &progress->config;
-    char left[TEXT_BYTES];
+    char left[TEXT_BYTES], rate[TEXT_BYTES];
     memset(parts, 0, PARTS * PART_BYTES);
     if (config->total_steps > 0)
         snprintf(parts[0], PART_BYTES, "step %*lld/%lld", aligned ? digits(config->total_steps) : 0,
@@ -77,8 +77,7 @@ static void step_parts(const struct progress *progress, const struct metrics_row
         snprintf(parts[2], PART_BYTES, "left %s",
                  text_duration(round(seconds_left(progress, row)), left));
     if (isfinite(row->samples_per_s))
-        snprintf(parts[3], PART_BYTES, "%.*f samples/s", row->samples_per_s < 100,
-                 row->samples_per_s);
+        snprintf(parts[3], PART_BYTES, "%s samples/s", text_rate(row->samples_per_s, rate));
     if (isfinite(progress->acc1))
         snprintf(parts[4], PART_BYTES, "acc1 %.2f%%", progress->acc1 * 100);
     snprintf(parts[5], PART_BYTES, "epoch %lld", (long long)row->epoch);

@@ -1,8 +1,8 @@
 /* See begin.h.
  *
- * One rank runs here; ranks as threads run here too, rank 0 on this thread; ranks as processes are
- * copies of this program that the launcher starts, each of which comes back here knowing its rank.
- * What a rank then does is a session. */
+ * One rank runs here; ranks as threads are a crew, for which this thread waits; ranks as processes
+ * are copies of this program that the launcher starts, each of which comes back here knowing its
+ * rank. What a rank then does is a session. */
 #include "run/begin.h"
 
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 #include "base/mem.h"
 #include "exec/stop.h"
 #include "launch/local.h"
+#include "run/crew.h"
 #include "run/rank.h"
 #include "run/session.h"
 #include "run/start.h"
-#include "run/threads.h"
 
 /* That a run has open at a time, beside the standard streams. */
 enum { RUN_FILES = 6 };
@@ -41,6 +41,21 @@ static enum status run_one(const struct options *options, const struct start *st
     job_close(&session.job);
     lock_give_back(&session.lock);
     free(session.folder);
+    return status;
+}
+
+static enum status session_task(struct crew_rank *rank, void *context) {
+    (void)context;
+    TRY(fault_read(rank->index, &rank->session->watch.fault));
+    return session_run(rank->session);
+}
+
+static enum status run_threads(const struct options *options, const struct start *start) {
+    struct crew *crew;
+    TRY(crew_open(options, start, &crew));
+    stop_install(!options->quiet && !start->use);
+    enum status status = crew_do(crew, session_task, NULL);
+    crew_close(&crew);
     return status;
 }
 
@@ -119,7 +134,7 @@ enum status begin(const struct options *options, const struct use *use) {
     if (use) start.info.dataset = use->dataset;
     if (start.kind == START_RANK) return rank_run(options, &start);
     if (start.kind == START_LAUNCHER) return launch(options, &start);
-    if (start.kind == START_THREADS) return threads_run(options, &start);
+    if (start.kind == START_THREADS) return run_threads(options, &start);
     say_unused(options);
     TRY(limit_room("a run of one rank", RUN_FILES, 0, NULL));
     return run_one(options, &start);

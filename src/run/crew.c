@@ -24,7 +24,8 @@ void crew_says(struct crew_rank *rank, const char *what) {
 static void run_task(struct crew_rank *rank, crew_task *task, void *context, bool aborts) {
     rank->status = task(rank, context);
     crew_says(rank, "between calls");
-    if (rank->status != STATUS_OK && aborts && rank->session->comm)
+    bool failed = rank->status != STATUS_OK && rank->status != STATUS_STOPPED;
+    if (failed && aborts && rank->session->comm)
         comm_abort(rank->session->comm, comm_rank(rank->session->comm));
 }
 
@@ -90,21 +91,21 @@ enum status crew_try(struct crew *crew, crew_task *task, void *context) {
 
 static enum status open_process(struct crew_rank *rank, void *context) {
     struct crew *crew = context;
-    rank->process.folderless = true;
     return rank_open(crew->options, crew->start, &rank->process);
 }
 
 static enum status open_first(struct crew_rank *rank, void *context) {
     struct crew *crew = context;
-    rank->session->begin_ns = clock_ns();
-    TRY(job_open(crew->options, &crew->start->info, &rank->session->job));
-    return job_check_memory(&rank->session->job);
+    struct session *session = rank->session;
+    TRY(job_open(crew->options, &crew->start->info, &session->job));
+    return start_open(crew->start, &session->job, &session->folder, &session->lock);
 }
 
 static enum status open_other(struct crew_rank *rank, void *context) {
     struct crew *crew = context;
-    struct rank_info info =
-        job_info_beside(&crew->rank[0].session->job, rank->index, crew->world, &crew->programs);
+    const struct session *first = crew->rank[0].session;
+    struct rank_info info = job_info_beside(&first->job, rank->index, crew->world, &crew->programs);
+    rank->session->folder = first->folder;
     return job_open(crew->options, &info, &rank->session->job);
 }
 
@@ -127,21 +128,6 @@ static enum status open_comms(struct crew *crew) {
     return status;
 }
 
-/* Memory, initial values or --weights, and the start list. */
-static enum status begin(struct crew_rank *rank, void *context) {
-    const struct crew *crew = context;
-    struct session *session = rank->session;
-    struct comm_group *world = comm_world(session->comm);
-    struct exec_observer observer = watch_position_observer(&session->watch);
-    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
-    if (status == STATUS_OK && session_reads_model(session) &&
-        option_is_set(crew->options, OPTION_weights))
-        status = checkpoint_load_weights(session->exec, crew->options->weights);
-    TRY(comm_agree(world, status));
-    rank->saved = train_fresh();
-    return exec_start(session->exec);
-}
-
 static enum status open_jobs(struct crew *crew) {
     if (is_process(crew)) return on_some(crew, open_process, crew, 0, 1, true);
     TRY(on_some(crew, open_first, crew, 0, 1, true));
@@ -159,6 +145,7 @@ static enum status start_threads(struct crew *crew) {
         rank->crew = crew;
         rank->index = crew->count;
         rank->session = is_process(crew) ? &rank->process.session : &rank->own;
+        rank->own = (struct session){.begin_ns = clock_ns(), .use = crew->start->use};
         TRY(thread_start(&rank->thread, work, rank));
     }
     return STATUS_OK;
@@ -178,7 +165,6 @@ enum status crew_open(const struct options *options, const struct start *start, 
     pthread_cond_init(&crew->done, NULL);
     enum status status = start_threads(crew);
     if (status == STATUS_OK) status = open_jobs(crew);
-    if (status == STATUS_OK) status = crew_do(crew, begin, crew);
     if (status != STATUS_OK && crew->status == STATUS_OK) crew->status = status;
     *out = crew;
     if (status != STATUS_OK) crew_close(out);
@@ -204,7 +190,14 @@ static enum status end_job(struct crew_rank *rank, void *context) {
     return STATUS_OK;
 }
 
-/* The first rank's job has the data set that all of them read. */
+/* The first rank's job has the data set that all of them read; the folder is its own. */
+static enum status end_first(struct crew_rank *rank, void *context) {
+    end_job(rank, context);
+    lock_give_back(&rank->session->lock);
+    free(rank->session->folder);
+    return STATUS_OK;
+}
+
 void crew_close(struct crew **pointer) {
     struct crew *crew = *pointer;
     if (!crew) return;
@@ -215,7 +208,7 @@ void crew_close(struct crew **pointer) {
         crew_try(crew, end_thread, crew);
         if (count > 1) on_some(crew, end_job, crew, 1, count, false);
         for (int r = 0; r < count; r++) comm_close(&crew->rank[r].session->comm);
-        on_some(crew, end_job, crew, 0, 1, false);
+        on_some(crew, end_first, crew, 0, 1, false);
     }
     tell(crew, NULL, NULL, 0, 0, false);
     for (int r = 0; r < count; r++) pthread_join(crew->rank[r].thread, NULL);

@@ -1,5 +1,6 @@
-/* The crew of a library run: the ranks of it that are in this process, each on a thread of its own
- * that does what it is told, task by task, and waits in between.
+/* A crew: the ranks of a run that are in this process, each on a thread of its own that does what
+ * it is told, task by task, and waits in between. A program's run (run/library.c) has one; of the
+ * command, a run whose ranks are threads (--spawn threads, the preset dp).
  *
  * A device belongs to the thread that opened it, and kernels of oneDNN want a stack of their own
  * (exec/stop.h): so also a single rank is not on the caller's thread, and any thread may use a run.
@@ -47,16 +48,17 @@ struct crew {
     int pending;
 };
 
-/* Collective over the ranks of the job, blocking. Plans a run and takes its memory; step 0 is next.
- * `start` is of any kind but START_LAUNCHER; both must outlive the crew. Messages of the threads go
- * where the caller's do. The caller closes it; *out is NULL after a failure. */
+/* Collective over the ranks of the job, blocking. Plans a run, opens its folder if it has one, and
+ * its communicators: what is left is the session of each rank. `start` is of any kind but
+ * START_LAUNCHER; both must outlive the crew. Messages of the threads go where the caller's do. The
+ * caller closes it; *out is NULL after a failure. */
 enum status crew_open(const struct options *options, const struct start *start, struct crew **out);
 /* Local, blocking. Accepts NULL, and clears it. */
 void crew_close(struct crew **crew);
 
 /* As the task says, blocking. Runs it on all ranks here, and gives the first status that is not the
  * echo of another's failure. After a failure every wait of every rank ends, and no task runs any
- * more. */
+ * more; a stop on request is none. */
 enum status crew_do(struct crew *crew, crew_task *task, void *context);
 /* The same of a task whose ranks fail together, or which waits for nobody: the run goes on. */
 enum status crew_try(struct crew *crew, crew_task *task, void *context);

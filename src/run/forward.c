@@ -62,15 +62,6 @@ static enum status go_on(void *context, int64_t samples) {
     return agree(running);
 }
 
-enum status forward_check_output(const struct session *session) {
-    const struct plan *plan = session->job.plan;
-    if (exec_output_is_last(plan)) return STATUS_OK;
-    return fail(STATUS_USAGE,
-                "the output of model %s is made inside of it, and taken from the last stage\n"
-                "  --stages 1 has it there",
-                plan->config.model->name);
-}
-
 enum status forward_run(struct session *session, const struct forward *forward,
                         struct eval_result *out) {
     struct running running = {.session = session, .forward = forward, .told_ns = clock_ns()};

@@ -7,8 +7,8 @@
 /* What a rank does with the outputs of its batches. */
 struct forward {
     void *context;
-    /* Local: on ranks with the last stage. A failure of one rank stops all. NULL: outputs are not
-     * wanted. */
+    /* Local: on ranks with the stage of the output. A failure of one rank stops all. NULL: outputs
+     * are not wanted. */
     enum status (*output)(void *context, const struct exec_output *output);
 };
 
@@ -16,10 +16,6 @@ struct forward {
  */
 enum status forward_run(struct session *session, const struct forward *forward,
                         struct eval_result *out);
-
-/* Local. STATUS_USAGE, logged, where another stage than the last makes the output; alike on all
- * ranks. */
-enum status forward_check_output(const struct session *session);
 
 /* Local. The class with the highest score, the first of equal ones. */
 int64_t forward_class(const float *scores, int64_t classes);

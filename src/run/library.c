@@ -81,23 +81,49 @@ static enum status find_start(struct stretto_run *run) {
     return start_find(options, &run->start);
 }
 
-/* Both kinds of options in one list; texts of options are kept in the run's arena. */
+struct word_list {
+    char **item;
+    size_t count, capacity;
+};
+
+static void list_add(struct word_list *list, const char *word) {
+    list->item = mem_grow(list->item, &list->capacity, list->count + 1, sizeof *list->item);
+    list->item[list->count++] = (char *)(uintptr_t)word;
+}
+
+/* The caller's model and both kinds of options in one list, of which the later ones hold; texts of
+ * options are kept in the run's arena. */
 static enum status parse_options(struct stretto_run *run) {
-    const char *const *given = run->config.options;
-    char *words = arena_text(&run->arena, run->config.words ? run->config.words : ""), **all = NULL;
-    size_t count = 0, capacity = 0;
-    for (; given && given[count]; count++) {
-        all = mem_grow(all, &capacity, count + 1, sizeof *all);
-        all[count] = (char *)(uintptr_t)given[count];
+    const struct stretto_config *config = &run->config;
+    char *words = arena_text(&run->arena, config->words ? config->words : "");
+    struct word_list all = {0};
+    if (config->model) {
+        list_add(&all, "--model");
+        list_add(&all, config->model->name);
     }
-    for (char *word; (word = strsep(&words, " \t\n"));) {
-        if (!*word) continue;
-        all = mem_grow(all, &capacity, count + 1, sizeof *all);
-        all[count++] = word;
-    }
-    enum status status = options_parse(COMMAND_TRAIN, (int)count, all, &run->options);
-    free(all);
+    for (const char *const *given = config->options; given && *given; given++)
+        list_add(&all, *given);
+    for (char *word; (word = strsep(&words, " \t\n"));)
+        if (*word) list_add(&all, word);
+    enum status status = options_parse(COMMAND_TRAIN, (int)all.count, all.item, &run->options);
+    free(all.item);
     return status;
+}
+
+/* Memory, initial values or --weights, and the start list. */
+static enum status begin_task(struct crew_rank *rank, void *context) {
+    struct session *session = rank->session;
+    const struct options *options = &session->job.options;
+    struct comm_group *world = comm_world(session->comm);
+    struct exec_observer observer = watch_position_observer(&session->watch);
+    (void)context;
+    enum status status = exec_new(session->job.plan, session->comm, &observer, &session->exec);
+    if (status == STATUS_OK && session_reads_model(session) &&
+        option_is_set(options, OPTION_weights))
+        status = checkpoint_load_weights(session->exec, options->weights);
+    TRY(comm_agree(world, status));
+    rank->saved = train_fresh();
+    return exec_start(session->exec);
 }
 
 static enum status open_run(struct stretto_run *run) {
@@ -109,9 +135,12 @@ static enum status open_run(struct stretto_run *run) {
                     run->options.help ? "help" : "resume");
     TRY(option_files_apply(&run->options));
     TRY(find_start(run));
+    run->start.folderless = true;
     run->start.info.forward_batch = run->config.forward_batch;
     run->start.info.forward = run->config.forward_only;
-    return crew_open(&run->options, &run->start, &run->crew);
+    run->start.info.loads = true; /* stretto_load */
+    TRY(crew_open(&run->options, &run->start, &run->crew));
+    return crew_do(run->crew, begin_task, NULL);
 }
 
 static enum status check_version(int header) {
@@ -142,6 +171,7 @@ int stretto_open_version(int header, const struct stretto_config *given, struct 
     status = out ? check_open(header, given, &config)
                  : fail(STATUS_USAGE, "there is no place for the run");
     int code = api_end(&call, status);
+    if (code == 0 && config.model) code = stretto_add_model(config.model);
     if (code != 0) return code;
     struct stretto_run *run = MEM_NEW(struct stretto_run);
     *run = (struct stretto_run){.config = config, .sink = {run, take_message}};
@@ -164,6 +194,7 @@ void stretto_close(struct stretto_run **pointer) {
     const struct log_sink *before = log_use(&run->sink);
     crew_close(&run->crew);
     options_free(&run->options);
+    free(run->saved_in);
     arena_free(&run->arena);
     log_use(before);
     pthread_mutex_unlock(&run->use);
@@ -285,12 +316,12 @@ struct forward {
 
 static const struct value *output_of(const struct stretto_run *run) {
     const struct graph *graph = library_job(run)->plan->micro[0].graph;
-    return &graph->values[graph->losses[0].scores];
+    return &graph->values[graph->output];
 }
 
 static int64_t output_elements(const struct stretto_run *run) {
     const struct value *output = output_of(run);
-    if (output->type.dtype != DTYPE_F32 || output->type.shape.rank < 1) return -1;
+    if (output->type.shape.rank < 1) return -1;
     return shape_span(&output->type.shape, 1, output->type.shape.rank);
 }
 
@@ -320,7 +351,7 @@ static enum status forward_task(struct crew_rank *rank, void *context) {
     struct forward *forward = context;
     struct exec *exec = rank->session->exec;
     const struct graph *graph = rank->session->job.plan->micro[0].graph;
-    const struct shape *shape = &graph->values[graph->losses[0].scores].type.shape;
+    const struct shape *shape = &graph->values[graph->output].type.shape;
     size_t bytes = (size_t)(forward->samples * shape_span(shape, 1, shape->rank)) * sizeof(float);
     bool here;
     crew_says(rank, "FORWARD");

@@ -16,6 +16,7 @@ struct stretto_run {
     struct arena arena; /* of the words that the options point to */
     struct start start;
     struct crew *crew;
+    char *saved_in; /* the folder of the last checkpoint; NULL: there is none */
     struct log_sink sink;
     pthread_mutex_t use;      /* one call at a time */
     pthread_mutex_t messages; /* guards the log function and the text */

@@ -108,8 +108,11 @@ static enum status get_task(struct crew_rank *rank, void *context) {
 static enum status set_task(struct crew_rank *rank, void *context) {
     const struct tensor_ref *given = context;
     struct store *store = exec_store(rank->session->exec);
+    const struct store_layout *layout = store->layout;
     enum array_kind kind = given->param ? ARRAY_PARAM : ARRAY_BUFFER;
     TRY(exec_settle(rank->session->exec));
+    if (!store_holds(given->param ? &layout->params[given->item] : &layout->buffers[given->item]))
+        return STATUS_OK; /* another stage has it */
     return store_put(store, store_array(store->layout, kind, 0), given->item, given->values);
 }
 
@@ -175,18 +178,54 @@ int stretto_load(struct stretto_run *run, const char *path) {
     return library_leave(&entry, status);
 }
 
-/* All tensors, put together here: a pipeline or ZeRO has them on several ranks. */
-static enum status collect(struct stretto_run *run, struct tensor_item *items, int count) {
+/* A file under way: tensors are put together one at a time, as a pipeline or ZeRO has them on
+ * several ranks, and in the order of the file, which the process that writes it tells the others.
+ */
+struct saving {
+    struct stretto_run *run;
+    void *values; /* room for the largest */
+    int64_t next; /* tensor; -1: that was the last */
+};
+
+static enum status next_task(struct crew_rank *rank, void *context) {
+    struct saving *saving = context;
+    return crew_share(rank, comm_rank(rank->session->comm) == 0, &saving->next,
+                      sizeof saving->next);
+}
+
+static enum status get_next(struct saving *saving, struct tensor_ref *out) {
+    TRY(crew_do(saving->run->crew, next_task, saving));
+    if (saving->next < 0) return STATUS_OK;
+    CHECK(tensor_at(saving->run, (int)saving->next, out), "no tensor %d", (int)saving->next);
+    out->values = saving->values;
+    return crew_do(saving->run->crew, get_task, out);
+}
+
+static enum status write_next(void *context, size_t item, struct safetensors_sink *sink) {
+    struct saving *saving = context;
     struct tensor_ref tensor;
-    for (int i = 0; i < count && tensor_at(run, i, &tensor); i++) {
-        tensor.values = mem_new(tensor.bytes);
-        items[i] = (struct tensor_item){.name = tensor.of->name,
-                                        .dtype = tensor.of->type.dtype,
-                                        .shape = tensor.of->type.shape,
-                                        .data = tensor.values};
-        TRY(crew_do(run->crew, get_task, &tensor));
-    }
-    return STATUS_OK;
+    saving->next = (int64_t)item;
+    TRY(get_next(saving, &tensor));
+    return safetensors_emit(sink, tensor.values, tensor.bytes);
+}
+
+static enum status agree_task(struct crew_rank *rank, void *context) {
+    return comm_agree(comm_world(rank->session->comm), *(enum status *)context);
+}
+
+static enum status write_file(struct saving *saving, const char *path,
+                              const struct safetensors_content *content) {
+    struct stretto_run *run = saving->run;
+    struct tensor_ref tensor;
+    enum status status = STATUS_OK, had = STATUS_OK;
+    bool writes = run->start.info.rank == 0;
+    if (writes) status = safetensors_write(path, content, NULL);
+    if (run->crew->status != STATUS_OK) return run->crew->status;
+    if (writes) saving->next = -1;
+    do had = get_next(saving, &tensor);
+    while (had == STATUS_OK && saving->next >= 0);
+    TRY(had);
+    return crew_try(run->crew, agree_task, &status);
 }
 
 static enum status save(struct stretto_run *run, const char *path) {
@@ -194,12 +233,24 @@ static enum status save(struct stretto_run *run, const char *path) {
     const struct store_layout *layout = library_job(run)->plan->store;
     int count = layout->param_count + layout->buffer_count;
     struct tensor_item *items = MEM_ARRAY(struct tensor_item, count);
-    struct safetensors_content content = {
-        .items = items, .item_count = (size_t)count, .metadata = &format, .metadata_count = 1};
-    enum status status = collect(run, items, count);
-    if (status == STATUS_OK && run->start.info.rank == 0)
-        status = safetensors_write(path, &content, NULL);
-    for (int i = 0; i < count; i++) free((void *)(uintptr_t)items[i].data);
+    struct saving saving = {.run = run};
+    struct safetensors_content content = {.items = items,
+                                          .item_count = (size_t)count,
+                                          .metadata = &format,
+                                          .metadata_count = 1,
+                                          .source = write_next,
+                                          .context = &saving};
+    struct tensor_ref tensor;
+    size_t most = 0;
+    for (int i = 0; i < count && tensor_at(run, i, &tensor); i++) {
+        items[i] = (struct tensor_item){.name = tensor.of->name,
+                                        .dtype = tensor.of->type.dtype,
+                                        .shape = tensor.of->type.shape};
+        if (tensor.bytes > most) most = tensor.bytes;
+    }
+    saving.values = mem_new(most);
+    enum status status = write_file(&saving, path, &content);
+    free(saving.values);
     free(items);
     return status;
 }
@@ -214,8 +265,20 @@ int stretto_save(struct stretto_run *run, const char *path) {
 
 struct checkpoint_call {
     const char *folder;
+    bool again; /* the folder of the checkpoint before */
     bool found;
 };
+
+static struct checkpoint_call call_of(const struct stretto_run *run, const char *folder) {
+    bool again = folder && run->saved_in && strcmp(run->saved_in, folder) == 0;
+    return (struct checkpoint_call){.folder = folder, .again = again};
+}
+
+static void keep_folder(struct stretto_run *run, const char *folder) {
+    char *kept = mem_text(folder);
+    free(run->saved_in);
+    run->saved_in = kept;
+}
 
 static struct checkpoint_config checkpoint_of(struct crew_rank *rank,
                                               const struct checkpoint_call *call) {
@@ -241,6 +304,7 @@ static enum status save_task(struct crew_rank *rank, void *context) {
     TRY(exec_compare_copies(exec));
     TRY(comm_agree(comm_world(comm), comm_rank(comm) == 0 ? make_folder(call->folder) : STATUS_OK));
     rank->saved.step = exec_next_step(exec);
+    if (!call->again) rank->saved.saved_step = -1;
     if (rank->saved.saved_step == rank->saved.step) return STATUS_OK;
     TRY(checkpoint_save(&config, exec, &rank->saved, STATUS_OK));
     rank->saved.saved_step = rank->saved.step;
@@ -250,12 +314,13 @@ static enum status save_task(struct crew_rank *rank, void *context) {
 int stretto_checkpoint(struct stretto_run *run, const char *folder) {
     struct entry entry;
     enum status status;
-    struct checkpoint_call call = {.folder = folder};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_checkpoint");
     if (status == STATUS_OK)
         status = folder ? crew_try(run->crew, save_task, &call)
                         : fail(STATUS_USAGE, "no folder was named");
+    if (status == STATUS_OK) keep_folder(run, folder);
     return library_leave(&entry, status);
 }
 
@@ -273,12 +338,13 @@ static enum status resume_task(struct crew_rank *rank, void *context) {
 int stretto_resume(struct stretto_run *run, const char *folder) {
     struct entry entry;
     enum status status;
-    struct checkpoint_call call = {.folder = folder};
     if (!library_enter(&entry, run, &status)) return library_leave(&entry, status);
+    struct checkpoint_call call = call_of(run, folder);
     status = library_trains(run, "stretto_resume");
     if (status == STATUS_OK)
         status = folder ? crew_try(run->crew, resume_task, &call)
                         : fail(STATUS_USAGE, "no folder was named");
+    if (status == STATUS_OK && call.found) keep_folder(run, folder);
     int code = library_leave(&entry, status);
     return code == 0 && !call.found ? STRETTO_END : code;
 }

@@ -118,13 +118,7 @@ static int64_t best_of(struct predictions *of, const float *scores) {
 
 /* Names of files are any bytes, JSON is UTF-8: what is broken becomes the sign for that. */
 static void print_text(FILE *out, const char *text) {
-    char *whole = mem_new(3 * strlen(text) + 1), *to = whole;
-    uint32_t code;
-    for (int length; *text; text += length ? length : 1) {
-        length = text_utf8(text, &code);
-        memcpy(to, length ? text : "\xEF\xBF\xBD", length ? (size_t)length : 3);
-        to += length ? length : 3;
-    }
+    char *whole = text_mended(text);
     json_t *value = json_string(whole);
     free(whole);
     char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
@@ -252,11 +246,13 @@ static char *part_name(const struct predictions *of, int pipeline) {
 
 /* Whether this rank has outputs, and of which pipeline. */
 static bool own_pipeline(const struct predictions *of, int *out) {
-    const struct run_config *config = &of->session->job.plan->config;
+    const struct plan *plan = of->session->job.plan;
+    const struct run_config *config = &plan->config;
     const struct grid *grid = &config->grid;
     *out = group_of(grid, GROUP_PIPELINE, config->rank);
     return config->cell.role == GRID_STAGE &&
-           grid_position(grid, grid->stages * grid->chunks - 1) == config->cell.position;
+           grid_position(grid, ranges_output_stage(&plan->micro[0].ranges)) ==
+               config->cell.position;
 }
 
 /* The process of the first rank makes the names of this start's parts. */

@@ -399,7 +399,7 @@ static enum status open_rank(struct rank *rank, const struct rank_info *info) {
     TRY(agree_programs(rank, info));
     TRY(check_neighbours(rank));
     warn_crowded(rank);
-    if (!rank->folderless) TRY(share_folder(rank));
+    if (!rank->start->folderless) TRY(share_folder(rank));
     be_seen(rank);
     return open_comm(rank);
 }

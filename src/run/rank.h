@@ -20,7 +20,6 @@ struct rank {
     int here;        /* how many ranks are on this machine, once they have met */
     bool first_here; /* of these the lowest */
     bool agreed;     /* all ranks fail for one reason: none must be told */
-    bool folderless; /* the run leaves no folder: no rank opens or names one */
     struct comm_link link;
     struct session session;
 };
@@ -29,7 +28,7 @@ struct rank {
 enum status rank_run(const struct options *options, const struct start *start);
 
 /* Collective, blocking. The parts of it before and behind the session: the rank has joined, its job
- * and its communicator are open. Of `rank`, which stays where it is, only `folderless` is set.
+ * and its communicator are open. `rank` is empty before, and stays where it is.
  * rank_close also after a failure; `status` is what the rank ends with. */
 enum status rank_open(const struct options *options, const struct start *start, struct rank *rank);
 void rank_close(struct rank *rank, enum status status);

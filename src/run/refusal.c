@@ -1,6 +1,7 @@
 /* See refusal.h. */
 #include "run/refusal.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +14,21 @@
 enum { WAIT_S = 10 };
 
 static atomic_bool holding;
-static char held[4000]; /* errors, one behind the other */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static char held[4000];                                  /* errors, one behind the other */
+
+static void hold(const char *text) {
+    pthread_mutex_lock(&lock);
+    size_t used = strlen(held);
+    snprintf(held + used, sizeof held - used, "%s%s", used ? "\n" : "", text);
+    pthread_mutex_unlock(&lock);
+}
 
 /* Threads that were started meanwhile keep this sink: what is not held goes where it would. */
 static void take(void *context, enum log_level level, const char *text) {
-    size_t used = strlen(held);
     (void)context;
     if (level == LOG_ERROR && atomic_load(&holding)) {
-        snprintf(held + used, sizeof held - used, "%s%s", used ? "\n" : "", text);
+        hold(text);
         return;
     }
     const struct log_sink *own = log_use(NULL);
@@ -49,8 +57,13 @@ void refusal_say(void) {
     struct timespec wait = {.tv_sec = WAIT_S};
     refusal_release();
     if (log_used() == &sink) log_use(NULL);
-    if (!*held) return;
+    pthread_mutex_lock(&lock);
+    bool any = *held != 0;
+    pthread_mutex_unlock(&lock);
+    if (!any) return;
     process_release_signals();
     nanosleep(&wait, NULL);
+    pthread_mutex_lock(&lock);
     fail(STATUS_OK, "%s", held);
+    pthread_mutex_unlock(&lock);
 }

@@ -80,7 +80,7 @@ static void measure_run(struct session *session, struct summary *summary) {
 int64_t result_peak_bytes(const struct session *session) {
     const struct mem_parts *before = &session->job.before;
     int64_t peak = (int64_t)(mem_peak_bytes() - before->own_bytes - before->file_bytes);
-    if (session->threads) return peak / comm_size(session->comm);
+    if (session->job.threads) return peak / comm_size(session->comm);
     return peak - (int64_t)comm_foreign_bytes(session->comm);
 }
 
@@ -131,7 +131,7 @@ static int64_t predicted_bytes(const struct session *session, int rank) {
     int ranks = comm_size(session->comm);
     int64_t sum = 0;
     if (!session->all) return session->figures.predicted_bytes;
-    if (!session->threads) return session->all[rank].predicted_bytes;
+    if (!session->job.threads) return session->all[rank].predicted_bytes;
     for (int r = 0; r < ranks; r++) sum += session->all[r].predicted_bytes;
     return sum / ranks;
 }
@@ -165,7 +165,7 @@ static void fill_bubbles(const struct session *session, struct summary *summary)
 
 /* Rank 0 goes on after all were measured. */
 static void measure_again(struct session *session) {
-    int ranks = session->all && session->threads ? comm_size(session->comm) : 1;
+    int ranks = session->all && session->job.threads ? comm_size(session->comm) : 1;
     session->figures.peak_bytes = result_peak_bytes(session);
     for (int r = 0; session->all && r < ranks; r++)
         session->all[r].peak_bytes = session->figures.peak_bytes;
@@ -266,8 +266,9 @@ void result_print(const struct session *session) {
     }
     if (!isnan(summary->samples_per_s)) {
         text_table_cell(&table, "speed");
-        text_table_cell(&table, "%.0f samples/s, step %.2f ms (p90 %.2f)", summary->samples_per_s,
-                        summary->step_ms.p50, summary->step_ms.p90);
+        text_table_cell(&table, "%s samples/s, step %.2f ms (p90 %.2f)",
+                        text_rate(summary->samples_per_s, text), summary->step_ms.p50,
+                        summary->step_ms.p90);
     }
     if (!isnan(summary->mfu)) {
         text_table_cell(&table, "of the peak");

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "data/outline.h"
 #include "exec/stop.h"
 #include "launch/waiting.h"
 #include "plan/resolve.h"
@@ -87,6 +88,10 @@ static enum status write_texts(struct session *session) {
          *path = folder_path(session->folder, "config.yml");
     enum status status = file_write_text(path, yaml);
     free(yaml);
+    free(path);
+    TRY(status);
+    path = folder_path(session->folder, "data.json");
+    status = outline_write(session->job.plan->config.dataset, path);
     free(path);
     TRY(status);
     return agree_save(session->job.plan, session->folder);
@@ -376,7 +381,7 @@ enum status session_run(struct session *session) {
                                            .facts = session->facts,
                                            .fact_count = session->fact_count};
     struct checkpoint_state state;
-    int here = session->threads ? comm_size(session->comm) : 1; /* ranks of this process */
+    int here = session->job.threads ? comm_size(session->comm) : 1; /* ranks of this process */
     bool first_here = here == 1 || first_rank(session);
     struct waiting *waiting =
         first_here ? waiting_new(here, session->job.plan->config.threads) : NULL;

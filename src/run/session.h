@@ -28,7 +28,6 @@ struct session_forecast {
 };
 
 struct session {
-    bool threads;     /* the ranks share this process */
     session_use *use; /* NULL: it trains */
     struct job job;
     struct comm *comm; /* the caller's */

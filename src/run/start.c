@@ -15,6 +15,7 @@
 #include "run/folder.h"
 #include "run/narrow_gain.h"
 #include "run/option_files.h"
+#include "run/trained.h"
 #include "view/explain.h"
 
 static enum status refuse_threads(const struct launch_identity *identity) {
@@ -115,7 +116,10 @@ static enum status check_folder(const struct start *start, const struct job *job
 
 enum status start_check(const struct start *start, const struct job *job) {
     TRY(job_check_memory(job));
-    if (start->use) return check_rendezvous(start);
+    if (start->use) {
+        TRY(trained_check(&job->options, job->plan->config.dataset));
+        return check_rendezvous(start);
+    }
     TRY(check_program(start, &job->options));
     TRY(start_check_weights(start, job));
     TRY(check_rendezvous(start));
@@ -130,6 +134,7 @@ static void warn_crowded(const struct job *job) {
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
+    if (start->folderless) return job_check_memory(job);
     TRY(start_check(start, job));
     warn_crowded(job);
     if (start->use) return STATUS_OK;

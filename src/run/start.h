@@ -25,6 +25,7 @@ struct start {
     struct launch_layout layout; /* of START_LAUNCHER */
     struct rank_info info;       /* to plan with: this process's, or rank 0's */
     session_use *use;            /* of a trained model; NULL: it is trained */
+    bool folderless;             /* a program's run, by the library: it leaves no folder */
 };
 
 /* Local. From the options and the environment; may read a host file and look up names. */
@@ -39,9 +40,9 @@ enum status start_check_weights(const struct start *start, const struct job *job
  * --save-program, --weights, where ranks meet, --out. Leaves nothing behind. */
 enum status start_check(const struct start *start, const struct job *job);
 /* Local, blocking. The same, and a warning where the threads of ranks outnumber the cores; then
- * opens the folder of the run and writes the program where --save-program names a file. For all
- * kinds but START_RANK, whose ranks meet first. The caller frees the name and gives the lock back.
- */
+ * opens the folder of the run and writes the program where --save-program names a file. Of a run
+ * without a folder memory alone is checked. For all kinds but START_RANK, whose ranks meet first.
+ * The caller frees the name and gives the lock back. */
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock);
 

@@ -11,6 +11,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/input.h"
+#include "data/outline.h"
+#include "model/model.h"
 #include "plan/resolve.h"
 #include "run/option_files.h"
 #include "run/resume.h"
@@ -30,6 +32,53 @@ static char *run_folder(const char *path) {
     }
     free(folder);
     return NULL;
+}
+
+/* What the run noted of its data; NULL: it is no run, or of a version that noted nothing. */
+static enum status read_outline(const char *path, struct dataset **out) {
+    char *folder = run_folder(path), *file = folder ? folder_path(folder, "data.json") : NULL;
+    enum status status = STATUS_OK;
+    *out = NULL;
+    if (file && file_exists(file)) status = outline_read(file, out);
+    free(folder);
+    free(file);
+    return status;
+}
+
+static bool is_named_now(const struct options *options, enum option_id id) {
+    return options->source[id] == OPTION_FROM_COMMAND_LINE;
+}
+
+/* The images of the run; NULL: there are none. */
+static struct shape *image_of(struct dataset *outline) {
+    int image = outline ? dataset_field(outline, "image") : -1;
+    return image < 0 ? NULL : &outline->field[image].shape;
+}
+
+enum status trained_like(const struct options *options, struct dataset **out) {
+    struct dataset *outline = NULL;
+    if (!is_named_now(options, OPTION_data)) TRY(read_outline(options->argument[0], &outline));
+    struct shape *image = image_of(outline);
+    if (image && is_named_now(options, OPTION_image_size))
+        image->dim[1] = image->dim[2] = options->image_size;
+    *out = outline;
+    if (outline) return STATUS_OK;
+    const struct model *model = model_find(options->model);
+    CHECK(model, "no model is called %s", options->model);
+    return resolve_data(options, model, out);
+}
+
+/* A size that is named now is wanted, whatever the run's was. */
+enum status trained_check(const struct options *options, const struct dataset *data) {
+    struct dataset *outline;
+    TRY(read_outline(options->argument[0], &outline));
+    if (!outline) return STATUS_OK;
+    struct shape *image = image_of(outline);
+    if (image && is_named_now(options, OPTION_image_size))
+        image->dim[1] = image->dim[2] = options->image_size;
+    enum status status = outline_check(outline, data);
+    dataset_free(&outline);
+    return status;
 }
 
 /* What says which model it is, of which data, and how it computes: all of these groups, also what
@@ -70,6 +119,24 @@ static int64_t micro_batch_size(const char *folder, struct options *kept) {
     return kept->batch;
 }
 
+/* An input that is no file names a data set. */
+static bool names_data(const struct options *given) {
+    return option_is_given(given, OPTION_input) && !input_is_file(given->input);
+}
+
+/* Other data are seen at the size of the run's own, where nothing says another. */
+static enum status take_size(const struct options *given, struct options *out) {
+    struct dataset *outline;
+    if (!names_data(given) && !option_is_given(given, OPTION_data)) return STATUS_OK;
+    TRY(read_outline(given->argument[0], &outline));
+    const struct shape *image = image_of(outline);
+    enum status status = STATUS_OK;
+    if (image && image->dim[1] == image->dim[2] && !option_is_given(out, OPTION_image_size))
+        status = set_number(out, OPTION_image_size, image->dim[1]);
+    dataset_free(&outline);
+    return status;
+}
+
 static enum status take_run(const char *folder, struct options *out) {
     char *path = mem_format("%s/config.yml", folder);
     struct options kept;
@@ -102,20 +169,16 @@ static enum status refuse_nameless(const char *path, bool folder) {
                 path);
 }
 
-/* An input that is no file of rows names a data set. */
-static bool names_data(const struct options *given) {
-    return option_is_given(given, OPTION_input) && !input_is_file(given->input);
-}
-
 static enum status merge(const struct options *given, struct options *out) {
     const char *path = given->argument[0];
     struct stat info;
     if (stat(path, &info) != 0) return fail(STATUS_DATA, "%s: %s", path, strerror(errno));
     char *folder = S_ISDIR(info.st_mode) ? run_folder(path) : NULL;
     enum status status = STATUS_OK;
-    if (folder)
+    if (folder) {
         status = take_run(folder, out);
-    else if (!option_is_given(given, OPTION_model))
+        if (status == STATUS_OK) status = take_size(given, out);
+    } else if (!option_is_given(given, OPTION_model))
         status = refuse_nameless(path, S_ISDIR(info.st_mode));
     else if (!option_is_given(given, OPTION_data) && !names_data(given))
         status = fail(STATUS_USAGE,

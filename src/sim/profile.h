@@ -116,5 +116,7 @@ char *profile_print(const struct profile *profile);
 enum status profile_parse(const char *name, const char *text, size_t bytes, struct profile *out);
 enum status profile_write(const struct profile *profile, const char *path);
 enum status profile_read(const char *path, struct profile *out);
+/* Of several files, "A,B", all merged: what --profile names. */
+enum status profile_read_all(const char *paths, struct profile *out);
 
 #endif

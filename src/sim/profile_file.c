@@ -264,3 +264,23 @@ enum status profile_read(const char *path, struct profile *out) {
     bytes_free(&text);
     return status;
 }
+
+enum status profile_read_all(const char *paths, struct profile *out) {
+    char *copy = mem_text(paths), *rest = copy;
+    struct profile all;
+    enum status status = STATUS_OK;
+    profile_init(paths, &all);
+    for (char *path; status == STATUS_OK && (path = strsep(&rest, ","));) {
+        struct profile one;
+        status = profile_read(path, &one);
+        if (status != STATUS_OK) break;
+        profile_merge(&all, &one);
+        profile_free(&one);
+    }
+    free(copy);
+    if (status == STATUS_OK)
+        *out = all;
+    else
+        profile_free(&all);
+    return status;
+}

@@ -19,6 +19,8 @@ struct sync_policy {
     const char *verb, *what; /* replicas "sum" "gradients": what explain says of its traffic */
     const char *acts;        /* options that act with it alone, "zero-stage zero-keep"; or NULL */
     const char *implied_by;  /* the one of them that stands for --sync of its name; or NULL */
+    const char *whole; /* replicas hold slices (--zero-stage); the policy where nothing is left to
+                          slice. NULL: each holds everything */
     /* Local. Changes the program in place; stage s has buckets[s] buckets from then on. */
     enum status (*insert)(struct program *program, const struct sync_config *config);
 };

@@ -183,4 +183,5 @@ const struct sync_policy sync_zero = {
     .what = "gradients",
     .acts = "zero-stage zero-accumulate zero-prefetch zero-keep",
     .implied_by = "zero-stage",
+    .whole = "allreduce",
     .insert = zero_insert};

@@ -23,7 +23,7 @@ struct zero {
     const struct program *program;
     const struct grid *grid;
     int group, norm_group, tied; /* groups; of ranks that share parameters, where there are such */
-    enum sum_order sum;     /* of the schedule */
+    enum sum_order sum;          /* of the schedule */
     struct instr_list
         *order; /* per position: the passes of replica 0, which has all that any has */
 };

@@ -186,8 +186,10 @@ static enum status read_prefix(struct zip_stream *stream, const char *label, siz
     unsigned char prefix[PREFIX_BYTES];
     uint64_t total = stream->member->bytes;
     if (total < 10)
-        return fail(STATUS_DATA, "%s: %" PRIu64 " bytes, a .npy array has at least 10", label,
-                    total);
+        return fail(STATUS_DATA,
+                    "%s: %" PRIu64 " bytes: not a NumPy array (.npy), which has at least 10,\n"
+                    "  nor an archive of them (.npz)",
+                    label, total);
     TRY(zip_stream_read(stream, prefix, 10));
     if (memcmp(prefix, "\x93NUMPY", 6) != 0)
         return fail(STATUS_DATA,

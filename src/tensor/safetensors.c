@@ -234,6 +234,11 @@ static enum status parse_header(struct safetensors *file, const char *header, si
     return status;
 }
 
+/* By the first bytes of what torch.save writes: a ZIP archive, or before PyTorch 1.6 a pickle. */
+static bool is_pickle(uint64_t first) {
+    return (first & 0xFFFFFFFF) == 0x04034B50 || (first & 0xFFFF) == 0x0280;
+}
+
 /* Reads the length field, then the header. `file` has path, source and total set. */
 static enum status load(struct safetensors *file) {
     uint64_t length = 0;
@@ -243,11 +248,18 @@ static enum status load(struct safetensors *file) {
                     "  the file is empty or truncated",
                     file->from.path, file->from.total);
     TRY(file_read_at(&file->from, 0, &length, sizeof length));
+    if (is_pickle(length))
+        return fail(
+            STATUS_DATA,
+            "%s: PyTorch's own format, which is not read: it may run code\n"
+            "  python -c 'import torch, safetensors.torch as s; s.save_file(torch.load(\"%s\", "
+            "weights_only=True), \"model.safetensors\")'\n"
+            "  writes one that is",
+            file->from.path, file->from.path);
     if (length > SAFETENSORS_HEADER_LIMIT)
         return fail(STATUS_DATA,
                     "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"
-                    "  this is not a safetensors file; in PyTorch "
-                    "safetensors.torch.save_file(state_dict, path) writes one",
+                    "  this is not a safetensors file",
                     file->from.path, length, SAFETENSORS_HEADER_LIMIT);
     file->data = sizeof length + length;
     if (file->data > file->from.total)

@@ -8,40 +8,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "sim/key.h"
-
-/* --- where costs come from --- */
-
-static enum status pick_section(struct outlook *outlook) {
-    const struct run_config *config = &outlook->job->plan->config;
-    char isa[PROFILE_ISA_BYTES];
-    struct profile_place place =
-        profile_place_of(config, outlook->job->plan->device, outlook->job->local_ranks, isa);
-    outlook->source.profile = &outlook->profile;
-    return profile_pick(&outlook->profile, &place, &outlook->source.section);
-}
-
-static enum status read_source(struct outlook *outlook) {
-    const struct options *options = &outlook->job->options;
-    if (option_is_given(options, OPTION_costs)) {
-        outlook->source.units = &outlook->units;
-        return costs_parse("--costs", options->costs, &outlook->units);
-    }
-    if (option_is_given(options, OPTION_delay)) {
-        outlook->source.units = &outlook->units;
-        return costs_parse_delay("--delay", options->delay, &outlook->units);
-    }
-    if (option_is_given(options, OPTION_profile)) {
-        TRY(profile_read(options->profile, &outlook->profile));
-        return pick_section(outlook);
-    }
-    outlook->source.crowd = job_crowd(outlook->job);
-    if (!option_is_given(options, OPTION_cluster)) return STATUS_OK;
-    TRY(cluster_read(options->cluster, &outlook->cluster));
-    outlook->source.cluster = &outlook->cluster;
-    return cluster_check_ranks(&outlook->cluster, options->cluster,
-                               outlook->job->plan->config.ranks);
-}
 
 bool outlook_is_wanted(const struct options *options) {
     return option_is_given(options, OPTION_costs) || option_is_given(options, OPTION_profile) ||
@@ -50,9 +16,10 @@ bool outlook_is_wanted(const struct options *options) {
 }
 
 static enum status open_outlook(const struct job *job, bool apart, struct outlook *out) {
-    *out = (struct outlook){.job = job, .source = {.apart = apart}};
-    enum status status = read_source(out);
-    if (status == STATUS_OK) status = forecast_new(job->plan, &out->source, &out->forecast);
+    *out = (struct outlook){.job = job, .source = job->costs->source};
+    out->source.apart = apart;
+    if (!out->source.units) out->source.crowd = job_crowd(job);
+    enum status status = forecast_new(job->plan, &out->source, &out->forecast);
     if (status == STATUS_OK)
         status = forecast_clip(&out->forecast, &out->clip_waits, &out->clip_time);
     /* Delays are ns, as all but units. */
@@ -71,8 +38,6 @@ enum status outlook_open_apart(const struct job *job, struct outlook *out) {
 
 void outlook_close(struct outlook *outlook) {
     forecast_free(&outlook->forecast);
-    if (outlook->source.profile) profile_free(&outlook->profile);
-    if (outlook->source.cluster) cluster_free(&outlook->cluster);
 }
 
 /* --- the critical path --- */
@@ -157,7 +122,7 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
     if (outlook->source.units && !outlook->forecast.units) {
         row(out, "costs", "given: waits of %s; all else takes no time", options->delay);
     } else if (outlook->source.units) {
-        char *text = costs_text(&outlook->units);
+        char *text = costs_text(outlook->source.units);
         row(out, "costs", "given: %s; groups meet without cost, MEET takes c", text);
         free(text);
     } else if (outlook->source.section) {
@@ -171,13 +136,6 @@ static void print_costs(const struct outlook *outlook, FILE *out) {
         row(out, "costs", "rules of the operations, for ranks of this machine (%s, %s each%s)",
             config->device, text_count(config->threads, "thread", threads), crowd);
     }
-}
-
-/* "46.7", "23,390": what is worth saying of it. */
-static const char *rate_text(double rate, char text[TEXT_BYTES]) {
-    if (rate >= 1000) return text_thousands((int64_t)rate, text);
-    snprintf(text, TEXT_BYTES, "%.3g", rate);
-    return text;
 }
 
 static void print_step(const struct outlook *outlook, FILE *out) {
@@ -194,7 +152,7 @@ static void print_step(const struct outlook *outlook, FILE *out) {
     if (fabs(percent) > 0.1) row(out, "", "the first one takes %s", first);
     if (!forecast->units)
         row(out, "throughput", "%s samples a second",
-            rate_text((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
+            text_rate((double)outlook->job->plan->config.batch / (forecast->result.step * 1e-9),
                       rate));
 }
 
@@ -301,7 +259,7 @@ static void print_memory(const struct outlook *outlook, FILE *out) {
         text_size(result->peak_bytes, size), on);
     for (int r = 0; outlook->source.cluster && r < result->run_count; r++) {
         const struct sim_rank *rank = &result->rank[r];
-        int64_t bytes = cluster_memory_bytes(&outlook->cluster, rank->rank);
+        int64_t bytes = cluster_memory_bytes(outlook->source.cluster, rank->rank);
         if (rank->peak_bytes <= bytes) continue;
         row(out, "", "rank %d needs %s, its device has %s", rank->rank,
             text_size(rank->peak_bytes, size), text_size(bytes, has));

@@ -11,10 +11,7 @@
 
 struct outlook {
     const struct job *job;
-    struct costs units;
-    struct profile profile;
-    struct cluster cluster;
-    struct cost_source source; /* points to those that were read */
+    struct cost_source source; /* the job's */
     struct forecast forecast;
     bool clip_waits;  /* STEP awaits the norm of all ranks' gradients, for clipping, which takes */
     double clip_time; /* this much of a step */
@@ -22,7 +19,7 @@ struct outlook {
 
 /* Local. Whether an option of the forecast is given. */
 bool outlook_is_wanted(const struct options *options);
-/* Local, blocking (reads files). Simulates the job's program; the job must outlive it, and it stays
+/* Local. Simulates the job's program; the job must outlive it, and it stays
  * where it is. The caller closes it. */
 enum status outlook_open(const struct job *job, struct outlook *out);
 /* The same with every rank run by itself, to be set beside what was measured. */

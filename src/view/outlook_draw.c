@@ -39,7 +39,7 @@ static double scale_of(const struct outlook *outlook) {
     for (bool all = false; !all && scale < 1e4; scale *= all ? 1 : 10) {
         all = true;
         for (int k = 0; k < COST_COUNT; k++) {
-            double scaled = outlook->units.of[k] * scale;
+            double scaled = outlook->source.units->of[k] * scale;
             all &= fabs(scaled - round(scaled)) < 1e-9;
         }
     }

@@ -22,17 +22,31 @@ for example in "$ROOT"/examples/*.c; do
 done
 ./train model.safetensors | grep -q '^accuracy'
 test -s model.safetensors
-./own_model >own.out
+options="-n 2 --strategy 1f1b --micro-batches 4"
+./own_model $options >own.out
 awk '/^at / { exit !($4 > 0.45 && $4 < 0.55) } END { if (!NR) exit 1 }' own.out || { cat own.out; exit 1; }
-# The same program is the command for its own rows: ranks as processes end where those of one do.
-words="train --model surface --data heights --threads 1 --steps 8 --micro-batches 4 --eval-every never --save-every never --quiet"
-./own_model $words --out one
-./own_model $words --out two -n 2 --strategy 1f1b
+# A program is the command for its own rows, too: ranks as processes end where those of one do.
+cat >command.c <<END
+#define main own_main
+#include "$ROOT/examples/own_model.c"
+#undef main
+int main(int argc, char **argv) { return stretto_add_model(&model) ? 1 : stretto_main(argc, argv); }
+END
+${CC:-gcc} -std=gnu11 -Wall -Wextra -Werror command.c $(pkg-config --cflags --libs stretto) -lm -o command
+words="train --model surface --threads 1 --steps 8 --micro-batches 4 --eval-every never --save-every never --quiet"
+./command $words --out one
+./command $words --out two -n 2 --strategy 1f1b
 hash() { sed -n 's/^ *"param_hash": "\([^"]*\)".*/\1/p' "$1/summary.json"; }
 [ -n "$(hash one)" ] && [ "$(hash one)" = "$(hash two)" ] || { echo "one $(hash one), two $(hash two)"; exit 1; }
 if mpirun --version 2>/dev/null | grep -q 'Open MPI' && "$at/bin/stretto" doctor | grep -q 'optional parts .*MPI built'; then
-    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 ./own_model >mpi.out
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 ./own_model $options >mpi.out
     [ "$(grep -c "$(tail -n 1 own.out)" mpi.out)" = 2 ] || { cat mpi.out; exit 1; }
+    # A file is written once, by all; where it cannot be, all of them say so.
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 ./train mpi.safetensors >mpi.out
+    [ "$(wc -c <mpi.safetensors)" = "$(wc -c <model.safetensors)" ] || { ls -l; exit 1; }
+    echo './train nowhere/x || echo $? >rank-$OMPI_COMM_WORLD_RANK' >each.sh
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 sh each.sh >mpi.out 2>&1 || true
+    [ "$(cat rank-0 rank-1 | tr '\n' ' ')" = "3 3 " ] || { cat mpi.out; exit 1; }
 fi
 "$at/bin/stretto" train --model resnet8 --data synthetic:size=32,classes=100,count=16,test_count=16 --batch 8 --steps 2 \
     --threads 1 --eval-every never --save-every never --quiet --out weights

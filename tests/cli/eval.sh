@@ -99,6 +99,13 @@ grep -q '^accuracy  *[0-9.]*%$' out || say "accuracy of four classes: $(grep acc
 grep -q '^accuracy .*(top 5: [0-9.]*%)' out || say "accuracy of ten classes: $(grep accuracy out)"
 case $(field ten/summary.json acc5) in 0.* | 1.*) ;; *) say "acc5 of ten: $(field ten/summary.json acc5)" ;; esac
 
+# Other data are seen at the size of the run's own; what does not fit is refused, by the launcher once.
+"$STRETTO" eval one --data synthetic:count=96,test_count=150,channels=1,classes=4 --json >out 2>err || say "other size: $(cat err)"
+same "other size" "$(field out loss)" "$(field one/summary.json eval_loss)"
+refused 2 'image is \[3,8,8\], of the data that the model was trained on \[1,8,8\]' one --data synthetic:count=96,test_count=150,classes=4
+refused 2 'image is \[3,8,8\]' one --data synthetic:count=96,test_count=150,classes=4 -n 2 --threads 1
+refused 2 'has 5 classes, the model 4' one --data synthetic:count=96,test_count=150,channels=1,classes=5
+
 refused 3 'nowhere: No such file' nowhere
 refused 2 'weights do not say which model' one/model.safetensors
 refused 2 'name --data too' one/model.safetensors --model resnet8

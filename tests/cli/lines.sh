@@ -31,9 +31,11 @@ done <<'END'
 0|out|usage: stretto doctor|doctor --help
 0|out|usage: stretto help|help --help
 0|out|  resnet18-cifar   |train --help
+2|err|did you mean: stretto check --program /dev/null|check /dev/null
+2|err|usage: stretto check [options]|check nowhere.txt
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
-0|out|each rank sends|explain -n 2 --model mlp
+0|out|sends 80.0 KiB|explain -n 2 --model mlp
 0|out|program    9 instructions|explain -n 2 --model mlp
 0|out|program    9 instructions|explain -n 2 --strategy dp --model mlp
 0|out|program    8 instructions|explain --model mlp

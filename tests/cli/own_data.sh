@@ -28,6 +28,7 @@ refuse() { # words, code: options
     [ $got -eq "$code" ] || say "$*: exit $got, expected $code"
     grep -q "$words" err || say "$*: says $(cat err)"
     [ "$(wc -l <err)" -le 3 ] || say "$*: more than three lines: $(cat err)"
+    tail -n +2 err | grep -v 'python -c' | grep -q '.\{81\}' && say "$*: a hint wider than 80 columns: $(cat err)"
 }
 refuse "resnet8 reads images, --data npy:data has rows of numbers" 2 --model resnet8 --data npy:data
 refuse "mlp reads images" 2 --model mlp --data synthetic:kind=text
@@ -43,7 +44,16 @@ refuse "stretto tokens TRAIN.txt DIR" 2 --model gpt2-nano --data book.txt
 refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
 refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
 printf 'PK\003\004\000\000\010\010' >torch.pth
-refuse "safetensors.torch.save_file" 3 --model mlp --weights torch.pth
+refuse "torch.pth: PyTorch's own format" 3 --model mlp --weights torch.pth
+refuse 'torch.load("torch.pth", weights_only=True), "model.safetensors")' 3 --model mlp --weights torch.pth
+printf '\200\002\212\012l\374\234F' >old.bin
+refuse "old.bin: PyTorch's own format" 3 --model mlp --weights old.bin
+printf 'a text that somebody called so' >text.npz
+refuse "text.npz: byte 0: not a NumPy array (.npy), nor an archive of them (.npz)" 3 --model mlp --data npy:text.npz
+refuse "one array, but samples and labels are needed" 3 --model mlp --data npy:data/x_train.npy
+mkdir -p flat && touch flat/1.jpg
+refuse "no folder in it holds pictures" 3 --model resnet8 --data folder:flat
+refuse "resnet101, ...; --help lists all" 2 --model nothing
 refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:torch.pth
 refuse "No such file" 3 --model mlp --data npy:missing
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy

@@ -21,6 +21,16 @@ for profile in ddp.json pipe.json; do
 done
 "$STRETTO" simulate "$@" --strategy 1f1b --batch 8 --micro-batches 2 --profile ddp.json 2>err >out || say "other shapes: $(cat err)"
 grep -q 'no row' err || say "other shapes than those measured: no note"
+# Several profiles are one: each has the shapes that the other lacks.
+# shellcheck disable=SC2086
+"$STRETTO" train "$@" --strategy ddp --batch 16 --micro-batches 2 $quick --save-profile large.json --out large 2>err || say "larger batch: $(cat err)"
+for batch in 4 8; do
+    "$STRETTO" simulate "$@" --strategy 1f1b --batch $batch --micro-batches 2 --profile ddp.json,large.json >out 2>err || say "two profiles: $(cat err)"
+    [ ! -s err ] || say "two profiles, batch $batch: $(cat err)"
+done
+grep -q 'measured: ddp.json,large.json' out || say "two profiles are not named: $(cat out)"
+"$STRETTO" simulate "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile ddp.json,absent.json >out 2>err && say "a profile that is not there is taken"
+grep -q 'absent.json' err || say "the profile that is not there is not named: $(cat err)"
 "$STRETTO" explain "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile ddp.json >out 2>err || say "explain: $(cat err)"
 grep -q '^forecast' out || say "explain has no forecast: $(cat out)"
 # Stages in equal parts of the measured time.

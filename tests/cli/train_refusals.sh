@@ -64,7 +64,8 @@ done <<'END'
 2|program refused|--program empty.txt
 3|nowhere.txt|--program nowhere.txt
 2|empty.txt|--save-program empty.txt
-2|--conv winograd computes in f32, not in --dtype bf16|--conv winograd --dtype bf16
+2|--conv winograd: device ref has direct convolutions alone|--conv winograd --device ref
+2|--conv winograd computes in f32, not in --dtype bf16|--conv winograd --dtype bf16 --device cpu
 # memory, predicted
 5|largest at the peak|--memory-limit 300K
 5|--micro-batches 2 would need|--memory-limit 10M --batch 8192 --model mlp

@@ -108,9 +108,9 @@ struct head {
     const float *q, *k, *v, *dy, *p_in;
     float *dq, *dk, *dv, *y, *p_out;
     const int32_t *mask; /* of its sample */
-    uint64_t key;        /* of its sample's dropout */
-    int64_t first;       /* of its probabilities among the sample's */
-    float dropout, scale;
+    struct cpu_drop *drop;
+    int64_t first; /* of its probabilities among the sample's */
+    float scale;
     float *turned, *scores, *used;
     struct ahead *ahead;
 };
@@ -207,7 +207,7 @@ static int64_t keys_of(const struct head *h, int64_t row) {
 /* Dropout of row `row` of one or two tensors. */
 static void drop_row(const struct head *h, int64_t row, int tensors, const float *const x[],
                      float *const y[]) {
-    cpu_drop(h->key, h->dropout, h->first + row * h->a.tokens, h->a.tokens, tensors, x, y);
+    cpu_drop(h->drop, h->first + row * h->a.tokens, h->a.tokens, tensors, x, y);
 }
 
 static struct softmax_block block_of(const struct head *h, float *s, float *p, int64_t rows,
@@ -342,7 +342,7 @@ static float *part(const struct cpu_attention *a, void *const tensor[], int whic
 }
 
 static struct head head_of(const struct cpu_kernel *kernel, const struct cpu_attention *a,
-                           void *const in[], int64_t index, float *own) {
+                           void *const in[], int64_t index, float *own, struct cpu_drop *drop) {
     int64_t sample = index / a->heads, head = index % a->heads;
     const struct op_attrs *attrs = &kernel->call.attrs;
     struct head h = {.a = *a,
@@ -355,10 +355,12 @@ static struct head head_of(const struct cpu_kernel *kernel, const struct cpu_att
     h.k = part(a, operands, 1) + at;
     h.v = part(a, operands, 2) + at;
     if (a->mask >= 0) h.mask = (const int32_t *)in[a->mask] + sample * a->tokens;
-    if (a->key >= 0)
-        h.key = rng_key(((const uint64_t *)in[a->key])[sample], attrs->attention.place);
-    h.dropout = attrs->attention.dropout;
+    h.drop = drop;
     h.first = head * a->tokens * a->tokens;
+    if (a->key >= 0)
+        cpu_drop_begin(drop,
+                       rng_key(((const uint64_t *)in[a->key])[sample], attrs->attention.place),
+                       attrs->attention.dropout, h.first + a->tokens * a->tokens);
     h.turned = own;
     h.scores = own + turned_floats(a, h.isa);
     return h;
@@ -395,7 +397,9 @@ static void run_attention(const struct cpu_kernel *kernel, void *const in[], voi
     int64_t own = own_floats(&a, gemm_isa()->rows);
 #pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
     for (int64_t i = 0; i < a.batch * a.heads; i++) {
-        struct head h = head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own);
+        struct cpu_drop drop;
+        struct head h =
+            head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own, &drop);
         h.y = (float *)out[0] + y_at(&a, i);
         h.p_out = (float *)out[1] + i * a.tokens * a.tokens;
         struct ahead ahead = ahead_of(&h, i);
@@ -410,7 +414,9 @@ static void run_attention_bwd(const struct cpu_kernel *kernel, void *const in[],
     int64_t rows = least(BLOCK_ROWS, a.tokens), own = own_floats(&a, rows);
 #pragma omp parallel for schedule(static) num_threads(kernel->base.device->threads)
     for (int64_t i = 0; i < a.batch * a.heads; i++) {
-        struct head h = head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own);
+        struct cpu_drop drop;
+        struct head h =
+            head_of(kernel, &a, in, i, (float *)scratch + omp_get_thread_num() * own, &drop);
         int64_t at = i / a.heads * a.tokens * a.stride + i % a.heads * a.depth;
         h.dy = (const float *)in[0] + y_at(&a, i);
         h.p_in = (const float *)in[1] + i * a.tokens * a.tokens;

@@ -93,9 +93,12 @@ static void drop_narrow(const struct cpu_kernel *kernel, const struct cpu_attent
     int64_t count = a->heads * a->tokens * a->tokens;
     const struct op_attrs *attrs = &kernel->call.attrs;
 #pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < a->batch; b++)
-        cpu_drop_narrow(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, count,
-                        p + b * count, used + b * count);
+    for (int64_t b = 0; b < a->batch; b++) {
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, rng_key(key[b], attrs->attention.place), attrs->attention.dropout,
+                       count);
+        cpu_drop_narrow(&drop, p + b * count, used + b * count);
+    }
 }
 
 static void run_drop(const struct cpu_kernel *kernel, void *const in[], void *const out[],
@@ -115,8 +118,10 @@ static void run_drop_bwd(const struct cpu_kernel *kernel, void *const in[], void
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < a.batch; b++) {
         float *dp = (float *)scratch + b * count;
-        cpu_drop(rng_key(key[b], attrs->attention.place), attrs->attention.dropout, 0, count, 1,
-                 (const float *[]){dp}, (float *[]){dp});
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, rng_key(key[b], attrs->attention.place), attrs->attention.dropout,
+                       count);
+        cpu_drop(&drop, 0, count, 1, (const float *[]){dp}, (float *[]){dp});
     }
     drop_narrow(kernel, &a, key, in[1], behind_scores(&a, scratch));
 }

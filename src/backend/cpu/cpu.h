@@ -158,13 +158,24 @@ enum status cpu_array_check(struct device *device, const struct elements *of, in
 enum status cpu_array_update(struct device *device, const struct optim_update *update, int32_t *bad,
                              struct stream *stream);
 
-/* Local. Dropout of the elements [first, first + count) of one sample, the same ones in each of
- * `tensors` tensors, which begin at `first`; y[i] may be x[i]. */
-void cpu_drop(uint64_t key, float probability, int64_t first, int64_t count, int tensors,
+/* Dropout in one sample. Random words are made for more elements than are asked for, because those
+ * behind them mostly come next. */
+enum { CPU_DROP_WORDS = 1024 };
+struct cpu_drop {
+    uint64_t key;
+    uint32_t limit; /* an element with a lower word is dropped */
+    float factor;
+    int64_t begin, end, last; /* elements that have words; elements that may be asked for */
+    uint32_t words[CPU_DROP_WORDS];
+};
+/* Local. Before the first of the elements [0, last). */
+void cpu_drop_begin(struct cpu_drop *drop, uint64_t key, float probability, int64_t last);
+/* Local. Dropout of the elements [first, first + count), the same ones in each of `tensors`
+ * tensors, which begin at `first`; y[i] may be x[i]. */
+void cpu_drop(struct cpu_drop *drop, int64_t first, int64_t count, int tensors,
               const float *const x[], float *const y[]);
-/* Local. The same of one bf16 tensor. */
-void cpu_drop_narrow(uint64_t key, float probability, int64_t count, const uint16_t *x,
-                     uint16_t *y);
+/* Local. The same of all elements of one bf16 tensor. */
+void cpu_drop_narrow(struct cpu_drop *drop, const uint16_t *x, uint16_t *y);
 
 /* Runs `body` for the pieces [begin, end) of [0, total) on the team; pieces do not depend on the
  * team's size. */

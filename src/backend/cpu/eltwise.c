@@ -8,6 +8,8 @@
  * AVX2 and AVX-512, direct, Winograd and gemm kernels alike), and a network that computes rubbish
  * would train on. The price is a pass over a result that mostly lies in the cache. Its tanh keeps
  * a NaN. */
+#include <math.h>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/eltwise.h"
 #include "backend/cpu/scalar.h"
@@ -67,18 +69,22 @@ SPAN(add_relu_span, relu(a + b))
 SPAN(add_tanh_span, scalar_tanh(a + b))
 #undef SPAN
 
-static eltwise_span *span_of(const struct op_call *call) {
+static eltwise_span *gelu_of(bool backward) {
 #if defined(__x86_64__)
-    if (call->op == OP_GELU && cpu_has_avx512()) return gelu_span_512;
-    if (call->op == OP_GELU_BWD && cpu_has_avx512()) return gelu_bwd_span_512;
+    if (cpu_has_avx512()) return backward ? gelu_bwd_span_512 : gelu_span_512;
+    if (cpu_has_avx2()) return backward ? gelu_bwd_span_256 : gelu_span_256;
 #endif
+    return backward ? gelu_bwd_span : gelu_span;
+}
+
+static eltwise_span *span_of(const struct op_call *call) {
     switch (call->op) {
     case OP_RELU: return relu_span;
-    case OP_GELU: return gelu_span;
+    case OP_GELU: return gelu_of(false);
     case OP_GELU_TANH: return gelu_tanh_span;
     case OP_TANH: return tanh_span;
     case OP_RELU_BWD: return relu_bwd_span;
-    case OP_GELU_BWD: return gelu_bwd_span;
+    case OP_GELU_BWD: return gelu_of(true);
     case OP_GELU_TANH_BWD: return gelu_tanh_bwd_span;
     case OP_TANH_BWD: return tanh_bwd_span;
     default: break;
@@ -203,37 +209,49 @@ enum status cpu_add(struct cpu_kernel *kernel, const struct layout *const in[]) 
 
 /* --- dropout --- */
 
-enum { DROPOUT_BLOCKS = 256 };
-
-VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, float p, float factor,
-                                    float *y, int64_t count) {
+VECTOR_CLONES static void drop_span(const float *x, const uint32_t *words, uint32_t limit,
+                                    float factor, float *y, int64_t count) {
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        float uniform = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
-        y[i] = x[i] * (uniform >= p ? factor : 0.0f); /* a NaN that is dropped stays one */
-    }
+    for (int64_t i = 0; i < count; i++) /* a NaN that is dropped stays one */
+        y[i] = x[i] * (words[i] >= limit ? factor : 0.0f);
 }
 
-/* A word is of a place in the sample: those of the first block begin before it. */
-void cpu_drop(uint64_t key, float p, int64_t first, int64_t count, int tensors,
+/* A uniform number is the upper 24 bits of a word: it is below p where the word is below p 2^32,
+ * rounded up to these bits. */
+void cpu_drop_begin(struct cpu_drop *drop, uint64_t key, float p, int64_t last) {
+    drop->key = key;
+    drop->limit = (uint32_t)ceilf(p * 0x1p24f) << 8;
+    drop->factor = 1.0f / (1.0f - p);
+    drop->begin = drop->end = 0;
+    drop->last = last;
+}
+
+/* Words of the elements from `first` on; those of a block come together. */
+static void make_words(struct cpu_drop *drop, int64_t first) {
+    drop->begin = first / 4 * 4;
+    int64_t left = drop->last - drop->begin, count = left < CPU_DROP_WORDS ? left : CPU_DROP_WORDS;
+    drop->end = drop->begin + count;
+    rng_words(drop->key, (uint64_t)first / 4, (count + 3) / 4, drop->words);
+}
+
+void cpu_drop(struct cpu_drop *drop, int64_t first, int64_t count, int tensors,
               const float *const x[], float *const y[]) {
-    uint32_t words[4 * DROPOUT_BLOCKS];
-    int64_t skip = first % 4;
-    for (int64_t at = 0; at < count; skip = 0) {
-        int64_t room = 4 * DROPOUT_BLOCKS - skip, n = count - at < room ? count - at : room;
-        rng_words(key, (uint64_t)(first + at) / 4, (skip + n + 3) / 4, words);
+    for (int64_t at = 0, n; at < count; at += n) {
+        int64_t next = first + at;
+        if (next < drop->begin || next >= drop->end) make_words(drop, next);
+        n = drop->end - next < count - at ? drop->end - next : count - at;
         for (int i = 0; i < tensors; i++)
-            drop_span(x[i] + at, words + skip, p, 1.0f / (1.0f - p), y[i] + at, n);
-        at += n;
+            drop_span(x[i] + at, drop->words + (next - drop->begin), drop->limit, drop->factor,
+                      y[i] + at, n);
     }
 }
 
-void cpu_drop_narrow(uint64_t key, float p, int64_t count, const uint16_t *x, uint16_t *y) {
+void cpu_drop_narrow(struct cpu_drop *drop, const uint16_t *x, uint16_t *y) {
     float room[NARROW_BLOCK];
-    for (int64_t at = 0; at < count; at += NARROW_BLOCK) {
-        int64_t n = count - at < NARROW_BLOCK ? count - at : NARROW_BLOCK;
+    for (int64_t at = 0; at < drop->last; at += NARROW_BLOCK) {
+        int64_t n = drop->last - at < NARROW_BLOCK ? drop->last - at : NARROW_BLOCK;
         bf16_widen(x + at, room, n);
-        cpu_drop(key, p, at, n, 1, (const float *[]){room}, (float *[]){room});
+        cpu_drop(drop, at, n, 1, (const float *[]){room}, (float *[]){room});
         bf16_narrow(room, y + at, n);
     }
 }
@@ -246,13 +264,14 @@ static void run_dropout(const struct cpu_kernel *kernel, void *const in[], void 
     bool narrow = kernel->call.in[0].dtype == DTYPE_BF16;
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < kernel->rows; b++) {
-        uint64_t stream = rng_key(key[b], kernel->call.attrs.dropout.place);
         int64_t at = b * kernel->columns;
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, rng_key(key[b], kernel->call.attrs.dropout.place), p,
+                       kernel->columns);
         if (narrow)
-            cpu_drop_narrow(stream, p, kernel->columns, (const uint16_t *)in[0] + at,
-                            (uint16_t *)out[0] + at);
+            cpu_drop_narrow(&drop, (const uint16_t *)in[0] + at, (uint16_t *)out[0] + at);
         else
-            cpu_drop(stream, p, 0, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
+            cpu_drop(&drop, 0, kernel->columns, 1, (const float *[]){(const float *)in[0] + at},
                      (float *[]){(float *)out[0] + at});
     }
 }

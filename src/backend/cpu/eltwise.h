@@ -12,7 +12,8 @@ typedef void eltwise_span(const float *first, const float *second, float *to, in
 eltwise_span *eltwise_activation(enum activation activation);
 
 #if defined(__x86_64__)
-eltwise_span gelu_span_512, gelu_bwd_span_512; /* (x, x) and (dy, x) */
+/* Local. gelu of x, the first, and its gradient of (dy, x), with AVX2 and with AVX-512. */
+eltwise_span gelu_span_256, gelu_bwd_span_256, gelu_span_512, gelu_bwd_span_512;
 #endif
 
 #endif

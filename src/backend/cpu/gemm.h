@@ -13,12 +13,13 @@ enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 /* Rows a multiple of so many floats apart (4 KiB) fall into the same few cache sets. */
 enum { GEMM_ALIASING = 1024 };
 
-/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart. A tile
+/* Memory that will be wanted soon: so many lines, the first at `first`, `step` floats apart, or in
+ * rows: after the `left` first and then after every `row` of them comes `jump` instead. A tile
  * asks for them one by one along its depth: the caches take few requests at a time, and a burst of
  * them would hold up the sums. */
 struct gemm_fetch {
     const float *first;
-    int64_t step, lines;
+    int64_t step, lines, left, row, jump;
 };
 
 /* c(i,j) = (fresh ? 0 : c(i,j)) + sum over k of a(i,k) b(k,j), then + bias[j] where there is one.
@@ -42,7 +43,8 @@ struct gemm_isa {
 const struct gemm_isa *gemm_isa(void);
 
 /* A product c[rows,columns] = a b (+ bias): a and b by the steps of an element in both directions,
- * one of which is 1; c is row major. Chunks of GEMM_DEPTH are added in order.
+ * one of which is 1; c is row major. The depth is cut into equal chunks of at most GEMM_DEPTH,
+ * whose sums are added in order: bits follow from the depth alone.
  *
  * A function may be applied to c while it is in the second cache: after(c, c, activated, count) for
  * pieces of it; `activated` has c's shape and may be c. */

@@ -78,6 +78,60 @@ static void turn_last_four(const float *b, int64_t column, int64_t depth, int wi
         _mm_storeu_ps(panel + (k + 3) * width, r3);
     }
 }
+
+#define AVX512 __attribute__((target("avx512f")))
+/* Sanitizers would take minutes to compile the copies. */
+#ifdef STRETTO_SANITIZE
+#define UNROLLED
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+
+/* At most sixteen of the depth and sixteen columns, of which `count` are there and `wide` have a
+ * place in the panel. Each line is read once: columns a multiple of 4 KiB apart leave the nearest
+ * cache before they could be read again. */
+AVX512 static void turn_sixteen(const float *b, int64_t column, int deep, int count, int wide,
+                                int width, float *panel) {
+    __mmask16 in = (__mmask16)((1u << deep) - 1), out = (__mmask16)((1u << wide) - 1);
+    __m512 r[16], s[16];
+    UNROLLED
+    for (int i = 0; i < 16; i++)
+        r[i] = i < count ? _mm512_maskz_loadu_ps(in, b + i * column) : _mm512_setzero_ps();
+    UNROLLED
+    for (int i = 0; i < 16; i += 2) { /* pairs of columns, element by element */
+        s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLLED
+    for (int i = 0; i < 16; i += 4) { /* quarter q of r[i + e]: element 4q + e of four columns */
+        r[i] = _mm512_shuffle_ps(s[i], s[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(s[i], s[i + 2], 0xEE);
+        r[i + 2] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(s[i + 1], s[i + 3], 0xEE);
+    }
+    UNROLLED
+    for (int e = 0; e < 4; e++) {
+        __m512 low = _mm512_shuffle_f32x4(r[e], r[4 + e], 0x44),
+               high = _mm512_shuffle_f32x4(r[e], r[4 + e], 0xEE),
+               more_low = _mm512_shuffle_f32x4(r[8 + e], r[12 + e], 0x44),
+               more_high = _mm512_shuffle_f32x4(r[8 + e], r[12 + e], 0xEE);
+        s[e] = _mm512_shuffle_f32x4(low, more_low, 0x88);
+        s[4 + e] = _mm512_shuffle_f32x4(low, more_low, 0xDD);
+        s[8 + e] = _mm512_shuffle_f32x4(high, more_high, 0x88);
+        s[12 + e] = _mm512_shuffle_f32x4(high, more_high, 0xDD);
+    }
+    UNROLLED
+    for (int k = 0; k < 16; k++)
+        if (k < deep) _mm512_mask_storeu_ps(panel + k * width, out, s[k]);
+}
+
+static void pack_sixteens(const float *b, int64_t column, int64_t depth, int count, int width,
+                          float *panel) {
+    for (int64_t k = 0; k < depth; k += 16)
+        for (int j = 0; j < width; j += 16)
+            turn_sixteen(b + j * column + k, column, depth - k < 16 ? (int)(depth - k) : 16,
+                         count - j, width - j < 16 ? width - j : 16, width, panel + k * width + j);
+}
 #endif
 
 /* At most eight columns, `wide` of them with a place in the panel. */
@@ -110,8 +164,11 @@ static void pack_columns(const float *b, int64_t column, int64_t depth, int coun
 
 void gemm_pack(const float *b, int64_t step, int64_t column, int64_t depth, int count, int width,
                float *panel) {
-    if (column == 1)
-        copy_rows(b, step, depth, count, width, panel);
+    if (column == 1) copy_rows(b, step, depth, count, width, panel);
+#if defined(__x86_64__)
+    else if (cpu_has_avx512())
+        pack_sixteens(b, column, depth, count, width, panel);
+#endif
     else
         pack_columns(b, column, depth, count, width, panel);
 }

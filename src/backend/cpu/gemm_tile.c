@@ -55,13 +55,35 @@ INLINE void fetch_c(const struct gemm_tile *t, int rows) {
 
 /* Without lines to fetch, one that is near: a prefetch costs less than a branch around it. */
 INLINE struct gemm_fetch fetch_of(const struct gemm_tile *t) {
-    bool any = t->fetch.lines > 0;
-    return (struct gemm_fetch){any ? t->fetch.first : t->b, t->fetch.step, t->fetch.lines};
+    struct gemm_fetch fetch = t->fetch;
+    if (fetch.lines <= 0) fetch.first = t->b;
+    return fetch;
 }
 
 INLINE void fetch_line(struct gemm_fetch *fetch) {
     __builtin_prefetch(fetch->first);
-    fetch->first += --fetch->lines > 0 ? fetch->step : 0;
+    bool turn = --fetch->left == 0;
+    int64_t step = turn ? fetch->jump : fetch->step;
+    fetch->left = turn ? fetch->row : fetch->left;
+    fetch->first += --fetch->lines > 0 ? step : 0;
+}
+
+/* The lines of c are on their way while the sums are made, a row with each step. */
+struct rows_of_c {
+    const float *row;
+    int64_t step;
+    int left, last;
+};
+
+INLINE struct rows_of_c rows_of_c(const struct gemm_tile *t, int rows) {
+    if (t->near) return (struct rows_of_c){t->b, 0, 0, 0};
+    return (struct rows_of_c){t->c, t->c_row, rows, t->columns - 1};
+}
+
+INLINE void fetch_row(struct rows_of_c *c) {
+    __builtin_prefetch(c->row, 1);
+    __builtin_prefetch(c->row + c->last, 1);
+    c->row += --c->left > 0 ? c->step : 0;
 }
 
 /* A call of `body` with the rows of the tile as a constant. */
@@ -124,13 +146,14 @@ AVX512 INLINE void rows_512(const struct gemm_tile *t, const int rows, const boo
     const float *row = t->b;
     const int64_t a_row = t->a_row, step = turned ? t->a_step : 1, b_step = t->b_step;
     struct gemm_fetch fetch = fetch_of(t);
-    if (!t->near) fetch_c(t, rows);
+    struct rows_of_c c_rows = rows_of_c(t, rows);
     UNROLL(12)
     for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     int64_t k = t->depth;
     for (; k >= STEPS; k -= STEPS) UNROLL(2)
     for (int u = 0; u < STEPS; u++) {
         fetch_line(&fetch);
+        fetch_row(&c_rows);
         step_512(sum, &bases, a_row, row, b_step, mask, rows, turned, vectors, whole);
         next(&bases, step);
         row += b_step;

@@ -1,11 +1,12 @@
 /* Linear layers as inner products, and batched matmul.
  *
  * Activations are row major: whoever comes before and after (layer norm, attention, views) wants
- * that. Weights are row major too, which oneDNN runs near its peak in all three directions, except
- * where rows are a multiple of 4 KiB apart: then every row of a tile falls into the same cache
- * sets, and the plain kernels lose half their speed on wide cores. With AVX-512 our own (gemm.c)
- * does all three then; without, the weights are asked for with "any", and forward, both gradients
- * and the gradient itself share one blocked layout.
+ * that. Weights are row major too, which oneDNN runs near its peak in all three directions. Its
+ * plain kernels pack both operands of large products; those of a few rows they read where they lie,
+ * and lose half their speed on wide cores where rows are a multiple of 4 KiB apart: then every row
+ * of a tile falls into the same cache sets. With AVX-512 our own (gemm.c) does all three
+ * directions then; without, or with fewer rows still, the weights are asked for with "any", and
+ * forward, both gradients and the gradient itself share one blocked layout.
  *
  * Forward with weights as torch stores them is a product with a turned operand, which oneDNN 2 runs
  * at 84 to 90% of the others' speed. With AVX-512 our own does it, at 93 to 97%.
@@ -20,8 +21,9 @@
 
 #include "op/precision.h"
 
-/* Fewer rows do not pay for packing the weights. */
-enum { GEMM_MIN_ROWS = 256 };
+/* Fewer rows do not pay for packing the weights by our own product; oneDNN packs products of which
+ * no side is shorter. */
+enum { GEMM_MIN_ROWS = 256, ONEDNN_PACKED = 512 };
 
 struct linear {
     int64_t rows, inputs, outputs;
@@ -34,7 +36,9 @@ static int64_t last_of(const struct tensor_type *type) {
 }
 
 static bool aliases(const struct linear *l) {
-    return l->inputs % GEMM_ALIASING == 0 || l->outputs % GEMM_ALIASING == 0;
+    bool packed =
+        l->rows >= ONEDNN_PACKED && l->inputs >= ONEDNN_PACKED && l->outputs >= ONEDNN_PACKED;
+    return !packed && (l->inputs % GEMM_ALIASING == 0 || l->outputs % GEMM_ALIASING == 0);
 }
 
 static struct dnn_spec spec_of(enum dnn_kind kind, const struct linear *l, bool bias) {

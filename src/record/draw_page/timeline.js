@@ -405,8 +405,8 @@ const start = root => {
         context.font = font(11.5);
         context.textAlign = "left";
         context.fillStyle = colours.soft;
-        context.fillText(cut(`Memory of ${name(row)}${state.row < 0 && rows > 1 ? ", the highest peak" : ""}: ` +
-            lanes(row).map((lane, k) => (lanes(row).length > 1 ? ["predicted ", "measured "][k] : "peak ") + sizeText(lane.peak)).join(", ") +
+        context.fillText(cut(`Peak memory of ${name(row)}${state.row < 0 && rows > 1 ? ", the highest" : ""}: ` +
+            lanes(row).map((lane, k) => (lanes(row).length > 1 ? ["predicted ", "measured "][k] : "") + sizeText(lane.peak)).join(", ") +
             (limit > 0 ? `; limit ${sizeText(limit)}` : ""), size.width - size.left), size.left, base - room - 14);
         context.textAlign = "right";
         let step = 1;

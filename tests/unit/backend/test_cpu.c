@@ -1,5 +1,5 @@
 /* What the cpu backend promises beyond right results (those are tests/unit/op's): a fixed team,
- * interned layouts, Winograd where its rule says so, and sums that do not depend on the team's
+ * interned layouts and sums that do not depend on the team's
  * size. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -18,73 +18,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-static struct device *open_cpu(int threads) {
-    struct device *device = NULL;
-    cr_assert(device_open("cpu", 0, threads, &device) == STATUS_OK);
-    return device;
-}
-
-/* One call on plain inputs drawn at random; its outputs in plain order, then the kernel's name. */
-struct result {
-    float *out[OP_MAX_OUT];
-    char name[CPU_NAME_BYTES];
-};
-
-static void *aligned_bytes(size_t bytes) {
-    void *memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    cr_assert_not_null(memory);
-    return memory;
-}
-
-static void *to_layout(struct device *device, const struct layout *layout, uint64_t key) {
-    int64_t count = shape_count(&layout->type.shape);
-    float *plain = MEM_ARRAY(float, count);
-    void *memory = aligned_bytes(layout->bytes);
-    for (int64_t i = 0; i < count; i++) plain[i] = rng_normal(key, (uint64_t)i);
-    cr_assert(layout_from_plain(device, layout, plain, memory) == STATUS_OK);
-    free(plain);
-    return memory;
-}
-
-static struct result run(struct device *device, struct op_call call) {
-    char why[256];
-    const struct layout *none[OP_MAX_IN] = {0};
-    struct kernel *kernel = NULL;
-    void *in[OP_MAX_IN] = {0}, *out[OP_MAX_OUT] = {0};
-    cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
-    cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-    void *scratch = aligned_bytes(kernel->scratch_bytes);
-    for (int i = 0; i < call.in_count; i++)
-        in[i] = to_layout(device, kernel->in[i], 7 + (uint64_t)i);
-    for (int i = 0; i < call.out_count; i++) out[i] = aligned_bytes(kernel->out[i]->bytes);
-    cr_assert_eq(kernel_run(kernel, in, out, scratch, NULL), STATUS_OK);
-    struct result result = {.out = {0}};
-    snprintf(result.name, sizeof result.name, "%s", kernel->name);
-    for (int i = 0; i < call.out_count; i++) {
-        result.out[i] = mem_new(tensor_type_bytes(&call.out[i]));
-        cr_assert(layout_to_plain(device, kernel->out[i], out[i], result.out[i]) == STATUS_OK);
-        free(out[i]);
-    }
-    for (int i = 0; i < call.in_count; i++) free(in[i]);
-    free(scratch);
-    kernel_free(&kernel);
-    return result;
-}
-
-static void result_free(struct result *result) {
-    for (int i = 0; i < OP_MAX_OUT; i++) free(result->out[i]);
-}
-
-static struct op_call convolution(int64_t batch, int64_t channels, int64_t size, int stride) {
-    struct op_call call = {.op = OP_CONV2D, .in_count = 2};
-    call.attrs.conv.stride[0] = call.attrs.conv.stride[1] = stride;
-    call.attrs.conv.pad[0] = call.attrs.conv.pad[1] = 1;
-    call.attrs.conv.dilation[0] = call.attrs.conv.dilation[1] = 1;
-    call.attrs.conv.groups = 1;
-    call.in[0] = (struct tensor_type){DTYPE_F32, SHAPE(batch, channels, size, size)};
-    call.in[1] = (struct tensor_type){DTYPE_F32, SHAPE(channels, channels, 3, 3)};
-    return call;
-}
+#include "cpu_calls.h"
 
 Test(backend_cpu, says_what_it_is) {
     struct device *device = open_cpu(1);
@@ -213,146 +147,6 @@ Test(backend_cpu, what_cannot_be_opened) {
     log_capture(NULL, 0);
 }
 
-/* A convolution's forward call (0), and those of the gradients of its input (1) and weights (2). */
-static struct op_call direction(struct op_call call, int which) {
-    if (which == 0) return call;
-    call.op = which == 1 ? OP_CONV2D_BWD_DATA : OP_CONV2D_BWD_WEIGHT;
-    call.attrs.like = call.in[which - 1].shape;
-    if (which == 2) call.in[1] = call.in[0];
-    return call;
-}
-
-static int64_t result_count(const struct op_call *call) {
-    return shape_count(call->op == OP_CONV2D ? &call->in[0].shape : &call->attrs.like);
-}
-
-/* The error against the reference kernel, whose sums are in double: rms over rms. */
-static double error_of(struct device *device, enum conv_method method, const struct op_call *call,
-                       const struct result *exact, char name[CPU_NAME_BYTES]) {
-    device->conv = method;
-    struct result got = run(device, *call);
-    double off = 0, squares = 0;
-    for (int64_t i = 0; i < result_count(call); i++) {
-        double d = (double)got.out[0][i] - exact->out[0][i];
-        off += d * d, squares += (double)exact->out[0][i] * exact->out[0][i];
-    }
-    memcpy(name, got.name, CPU_NAME_BYTES);
-    result_free(&got);
-    return sqrt(off / squares);
-}
-
-/* Builds with sanitizers do not fuse products and sums: each rounds once more. */
-#ifdef STRETTO_SANITIZE
-#define WINOGRAD_ERROR 4.5
-#else
-#define WINOGRAD_ERROR 4.0
-#endif
-
-/* In all three directions: edges that fill no tile, one strip of tiles and several, the last one
- * shorter, an odd number of channel blocks, more threads than those; the shapes of networks. */
-Test(backend_cpu, winograd_errs_at_most_four_times_as_much_as_direct) {
-    struct op_call shapes[] = {convolution(4, 64, 11, 1), convolution(7, 48, 17, 1),
-                               convolution(9, 32, 4, 1),  convolution(1, 128, 16, 1),
-                               convolution(2, 256, 8, 1), convolution(8, 256, 4, 1),
-                               convolution(8, 128, 4, 1)};
-    for (int i = 0; i < 21; i++) {
-        struct device *ref = NULL, *device = open_cpu(i / 3 == 1 ? 5 : 2);
-        struct op_call call = direction(shapes[i / 3], i % 3);
-        char fast[CPU_NAME_BYTES], slow[CPU_NAME_BYTES];
-        cr_assert(device_open("ref", 0, 1, &ref) == STATUS_OK);
-        struct result exact = run(ref, call);
-        double winograd = error_of(device, CONV_AUTO, &call, &exact, fast);
-        double direct = error_of(device, CONV_DIRECT, &call, &exact, slow);
-        cr_expect(strstr(fast, "wino") && !strstr(slow, "wino"), "%s, %s", fast, slow);
-        cr_expect(direct > 0 && direct < 3e-6, "shape %d, %s: off by %g", i / 3, slow, direct);
-        cr_expect_leq(winograd, WINOGRAD_ERROR * direct, "shape %d, %s: off by %g, direct by %g",
-                      i / 3, op_def(call.op)->name, winograd, direct);
-        result_free(&exact);
-        device_close(&device);
-        device_close(&ref);
-    }
-}
-
-Test(backend_cpu, winograd_only_where_it_pays) {
-    struct device *device = open_cpu(1);
-    struct op_call calls[] = {convolution(4, 64, 12, 2), convolution(4, 16, 12, 1),
-                              convolution(4, 64, 5, 1), convolution(1, 64, 8, 1)};
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        struct result result = run(device, calls[i]);
-        cr_expect(!strstr(result.name, "wino"), "call %zu: %s", i, result.name);
-        result_free(&result);
-    }
-    device->conv = CONV_WINOGRAD; /* where it can be taken: not with a stride */
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        struct result result = run(device, calls[i]);
-        cr_expect(!strstr(result.name, "wino") == (i == 0), "call %zu: %s", i, result.name);
-        result_free(&result);
-    }
-    device_close(&device);
-}
-
-/* The team changes no bit, and neither does the number of tiles: what is made of an image is the
- * same in a small micro-batch and in a large one. */
-Test(backend_cpu, winograd_is_the_same_for_any_team_and_batch) {
-    for (int i = 0; i < 3; i++) {
-        struct op_call call = direction(convolution(20, 32, 10, 1), i),
-                       small = direction(convolution(3, 32, 10, 1), i);
-        struct device *one = open_cpu(1);
-        struct result a = run(one, call), few = run(one, small);
-        device_close(&one);
-        struct device *five = open_cpu(5);
-        struct result b = run(five, call);
-        device_close(&five);
-        cr_expect(strstr(a.name, "wino") && strstr(few.name, "wino"), "%s, %s", a.name, few.name);
-        size_t bytes = (size_t)result_count(&call) * sizeof(float),
-               part = (size_t)result_count(&small) * sizeof(float);
-        cr_expect(memcmp(a.out[0], b.out[0], bytes) == 0, "%s: the team shows",
-                  op_def(call.op)->name);
-        if (i < 2) cr_expect(memcmp(a.out[0], few.out[0], part) == 0, "the batch shows");
-        result_free(&a);
-        result_free(&few);
-        result_free(&b);
-    }
-}
-
-/* Scratch memory is for the device's team; a thread that did not open the device has another. */
-Test(backend_cpu, winograd_runs_on_the_team_of_its_device) {
-    struct device *device = open_cpu(1);
-    for (int i = 0; i < 3; i++) {
-        struct op_call call = direction(convolution(20, 64, 4, 1), i);
-        omp_set_num_threads(1);
-        struct result a = run(device, call);
-        omp_set_num_threads(4);
-        for (int j = 0; j < 20; j++) {
-            struct result b = run(device, call);
-            cr_expect(memcmp(a.out[0], b.out[0], (size_t)result_count(&call) * sizeof(float)) == 0,
-                      "%s, run %d", op_def(call.op)->name, j);
-            result_free(&b);
-        }
-        result_free(&a);
-    }
-    device_close(&device);
-}
-
-/* Transformed weights, four times as large as the weights, are never all in memory: making and
- * reading them would take longer than a small micro-batch. */
-Test(backend_cpu, winograd_has_little_scratch) {
-    struct device *device = open_cpu(1);
-    const struct layout *none[OP_MAX_IN] = {0};
-    for (int i = 0; i < 3; i++) {
-        char why[256];
-        struct op_call call = direction(convolution(16, 512, 4, 1), i);
-        struct kernel *kernel = NULL;
-        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
-        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-        cr_expect(strstr(kernel->name, "wino"), "%s", kernel->name);
-        cr_expect_lt(kernel->scratch_bytes, (size_t)512 * 512 * 9 * sizeof(float), "%s: %zu bytes",
-                     op_def(call.op)->name, kernel->scratch_bytes);
-        kernel_free(&kernel);
-    }
-    device_close(&device);
-}
-
 /* oneDNN refuses a primitive without its arguments. */
 Test(backend_cpu, a_primitive_that_fails_is_reported) {
     struct device *device = open_cpu(1);
@@ -413,36 +207,70 @@ Test(backend_cpu, sums_do_not_depend_on_the_team) {
 
 /* Against the error function in double: gelu within 4e-7 of the larger of 1 and |x|, its slope
  * within 4e-7, wherever they are not flat and beyond. */
-Test(backend_cpu, gelu_is_right_to_the_last_digits) {
+static void check_gelu(const char *name, eltwise_span *span, bool back) {
     enum { COUNT = 40001 };
-    struct device *device = open_cpu(1);
-    const struct tensor_type row = {DTYPE_F32, SHAPE(COUNT)};
-    const struct layout *none[OP_MAX_IN] = {0};
-    float *x = aligned_bytes(COUNT * sizeof *x), *dy = aligned_bytes(COUNT * sizeof *x),
-          *y = aligned_bytes(COUNT * sizeof *x);
-    double worst[2] = {0};
+    float *x = MEM_ARRAY(float, COUNT), *dy = MEM_ARRAY(float, COUNT), *y = MEM_ARRAY(float, COUNT);
+    double worst = 0;
     for (int i = 0; i < COUNT; i++) x[i] = (float)(i - COUNT / 2) / 2000.0f, dy[i] = 1.0f;
-    for (int back = 0; back < 2; back++) {
-        struct op_call call = {.op = back ? OP_GELU_BWD : OP_GELU, .in_count = 1 + back};
-        char why[256];
-        struct kernel *kernel = NULL;
-        call.in[0] = call.in[1] = row;
-        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
-        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
-        void *in[] = {back ? dy : x, x}, *out[] = {y};
-        cr_assert_eq(kernel_run(kernel, in, out, NULL, NULL), STATUS_OK);
-        for (int i = 0; i < COUNT; i++) {
-            double at = x[i], phi = 0.5 * erfc(-at / sqrt(2));
-            double want = back ? phi + at * exp(-at * at / 2) / sqrt(2 * M_PI) : at * phi;
-            double off = fabs(y[i] - want) / (back ? 1 : fmax(1, fabs(at)));
-            worst[back] = off > worst[back] ? off : worst[back];
-        }
-        kernel_free(&kernel);
+    span(back ? dy : x, x, y, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        double at = x[i], phi = 0.5 * erfc(-at / sqrt(2));
+        double want = back ? phi + at * exp(-at * at / 2) / sqrt(2 * M_PI) : at * phi;
+        double off = fabs(y[i] - want) / (back ? 1 : fmax(1, fabs(at)));
+        worst = isnan(off) ? INFINITY : fmax(off, worst);
     }
-    cr_expect(worst[0] > 0 && worst[0] < 4e-7, "gelu is off by %g", worst[0]);
-    cr_expect(worst[1] > 0 && worst[1] < 4e-7, "its slope is off by %g", worst[1]);
+    cr_expect(worst > 0 && worst < 4e-7, "%s%s is off by %g", name, back ? "'s slope" : "", worst);
     free(x), free(dy), free(y);
-    device_close(&device);
+}
+
+/* An element's bits do not depend on where in a span it stands. */
+static void check_gelu_ends(const char *name, eltwise_span *span) {
+    enum { COUNT = 40 };
+    float x[COUNT], dy[COUNT], y[COUNT], part[COUNT];
+    for (int i = 0; i < COUNT; i++) x[i] = rng_normal(1, (uint64_t)i), dy[i] = (float)i + 1;
+    span(dy, x, y, COUNT);
+    for (int first = 0; first < COUNT; first++) {
+        part[COUNT - 1] = -7.0f;
+        span(dy + first, x + first, part, COUNT - 1 - first);
+        size_t bytes = (size_t)(COUNT - 1 - first) * sizeof *y;
+        cr_expect_eq(memcmp(part, y + first, bytes), 0, "%s: from %d on", name, first);
+        cr_expect(part[COUNT - 1] == -7.0f, "%s: from %d on, written behind", name, first);
+    }
+}
+
+Test(backend_cpu, gelu_is_right_to_the_last_digits) {
+    check_gelu("chosen", eltwise_activation(ACTIVATION_GELU), false);
+#if defined(__x86_64__)
+    struct {
+        const char *name;
+        bool there;
+        eltwise_span *forward, *backward;
+    } loops[] = {{"avx2", cpu_has_avx2(), gelu_span_256, gelu_bwd_span_256},
+                 {"avx512", cpu_has_avx512(), gelu_span_512, gelu_bwd_span_512}};
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        if (!loops[i].there) continue;
+        check_gelu(loops[i].name, loops[i].forward, false);
+        check_gelu(loops[i].name, loops[i].backward, true);
+        check_gelu_ends(loops[i].name, loops[i].forward);
+        check_gelu_ends(loops[i].name, loops[i].backward);
+    }
+#endif
+}
+
+/* The uniform number of a word at the limit is not below the probability, that of the last word
+ * before it is. */
+Test(backend_cpu, dropout_compares_as_uniform_numbers_do) {
+    static const float probabilities[] = {0.1f, 0.5f, 0.3f, 1e-7f, 0x1p-24f, 1 - 0x1p-24f};
+    for (size_t i = 0; i < sizeof probabilities / sizeof probabilities[0]; i++) {
+        float p = probabilities[i];
+        struct cpu_drop drop;
+        cpu_drop_begin(&drop, 1, p, 1);
+        cr_expect((float)(drop.limit >> 8) * 0x1p-24f >= p, "%a", (double)p);
+        cr_expect((float)((drop.limit - 1) >> 8) * 0x1p-24f < p, "%a", (double)p);
+    }
+    struct cpu_drop none;
+    cpu_drop_begin(&none, 1, 0, 1);
+    cr_expect_eq(none.limit, 0);
 }
 
 /* --- bf16 --- */

@@ -186,6 +186,27 @@ static void print_wrapped(FILE *out) {
     text_wrap(out, "aa bb cc averyveryverylongword d", 2, 8);
 }
 
+static void print_numbers(FILE *out) {
+    text_wrap(out, "scratch 1.7 MiB, other 1.3 MiB, clip 1", 2, 14);
+}
+
+Test(base_text, wrap_keeps_a_number_with_its_name) {
+    char *text = printed(print_numbers);
+    cr_expect_str_eq(text, "scratch 1.7 MiB,\n  other 1.3 MiB,\n  clip 1\n");
+    free(text);
+}
+
+Test(base_text, rates) {
+    static const struct {
+        double rate;
+        const char *text;
+    } rows[] = {
+        {0.25, "0.25"}, {46.66, "46.7"}, {317.4, "317"}, {999.6, "1,000"}, {10301, "10,301"}};
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        cr_expect_str_eq(text_rate(rows[i].rate, text), rows[i].text);
+}
+
 Test(base_text, wrap) {
     char *text = printed(print_wrapped);
     cr_expect_str_eq(text, "aa bb\n  cc\n  averyveryverylongword\n  d\n");

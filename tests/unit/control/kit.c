@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -77,4 +78,13 @@ int kit_await_loss(struct control *control, int limit_ms) {
         kit_sleep_ms(2);
     }
     return (int)((clock_ns() - begin) / 1000000);
+}
+
+void kit_await_doing(struct kit *kit, int rank, const char *begin) {
+    char seen[200];
+    for (;;) {
+        control_server_doing(kit->server, rank, seen, sizeof seen);
+        if (strncmp(seen, begin, strlen(begin)) == 0) return;
+        kit_sleep_ms(2);
+    }
 }

@@ -38,4 +38,7 @@ void kit_sleep_ms(int ms);
 /* Awaits that the rank hears of a loss; the milliseconds it took, or -1 after `limit_ms`. */
 int kit_await_loss(struct control *control, int limit_ms);
 
+/* Awaits a beat that tells the server that the rank is at something that begins so. */
+void kit_await_doing(struct kit *kit, int rank, const char *begin);
+
 #endif

@@ -366,6 +366,11 @@ Test(data_arrays, test_arrays_come_in_pairs) {
 Test(data_arrays, a_dataset_that_is_missing_can_be_named) {
     put(&kinds[1], "train/rows", DTYPE_F64, SHAPE(4, 3), rows);
     expect_refused(&kinds[1], "", STATUS_DATA, "x=NAME and y=NAME choose others");
+    put_rows(&kinds[1]);
+    put(&kinds[1], "group/x", DTYPE_F64, SHAPE(4, 3), rows);
+    expect_refused(
+        &kinds[1], ",x=none", STATUS_DATA,
+        "none is missing; there is group/x, train/rows, x_test, x_train, y_test, y_train\n");
 }
 
 /* Neither a dataset nor a group on the way to one may lie in another file. */

@@ -208,8 +208,8 @@ Test(data_folder, train_alone_is_divided) {
 Test(data_folder, other_layouts_are_told_how) {
     put_picture("pictures/cat/1.png", "rgb8.png");
     put_picture("held-out/cat/2.png", "rgb8.png");
-    refuse("", STATUS_DATA, "no pictures in folders, one for each class");
-    refuse("", STATUS_DATA, "to predict without labels: docs/predict.md");
+    refuse("", STATUS_DATA, "no folder in it holds pictures, one is needed for each class");
+    refuse("", STATUS_DATA, "stretto predict RUN --input");
     struct dataset *dataset =
         open_good(",train=pictures,test=held-out", (struct dataset_config){0});
     cr_assert(dataset->count[SPLIT_TRAIN] == 1 && dataset->count[SPLIT_TEST] == 1);
@@ -317,7 +317,7 @@ Test(data_folder, a_cut_picture_has_no_label) {
 }
 
 Test(data_folder, what_is_missing_is_said) {
-    refuse("", STATUS_DATA, "no pictures in folders, one for each class");
+    refuse("", STATUS_DATA, "no folder in it holds pictures, one is needed for each class");
     refuse("", STATUS_DATA, "or train/cat/1.jpg, val/cat/2.jpg");
     put_picture("val/dog/1.png", "rgb8.png");
     refuse("", STATUS_DATA, "train: no folders in it");

@@ -78,6 +78,25 @@ Test(model_build, every_model_honours_dropout) {
     }
 }
 
+static int count_ops(const struct graph *graph, enum op op) {
+    int count = 0;
+    for (int i = 0; i < graph->node_count; i++) count += graph->nodes[i].op == op;
+    return count;
+}
+
+/* A block's shortcut is made ahead of its last norm, so that the norm adds it. */
+Test(model_build, batch_norms_add_the_residuals) {
+    static const char *const names[] = {"resnet20", "resnet50", "pyramidnet"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (int training = 0; training <= 1; training++) {
+            struct graph *graph = build(names[i], training, -1);
+            cr_expect_gt(count_ops(graph, OP_ADD), 8, "%s", names[i]);
+            graph_fuse(graph);
+            cr_expect_eq(count_ops(graph, OP_ADD), 0, "%s, training %d", names[i], training);
+            graph_free(&graph);
+        }
+}
+
 Test(model_build, inputs_and_losses) {
     static const char *const tokens[] = {"input_ids",        "segment_ids",   "input_mask",
                                          "masked_positions", "masked_labels", "next_sentence"};

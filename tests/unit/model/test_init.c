@@ -82,8 +82,8 @@ static const struct {
     {"resnet50", "layer3.2.bn3.weight", CONSTANT, 1},
     {"resnet50", "fc.weight", UNIFORM, 0.022097086912079612}, /* 1/sqrt(2048) */
     {"resnet50", "fc.bias", UNIFORM, 0.022097086912079612},
-    {"pyramidnet", "layer2.3.conv2.weight", NORMAL, 0.042562827},   /* sqrt(2/(121*9)) */
-    {"pyramidnet", "fc_out.weight", UNIFORM, 0.060745775},          /* 1/sqrt(271) */
+    {"pyramidnet", "layer2.3.conv2.weight", NORMAL, 0.042562827}, /* sqrt(2/(121*9)) */
+    {"pyramidnet", "fc_out.weight", UNIFORM, 0.060745775},        /* 1/sqrt(271) */
     {"gpt2-nano", "transformer.wte.weight", NORMAL, 0.02},
     {"gpt2-nano", "transformer.wpe.weight", NORMAL, 0.02},
     {"gpt2-nano", "transformer.h.2.attn.c_attn.weight", NORMAL, 0.02},

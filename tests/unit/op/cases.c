@@ -213,6 +213,7 @@ static const struct op_case cases[] = {
     {"gelu padded", OP_GELU, IN(F(2, 20, 3, 3))},
     {"tanh", OP_TANH, IN(F(4, 33)), .tolerance = 5e-5},
     {"dropout", OP_DROPOUT, .attrs.dropout = {0.3f, 5}, IN(F(3, 7, 9), KEY(3))},
+    {"dropout long", OP_DROPOUT, .attrs.dropout = {0.1f, 5}, IN(F(2, 33, 65), KEY(2))},
     {"dropout none", OP_DROPOUT, .attrs.dropout = {0, 1}, IN(F(2, 5), KEY(2))},
     {"dropout image", OP_DROPOUT, .attrs.dropout = {0.5f, 2}, IN(F(2, 5, 3, 3), KEY(2))},
     {"dropout padded", OP_DROPOUT, .attrs.dropout = {0.5f, 2}, IN(F(2, 20, 3, 3), KEY(2))},

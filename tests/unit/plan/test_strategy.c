@@ -49,6 +49,9 @@ Test(plan_strategy, policies_are_sound) {
     for (int i = 0; (policy = sync_at(i)); i++) {
         struct option_word word = {.acts = policy->acts};
         cr_expect_eq(sync_find(policy->name), policy, "%s is there twice", policy->name);
+        if (policy->whole)
+            cr_expect(sync_find(policy->whole) && !sync_find(policy->whole)->whole,
+                      "%s: sync policy %s", policy->name, policy->whole);
         cr_expect(policy->verb && policy->what, "%s", policy->name);
         cr_expect(!policy->implied_by || option_word_acts(&word, policy->implied_by), "%s",
                   policy->name);

@@ -122,7 +122,7 @@ Test(program_between, each_rank_runs_its_own_stages) {
     };
     static const int count[] = {0, 6, 8};
     for (int r = 0; r < 3; r++) {
-        program_add_between(program, r, program_begin(program, r));
+        program_add_between(&(struct schedule_config){0}, program, r, program_begin(program, r));
         const struct instr_list *eval = program_list(program, r, LIST_EVAL);
         cr_assert_eq(eval->count, count[r]);
         for (int i = 0; i < eval->count; i++) {

@@ -40,7 +40,7 @@ static struct program *read_text(const char *text) {
     struct program *program = NULL;
     cr_assert_eq(program_parse("text", text, strlen(text), &program), STATUS_OK);
     for (int r = 0; r < program->ranks; r++)
-        program_add_between(program, r, program_edit(program, r));
+        program_add_between(&(struct schedule_config){0}, program, r, program_edit(program, r));
     return program;
 }
 
@@ -347,7 +347,7 @@ Test(program_rules, forward_programs_hand_out_each_round_once) {
         {"#2 r1 F s1 m0 a0\n#3 r1 OUTPUT s1 m0 a0\n", "#3 r1 OUTPUT s1 m0 a0\n#2 r1 F s1 m0 a0\n",
          "rule 32"},
         {"#2 r0 SEND_F s0 m0 a0 p1\n", "#2 r0 SEND_F s0 m0 a0 p1\n#9 r0 OUTPUT s0 m0 a0\n",
-         "rule 32"},
+         "the output is of stage"},
         {"rank 0 body\n", "rank 0 body\n#9 r0 REPORT q0\n", "rule 32"},
         {"rank 0 save\n", "rank 0 save\n#9 r0 OPEN q0\n", "rule 32"},
         {"micro-batches 0", "micro-batches 1", "rule 32"},

@@ -214,7 +214,7 @@ static struct program *later_ends_last(int replicas) {
     for (int r = 0; r < replicas; r++) {
         struct rank_program *own = program_begin(program, r);
         emit_rank(&config, program, &order, r, own);
-        program_add_between(program, r, own);
+        program_add_between(&(struct schedule_config){0}, program, r, own);
     }
     program_share(program);
     pipeline_order_free(&order);

@@ -4,10 +4,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "run/library.h"
 #include "stretto.h"
 
 enum { WEIGHTS = 10 * 64, WORDS = 32 };
@@ -360,10 +362,14 @@ Test(run_library, checkpoints_go_on, .timeout = 120) {
     cr_assert_eq(stretto_step(run, &step), 0);
     cr_assert_eq(stretto_checkpoint(run, folder), 0, "%s", stretto_error());
     cr_assert_eq(stretto_checkpoint(run, folder), 0, "once more at the same step");
+    char other[64];
+    snprintf(other, sizeof other, "%s/other", folder);
+    cr_assert_eq(stretto_checkpoint(run, other), 0, "the same step elsewhere");
     while (stretto_step(run, &step) == 0) continue;
     get(run, "fc3.weight", whole, sizeof whole);
     stretto_close(&run);
     run = open_with(layouts[1]);
+    cr_assert_eq(stretto_resume(run, other), 0, "%s", stretto_error());
     cr_assert_eq(stretto_resume(run, folder), 0, "%s", stretto_error());
     cr_assert_eq(stretto_step(run, &step), 0);
     cr_expect_eq(step.step, 1);
@@ -378,6 +384,77 @@ Test(run_library, checkpoints_go_on, .timeout = 120) {
     pid_t child = fork();
     if (child == 0) execlp("rm", "rm", "-r", folder, NULL), _exit(1);
     cr_expect_eq(waitpid(child, NULL, 0), child);
+}
+
+/* Whichever ranks hold a tensor: values come and go, by name and by file. */
+Test(run_library, values_are_set_on_the_ranks_that_hold_them, .timeout = 120) {
+    const char *const *const kinds[] = {layouts[1], layouts[2], replicas[2], replicas[3]};
+    static float image[64], first[10], then[10], weight[WEIGHTS], have[WEIGHTS];
+    const void *field[] = {image, NULL};
+    char path[] = "/tmp/stretto-library-XXXXXX";
+    close(mkstemp(path));
+    for (int i = 0; i < WEIGHTS; i++) weight[i] = (float)(i % 5) / 5;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct stretto_run *run = open_with(kinds[i]);
+        cr_assert_eq(stretto_save(run, path), 0, "%zu: %s", i, stretto_error());
+        cr_assert_eq(stretto_forward(run, 1, field, 2, first, 10), 0, "%s", stretto_error());
+        cr_assert_eq(stretto_set(run, "fc3.weight", weight, sizeof weight), 0, "%s",
+                     stretto_error());
+        get(run, "fc3.weight", have, sizeof have);
+        cr_expect_eq(memcmp(weight, have, sizeof have), 0, "%zu", i);
+        cr_assert_eq(stretto_forward(run, 1, field, 2, then, 10), 0, "%s", stretto_error());
+        cr_expect_neq(memcmp(first, then, sizeof then), 0, "%zu: the model uses it", i);
+        cr_assert_eq(stretto_load(run, path), 0, "%zu: %s", i, stretto_error());
+        cr_assert_eq(stretto_forward(run, 1, field, 2, then, 10), 0, "%s", stretto_error());
+        cr_expect_eq(memcmp(first, then, sizeof then), 0, "%zu: as it was", i);
+        stretto_close(&run);
+    }
+    unlink(path);
+}
+
+/* What a run may be asked for later is in its prediction; what it is not, is not. */
+Test(run_library, memory_is_for_what_is_asked) {
+    static const char *const words[] = {"--model",  "mlp", "--threads", "1",
+                                        "--device", "ref", NULL};
+    int64_t bytes[3];
+    for (int i = 0; i < 3; i++) {
+        struct stretto_config config = {.size = sizeof config,
+                                        .options = words,
+                                        .forward_only = 1,
+                                        .forward_batch = i == 0   ? 0
+                                                         : i == 1 ? 64
+                                                                  : 1};
+        struct stretto_eval eval = {.size = sizeof eval};
+        struct stretto_run *run;
+        cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
+        bytes[i] = library_job(run)->plan->memory.activations;
+        cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
+        cr_expect_eq(eval.samples, 297);
+        stretto_close(&run);
+    }
+    cr_expect_eq(bytes[0], bytes[1], "%lld, %lld", (long long)bytes[0], (long long)bytes[1]);
+    cr_expect_lt(bytes[2] * 32, bytes[0], "%lld, %lld", (long long)bytes[2], (long long)bytes[0]);
+    struct stretto_run *run = open_with(words);
+    const struct plan *plan = library_job(run)->plan;
+    cr_expect_geq(plan->memory.staging, 3 * 64 * 128 * sizeof(float), "the file's largest tensor");
+    stretto_close(&run);
+}
+
+/* A device or a pipe is no place for a file: it would be gone. */
+Test(run_library, a_file_takes_no_place_of_a_pipe) {
+    char folder[] = "/tmp/stretto-library-XXXXXX", pipe[64];
+    struct stat info;
+    cr_assert(mkdtemp(folder));
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    cr_assert_eq(mkfifo(pipe, 0600), 0);
+    struct stretto_run *run = open_mlp();
+    cr_expect_eq(stretto_save(run, pipe), STRETTO_DATA);
+    cr_expect(strstr(stretto_error(), "not a regular file"), "%s", stretto_error());
+    cr_expect(stat(pipe, &info) == 0 && S_ISFIFO(info.st_mode));
+    step_to_end(run);
+    stretto_close(&run);
+    unlink(pipe);
+    rmdir(folder);
 }
 
 /* --- several runs --- */

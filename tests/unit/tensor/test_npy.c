@@ -248,7 +248,8 @@ Test(tensor_npy, damage_is_named) {
     size_t size = content("stored.npz").count, zip64 = content("zip64.npz").count;
     expect_damage("v1.npy", 0, 'x', 0, "byte 0: not a NumPy array");
     expect_damage("v1.npy", 6, 4, 0, "format 4.0, expected 1.0, 2.0 or 3.0");
-    expect_damage("v1.npy", nowhere, 0, 5, "5 bytes, a .npy array has at least 10");
+    expect_damage("v1.npy", nowhere, 0, 5,
+                  "5 bytes: not a NumPy array (.npy), which has at least 10");
     expect_damage("v1.npy", nowhere, 0, 40, "a header of 118 bytes, expected at most 30");
     expect_damage("v1.npy", nowhere, 0, 170, "but 42 bytes follow the header");
     expect_damage("v2.npy", 11, 9, 0, "a header of 150995060 bytes");

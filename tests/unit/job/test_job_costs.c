@@ -1,12 +1,12 @@
-/* Costs of `auto` from files: what --profile and --costs become for the choice, and who reads them.
- */
+/* Times from options: what they become for the choice of `auto`, for stages of equal time and for
+ * waits, and who reads files. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
 #include "../exec/kit.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "job/agree.h"
+#include "job/job_costs.h"
 #include "sim/key.h"
 
 /* The plan of a rank, and a profile in which each of its nodes takes 1,000 ns. */
@@ -60,39 +60,82 @@ static void measured_free(struct measured *of) {
     free(of->path);
 }
 
-Test(job_agree, a_profile_says_what_nodes_take) {
+Test(job_costs, a_profile_says_what_nodes_take) {
     struct measured of = measured_of("auto");
     const struct graph *graph = of.kit.plan->micro[0].graph;
-    struct agree_costs *costs;
-    cr_assert_eq(agree_costs_read(&of.options, &of.kit.plan->config, 2, &costs), STATUS_OK);
-    cr_assert_not_null(costs);
-    for (int i = 0; i < graph->node_count; i++)
-        cr_expect_eq(costs->costs.node_ns(costs->costs.context, 0, graph, &graph->nodes[i]), 1000);
-    cr_expect_eq(costs->costs.bytes_per_ns, 50);
-    cr_expect_eq(costs->costs.hop_ns, 7);
-    /* The plan that is made with it. */
     struct run_config config = of.kit.plan->config;
+    struct job_costs *costs;
+    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
+    const struct choice_costs *choice = job_costs_choice(costs, &config);
+    cr_assert_not_null(choice);
+    for (int i = 0; i < graph->node_count; i++)
+        cr_expect_eq(choice->node_ns(choice->context, 0, graph, &graph->nodes[i]), 1000);
+    cr_expect_eq(choice->bytes_per_ns, 50);
+    cr_expect_eq(choice->hop_ns, 7);
+    /* The plan that is made with it. */
     struct plan *plan;
-    config.costs = &costs->costs;
+    config.costs = choice;
     cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
     cr_expect_neq(plan->choice.row[0].step_ns, of.kit.plan->choice.row[0].step_ns);
     plan_free(&plan);
-    agree_costs_free(&costs);
+    job_costs_free(&costs);
     measured_free(&of);
 }
 
 /* Rank 0 chooses; programs that are agreed on need no costs; other ranks may not have the file. */
-Test(job_agree, only_who_chooses_reads) {
+Test(job_costs, only_who_chooses_is_told) {
     struct measured of = measured_of("auto");
     struct run_config config = of.kit.plan->config;
     struct program_texts texts = {0};
-    struct agree_costs *costs;
+    struct job_costs *costs;
     config.rank = 1;
-    cr_assert_eq(agree_costs_read(&of.options, &config, 2, &costs), STATUS_OK);
-    cr_expect_null(costs);
+    cr_assert_eq(job_costs_read(&of.options, false, 2, &config, &costs), STATUS_OK);
+    cr_expect_null(costs->source.profile, "read on another rank");
+    cr_expect_null(job_costs_choice(costs, &config));
+    job_costs_free(&costs);
     config.rank = 0;
     config.agreed = &texts;
-    cr_assert_eq(agree_costs_read(&of.options, &config, 2, &costs), STATUS_OK);
-    cr_expect_null(costs);
+    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
+    cr_expect_not_null(costs->source.profile, "a forecast has use for it");
+    cr_expect_null(job_costs_choice(costs, &config));
+    job_costs_free(&costs);
     measured_free(&of);
+}
+
+/* Stages of equal time need it on all ranks. */
+Test(job_costs, every_rank_reads_to_balance_by_time) {
+    struct measured of = measured_of("gpipe");
+    struct run_config config = of.kit.plan->config;
+    const struct graph *graph = of.kit.plan->micro[0].graph;
+    double *ns = MEM_ARRAY(double, graph->node_count);
+    struct job_costs *costs;
+    config.rank = 1;
+    config.balance = BALANCE_TIME;
+    cr_assert_eq(job_costs_read(&of.options, false, 2, &config, &costs), STATUS_OK);
+    cr_assert_not_null(config.node_times);
+    config.node_times(&config, graph, ns);
+    for (int i = 0; i < graph->node_count; i++)
+        cr_expect_eq(ns[i], graph->nodes[i].kernel ? 1000 : 0);
+    job_costs_free(&costs);
+    free(ns);
+    measured_free(&of);
+}
+
+/* What a run waits by is no reason to choose another order. */
+Test(job_costs, delays_are_waits_and_a_forecast) {
+    struct options options;
+    struct kit_plan kit;
+    struct job_costs *costs;
+    kit_options(LINE "--strategy auto --delay f=5ms,i=6ms,w=7ms", &options);
+    cr_assert_eq(kit_plan(&options, 0, 2, NULL, &kit), STATUS_OK);
+    struct run_config config = kit.plan->config;
+    cr_assert_eq(job_costs_read(&options, true, 2, &config, &costs), STATUS_OK);
+    cr_expect(config.delays);
+    cr_expect_eq(config.delay_ns[INSTR_F], 5000000);
+    cr_expect_eq(config.delay_ns[INSTR_B], 13000000);
+    cr_expect_eq(costs->source.units, &costs->units);
+    cr_expect_null(job_costs_choice(costs, &config));
+    job_costs_free(&costs);
+    kit_plan_free(&kit);
+    options_free(&options);
 }
