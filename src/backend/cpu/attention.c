@@ -153,7 +153,8 @@ static void turn(const struct head *h, const float *x) {
 }
 
 /* s[rows,columns] = x[rows,D] times the turned operand z, of which few columns beyond a panel are
- * taken from where they lie. */
+ * taken from where they lie. Columns of a panel beyond the last one are made too, where a row has
+ * room: whole vectors are stored faster. */
 static void times_turned(const struct head *h, const float *x, int64_t x_row, const float *z,
                          int64_t rows, int64_t columns, float *s) {
     int wide = h->isa->columns;
@@ -168,7 +169,7 @@ static void times_turned(const struct head *h, const float *x, int64_t x_row, co
                                         .c_row = pitch(&h->a),
                                         .depth = h->a.depth,
                                         .rows = (int)rows,
-                                        .columns = (int)least(wide, whole - at),
+                                        .columns = (int)least(wide, pitch(&h->a) - at),
                                         .near = true,
                                         .fresh = true});
     for (int64_t at = whole; at < columns; at++)
