@@ -490,6 +490,10 @@ enum misfit {
     REFUSED,
     NO_INFLUENCE,
     NO_GUESS,
+    NO_ORDER,
+    NO_SCALE,
+    NEGATIVE_DROPOUT,
+    TOO_LARGE,
     MISFITS
 };
 
@@ -514,6 +518,11 @@ static void build_misfit(struct stretto_graph *graph, void *context) {
         return;
     }
     if (misfit == REFUSED) stretto_refuse(graph, "the model", "not on a Sunday");
+    if (misfit == NO_ORDER) stretto_transpose(graph, "turn", x, NULL);
+    if (misfit == NO_SCALE)
+        stretto_param(graph, "scale", 1, (int64_t[]){3}, STRETTO_UNIFORM, INFINITY);
+    if (misfit == NEGATIVE_DROPOUT) stretto_dropout(graph, "drop", x, -0.5f);
+    if (misfit == TOO_LARGE) x = stretto_linear(graph, "wide", x, INT64_C(1) << 60);
     if (misfit == NO_INFLUENCE) stretto_linear(graph, "aside", x, 5);
     x = stretto_linear(graph, "kinds", x, misfit == FEW_CLASSES ? 2 : 3);
     if (misfit != NO_LOSS)
@@ -535,6 +544,10 @@ Test(run_own, misfits_are_errors_of_opening) {
         [FEW_CLASSES] = "loss: 2 classes; kind has 3",
         [REFUSED] = "the model: not on a Sunday",
         [NO_GUESS] = "end: its operation reads nothing that the model makes",
+        [NO_ORDER] = "turn: the order of its dimensions is missing",
+        [NO_SCALE] = "scale: its initial scale is inf",
+        [NEGATIVE_DROPOUT] = "drop: dropout of probability -0.5",
+        [TOO_LARGE] = "node wide (linear): input 1 is [1152921504606846976,20]: too large",
         [NO_INFLUENCE] = "aside.weight has no influence on the loss"};
     static enum misfit misfit;
     struct stretto_model model = {
