@@ -88,7 +88,8 @@ struct stretto_config {
     void (*log)(void *context, int level, const char *text);
     void *log_context;
     /* Samples that stretto_forward should run at a time where it is given no more; 0: as many as
-     * evaluation does. */
+     * evaluation does. With forward_only evaluation runs so many, too, and memory is for no more.
+     */
     int64_t forward_batch;
     /* 1: the run only uses a model, by stretto_forward and stretto_evaluate. It has no memory for
      * gradients and optimizer; stretto_step, stretto_checkpoint and stretto_resume are refused. */

@@ -40,8 +40,7 @@ struct stretto_data {
     int (*read)(void *context, int split, int64_t index, uint64_t key, void *const out[]);
     void *context;
 };
-/* STRETTO_USAGE for one that is not whole, or a name that is taken; the same once more is no
- * mistake. */
+/* STRETTO_USAGE for one that is not whole, or whose name another one has. */
 STRETTO_API int stretto_add_data(const struct stretto_data *data);
 
 /* --- own models --- */
@@ -58,8 +57,7 @@ struct stretto_model {
     /* What holds where the options do not say: "sgd" (NULL), "adam", "adamw"; 0.01; 0; none (0). */
     const char *optimizer;
     double lr, weight_decay, clip;
-    /* What it is trained on where --data does not say, added with the model; NULL: no such. */
-    const struct stretto_data *data;
+    const struct stretto_data *data; /* where --data does not say, added with it; NULL: no such */
 };
 STRETTO_API int stretto_add_model(const struct stretto_model *model); /* as stretto_add_data */
 
@@ -188,9 +186,8 @@ STRETTO_API stretto_value stretto_apply(struct stretto_graph *graph, const char 
                                         const struct stretto_op *op, void *context, int in_count,
                                         const stretto_value *in, stretto_value *out);
 
-/* Operations on numbers need less: f of every element, which also gives its slope there. A loss is
- * the sum of f, whose slope is that by x; `wanted` is an input of a label of f32, with as many
- * elements as x. */
+/* Operations on numbers need less: f of every element, which also gives its slope. A loss is the
+ * sum of f, its slope that by x; `wanted` is an input of a label of f32, of as many elements. */
 STRETTO_API stretto_value stretto_map(struct stretto_graph *graph, const char *name,
                                       stretto_value x, float (*f)(float x, float *slope));
 STRETTO_API void stretto_map_loss(struct stretto_graph *graph, const char *name, stretto_value x,

@@ -2,6 +2,7 @@
  * model.def, and the calls that build their graphs, each of which is one of graph/build.h or
  * model/layer.h. What would be a bug in a model of ours (a name too long, a value of another graph)
  * is a misfit here: the reason is logged and the run is refused. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,10 @@ stretto_value stretto_param(struct stretto_graph *own, const char *name, int ran
         graph_misfit(own->graph, name, "there is no initial distribution %d", init);
         return NO_VALUE;
     }
+    if (!isfinite(scale)) {
+        graph_misfit(own->graph, name, "its initial scale is %g", (double)scale);
+        return NO_VALUE;
+    }
     return graph_param(own->graph, name, shape, rank > 1 ? PARAM_WEIGHT : PARAM_BIAS, kinds[init],
                        scale);
 }
@@ -182,7 +187,7 @@ stretto_value stretto_dropout(struct stretto_graph *own, const char *name, stret
                               float probability) {
     if (!has(own, name, x, 1)) return NO_VALUE;
     float asked = layer_dropout(own->config, probability);
-    if (asked < 1) return graph_dropout(own->graph, name, x, asked);
+    if (asked >= 0 && asked < 1) return graph_dropout(own->graph, name, x, asked);
     graph_misfit(own->graph, name, "dropout of probability %g", (double)asked);
     return NO_VALUE;
 }
@@ -255,7 +260,10 @@ stretto_value stretto_reshape(struct stretto_graph *own, const char *name, stret
 
 stretto_value stretto_transpose(struct stretto_graph *own, const char *name, stretto_value x,
                                 const int *order) {
-    return has(own, name, x, 1) ? graph_transpose(own->graph, name, x, order) : NO_VALUE;
+    if (!has(own, name, x, 1)) return NO_VALUE;
+    if (order) return graph_transpose(own->graph, name, x, order);
+    graph_misfit(own->graph, name, "the order of its dimensions is missing");
+    return NO_VALUE;
 }
 
 stretto_value stretto_apply(struct stretto_graph *own, const char *name,

@@ -372,15 +372,6 @@ bool program_clips(const struct program *program) {
     return false;
 }
 
-int program_output_stage(const struct program *program) {
-    for (int k = 0; k < program->kind_count; k++) {
-        const struct instr_list *round = &program->kinds[k].list[LIST_EVAL];
-        for (int i = 0; i < round->count; i++)
-            if (round->items[i].op == INSTR_OUTPUT) return round->items[i].stage;
-    }
-    return -1;
-}
-
 bool program_is_forward(const struct program *program) {
     return program->micro_batches == 0;
 }

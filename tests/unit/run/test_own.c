@@ -2,13 +2,11 @@
  * as built-in ones do. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "stretto.h"
@@ -393,57 +391,6 @@ Test(run_own, commands_know_what_an_output_is, .timeout = 60) {
     }
 }
 
-/* --- a rank that keeps others waiting --- */
-
-static sem_t said; /* that somebody waits */
-static bool was_said;
-static char waits[500];
-
-static void hear(void *context, int level, const char *text) {
-    (void)context, (void)level;
-    if (!strstr(text, "waits") || *waits) return;
-    snprintf(waits, sizeof waits, "%s", text);
-    sem_post(&said);
-}
-
-/* Until the other rank has complained of it; a minute is for one that never does. */
-static void slow(const struct stretto_call *call, const void *const in[], void *const out[]) {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += 60;
-    if (!was_said) was_said = sem_timedwait(&said, &end) == 0;
-    twist(call, in, out);
-}
-
-static const struct stretto_op slow_op = {
-    .size = sizeof slow_op, .name = "slow", .forward = slow, .backward = twist_back};
-
-static void slow_end(struct stretto_graph *graph, void *context) {
-    stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
-    (void)context;
-    x = stretto_linear(graph, "kinds", x, stretto_classes(graph));
-    x = stretto_apply(graph, "slow", &slow_op, NULL, 1, &x, NULL);
-    stretto_cross_entropy(graph, "loss", x, stretto_input(graph, "kind"), 0);
-}
-
-Test(run_own, long_waits_are_told, .timeout = 120) {
-    struct stretto_config config = {
-        .size = sizeof config,
-        .log = hear,
-        .words = "--data ours --model slow --threads 1 --steps 1 -n 2 --strategy gpipe "
-                 "--cut kinds --stall-after 10ms"};
-    struct stretto_step step = {.size = sizeof step};
-    struct stretto_run *run;
-    cr_assert_eq(sem_init(&said, 0, 0), 0);
-    add_data("ours", NULL);
-    add_model("slow", slow_end);
-    cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
-    cr_assert_eq(stretto_step(run, &step), 0, "%s", stretto_error());
-    stretto_close(&run);
-    cr_expect(was_said, "nobody complained");
-    cr_expect(strstr(waits, "rank 0") && strstr(waits, "rank 1 is at step 1 "), "%s", waits);
-}
-
 /* mlp, built by the calls of the header. */
 static void like_mlp(struct stretto_graph *graph, void *context) {
     stretto_value x = stretto_flatten(graph, "flatten", stretto_input(graph, "image"));
@@ -490,6 +437,10 @@ enum misfit {
     REFUSED,
     NO_INFLUENCE,
     NO_GUESS,
+    NO_ORDER,
+    NO_SCALE,
+    NEGATIVE_DROPOUT,
+    TOO_LARGE,
     MISFITS
 };
 
@@ -514,6 +465,11 @@ static void build_misfit(struct stretto_graph *graph, void *context) {
         return;
     }
     if (misfit == REFUSED) stretto_refuse(graph, "the model", "not on a Sunday");
+    if (misfit == NO_ORDER) stretto_transpose(graph, "turn", x, NULL);
+    if (misfit == NO_SCALE)
+        stretto_param(graph, "scale", 1, (int64_t[]){3}, STRETTO_UNIFORM, INFINITY);
+    if (misfit == NEGATIVE_DROPOUT) stretto_dropout(graph, "drop", x, -0.5f);
+    if (misfit == TOO_LARGE) x = stretto_linear(graph, "wide", x, INT64_C(1) << 60);
     if (misfit == NO_INFLUENCE) stretto_linear(graph, "aside", x, 5);
     x = stretto_linear(graph, "kinds", x, misfit == FEW_CLASSES ? 2 : 3);
     if (misfit != NO_LOSS)
@@ -535,6 +491,10 @@ Test(run_own, misfits_are_errors_of_opening) {
         [FEW_CLASSES] = "loss: 2 classes; kind has 3",
         [REFUSED] = "the model: not on a Sunday",
         [NO_GUESS] = "end: its operation reads nothing that the model makes",
+        [NO_ORDER] = "turn: the order of its dimensions is missing",
+        [NO_SCALE] = "scale: its initial scale is inf",
+        [NEGATIVE_DROPOUT] = "drop: dropout of probability -0.5",
+        [TOO_LARGE] = "node wide (linear): input 1 is [1152921504606846976,20]: too large",
         [NO_INFLUENCE] = "aside.weight has no influence on the loss"};
     static enum misfit misfit;
     struct stretto_model model = {
