@@ -67,6 +67,7 @@ static enum status explain_with(const struct options *options) {
     TRY(job_open(options, &start.info, &job));
     enum status status = print_with_outlook(&job);
     if (status == STATUS_OK) status = start_check(&start, &job);
+    if (status == STATUS_OK) start_advise(&job);
     if (status == STATUS_OK && options->resume && start_keeps_run(&start))
         status = check_checkpoint(&job);
     if (status == STATUS_OK && option_is_set(options, OPTION_save_program))

@@ -132,7 +132,7 @@ static const char *kind_of_path(const char *path) {
 static const char *use_of_file(const char *path) {
     static const char pictures[] =
         "pictures are read from folders, one for each class: folder:DIR (docs/data.md);\n"
-        "  to predict without labels: docs/predict.md";
+        "  without labels: stretto predict RUN --input FILE";
     static const struct {
         const char *end, *use;
     } files[] = {{".jpg", pictures},

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "exec/checkpoint.h"
 #include "launch/network.h"
 #include "launch/rendezvous.h"
@@ -131,6 +132,23 @@ static void warn_crowded(const struct job *job) {
     if (cores_crowded(&job->cores, job->plan->config.threads, text)) log_warning("%s", text);
 }
 
+/* A loss that falls since samples are known by heart says nothing of the rate. */
+static void warn_range(const struct job *job) {
+    enum { PASSES_MOST = 5 };
+    const struct run_config *config = &job->plan->config;
+    char steps[TEXT_BYTES];
+    double passes = (double)config->steps / (double)config->steps_per_epoch;
+    if (config->lr.policy != LR_RANGE || passes <= PASSES_MOST) return;
+    log_warning("--lr-policy range: %s pass the data %.0f times, a model then knows them by heart\n"
+                "  fewer --steps, a smaller --batch or more data tell more",
+                text_count(config->steps, "step", steps), passes);
+}
+
+void start_advise(const struct job *job) {
+    warn_range(job);
+    narrow_gain_say(job);
+}
+
 enum status start_open(const struct start *start, const struct job *job, char **folder,
                        struct lock **lock) {
     const char *program = program_file(&job->options);
@@ -138,7 +156,7 @@ enum status start_open(const struct start *start, const struct job *job, char **
     TRY(start_check(start, job));
     warn_crowded(job);
     if (start->use) return STATUS_OK;
-    narrow_gain_say(job);
+    start_advise(job);
     if (!start_keeps_run(start)) return folder_follow(&job->options, folder);
     TRY(folder_open(&job->options, folder, lock));
     return program ? explain_save_program(job->plan, program) : STATUS_OK;

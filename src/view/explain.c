@@ -80,20 +80,32 @@ static void patches_text(const struct plan *plan, char *text, size_t room) {
                  (long)image->width);
 }
 
+/* "; rows of 128 tokens, a vocabulary of 256", or "". */
+static void words_text(const struct dataset *data, char *text, size_t room) {
+    int ids = dataset_field(data, "input_ids");
+    char length[TEXT_BYTES], vocabulary[TEXT_BYTES];
+    *text = 0;
+    if (ids < 0 || data->vocab <= 0) return;
+    snprintf(text, room, "; rows of %s tokens, a vocabulary of %s",
+             text_thousands(data->field[ids].shape.dim[0], length),
+             text_thousands(data->vocab, vocabulary));
+}
+
 static void print_model(const struct job *job, FILE *out) {
     const struct plan *plan = job->plan;
     const struct graph *graph = plan->micro[0].graph;
     const int64_t *count = plan->config.dataset->count, params = graph_param_elements(graph);
     char all[TEXT_BYTES], tensors[TEXT_BYTES], size[TEXT_BYTES], test[TEXT_BYTES],
-        steps[TEXT_BYTES], patches[160];
+        steps[TEXT_BYTES], patches[160], words[160];
+    words_text(plan->config.dataset, words, sizeof words);
     patches_text(plan, patches, sizeof patches);
     row(out, "model", "%s, %s parameters (%s) in %s%s", plan->config.model->name,
         text_thousands(params, all), text_size(store_bytes(params), size),
         text_count(graph->param_count, "tensor", tensors), patches);
-    row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch",
+    row(out, "data", "%s, %s sample%s to train on, %s to test on, %s an epoch%s",
         plan->config.dataset->spec, text_thousands(count[SPLIT_TRAIN], all),
         count[SPLIT_TRAIN] == 1 ? "" : "s", text_thousands(count[SPLIT_TEST], test),
-        text_count(plan->config.steps_per_epoch, "step", steps));
+        text_count(plan->config.steps_per_epoch, "step", steps), words);
 }
 
 static void print_device(const struct plan *plan, FILE *out) {

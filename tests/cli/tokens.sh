@@ -52,4 +52,6 @@ refuse "not a file of tokens" 3 explain --model gpt2-nano --data tokens:bad
 cp data/train.tokens bad/train.tokens
 printf '\377\377' | dd of=bad/train.tokens bs=1 seek=132 conv=notrunc 2>dd
 refuse "byte 132: token 65535, expected 0 to 255" 3 explain --model gpt2-nano --data tokens:bad
+"$STRETTO" explain --model gpt2-nano --data synthetic:kind=text,count=9,test_count=3,seq=16,vocab=1000 >out 2>err || say "explain: $(cat err)"
+tr -s ' \n' ' ' <out | grep -q 'an epoch; rows of 16 tokens, a vocabulary of 1,000 ' || say "explain: $(sed -n '/^data/,/^training/p' out)"
 exit $failed

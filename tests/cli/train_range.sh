@@ -2,6 +2,7 @@
 . "$ROOT/tests/cli/lib.sh"
 set -- --model mlp --lr-policy range --steps 160 --eval-every never --save-every never --device ref --threads 1
 "$STRETTO" train "$@" --out run >out 2>err || say "train: $(cat err)"
+cp err err1
 grep -q "range test: over at step 1[0-9][0-9]: at a learning rate of" err || say "it did not end early: $(cat err)"
 tr '\n' ' ' <out | grep -q "a good peak: --lr 0.0[0-9]*\." || say "nothing is suggested: $(tail -n 3 out)"
 grep -q 'is a good peak: --lr 0.0' run/report.html || say "the report suggests nothing"
@@ -26,4 +27,8 @@ refuse "lr-min 0.5 is not below --lr 0.1" --lr-policy range --lr 0.1 --lr-min 0.
 refuse "no effect with --lr-policy cosine" --lr-min 1e-5
 "$STRETTO" explain --model mlp --lr-policy range >out 2>err
 grep -q "lr 1e-07 to 10, range" out || say "explain: $(grep training out)"
+grep -q "240 steps pass the data 10 times" err || say "explain: $(cat err)"
+"$STRETTO" explain --model mlp --lr-policy range --epochs 5 >out 2>err
+grep -q "pass the data" err && say "five epochs: $(cat err)"
+grep -q "160 steps pass the data 7 times" err1 || say "train: $(cat err1)"
 exit $failed
