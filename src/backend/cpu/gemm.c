@@ -11,9 +11,8 @@
  * 7% of the product. */
 #include "backend/cpu/gemm.h"
 
-enum { GROUP_TILES = 8 }; /* row tiles that share a panel while it is near */
-
-enum { LINE = 16 }; /* floats of a cache line */
+enum { GROUP_TILES = 6 }; /* row tiles that share a panel while it is near: 216 KiB of a */
+enum { LINE = 16 };       /* floats of a cache line */
 
 static int64_t parts(int64_t total, int64_t part) {
     return (total + part - 1) / part;
@@ -67,15 +66,33 @@ static int64_t part_floats(const struct gemm *gemm, const struct gemm_isa *isa,
            parts(split->panels, split->column_parts) * isa->columns * chunk_of(gemm);
 }
 
-/* A thread's work: where it is, and what is packed of it. */
+/* A thread's work, and what is packed of it. */
 struct part {
     const struct gemm *gemm;
     const struct gemm_isa *isa;
     int64_t first, last;   /* rows */
     int64_t panel, end;    /* panels */
-    int64_t depth, chunk;  /* of the sums */
     float *tiles, *panels; /* packed: the group, if it is, and the chunk of b */
 };
+
+/* A group of rows in a chunk of the depth. */
+struct place {
+    int64_t row, depth;
+};
+
+static struct place next_place(const struct part *part, struct place at) {
+    at.row += GROUP_TILES * part->isa->rows;
+    if (at.row >= part->last) at.row = part->first, at.depth += chunk_of(part->gemm);
+    return at;
+}
+
+static bool is_inside(const struct part *part, struct place at) {
+    return at.row < part->last && at.depth < part->gemm->depth && part->panel < part->end;
+}
+
+static int64_t chunk_at(const struct part *part, int64_t depth) {
+    return least(chunk_of(part->gemm), part->gemm->depth - depth);
+}
 
 /* --- what is wanted next --- */
 
@@ -92,21 +109,24 @@ static struct block block_of(const float *from, int64_t deep, int64_t across, in
     return (struct block){from, deep, depth, parts(count, LINE)};
 }
 
-static struct block panel_block(const struct part *at, int64_t panel) {
-    const struct gemm *gemm = at->gemm;
-    int64_t column = panel * at->isa->columns;
-    return block_of(gemm->b + at->depth * gemm->b_step + column * gemm->b_column, gemm->b_step,
-                    gemm->b_column, at->chunk, least(at->isa->columns, gemm->columns - column));
+/* What the panel behind this one is packed from: of the next chunk, maybe. */
+static struct block next_panel(const struct part *part, int64_t depth, int64_t panel) {
+    const struct gemm *gemm = part->gemm;
+    if (++panel == part->end) panel = part->panel, depth += chunk_of(gemm);
+    if (depth >= gemm->depth) return (struct block){0};
+    int64_t column = panel * part->isa->columns;
+    return block_of(gemm->b + depth * gemm->b_step + column * gemm->b_column, gemm->b_step,
+                    gemm->b_column, chunk_at(part, depth),
+                    least(part->isa->columns, gemm->columns - column));
 }
 
-/* The rows of the group that follows one that ends before `row`: in the next chunk, maybe. */
-static struct block group_block(const struct part *at, int64_t row) {
-    const struct gemm *gemm = at->gemm;
-    int64_t depth = at->depth;
-    if (row == at->last) row = at->first, depth += at->chunk;
-    return block_of(gemm->a + row * gemm->a_row + depth * gemm->a_step, gemm->a_step, gemm->a_row,
-                    least(at->chunk, gemm->depth - depth),
-                    least(at->last - row, GROUP_TILES * at->isa->rows));
+static struct block next_rows(const struct part *part, struct place at) {
+    const struct gemm *gemm = part->gemm;
+    at = next_place(part, at);
+    if (!is_inside(part, at)) return (struct block){0};
+    return block_of(gemm->a + at.row * gemm->a_row + at.depth * gemm->a_step, gemm->a_step,
+                    gemm->a_row, chunk_at(part, at.depth),
+                    least(part->last - at.row, GROUP_TILES * part->isa->rows));
 }
 
 static struct gemm_fetch share_of(const struct block *block, int64_t share, int64_t shares) {
@@ -133,82 +153,81 @@ static void fetch_now(struct gemm_fetch fetch) {
 
 /* --- the work --- */
 
-static void pack_panel(const struct part *at, int64_t panel, float *to) {
-    const struct gemm *gemm = at->gemm;
-    int64_t column = panel * at->isa->columns;
-    gemm_pack(gemm->b + at->depth * gemm->b_step + column * gemm->b_column, gemm->b_step,
-              gemm->b_column, at->chunk, (int)least(at->isa->columns, gemm->columns - column),
-              at->isa->columns, to);
+static void pack_panel(const struct part *part, int64_t depth, int64_t panel, float *to) {
+    const struct gemm *gemm = part->gemm;
+    int64_t column = panel * part->isa->columns;
+    gemm_pack(gemm->b + depth * gemm->b_step + column * gemm->b_column, gemm->b_step,
+              gemm->b_column, chunk_at(part, depth),
+              (int)least(part->isa->columns, gemm->columns - column), part->isa->columns, to);
 }
 
-static void pack_tile(const struct part *at, int64_t row, float *to) {
-    const struct gemm *gemm = at->gemm;
-    gemm_pack(gemm->a + at->depth * gemm->a_step + row * gemm->a_row, gemm->a_step, gemm->a_row,
-              at->chunk, (int)least(at->isa->rows, gemm->rows - row), at->isa->rows, to);
+static void pack_tile(const struct part *part, struct place at, float *to) {
+    const struct gemm *gemm = part->gemm;
+    gemm_pack(gemm->a + at.depth * gemm->a_step + at.row * gemm->a_row, gemm->a_step, gemm->a_row,
+              chunk_at(part, at.depth), (int)least(part->isa->rows, gemm->rows - at.row),
+              part->isa->rows, to);
 }
 
-static void run_tile(const struct part *at, int64_t row, int64_t panel, const float *tile,
+static void run_tile(const struct part *part, struct place at, int64_t panel, const float *tile,
                      const float *packed, const struct gemm_fetch *fetch) {
-    const struct gemm *gemm = at->gemm;
-    int64_t column = panel * at->isa->columns;
-    bool last = at->depth + at->chunk == gemm->depth;
-    at->isa->tile(
-        &(struct gemm_tile){.a = tile ? tile : gemm->a + row * gemm->a_row + at->depth,
+    const struct gemm *gemm = part->gemm;
+    int64_t column = panel * part->isa->columns, chunk = chunk_at(part, at.depth);
+    bool last = at.depth + chunk == gemm->depth;
+    part->isa->tile(
+        &(struct gemm_tile){.a = tile ? tile : gemm->a + at.row * gemm->a_row + at.depth,
                             .b = packed,
                             .bias = last && gemm->bias ? gemm->bias + column : NULL,
-                            .c = gemm->c + row * gemm->columns + column,
+                            .c = gemm->c + at.row * gemm->columns + column,
                             .a_row = tile ? 1 : gemm->a_row,
-                            .a_step = tile ? at->isa->rows : 1,
-                            .b_step = at->isa->columns,
+                            .a_step = tile ? part->isa->rows : 1,
+                            .b_step = part->isa->columns,
                             .c_row = gemm->columns,
-                            .depth = at->chunk,
-                            .rows = (int)least(at->isa->rows, gemm->rows - row),
-                            .columns = (int)least(at->isa->columns, gemm->columns - column),
-                            .fresh = at->depth == 0,
+                            .depth = chunk,
+                            .rows = (int)least(part->isa->rows, gemm->rows - at.row),
+                            .columns = (int)least(part->isa->columns, gemm->columns - column),
+                            .fresh = at.depth == 0,
                             .fetch = *fetch});
 }
 
 /* What comes after the product, for these rows and the thread's panels. */
-static void finish_rows(const struct part *at, int64_t row, int64_t end) {
-    const struct gemm *gemm = at->gemm;
-    int64_t column = at->panel * at->isa->columns,
-            count = least(gemm->columns, at->end * at->isa->columns) - column;
+static void finish_rows(const struct part *part, int64_t row, int64_t end) {
+    const struct gemm *gemm = part->gemm;
+    int64_t column = part->panel * part->isa->columns,
+            count = least(gemm->columns, part->end * part->isa->columns) - column;
     for (; row < end; row++) {
         int64_t place = row * gemm->columns + column;
         gemm->after(gemm->c + place, gemm->c + place, gemm->activated + place, count);
     }
 }
 
-static void run_group(const struct part *at, int64_t first, int64_t end) {
-    const struct gemm_isa *isa = at->isa;
-    struct block rows = group_block(at, end), panel = {0};
-    int64_t tiles = parts(end - first, isa->rows), share = 0,
-            shares = tiles * (at->end - at->panel);
-    for (int64_t p = at->panel; p < at->end; p++) {
-        float *packed = at->panels + (p - at->panel) * isa->columns * at->chunk;
-        if (first == at->first) {
-            pack_panel(at, p, packed);
-            panel = p + 1 < at->end ? panel_block(at, p + 1) : (struct block){0};
+static void run_group(const struct part *part, struct place at) {
+    const struct gemm *gemm = part->gemm;
+    const struct gemm_isa *isa = part->isa;
+    int64_t end = least(part->last, at.row + GROUP_TILES * isa->rows),
+            tiles = parts(end - at.row, isa->rows), chunk = chunk_at(part, at.depth), share = 0,
+            shares = tiles * (part->end - part->panel), width = isa->columns;
+    struct block rows = next_rows(part, at), source = {0};
+    float *packed = part->panels;
+    for (int64_t p = part->panel; p < part->end; p++, packed += width * chunk) {
+        if (at.row == part->first) {
+            pack_panel(part, at.depth, p, packed);
+            source = next_panel(part, at.depth, p);
         }
         for (int64_t i = 0; i < tiles; i++) {
-            int64_t row = first + i * isa->rows;
-            float *tile = at->tiles ? at->tiles + i * isa->rows * at->chunk : NULL;
-            if (tile && p == at->panel) pack_tile(at, row, tile);
-            struct gemm_fetch fetch = share_of(&panel, i, tiles);
+            struct place here = {at.row + i * isa->rows, at.depth};
+            float *tile = part->tiles ? part->tiles + i * isa->rows * chunk : NULL;
+            if (tile && p == part->panel) pack_tile(part, here, tile);
+            struct gemm_fetch fetch = share_of(&source, i, tiles);
             fetch_now(share_of(&rows, share++, shares));
-            run_tile(at, row, p, tile, packed, &fetch);
+            run_tile(part, here, p, tile, packed, &fetch);
         }
     }
-    if (at->gemm->after && at->depth + at->chunk == at->gemm->depth) finish_rows(at, first, end);
+    if (gemm->after && at.depth + chunk == gemm->depth) finish_rows(part, at.row, end);
 }
 
-static void run_part(struct part *at) {
-    int64_t chunk = at->chunk, group = GROUP_TILES * at->isa->rows;
-    for (at->depth = 0; at->depth < at->gemm->depth; at->depth += chunk) {
-        at->chunk = least(chunk, at->gemm->depth - at->depth);
-        for (int64_t row = at->first; row < at->last; row += group)
-            run_group(at, row, least(at->last, row + group));
-    }
+static void run_part(const struct part *part) {
+    for (struct place at = {part->first, 0}; is_inside(part, at); at = next_place(part, at))
+        run_group(part, at);
 }
 
 size_t gemm_scratch_bytes(const struct gemm *gemm, int threads) {
@@ -232,7 +251,6 @@ void gemm_run(const struct gemm *gemm, int threads, void *scratch) {
             .last = least(gemm->rows, split.tiles * (row + 1) / split.row_parts * isa->rows),
             .panel = split.panels * column / split.column_parts,
             .end = split.panels * (column + 1) / split.column_parts,
-            .chunk = chunk_of(gemm),
             .tiles = packs_rows(gemm) ? own : NULL,
             .panels = own + tiles_floats(gemm, isa)});
     }

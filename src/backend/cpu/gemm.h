@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GEMM_DEPTH = 384, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
+enum { GEMM_DEPTH = 768, GEMM_MAX_ROWS = 12, GEMM_MAX_COLUMNS = 32 };
 /* Rows a multiple of so many floats apart (4 KiB) fall into the same few cache sets. */
 enum { GEMM_ALIASING = 1024 };
 
