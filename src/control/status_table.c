@@ -103,7 +103,8 @@ static void describe_unknown(const void *record, char text[CONTROL_DOING_BYTES])
     snprintf(text, CONTROL_DOING_BYTES, "?");
 }
 
-static control_describe_fn *describe_record = describe_unknown;
+/* Atomic: runs of a program that open at once set it beside one another. */
+static control_describe_fn *_Atomic describe_record = describe_unknown;
 
 void control_describe_records(control_describe_fn *describe) {
     describe_record = describe;
