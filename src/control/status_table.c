@@ -103,7 +103,8 @@ static void describe_unknown(const void *record, char text[CONTROL_DOING_BYTES])
     snprintf(text, CONTROL_DOING_BYTES, "?");
 }
 
-static control_describe_fn *describe_record = describe_unknown;
+/* Atomic: runs of a program that open at once set it beside one another. */
+static control_describe_fn *_Atomic describe_record = describe_unknown;
 
 void control_describe_records(control_describe_fn *describe) {
     describe_record = describe;
@@ -121,9 +122,10 @@ bool control_row_get(struct control_row *row, struct control_doing *out) {
     } while ((before != after || before & 1) && ++tries < TRIES);
     struct control_content content;
     char text[CONTROL_DOING_BYTES];
+    control_describe_fn *describe = describe_record; /* gcc's call by it would be a plain read */
     memcpy(&content, word, sizeof content);
     if (content.is_record)
-        describe_record(content.bytes, text);
+        describe(content.bytes, text);
     else
         memcpy(text, content.bytes, sizeof text);
     text[sizeof text - 1] = 0;
