@@ -376,7 +376,7 @@ static enum status check_integers(const struct dataset *data, int f, int64_t sam
 /* Whether the output depends on this value. */
 static bool output_reads(const struct graph *graph, int value) {
     bool *reads = MEM_ARRAY(bool, graph->value_count);
-    reads[graph->losses[0].scores] = true;
+    reads[graph->output] = true;
     for (int n = graph->node_count - 1; n >= 0; n--) {
         const struct node *node = &graph->nodes[n];
         bool wanted = false;

@@ -296,12 +296,16 @@ Test(run_own, a_run_takes_its_model_along) {
 
 enum { INNER = 4, MANY = 8 };
 
+/* The loss reads a field that the output does not depend on. */
 static void inner(struct stretto_graph *graph, void *context) {
+    stretto_value height = stretto_input(graph, "height");
     stretto_value x = stretto_linear(graph, "fc1", stretto_input(graph, "x"), HIDDEN);
     (void)context;
     stretto_value middle = stretto_linear(graph, "middle", stretto_relu(graph, "relu1", x), INNER);
     stretto_output(graph, middle);
     x = stretto_linear(graph, "fc2", stretto_gelu(graph, "gelu", middle), HIDDEN);
+    height = stretto_flatten(graph, "column", height);
+    x = stretto_add(graph, "sum", x, stretto_linear(graph, "fc3", height, HIDDEN));
     x = stretto_linear(graph, "kinds", stretto_relu(graph, "relu2", x), MANY);
     stretto_cross_entropy(graph, "loss", x, stretto_input(graph, "kind"), 0);
 }
@@ -329,6 +333,8 @@ Test(run_own, a_value_inside_of_the_model_is_an_output, .timeout = 60) {
         cr_assert_eq(stretto_output_elements(run), INNER, "layout %d: %s", i, stretto_error());
         cr_assert_eq(stretto_forward(run, 2, (const void *[]){x, NULL, NULL}, 3, out[i], 2 * INNER),
                      0, "%s", stretto_error());
+        cr_expect_eq(stretto_forward(run, 1, (const void *[]){NULL, x, x}, 3, out[i], INNER),
+                     STRETTO_USAGE);
         stretto_close(&run);
         for (int k = 0; k < 2 * INNER; k++)
             cr_expect_float_eq(out[i][k], out[0][k], i == 2 ? 0.2 : 0, "layout %d: %g, %g", i,
