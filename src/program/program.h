@@ -160,11 +160,9 @@ static inline bool tie_is_apart(const struct program_tie *tie) {
 /* Local. The tie whose bucket this is, of either stage, or NULL. */
 const struct program_tie *program_tie_at(const struct program *program, int stage, int bucket);
 
-/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT), on
- * this stage (-1: none)? Its round as a body, to be freed. Do F and B share statistics? STEPs clip?
- */
+/* Local. Has it no step: evaluation alone, whose rounds hand out what the model makes (OUTPUT)? Its
+ * round as a body, which the caller frees. Do its F and B share statistics? Do its STEPs clip? */
 bool program_is_forward(const struct program *program);
-int program_output_stage(const struct program *program);
 struct program *program_round(const struct program *program);
 bool program_shares(const struct program *program);
 bool program_clips(const struct program *program);
