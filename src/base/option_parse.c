@@ -206,9 +206,11 @@ static enum status apply(const struct parser *parser, struct options *options) {
         argument[i] = arena_text(&options->arena, parser->argument[i]);
     options->argument = argument;
     options->argument_count = parser->argument_count;
-    /* A run that goes on has more options, in its folder: checked when those are known. */
+    /* A run that goes on, or is used, has more options, in its folder: checked when those are
+     * known. */
     bool runs = options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN | COMMAND_SIMULATE);
-    bool later = runs && options->resume && !options->overwrite;
+    bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    bool later = uses || (runs && options->resume && !options->overwrite);
     return later ? STATUS_OK : options_check(options);
 }
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-enum { FILE_LIMIT = 64 << 20, CLASSES_MOST = 1 << 20 };
+enum { FILE_LIMIT = 64 << 20 };
 
 /* --- writing --- */
 
@@ -183,7 +183,7 @@ static enum status read_root(const struct json_file *file, struct dataset *out) 
     TRY(json_get_text(&spec, &text));
     out->spec = mem_text(text);
     TRY(read_fields(&fields, arena, out));
-    TRY(json_get_int(&classes, 0, CLASSES_MOST, &out->classes));
+    TRY(json_get_int(&classes, 0, INT64_MAX, &out->classes));
     TRY(json_get_int(&vocab, 0, INT32_MAX, &out->vocab));
     TRY(read_numbers(&mean, channels_of(out), arena, &out->mean));
     TRY(read_numbers(&std, channels_of(out), arena, &out->std));
@@ -218,8 +218,9 @@ enum status outline_read(const char *path, struct dataset **out) {
 static enum status check_shape(const struct dataset *outline, const struct field *field,
                                const struct dataset *data) {
     int f = dataset_field(data, field->name);
+    bool tokens = outline->vocab > 0 && field->dtype == DTYPE_I32;
     char want[SHAPE_TEXT_BYTES], have[SHAPE_TEXT_BYTES];
-    if (f < 0 || shape_equal(&data->field[f].shape, &field->shape)) return STATUS_OK;
+    if (f < 0 || tokens || shape_equal(&data->field[f].shape, &field->shape)) return STATUS_OK;
     return fail(STATUS_USAGE,
                 "%s: %s is %s, of the data that the model was trained on %s\n  those were %s",
                 data->spec, field->name, shape_text(&data->field[f].shape, have),

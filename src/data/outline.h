@@ -9,8 +9,9 @@
 enum status outline_write(const struct dataset *dataset, const char *path);
 /* Local, blocking. A data set with all but samples: `like` of input_open. The caller frees it. */
 enum status outline_read(const char *path, struct dataset **out);
-/* Local. Whether a model of the outline's data may be used on `data`: the inputs are of its shapes,
- * and classes that have names on both sides have the same. Else STATUS_USAGE, logged. */
+/* Local. Whether a model of the outline's data may be used on `data`: the inputs are of its shapes
+ * (but rows of tokens of any length: positions are the model's matter), and classes that have names
+ * on both sides have the same. Else STATUS_USAGE, logged. */
 enum status outline_check(const struct dataset *outline, const struct dataset *data);
 
 #endif

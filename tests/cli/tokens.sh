@@ -19,6 +19,7 @@ set -- --model gpt2-nano --data tokens:data --seq 16 --batch 4 --steps 12 --devi
 first=$(sed -n 's/.*"loss_first": \([0-9.]*\).*/\1/p' run/summary.json)
 last=$(sed -n 's/.*"loss_last": \([0-9.]*\).*/\1/p' run/summary.json)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(a > 5 && b < a - 0.5) }' || say "the loss goes from $first to $last"
+"$STRETTO" eval run --seq 8 --threads 1 >out 2>err || say "eval of shorter rows: $(cat err)"
 refuse() { # words, code: options
     words=$1 code=$2
     shift 2
@@ -29,6 +30,7 @@ refuse() { # words, code: options
     [ "$(wc -l <err)" -le 3 ] || say "$*: more than three lines: $(cat err)"
 }
 refuse "a row of 4096 needs 4097" 3 explain --model gpt2-nano --data tokens:data --seq 4096
+refuse "no effect with --model gpt2-nano" 2 eval run --patch 4
 refuse "reads images" 2 explain --model lenet --data tokens:data
 refuse "reads tokens with masks" 2 explain --model bert-tiny --data tokens:data
 # A disk that is full before the second file is whole leaves both as they were.

@@ -45,9 +45,10 @@ static enum status check(const struct dataset *outline, const struct dataset *da
 }
 
 Test(data_outline, what_is_written_is_read) {
-    static const char *const specs[] = {"digits", "synthetic:count=4,test_count=4,classes=7",
-                                        "synthetic:kind=tokens,count=4,test_count=4,seq=32",
-                                        "synthetic:kind=text,count=4,test_count=4,seq=8,vocab=64"};
+    static const char *const specs[] = {
+        "digits", "synthetic:count=4,test_count=4,classes=7",
+        "synthetic:kind=tokens,count=4,test_count=4,seq=32",
+        "synthetic:kind=text,count=4,test_count=4,seq=8,vocab=2000000"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct dataset *data = opened(specs[i]);
         data->frame = FRAME_CENTRE;
@@ -88,6 +89,16 @@ Test(data_outline, other_data_are_told_apart) {
     dataset_free(&outline);
     dataset_free(&digits);
     dataset_free(&larger);
+}
+
+Test(data_outline, rows_of_tokens_may_be_of_another_length) {
+    struct dataset *text = opened("synthetic:kind=text,count=4,test_count=4,seq=8,vocab=64"),
+                   *longer = opened("synthetic:kind=text,count=4,test_count=4,seq=9,vocab=64"),
+                   *outline = outline_of(text);
+    cr_expect_eq(check(outline, longer), STATUS_OK, "%s", message);
+    dataset_free(&outline);
+    dataset_free(&text);
+    dataset_free(&longer);
 }
 
 /* Whatever byte is missing at its end, or a value of another kind, it is refused in words. */
