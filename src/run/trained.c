@@ -55,27 +55,28 @@ static struct shape *image_of(struct dataset *outline) {
     return image < 0 ? NULL : &outline->field[image].shape;
 }
 
-enum status trained_like(const struct options *options, struct dataset **out) {
-    struct dataset *outline = NULL;
-    if (!is_named_now(options, OPTION_data)) TRY(read_outline(options->argument[0], &outline));
-    struct shape *image = image_of(outline);
+/* A size that is named now is wanted, whatever the run's was. */
+static enum status outline_now(const struct options *options, struct dataset **out) {
+    TRY(read_outline(options->argument[0], out));
+    struct shape *image = image_of(*out);
     if (image && is_named_now(options, OPTION_image_size))
         image->dim[1] = image->dim[2] = options->image_size;
-    *out = outline;
-    if (outline) return STATUS_OK;
+    return STATUS_OK;
+}
+
+enum status trained_like(const struct options *options, struct dataset **out) {
+    *out = NULL;
+    if (!is_named_now(options, OPTION_data)) TRY(outline_now(options, out));
+    if (*out) return STATUS_OK;
     const struct model *model = model_find(options->model);
     CHECK(model, "no model is called %s", options->model);
     return resolve_data(options, model, out);
 }
 
-/* A size that is named now is wanted, whatever the run's was. */
 enum status trained_check(const struct options *options, const struct dataset *data) {
     struct dataset *outline;
-    TRY(read_outline(options->argument[0], &outline));
+    TRY(outline_now(options, &outline));
     if (!outline) return STATUS_OK;
-    struct shape *image = image_of(outline);
-    if (image && is_named_now(options, OPTION_image_size))
-        image->dim[1] = image->dim[2] = options->image_size;
     enum status status = outline_check(outline, data);
     dataset_free(&outline);
     return status;

@@ -19,8 +19,8 @@ struct outlook {
 
 /* Local. Whether an option of the forecast is given. */
 bool outlook_is_wanted(const struct options *options);
-/* Local. Simulates the job's program; the job must outlive it, and it stays
- * where it is. The caller closes it. */
+/* Local. Simulates the job's program; the job must outlive it, and it stays where it is. The caller
+ * closes it. */
 enum status outlook_open(const struct job *job, struct outlook *out);
 /* The same with every rank run by itself, to be set beside what was measured. */
 enum status outlook_open_apart(const struct job *job, struct outlook *out);

@@ -23,9 +23,9 @@ enum {
 
 /* One direction's view: a source image brought to the points, and what comes out. Tiles are
  * numbered through the batch and go through in strips. Where there are enough of them, each thread
- * has strips of its own; otherwise, and for the gradient of the weights, whose sums go through the
- * strips in order, the team does `abreast` of them at a time, so that all find work. At the points
- * 16 channels of a strip lie together: [36][pitch][16]. */
+ * has strips of its own; otherwise the team does `abreast` of them at a time, so that all find work
+ * (winograd_weight.c says how the gradient of the weights does). At the points 16 channels of a
+ * strip lie together: [36][pitch][16]. */
 struct winograd {
     struct cpu_image from, to; /* forward x, y; backward data dy, dx; backward weights x, dy */
     int64_t rows, columns;     /* tiles of an image */
