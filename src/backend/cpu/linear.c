@@ -35,6 +35,7 @@ static int64_t last_of(const struct tensor_type *type) {
     return type->shape.dim[type->shape.rank - 1];
 }
 
+/* Whether oneDNN would read, where they lie, rows that fall into the same cache sets. */
 static bool aliases(const struct linear *l) {
     bool packed =
         l->rows >= ONEDNN_PACKED && l->inputs >= ONEDNN_PACKED && l->outputs >= ONEDNN_PACKED;
@@ -182,7 +183,7 @@ static void run_bias(const struct cpu_kernel *kernel, void *const in[], void *co
                     sums + at);
 }
 
-/* It pays forward, and in all directions where rows alias. */
+/* It pays forward, and in all directions where oneDNN would read rows that alias. */
 static bool takes_gemm(const struct cpu_kernel *kernel, const struct linear *l) {
     bool pays = kernel->call.op == OP_LINEAR || aliases(l);
     bool wide = l->x == DTYPE_F32 && l->w == DTYPE_F32 && l->y == DTYPE_F32;

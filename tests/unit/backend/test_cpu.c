@@ -379,6 +379,30 @@ Test(backend_cpu, products_are_the_same_for_any_team_and_batch) {
     }
 }
 
+/* The gradients of a linear layer whose rows alias are made by our own product, unless oneDNN packs
+ * them; then their weights stay plain on any processor. */
+Test(backend_cpu, large_gradients_of_linear_layers_are_packed_by_onednn) {
+    struct device *device = open_cpu(1);
+    for (int i = 0; i < 4; i++) {
+        const struct layout *none[OP_MAX_IN] = {0};
+        struct op_call call = {.op = i % 2 ? OP_LINEAR_BWD_WEIGHT : OP_LINEAR_BWD_DATA,
+                               .in_count = 2};
+        struct tensor_type w = {DTYPE_F32, SHAPE(512, 1024)};
+        struct tensor_type dy = {DTYPE_F32, SHAPE(i < 2 ? 512 : 511, 512)}, x = dy;
+        struct kernel *kernel = NULL;
+        char why[256];
+        x.shape.dim[1] = 1024;
+        call.in[0] = i % 2 ? x : dy, call.in[1] = i % 2 ? dy : w;
+        cr_assert(op_infer(&call, why, sizeof why) == STATUS_OK, "%s", why);
+        cr_assert(kernel_create(device, &call, none, &kernel) == STATUS_OK);
+        bool ours = i >= 2 && cpu_has_avx512(), plain = i < 2 || ours;
+        cr_expect_eq(strncmp(kernel->name, "gemm:", 5) == 0, ours, "%d: %s", i, kernel->name);
+        if (plain) cr_expect((i % 2 ? kernel->out[0] : kernel->in[1])->plain, "%s", kernel->name);
+        kernel_free(&kernel);
+    }
+    device_close(&device);
+}
+
 /* With its operand kept, without, and as an operation of its own: gelu of a linear layer has the
  * same bits, whoever makes the product. */
 Test(backend_cpu, gelu_of_a_linear_layer_is_gelu) {

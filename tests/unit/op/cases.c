@@ -113,9 +113,9 @@ static const struct op_case cases[] = {
     {"linear gelu panels", OP_LINEAR, ACT(GELU), .attrs.saves = true,
      IN(F(270, 6), F(70, 6), F(70))},
     {"linear wide", OP_LINEAR, IN(F(65, 192), F(64, 192), F(64))},
-    {"linear panels", OP_LINEAR, RELU, IN(F(270, 400), F(70, 400), F(70))}, /* chunks, groups */
+    {"linear panels", OP_LINEAR, RELU, IN(F(270, 400), F(70, 400), F(70))}, /* groups */
     {"linear across panels", OP_LINEAR, .attrs.across = true, IN(F(260, 40), F(40, 70))},
-    {"linear rows of 4 KiB, panels", OP_LINEAR, IN(F(400, 1024), F(40, 1024), F(40))},
+    {"linear rows of 4 KiB, panels", OP_LINEAR, IN(F(400, 1024), F(40, 1024), F(40))}, /* chunks */
     {"linear rows of 4 KiB", OP_LINEAR, IN(F(5, 1024), F(48, 1024), F(48))},
     {"linear across", OP_LINEAR, .attrs.across = true, IN(F(7, 19), F(19, 11), F(11))},
     {"linear across tokens", OP_LINEAR, .attrs.across = true, IN(F(2, 5, 24), F(24, 17))},
