@@ -234,7 +234,8 @@ static enum status parse_header(struct safetensors *file, const char *header, si
     return status;
 }
 
-/* By the first bytes of what torch.save writes: a ZIP archive, or before PyTorch 1.6 a pickle. */
+/* By the first bytes of what torch.save writes: a ZIP archive, or before PyTorch 1.6 a pickle. Of a
+ * length that can be one they say nothing: a header may well have 0x280 bytes. */
 static bool is_pickle(uint64_t first) {
     return (first & 0xFFFFFFFF) == 0x04034B50 || (first & 0xFFFF) == 0x0280;
 }
@@ -248,7 +249,8 @@ static enum status load(struct safetensors *file) {
                     "  the file is empty or truncated",
                     file->from.path, file->from.total);
     TRY(file_read_at(&file->from, 0, &length, sizeof length));
-    if (is_pickle(length))
+    bool is_length = length <= SAFETENSORS_HEADER_LIMIT;
+    if (!is_length && is_pickle(length))
         return fail(
             STATUS_DATA,
             "%s: PyTorch's own format, which is not read: it may run code\n"
@@ -256,7 +258,7 @@ static enum status load(struct safetensors *file) {
             "weights_only=True), \"model.safetensors\")'\n"
             "  writes one that is",
             file->from.path, file->from.path);
-    if (length > SAFETENSORS_HEADER_LIMIT)
+    if (!is_length)
         return fail(STATUS_DATA,
                     "%s: byte 0: header length %" PRIu64 " is above the limit of %d\n"
                     "  this is not a safetensors file",

@@ -274,6 +274,15 @@ Test(tensor_safetensors, every_rule_is_enforced) {
     }
 }
 
+/* Its length then begins as a pickle of PyTorch's does. */
+Test(tensor_safetensors, header_may_have_640_bytes) {
+    char header[641], text[512];
+    struct safetensors *file = NULL;
+    snprintf(header, sizeof header, "%-640s", "{" T("a", "F32", "[1]", "[0,4]") "}");
+    cr_expect_eq(parse(header, 4, text, sizeof text, &file), STATUS_OK, "%s", text);
+    safetensors_close(&file);
+}
+
 Test(tensor_safetensors, names_in_messages_hold_no_control_characters) {
     char text[1024];
     struct safetensors *file;
