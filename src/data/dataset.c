@@ -197,11 +197,10 @@ static enum status check_folder(const struct dataset_ops *ops, const char *argum
     if (stat(argument, &info) != 0)
         return fail(STATUS_DATA, "%s: cannot open the folder of data set %s: %s", argument,
                     ops->name, strerror(errno));
+    const char *use = use_of_file(argument);
     if (!S_ISDIR(info.st_mode))
-        return fail(STATUS_DATA,
-                    "%s: not a folder, which data set %s needs\n"
-                    "  docs/data.md says what is in it",
-                    argument, ops->name);
+        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs\n  %s", argument,
+                    ops->name, use ? use : "docs/data.md says what is in it");
     return STATUS_OK;
 }
 
