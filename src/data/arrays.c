@@ -224,6 +224,20 @@ static void normalise(const struct arrays *state, struct array *x) {
             at[p] = (at[p] - state->mean[i % channels]) / state->std[i % channels];
 }
 
+/* Pixels that were saved as reals or as large integers: nobody trains on those as they are. */
+static void warn_of_pixels(const struct array *x) {
+    const float *value = x->values;
+    float most = 0;
+    for (int64_t i = 0, count = shape_count(&x->shape); i < count; i++) {
+        if (value[i] < 0 || value[i] > 255 || value[i] != floorf(value[i])) return;
+        if (value[i] > most) most = value[i];
+    }
+    if (most > 1)
+        log_warning("%s: values of 0 to %g look like pixels, and are taken as they are\n"
+                    "  array.astype('uint8') makes them pixels; or mean=127.5,std=127.5",
+                    x->label, (double)most);
+}
+
 static enum status set_normalisation(struct array array[ARRAY_ROLES], const struct array_spec *spec,
                                      struct arrays *state) {
     const char *label = array[ARRAY_X].label;
@@ -233,7 +247,10 @@ static enum status set_normalisation(struct array array[ARRAY_ROLES], const stru
     for (int s = 0; s < SPLIT_COUNT; s++)
         if (array[2 * s].dtype == DTYPE_U8 && array[2 * s].label && !bytes)
             TRY(widen(&array[2 * s], pixels ? 255 : 1));
-    if (!pixels && !spec->mean && !spec->std) return STATUS_OK;
+    if (!pixels && !spec->mean && !spec->std) {
+        if (state->sample.rank == 3) warn_of_pixels(&array[ARRAY_X]);
+        return STATUS_OK;
+    }
     TRY(spread(label, "mean", spec->mean, spec->mean_count, pixels ? usual_mean : 0, channels,
                &state->mean));
     TRY(spread(label, "std", spec->std, spec->std_count, pixels ? usual_std : 1, channels,

@@ -258,6 +258,27 @@ Test(data_arrays, pixels_of_many_channels) {
     dataset_free(&dataset);
 }
 
+Test(data_arrays, pixels_of_another_type_are_warned_of) {
+    static const struct {
+        float most;
+        const char *keys;
+        bool warned;
+    } rows_of[] = {{200, "", true},
+                   {1, "", false},
+                   {200.5f, "", false},
+                   {256, "", false},
+                   {200, ",std=9", false}};
+    put(&kinds[0], "y_train", DTYPE_I64, SHAPE(2), labels);
+    for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++) {
+        const float values[2][1][2] = {{{0, 1}}, {{0, rows_of[i].most}}};
+        put(&kinds[0], "x_train", DTYPE_F32, SHAPE(2, 1, 2), values);
+        struct dataset *dataset = opened(&kinds[0], rows_of[i].keys);
+        cr_assert_eq(strstr(message, "0 to 200 look like pixels") != NULL, rows_of[i].warned,
+                     "%zu: %s", i, message);
+        dataset_free(&dataset);
+    }
+}
+
 /* Every sample is in one split and in one only. */
 Test(data_arrays, a_test_split_is_made) {
     float x[25];
