@@ -61,6 +61,7 @@ done <<'END'
 2|err|did you mean doctor?|help docter
 2|err|did you mean resnet18-cifar?|explain --model resnet18-cifa
 2|err|one of: mlp, lenet, resnet8|explain --model nothing
+2|err|did you mean vit-tiny?|explain --model vit_tiny_patch16_224
 2|err|did you mean -n, --local-ranks?|train --ranks 2
 2|err|did you mean --lr?|train --learning-rate 1
 2|err|did you mean --rank?|train --ranc 2

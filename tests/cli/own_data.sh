@@ -38,7 +38,8 @@ refuse "or --model resnet8" 2 --model gpt2-nano --data digits
 refuse "the argument is missing" 2 --model mlp --data npy
 refuse "such as npy:data;" 2 --model mlp --data data
 refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
-touch loose.jpg book.txt
+touch loose.jpg book.txt table.csv
+refuse "numpy.savez('data.npz', x_train=x, y_train=y)" 2 --model mlp --data table.csv
 refuse "pictures are read from folders" 2 --model resnet8 --data loose.jpg
 refuse "stretto tokens TRAIN.txt DIR" 2 --model gpt2-nano --data book.txt
 refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
@@ -56,7 +57,7 @@ refuse "no folder in it holds pictures" 3 --model resnet8 --data folder:flat
 refuse "resnet101, ...; --help lists all" 2 --model nothing
 mkdir -p words/training/cat words/validation/cat
 refuse "words/train: the folder to train on is not there" 3 --model resnet8 --data folder:words
-refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:torch.pth
+refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:text.npz
 refuse "stretto tokens TRAIN.txt DIR" 3 --model gpt2-nano --data tokens:book.txt
 refuse "torchvision's is ROOT/MNIST/raw" 3 --model mlp --data mnist:words
 refuse "files are the Python version" 3 --model mlp --data cifar10:words
