@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -144,13 +145,25 @@ static enum status parse_arguments(struct parser *parser) {
     return STATUS_OK;
 }
 
-/* A file without its option: "check FILE". NULL: it is none, or the command reads none. */
+/* A file or a folder without its option: "check FILE", "train --resume DIR", "predict RUN FILE".
+ * NULL: it is none, or the command reads none. */
 static const char *option_of_file(const struct parser *parser, const char *typed) {
     const char *dot = strrchr(typed, '.');
     bool yaml = dot && (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0);
-    enum option_id id = yaml ? OPTION_config : OPTION_program;
-    bool taken = option_rows[id].commands & (unsigned)parser->command;
-    return taken && file_exists(typed) ? option_rows[id].name : NULL;
+    struct stat info;
+    if (stat(typed, &info) != 0) return NULL;
+    const struct {
+        bool fits;
+        enum option_id id;
+        const char *words;
+    } ways[] = {{true, OPTION_input, "--input"},
+                {S_ISDIR(info.st_mode), OPTION_resume, "--resume --out"},
+                {yaml, OPTION_config, "--config"},
+                {!S_ISDIR(info.st_mode), OPTION_program, "--program"}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (ways[i].fits && option_rows[ways[i].id].commands & (unsigned)parser->command)
+            return ways[i].words;
+    return NULL;
 }
 
 static enum status check_argument_count(const struct parser *parser) {
@@ -159,7 +172,7 @@ static enum status check_argument_count(const struct parser *parser) {
     const char *extra = parser->argument_count > row->most ? parser->argument[row->most] : NULL;
     const char *option = extra ? option_of_file(parser, extra) : NULL;
     if (option)
-        return fail(STATUS_USAGE, "%s: unexpected argument\n  did you mean: stretto %s --%s %s",
+        return fail(STATUS_USAGE, "%s: unexpected argument\n  did you mean: stretto %s %s %s",
                     text_quoted(extra, quoted), row->name, option, extra);
     if (extra)
         return fail(STATUS_USAGE, "%s: unexpected argument\n  usage: stretto %s [options]%s%s",
@@ -206,11 +219,11 @@ static enum status apply(const struct parser *parser, struct options *options) {
         argument[i] = arena_text(&options->arena, parser->argument[i]);
     options->argument = argument;
     options->argument_count = parser->argument_count;
-    /* A run that goes on, or is used, has more options, in its folder: checked when those are
-     * known. */
+    /* A run that goes on or is used has more options, in its folder: checked when those are known.
+     */
     bool runs = options->command & (COMMAND_TRAIN | COMMAND_EXPLAIN | COMMAND_SIMULATE);
-    bool uses = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
-    bool later = uses || (runs && options->resume && !options->overwrite);
+    bool used = options->command & (COMMAND_EVAL | COMMAND_PREDICT);
+    bool later = used || (runs && options->resume && !options->overwrite);
     return later ? STATUS_OK : options_check(options);
 }
 

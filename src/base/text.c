@@ -34,10 +34,14 @@ int text_distance(const char *a, const char *b) {
     return cost[rows][columns];
 }
 
-/* A word cut short ("micro-batch-s") or run on is near, too, however many letters are missing. */
+/* A word cut short ("micro-batch-s") or run on is near, too, however many letters are missing; also
+ * where others write a line below for a dash ("vit_tiny_patch16_224"). */
 static bool begins_with(const char *longer, const char *shorter) {
-    size_t length = strlen(shorter);
-    return length >= 3 && strncmp(longer, shorter, length) == 0;
+    size_t same = 0;
+    while (shorter[same] &&
+           (longer[same] == shorter[same] || (longer[same] == '_' && shorter[same] == '-')))
+        same++;
+    return same >= 3 && !shorter[same];
 }
 
 /* A word of the list that goes on after a dash where this one ends: "resnet18" of "resnet18-cifar".

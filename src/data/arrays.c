@@ -53,7 +53,9 @@ enum status array_new(const char *label, enum array_role role, enum dtype dtype,
     if (is_x(role) && (shape->rank < 2 || shape->rank > 4))
         return fail_shape(label, shape, "[N,D], [N,H,W], [N,C,H,W] or [N,H,W,C]");
     if (!is_x(role) && shape->rank != 1 && (shape->rank != 2 || shape->dim[1] != 1))
-        return fail_shape(label, shape, "[N]: one label a sample");
+        return fail_shape(label, shape,
+                          "[N]: one label a sample\n"
+                          "  rows of a 1 among zeros become labels by array.argmax(1)");
     *out = (struct array){.label = mem_text(label), .dtype = dtype, .shape = *shape};
     return STATUS_OK;
 }
@@ -222,6 +224,20 @@ static void normalise(const struct arrays *state, struct array *x) {
             at[p] = (at[p] - state->mean[i % channels]) / state->std[i % channels];
 }
 
+/* Pixels that were saved as reals or as large integers: nobody trains on those as they are. */
+static void warn_of_pixels(const struct array *x) {
+    const float *value = x->values;
+    float most = 0;
+    for (int64_t i = 0, count = shape_count(&x->shape); i < count; i++) {
+        if (value[i] < 0 || value[i] > 255 || value[i] != floorf(value[i])) return;
+        if (value[i] > most) most = value[i];
+    }
+    if (most > 1)
+        log_warning("%s: values of 0 to %g look like pixels, and are taken as they are\n"
+                    "  array.astype('uint8') makes them pixels; or mean=127.5,std=127.5",
+                    x->label, (double)most);
+}
+
 static enum status set_normalisation(struct array array[ARRAY_ROLES], const struct array_spec *spec,
                                      struct arrays *state) {
     const char *label = array[ARRAY_X].label;
@@ -231,7 +247,10 @@ static enum status set_normalisation(struct array array[ARRAY_ROLES], const stru
     for (int s = 0; s < SPLIT_COUNT; s++)
         if (array[2 * s].dtype == DTYPE_U8 && array[2 * s].label && !bytes)
             TRY(widen(&array[2 * s], pixels ? 255 : 1));
-    if (!pixels && !spec->mean && !spec->std) return STATUS_OK;
+    if (!pixels && !spec->mean && !spec->std) {
+        if (state->sample.rank == 3) warn_of_pixels(&array[ARRAY_X]);
+        return STATUS_OK;
+    }
     TRY(spread(label, "mean", spec->mean, spec->mean_count, pixels ? usual_mean : 0, channels,
                &state->mean));
     TRY(spread(label, "std", spec->std, spec->std_count, pixels ? usual_std : 1, channels,
@@ -255,14 +274,25 @@ static enum status read_labels(const struct array *y, int64_t limit, int64_t *mo
         if (value < 0 || value >= limit) {
             free(label);
             return fail(STATUS_DATA,
-                        "%s: label %" PRId64 " of sample %" PRId64 ", expected 0 to %" PRId64,
-                        y->label, value, i, limit - 1);
+                        "%s: label %" PRId64 " of sample %" PRId64 ", expected 0 to %" PRId64 "%s",
+                        y->label, value, i, limit - 1,
+                        value < 0 ? "\n  classes are numbered from 0: "
+                                    "numpy.unique(array, return_inverse=True)[1]"
+                                  : "");
         }
         if (value > *most) *most = value;
         label[i] = (int32_t)value;
     }
     *out = label;
     return STATUS_OK;
+}
+
+/* Of labels from 1 the last class has the number that the first one lacks: a class too many, which
+ * training does not show. */
+static void warn_of_labels_from_1(const struct array *y, const int32_t *label) {
+    for (int64_t i = 0; i < y->shape.dim[0]; i++)
+        if (label[i] == 0) return;
+    log_warning("%s: no sample has label 0; classes are numbered from 0", y->label);
 }
 
 /* The classes are what the key says, or those up to the largest label of the training split; the
@@ -273,6 +303,7 @@ static enum status set_labels(const struct array array[ARRAY_ROLES], const struc
     TRY(read_labels(&array[ARRAY_Y], spec->classes ? spec->classes : CLASSES_MOST, &most,
                     &state->split[SPLIT_TRAIN].label));
     state->classes = spec->classes ? spec->classes : most + 1;
+    warn_of_labels_from_1(&array[ARRAY_Y], state->split[SPLIT_TRAIN].label);
     if (!array[ARRAY_TEST_Y].label) return STATUS_OK;
     return read_labels(&array[ARRAY_TEST_Y], state->classes, &ignored,
                        &state->split[SPLIT_TEST].label);

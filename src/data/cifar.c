@@ -157,10 +157,12 @@ static enum status train_10(const char *folder, struct image_set *set) {
         TRY(status);
     }
     if (files == 0)
-        return fail(STATUS_DATA,
-                    "%s: none of data_batch_1.bin to data_batch_5.bin is there\n"
-                    "  a folder with CIFAR-10's binary version is needed",
-                    folder);
+        return fail(
+            STATUS_DATA,
+            "%s: none of data_batch_1.bin to data_batch_5.bin is there\n"
+            "  CIFAR-10's binary version is needed (cifar-10-binary.tar.gz); torchvision's\n"
+            "  files are the Python version, which needs pickle to read",
+            folder);
     log_note("cifar10: %d of %d training batches in %s, %lld images", files, TRAIN_FILES, folder,
              (long long)set->count);
     return STATUS_OK;

@@ -133,11 +133,17 @@ static const char *use_of_file(const char *path) {
     static const char pictures[] =
         "pictures are read from folders, one for each class: folder:DIR (docs/data.md);\n"
         "  without labels: stretto predict RUN --input FILE";
+    static const char arrays[] =
+        "from Python: numpy.savez('data.npz', x_train=x, y_train=y), then npy:data.npz";
     static const struct {
         const char *end, *use;
     } files[] = {{".jpg", pictures},
                  {".jpeg", pictures},
                  {".png", pictures},
+                 {".csv", arrays},
+                 {".pt", arrays},
+                 {".pth", arrays},
+                 {".pkl", arrays},
                  {".txt", "stretto tokens TRAIN.txt DIR makes a data set of text: tokens:DIR"}};
     const char *dot = strrchr(path, '.');
     if (!dot || !file_exists(path)) return NULL;
@@ -197,11 +203,10 @@ static enum status check_folder(const struct dataset_ops *ops, const char *argum
     if (stat(argument, &info) != 0)
         return fail(STATUS_DATA, "%s: cannot open the folder of data set %s: %s", argument,
                     ops->name, strerror(errno));
+    const char *use = use_of_file(argument);
     if (!S_ISDIR(info.st_mode))
-        return fail(STATUS_DATA,
-                    "%s: not a folder, which data set %s needs\n"
-                    "  docs/data.md says what is in it",
-                    argument, ops->name);
+        return fail(STATUS_DATA, "%s: not a folder, which data set %s needs\n  %s", argument,
+                    ops->name, use ? use : "docs/data.md says what is in it");
     return STATUS_OK;
 }
 

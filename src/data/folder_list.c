@@ -234,6 +234,11 @@ static enum status classes_of_folders(const char *path, struct folder_classes *o
         free(inner);
     }
     TRY(status);
+    if (kept == 0 && !file_exists(path))
+        return fail(STATUS_DATA,
+                    "%s: the folder to train on is not there\n"
+                    "  folder:DIR,train=NAME,test=NAME names the folders of both splits",
+                    path);
     if (kept == 0)
         return fail(STATUS_DATA,
                     "%s: no folders in it, one is needed for each class\n"

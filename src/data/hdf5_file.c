@@ -168,8 +168,8 @@ static herr_t list_one(hid_t group, const char *name, const H5L_info_t *info, vo
 static enum status fail_missing(const struct source *source, const struct hdf5_array *array) {
     struct listing listing = {.text = ""};
     H5Lvisit(source->file, H5_INDEX_NAME, H5_ITER_INC, list_one, &listing);
-    return fail(STATUS_DATA, "%s: dataset %s is missing; there %s%s%s%s", source->path, array->name,
-                listing.used ? "is " : "is none", listing.text, array->hint ? "\n  " : "",
+    return fail(STATUS_DATA, "%s: dataset %s is missing; it has %s%s%s%s", source->path,
+                array->name, listing.used ? "" : "none", listing.text, array->hint ? "\n  " : "",
                 array->hint ? array->hint : "");
 }
 

@@ -24,7 +24,8 @@ static enum status find_and_read(const char *folder, const char *name, char **pa
         if (!file_exists(*path))
             return fail(
                 STATUS_DATA,
-                "%s: neither %s nor %s.gz is there\n  a folder with the four IDX files is needed",
+                "%s: neither %s nor %s.gz is there\n"
+                "  the folder with the four IDX files is needed; torchvision's is ROOT/MNIST/raw",
                 folder, name, name);
     }
     return file_read_maybe_gzip(*path, file_limit, out);

@@ -169,9 +169,10 @@ static void converted_text(const struct loading *loading, char *text, size_t roo
 }
 
 static enum status nothing_fits(const struct loading *loading) {
-    char first[160];
-    snprintf(first, sizeof first, "\n  the model's begin with %.120s",
-             tensor_at(loading->layout, 0)->name);
+    char first[320] = "";
+    if (shards_count(loading->file) > 0)
+        snprintf(first, sizeof first, "\n  the model's begin with %.120s, the file's with %.120s",
+                 tensor_at(loading->layout, 0)->name, shards_at(loading->file, 0)->name);
     return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%s", loading->path,
                 shards_count(loading->file), tensor_count(loading->layout),
                 loading->misfits.count ? loading->misfits.text : first);

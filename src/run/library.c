@@ -129,10 +129,11 @@ static enum status begin_task(struct crew_rank *rank, void *context) {
 static enum status open_run(struct stretto_run *run) {
     TRY(parse_options(run));
     run->options.quiet = true;
-    if (run->options.resume || run->options.help)
+    if (run->options.help)
+        return fail(STATUS_USAGE, "--help is of the command\n  stretto train --help lists options");
+    if (run->options.resume)
         return fail(STATUS_USAGE,
-                    "--%s is of the command\n  stretto_resume goes on from a checkpoint",
-                    run->options.help ? "help" : "resume");
+                    "--resume is of the command\n  stretto_resume goes on from a checkpoint");
     TRY(option_files_apply(&run->options));
     TRY(find_start(run));
     run->start.folderless = true;

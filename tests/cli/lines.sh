@@ -33,6 +33,11 @@ done <<'END'
 0|out|  resnet18-cifar   |train --help
 2|err|did you mean: stretto check --program /dev/null|check /dev/null
 2|err|usage: stretto check [options]|check nowhere.txt
+2|err|did you mean: stretto train --resume --out /tmp|train --resume /tmp
+2|err|did you mean: stretto predict --input /dev/null|predict runs/first /dev/null
+2|err|did you mean --workers?|train --num-workers 2
+2|err|did you mean --epochs?|train --num-epochs 2
+2|err|did you mean --weights?|train --pretrained r18.safetensors
 0|out|  synthetic[:key=value,...]|help explain
 0|out|(10s)|train --help
 0|out|sends 80.0 KiB|explain -n 2 --model mlp
@@ -56,6 +61,7 @@ done <<'END'
 2|err|did you mean doctor?|help docter
 2|err|did you mean resnet18-cifar?|explain --model resnet18-cifa
 2|err|one of: mlp, lenet, resnet8|explain --model nothing
+2|err|did you mean vit-tiny?|explain --model vit_tiny_patch16_224
 2|err|did you mean -n, --local-ranks?|train --ranks 2
 2|err|did you mean --lr?|train --learning-rate 1
 2|err|did you mean --rank?|train --ranc 2

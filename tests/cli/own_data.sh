@@ -38,7 +38,8 @@ refuse "or --model resnet8" 2 --model gpt2-nano --data digits
 refuse "the argument is missing" 2 --model mlp --data npy
 refuse "such as npy:data;" 2 --model mlp --data data
 refuse "such as npy:data/x_train.npy;" 2 --model mlp --data data/x_train.npy
-touch loose.jpg book.txt
+touch loose.jpg book.txt table.csv
+refuse "numpy.savez('data.npz', x_train=x, y_train=y)" 2 --model mlp --data table.csv
 refuse "pictures are read from folders" 2 --model resnet8 --data loose.jpg
 refuse "stretto tokens TRAIN.txt DIR" 2 --model gpt2-nano --data book.txt
 refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
@@ -54,7 +55,23 @@ refuse "one array, but samples and labels are needed" 3 --model mlp --data npy:d
 mkdir -p flat && touch flat/1.jpg
 refuse "no folder in it holds pictures" 3 --model resnet8 --data folder:flat
 refuse "resnet101, ...; --help lists all" 2 --model nothing
-refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:torch.pth
+mkdir -p words/training/cat words/validation/cat
+refuse "words/train: the folder to train on is not there" 3 --model resnet8 --data folder:words
+refuse "docs/data.md says what is in it" 3 --model mlp --data mnist:text.npz
+refuse "stretto tokens TRAIN.txt DIR" 3 --model gpt2-nano --data tokens:book.txt
+refuse "torchvision's is ROOT/MNIST/raw" 3 --model mlp --data mnist:words
+refuse "files are the Python version" 3 --model mlp --data cifar10:words
+npy "3, 3" 'for (i = 0; i < 9; i++) print i % 4 == 0' >words/y_train.npy
+npy "3, 6" 'for (i = 0; i < 18; i++) print i' >words/x_train.npy
+refuse "become labels by array.argmax(1)" 3 --model mlp --data npy:words
+npy "3" 'for (i = 1; i < 4; i++) print i' >words/y_train.npy
+"$STRETTO" explain --quiet --model mlp --data npy:words >out 2>err
+grep -q "words/y_train.npy: no sample has label 0" err || say "labels from 1: $(cat err)"
+"$STRETTO" explain --quiet --model mlp --data npy:data 2>&1 | grep "has label 0" && say "labels from 0: a warning"
+"$STRETTO" eval run/model.safetensors --data npy:data --seq 3 2>err && say "weights without a model: taken"
+grep -q "which model they are of" err || say "weights without a model: $(cat err)"
+"$STRETTO" train --quiet --model resnet8 --weights run/model.safetensors --out other 2>err && say "another model's: taken"
+grep -q "begin with conv1.weight, the file's with fc1" err || say "another model's: $(cat err)"
 refuse "No such file" 3 --model mlp --data npy:missing
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
 refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data

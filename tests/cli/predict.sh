@@ -124,6 +124,9 @@ refused 3 'its shape is \[70,1,9,8\], the model takes rows of \[1,8,8\]' run --i
 header last.npy '<f4' '(70, 8, 8, 3)' False
 zeros last.npy $((70 * 768))
 refused 3 'its shape is \[70,8,8,3\], the model takes rows of \[1,8,8\]' run --input last.npy --output refused.npy
+header single.npy '<f4' '(8, 8, 1)' False
+zeros single.npy 256
+refused 3 'of a single one: numpy.save(FILE, array\[None\])' run --input single.npy --output refused.npy
 header columns.npy '<f4' '(70, 1, 8, 8)' True
 zeros columns.npy $((70 * 256))
 refused 3 'row-major' run --input columns.npy --output refused.npy

@@ -258,6 +258,27 @@ Test(data_arrays, pixels_of_many_channels) {
     dataset_free(&dataset);
 }
 
+Test(data_arrays, pixels_of_another_type_are_warned_of) {
+    static const struct {
+        float most;
+        const char *keys;
+        bool warned;
+    } rows_of[] = {{200, "", true},
+                   {1, "", false},
+                   {200.5f, "", false},
+                   {256, "", false},
+                   {200, ",std=9", false}};
+    put(&kinds[0], "y_train", DTYPE_I64, SHAPE(2), labels);
+    for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++) {
+        const float values[2][1][2] = {{{0, 1}}, {{0, rows_of[i].most}}};
+        put(&kinds[0], "x_train", DTYPE_F32, SHAPE(2, 1, 2), values);
+        struct dataset *dataset = opened(&kinds[0], rows_of[i].keys);
+        cr_assert_eq(strstr(message, "0 to 200 look like pixels") != NULL, rows_of[i].warned,
+                     "%zu: %s", i, message);
+        dataset_free(&dataset);
+    }
+}
+
 /* Every sample is in one split and in one only. */
 Test(data_arrays, a_test_split_is_made) {
     float x[25];
@@ -315,7 +336,8 @@ Test(data_arrays, what_is_wrong_is_named) {
     } cases[] = {
         {{"y_train", DTYPE_I64, SHAPE(3), labels}, "4 samples but"},
         {{"y_train", DTYPE_I64, SHAPE(2, 2), labels}, "shape [2,2], expected [N]"},
-        {{"y_train", DTYPE_I64, SHAPE(4), negative}, "label -1 of sample 2, expected 0 to 1048575"},
+        {{"y_train", DTYPE_I64, SHAPE(4), negative},
+         "label -1 of sample 2, expected 0 to 1048575\n  classes are numbered from 0"},
         {{"y_train", DTYPE_I64, SHAPE(4), large}, "label 1048576 of sample 2"},
         {{"y_test", DTYPE_I64, SHAPE(2), above}, "label 3 of sample 1, expected 0 to 2"},
         {{"x_test", DTYPE_F64, SHAPE(2, 3), bad}, "sample 1: value 1 is nan"},
@@ -370,7 +392,7 @@ Test(data_arrays, a_dataset_that_is_missing_can_be_named) {
     put(&kinds[1], "group/x", DTYPE_F64, SHAPE(4, 3), rows);
     expect_refused(
         &kinds[1], ",x=none", STATUS_DATA,
-        "none is missing; there is group/x, train/rows, x_test, x_train, y_test, y_train\n");
+        "none is missing; it has group/x, train/rows, x_test, x_train, y_test, y_train\n");
 }
 
 /* Neither a dataset nor a group on the way to one may lie in another file. */

@@ -320,6 +320,8 @@ Test(data_folder, what_is_missing_is_said) {
     refuse("", STATUS_DATA, "no folder in it holds pictures, one is needed for each class");
     refuse("", STATUS_DATA, "or train/cat/1.jpg, val/cat/2.jpg");
     put_picture("val/dog/1.png", "rgb8.png");
+    refuse("", STATUS_DATA, "train: the folder to train on is not there");
+    put_text("train/readme", "x");
     refuse("", STATUS_DATA, "train: no folders in it");
     put_text("train/dog/readme", "x");
     refuse("", STATUS_DATA, "train: no pictures");

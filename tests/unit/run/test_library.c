@@ -125,6 +125,7 @@ Test(run_library, refuses_with_the_commands_codes) {
         {{"--data", "mnist:/nowhere"}, 3, "/nowhere"},
         {{"--memory-limit", "1K"}, 5, "would need"},
         {{"--resume", "--out", "/nowhere"}, 2, "stretto_resume"},
+        {{"--help"}, 2, "stretto train --help"},
         {{"--nodes", "2", "--node-rank", "0", "--init=tcp://127.0.0.1:1"},
          2,
          "--nodes asks for other processes"},

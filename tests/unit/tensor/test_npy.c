@@ -178,6 +178,7 @@ static void expect_refused(const char *name, enum dtype dtype, const char *say) 
 Test(tensor_npy, what_is_no_array_of_numbers_is_named) {
     expect_refused("objects.npy", DTYPE_F32, "Python objects, which would need pickle");
     expect_refused("texts.npy", DTYPE_F32, "type '<U2', expected one of f2");
+    expect_refused("texts.npy", DTYPE_F32, "b1\n  of texts: numpy.unique(");
     expect_refused("records.npy", DTYPE_F32, "an array of records");
     expect_refused("rank6.npy", DTYPE_F32, "more than 5 dimensions");
     expect_refused("large.npy", DTYPE_I64, "element 1 is above");
