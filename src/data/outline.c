@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-enum { FILE_LIMIT = 64 << 20, CLASSES_MOST = 1 << 20, CHANNELS_MOST = 4096 };
+enum { FILE_LIMIT = 64 << 20, CLASSES_MOST = 1 << 20 };
 
 /* --- writing --- */
 
