@@ -133,6 +133,11 @@ static void warn_damaged(const struct folder_split *split, const char *path, con
     free(full);
 }
 
+/* Of messages about all files; those given by name have no folder. */
+static const char *whole_name(const struct folder_split *split) {
+    return *split->base ? split->base : "--input";
+}
+
 /* In the order of the files, so that every rank names the same. */
 static enum status judge_files(bool skip, struct folder_split *split) {
     for (size_t i = 0; i < split->files.count; i++) {
@@ -142,10 +147,10 @@ static enum status judge_files(bool skip, struct folder_split *split) {
         if (split->damaged++ < NAMED) warn_damaged(split, file->path, file->why);
     }
     if (split->damaged > NAMED)
-        log_warning("%s: %lld more damaged pictures, skipped", split->base,
+        log_warning("%s: %lld more damaged pictures, skipped", whole_name(split),
                     (long long)(split->damaged - NAMED));
     if (split->damaged == (int64_t)split->files.count)
-        return fail(STATUS_DATA, "%s: all %lld pictures are damaged", split->base,
+        return fail(STATUS_DATA, "%s: all %lld pictures are damaged", whole_name(split),
                     (long long)split->damaged);
     return STATUS_OK;
 }

@@ -266,13 +266,15 @@ enum status profile_read(const char *path, struct profile *out) {
 }
 
 enum status profile_read_all(const char *paths, struct profile *out) {
+    if (file_exists(paths)) return profile_read(paths, out); /* a comma may be a part of its name */
     char *copy = mem_text(paths), *rest = copy;
     struct profile all;
     enum status status = STATUS_OK;
     profile_init(paths, &all);
     for (char *path; status == STATUS_OK && (path = strsep(&rest, ","));) {
         struct profile one;
-        status = profile_read(path, &one);
+        status = *path ? profile_read(path, &one)
+                       : fail(STATUS_DATA, "--profile: a name is empty: a comma too many?");
         if (status != STATUS_OK) break;
         profile_merge(&all, &one);
         profile_free(&one);

@@ -31,6 +31,10 @@ done
 grep -q 'measured: ddp.json,large.json' out || say "two profiles are not named: $(cat out)"
 "$STRETTO" simulate "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile ddp.json,absent.json >out 2>err && say "a profile that is not there is taken"
 grep -q 'absent.json' err || say "the profile that is not there is not named: $(cat err)"
+"$STRETTO" simulate "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile ddp.json, >out 2>err && say "an empty name is taken"
+grep -q 'a name is empty' err || say "an empty name: $(cat err)"
+cp ddp.json d,p.json
+"$STRETTO" simulate "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile d,p.json >out 2>err || say "a comma in a name: $(cat err)"
 "$STRETTO" explain "$@" --strategy 1f1b --batch 4 --micro-batches 2 --profile ddp.json >out 2>err || say "explain: $(cat err)"
 grep -q '^forecast' out || say "explain has no forecast: $(cat out)"
 # Stages in equal parts of the measured time.

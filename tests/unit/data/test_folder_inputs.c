@@ -162,8 +162,22 @@ Test(data_folder_inputs, refused) {
     expect_refused(root, like, STATUS_DATA, "no pictures: no file in it is called");
     put_picture("1.png", "rgb8.png");
     expect_refused(root, words, STATUS_USAGE, "the model takes input_ids [8]");
+    char *trailing = mem_format("%s/1.png,", root);
+    expect_refused(trailing, like, STATUS_DATA, "a name is empty: a comma too many?");
+    free(trailing);
     dataset_free(&words);
     dataset_free(&like);
+}
+
+/* Files that are named have no folder that a message could name. */
+Test(data_folder_inputs, all_damaged) {
+    struct dataset *like = data("digits"), *input = NULL;
+    put_part("1.png", "rgb8.png", 0);
+    char *file = mem_format("%s/1.png", root);
+    cr_expect_eq(open_inputs(file, like, true, &input), STATUS_DATA);
+    cr_expect(strstr(message, "--input: all 1 pictures are damaged"), "%s", message);
+    dataset_free(&like);
+    free(file);
 }
 
 /* One that is damaged is an error, or has no label; the others have one. */
