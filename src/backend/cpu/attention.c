@@ -15,6 +15,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/softmax_row.h"
+#include "backend/cpu/tiling.h"
 #include "base/rng.h"
 
 /* BLOCK_ROWS: queries whose gradients of scores are kept at a time, a multiple of every tile's
@@ -36,14 +37,6 @@ struct cpu_attention cpu_attention_of(const struct op_call *call) {
     a.mask = a.masked ? first + used : -1;
     a.key = call->attrs.attention.dropout > 0 ? first + used + a.masked : -1;
     return a;
-}
-
-static int64_t parts(int64_t total, int64_t part) {
-    return (total + part - 1) / part;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* Floats between two rows of scores. */

@@ -11,16 +11,10 @@
  * 7% of the product. */
 #include "backend/cpu/gemm.h"
 
+#include "backend/cpu/tiling.h"
+
 enum { GROUP_TILES = 6 }; /* row tiles that share a panel while it is near: 216 KiB of a */
 enum { LINE = 16 };       /* floats of a cache line */
-
-static int64_t parts(int64_t total, int64_t part) {
-    return (total + part - 1) / part;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 static bool packs_rows(const struct gemm *gemm) {
     return gemm->a_step != 1 || gemm->a_row % GEMM_ALIASING == 0;

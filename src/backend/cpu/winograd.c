@@ -37,7 +37,7 @@ struct winograd winograd_of(const struct cpu_kernel *kernel) {
     w.apart = !weight && (w.strips % w.threads == 0 || w.strips >= 4 * w.threads);
     int64_t blocks = blocks_of(&w.to) + (weight ? blocks_of(&w.from) : 0),
             wanted = 4 * w.threads; /* blocks a phase */
-    w.abreast = w.apart || w.threads == 1 ? w.threads : (wanted + blocks - 1) / blocks;
+    w.abreast = w.apart || w.threads == 1 ? w.threads : parts(wanted, blocks);
     if (w.abreast > w.strips && !w.apart) w.abreast = w.strips;
     w.product = cpu_product_of();
     return w;

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/product.h"
+#include "backend/cpu/tiling.h"
 
 enum {
     TILE = 4,
@@ -43,10 +44,6 @@ struct finish {
     bool relu;
 };
 
-static inline int64_t parts(int64_t total, int64_t part) {
-    return (total + part - 1) / part;
-}
-
 static inline int64_t blocks_of(const struct cpu_image *image) {
     return image->channels / WIDE;
 }
@@ -59,7 +56,7 @@ static inline int64_t strip_floats(const struct winograd *w) {
 /* Tiles of a strip, the last one of which may be shorter; none behind it. */
 static inline int64_t strip_count(const struct winograd *w, int64_t strip) {
     int64_t rest = w->tiles - strip * w->strip;
-    return rest < 0 ? 0 : rest < w->strip ? rest : w->strip;
+    return rest < 0 ? 0 : least(rest, w->strip);
 }
 
 /* Local. The sizes of a call in any direction. */

@@ -151,7 +151,7 @@ static void run_phases(const struct sums *sums) {
     {
         struct sums s = *sums;
         for (; s.strip < w->strips; s.strip = s.end) {
-            s.end = s.strip + w->abreast < w->strips ? s.strip + w->abreast : w->strips;
+            s.end = least(s.strip + w->abreast, w->strips);
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < (s.end - s.strip) * blocks; i++)
                 bring_to_points(&s, s.strip + i / blocks, i % blocks,
