@@ -1,16 +1,18 @@
 /* Products of whole matrices from register tiles (gemm.h).
  *
- * Threads are a grid over the tiles of rows and the panels of columns, and each works alone. It
- * goes through the depth in chunks. A chunk of b is packed into panels as wide as a tile; a is read
- * where it lies, a group of rows at a time that every panel meets while the group is in the second
- * cache. An a whose rows lie a multiple of 4 KiB apart, or run along memory's columns (the gradient
- * of weights sums over samples), would fall into few cache sets: its tiles are packed too.
+ * The work is a grid of pieces over the tiles of rows and the panels of columns, some for each
+ * thread (team.h). A piece goes through the depth in chunks. A chunk of b is packed into panels as
+ * wide as a tile; a is read where it lies, a group of rows at a time that every panel meets while
+ * the group is in the second cache. An a whose rows lie a multiple of 4 KiB apart, or run along
+ * memory's columns (the gradient of weights sums over samples), would fall into few cache sets: its
+ * tiles are packed too.
  *
  * Whatever is packed is packed just before its first use, from memory that was asked for meanwhile:
  * with the few rows of a micro-batch, a pass over the weights that waits for them would cost 5 to
  * 7% of the product. */
 #include "backend/cpu/gemm.h"
 
+#include "backend/cpu/team.h"
 #include "backend/cpu/tiling.h"
 
 enum { GROUP_TILES = 6 }; /* row tiles that share a panel while it is near: 216 KiB of a */
@@ -30,23 +32,36 @@ static int64_t chunk_of(const struct gemm *gemm) {
 
 struct split {
     int64_t tiles, panels; /* of the product */
-    int row_parts, column_parts;
+    int64_t row_parts, column_parts;
 };
 
-/* The grid whose slowest thread has the fewest tiles; of equal ones, that in which the fewest
- * threads pack the same panel. */
+/* Each thread has some pieces, so that a fast one can take from a slow one. PACK: tiles that take
+ * as long as packing a panel. */
+enum { FEWEST = 2, MOST = 8, MOST_ROW_PARTS = 8, PACK = 2 };
+
+/* What the slowest of equal threads does, and half a piece, which unequal ones wait at the end. */
+static int64_t cost_of(const struct split *split, int threads) {
+    int64_t pieces = parts(split->row_parts * split->column_parts, threads),
+            panels = parts(split->panels, split->column_parts),
+            tiles = parts(split->tiles, split->row_parts);
+    return (2 * pieces + 1) * (2 * tiles * panels + tiles + 2 * PACK * panels);
+}
+
+/* The cheapest grid; of equal ones that with the fewest parts of the rows. */
 static struct split split_of(const struct gemm *gemm, const struct gemm_isa *isa, int threads) {
-    struct split split = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 0, 0};
-    int64_t best = 0;
-    for (int rows = 1; rows <= threads; rows++) {
-        if (threads % rows != 0) continue;
-        int64_t most = parts(split.tiles, rows) * parts(split.panels, threads / rows);
-        if (best > 0 && most >= best) continue;
-        best = most;
-        split.row_parts = rows;
-        split.column_parts = threads / rows;
+    struct split best = {parts(gemm->rows, isa->rows), parts(gemm->columns, isa->columns), 1, 1};
+    if (threads == 1) return best;
+    int64_t least_cost = cost_of(&best, threads);
+    for (int64_t rows = 1; rows <= MOST_ROW_PARTS && rows <= best.tiles; rows++) {
+        int64_t wide = best.panels * rows / (MOST * threads),
+                widest = best.panels * rows / (FEWEST * threads);
+        for (wide = wide > 1 ? wide : 1; wide <= widest; wide += 1 + wide / MOST) {
+            struct split split = {best.tiles, best.panels, rows, parts(best.panels, wide)};
+            int64_t cost = cost_of(&split, threads);
+            if (cost < least_cost) best = split, least_cost = cost;
+        }
     }
-    return split;
+    return best;
 }
 
 /* Floats that a thread packs into: a group of tiles and a chunk of its panels. */
@@ -60,13 +75,14 @@ static int64_t part_floats(const struct gemm *gemm, const struct gemm_isa *isa,
            parts(split->panels, split->column_parts) * isa->columns * chunk_of(gemm);
 }
 
-/* A thread's work, and what is packed of it. */
+/* A piece of the work, and what is packed of it. */
 struct part {
     const struct gemm *gemm;
     const struct gemm_isa *isa;
     int64_t first, last;   /* rows */
     int64_t panel, end;    /* panels */
     float *tiles, *panels; /* packed: the group, if it is, and the chunk of b */
+    bool packed;           /* the panels are, by the piece before this one */
 };
 
 /* A group of rows in a chunk of the depth. */
@@ -203,7 +219,7 @@ static void run_group(const struct part *part, struct place at) {
     struct block rows = next_rows(part, at), source = {0};
     float *packed = part->panels;
     for (int64_t p = part->panel; p < part->end; p++, packed += width * chunk) {
-        if (at.row == part->first) {
+        if (at.row == part->first && !part->packed) {
             pack_panel(part, at.depth, p, packed);
             source = next_panel(part, at.depth, p);
         }
@@ -224,28 +240,57 @@ static void run_part(const struct part *part) {
         run_group(part, at);
 }
 
-size_t gemm_scratch_bytes(const struct gemm *gemm, int threads) {
-    const struct gemm_isa *isa = gemm_isa();
-    struct split split = split_of(gemm, isa, threads);
-    return (size_t)(threads * part_floats(gemm, isa, &split)) * sizeof(float);
+/* --- on a team --- */
+
+struct work {
+    const struct gemm *gemm;
+    const struct gemm_isa *isa;
+    struct split split;
+    int64_t own;      /* floats of a thread */
+    float *packed;    /* of all threads, behind `columns` */
+    int64_t *columns; /* a line for each thread: the part of the columns that it has packed */
+};
+
+enum { TAGS = 8 }; /* of a line */
+
+static struct work work_of(const struct gemm *gemm, int threads) {
+    struct work work = {.gemm = gemm, .isa = gemm_isa()};
+    work.split = split_of(gemm, work.isa, threads);
+    work.own = parts(part_floats(gemm, work.isa, &work.split), LINE) * LINE;
+    return work;
 }
 
-/* Threads that are not given leave their parts to the others. */
+size_t gemm_scratch_bytes(const struct gemm *gemm, int threads) {
+    size_t own = (size_t)work_of(gemm, threads).own;
+    return (size_t)threads * (TAGS * sizeof(int64_t) + own * sizeof(float));
+}
+
+/* Parts of the rows one after the other: a thread keeps the panels, where they have all the depth.
+ */
+static void run_piece(const void *of, int64_t piece, int thread) {
+    const struct work *work = of;
+    const struct split *split = &work->split;
+    const struct gemm *gemm = work->gemm;
+    int64_t column = piece / split->row_parts, row = piece % split->row_parts,
+            rows = work->isa->rows, *packed = &work->columns[thread * TAGS];
+    float *own = work->packed + thread * work->own;
+    run_part(&(struct part){
+        .gemm = gemm,
+        .isa = work->isa,
+        .first = split->tiles * row / split->row_parts * rows,
+        .last = least(gemm->rows, split->tiles * (row + 1) / split->row_parts * rows),
+        .panel = split->panels * column / split->column_parts,
+        .end = split->panels * (column + 1) / split->column_parts,
+        .tiles = packs_rows(gemm) ? own : NULL,
+        .panels = own + tiles_floats(gemm, work->isa),
+        .packed = *packed == column && chunk_of(gemm) >= gemm->depth});
+    *packed = column;
+}
+
 void gemm_run(const struct gemm *gemm, int threads, void *scratch) {
-    const struct gemm_isa *isa = gemm_isa();
-    struct split split = split_of(gemm, isa, threads);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int i = 0; i < threads; i++) {
-        int64_t row = i / split.column_parts, column = i % split.column_parts;
-        float *own = (float *)scratch + i * part_floats(gemm, isa, &split);
-        run_part(&(struct part){
-            .gemm = gemm,
-            .isa = isa,
-            .first = split.tiles * row / split.row_parts * isa->rows,
-            .last = least(gemm->rows, split.tiles * (row + 1) / split.row_parts * isa->rows),
-            .panel = split.panels * column / split.column_parts,
-            .end = split.panels * (column + 1) / split.column_parts,
-            .tiles = packs_rows(gemm) ? own : NULL,
-            .panels = own + tiles_floats(gemm, isa)});
-    }
+    struct work work = work_of(gemm, threads);
+    work.columns = scratch;
+    work.packed = (float *)(work.columns + threads * TAGS);
+    for (int i = 0; i < threads; i++) work.columns[i * TAGS] = -1;
+    cpu_team_run(threads, work.split.row_parts * work.split.column_parts, run_piece, &work);
 }
