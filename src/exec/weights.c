@@ -287,6 +287,28 @@ static struct resize_grid patch_grid(const struct store_layout *layout,
     return (struct resize_grid){0};
 }
 
+/* A square window: its last dimension is the side, or of [H,W,in,out] the first. */
+static int64_t patch_in(const struct shards *file) {
+    const struct store_item item = {.name = "patch_embed.proj.weight"};
+    struct weights_place place;
+    if (!weights_find(file, &item, (struct resize_grid){0}, &place)) return 0;
+    const struct safetensors_entry *entry = shards_at(file, place.part[0]);
+    if (!entry->native || entry->shape.rank != 4) return 0;
+    return entry->shape.dim[place.form == ALIAS_HWIO ? 0 : 3];
+}
+
+enum status weights_patch(const char *path, int64_t *out) {
+    char *inside;
+    struct shards *file;
+    TRY(weights_path(path, &inside));
+    enum status status = shards_open(inside, &file);
+    free(inside);
+    TRY(status);
+    *out = patch_in(file);
+    shards_close(&file);
+    return STATUS_OK;
+}
+
 static enum status load_path(const struct store_layout *layout, struct store *store,
                              const struct model_config *shape, const char *path, bool whole) {
     char *file;
