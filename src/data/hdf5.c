@@ -15,7 +15,7 @@ static struct hdf5_array wanted(const struct array_spec *spec, int role) {
                                .kind = labels ? HDF5_WHOLE : HDF5_NUMBERS,
                                .rank_least = labels ? 1 : X_RANK_LEAST,
                                .rank_most = labels ? Y_RANK_MOST : X_RANK_MOST,
-                               .optional = role >= ARRAY_TEST_X && !spec->named[role]};
+                               .optional = !spec->needed[role]};
 }
 
 static enum status read_arrays(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {

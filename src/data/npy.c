@@ -52,10 +52,6 @@ static enum status read_array(const struct npy *file, size_t index, const char *
     return npy_read(file, index, dtype, out->values, array_bytes(out));
 }
 
-static bool is_needed(const struct array_spec *spec, int role) {
-    return role < ARRAY_TEST_X || spec->named[role];
-}
-
 static enum status read_file(const char *path, int role, struct array *out) {
     struct npy *file;
     TRY(npy_open(path, &file));
@@ -70,7 +66,7 @@ static enum status read_folder(const struct array_spec *spec, struct array out[A
     enum status status = STATUS_OK;
     for (int role = 0; role < ARRAY_ROLES && status == STATUS_OK; role++) {
         char *path = mem_format("%s/%s.npy", spec->path, spec->name[role]);
-        if (file_exists(path) || is_needed(spec, role)) status = read_file(path, role, &out[role]);
+        if (file_exists(path) || spec->needed[role]) status = read_file(path, role, &out[role]);
         free(path);
     }
     return status;
@@ -112,7 +108,7 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
             char *label = mem_format("%s: %s", path, spec->name[role]);
             status = read_array(file, index, label, (enum array_role)role, &out[role]);
             free(label);
-        } else if (is_needed(spec, role)) {
+        } else if (spec->needed[role]) {
             char *names = names_in(file);
             status = fail(STATUS_DATA,
                           "%s: no array %s in it\n  it has %s; x=NAME and y=NAME choose others",

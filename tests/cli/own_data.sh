@@ -20,6 +20,26 @@ done
 grep '^stretto: npy: rows' err && say "the launcher says it too: $(cat err)"
 "$STRETTO" explain --model mlp --data npy:data >out 2>err || say "explain: $(cat err)"
 grep -q "108 samples to train on, 12 to test on" out || say "explain: $(cat out)"
+# Other data than the run's are used whole where no test split is theirs, unless --split asks for one; predict needs no labels.
+mkdir new && cp data/x_train.npy new && ln -s data linked
+"$STRETTO" predict run --input npy:new --output new.npy --as classes --quiet 2>err || say "without labels: $(cat err)"
+[ "$(wc -c <new.npy)" = $((128 + 120 * 8)) ] || say "without labels: $(wc -c <new.npy) bytes"
+answers 3 "new/y_train.npy" eval run --data npy:new
+tested() { # COUNT WHAT OPTIONS...: eval says how many samples of what it tested
+    count=$1 what=$2
+    shift 2
+    "$STRETTO" eval "$@" >out 2>err || say "eval $*: $(cat err)"
+    grep -q "^samples  *$count, $what of npy:" out || say "eval $*: $(grep ^samples out)"
+}
+cp data/y_train.npy new
+tested 120 all run --data npy:new
+tested 120 all run --data npy:new -n 2 --threads 1
+tested 12 "test split" run --data npy:new --split test
+tested 108 "train split" run --data npy:new --split train
+tested 120 all run/model.safetensors --model mlp --data npy:new
+tested 12 "test split" run
+tested 12 "test split" run --data npy:data
+tested 12 "test split" run --data npy:linked/
 refuse() { # words, code: options
     words=$1 code=$2
     shift 2

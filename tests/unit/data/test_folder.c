@@ -239,6 +239,24 @@ Test(data_folder, cinic) {
     dataset_free(&dataset);
 }
 
+Test(data_folder, whole_where_nothing_divides_it) {
+    const struct dataset_config whole = {.whole = true};
+    for (int i = 0; i < 6; i++) {
+        char *path = mem_format("%s/%d.png", i < 4 ? "cat" : "dog", i);
+        put_picture(path, "rgb8.png");
+        free(path);
+    }
+    struct dataset *dataset = open_good("", whole);
+    cr_assert(strstr(message, "all 6 pictures are used"), "%s", message);
+    cr_assert(dataset->undivided && dataset->count[SPLIT_TRAIN] == 6 &&
+              dataset->count[SPLIT_TEST] == 6);
+    for (int i = 0; i < 6; i++) cr_assert_eq(label_of(dataset, SPLIT_TEST, i), i >= 4);
+    dataset_free(&dataset);
+    dataset = open_good(",train=.,test=.", whole);
+    cr_assert(!dataset->undivided && dataset->count[SPLIT_TEST] == 6);
+    dataset_free(&dataset);
+}
+
 Test(data_folder, class_and_file_lists) {
     make_two_classes();
     put_text("classes.txt", "dog  a loyal one, dog\ncat\nemu\n");
