@@ -50,6 +50,11 @@ enum status array_new(const char *label, enum array_role role, enum dtype dtype,
 size_t array_bytes(const struct array *array);
 void array_free(struct array *array);
 
+/* What to do with labels that are reals, lines of a message. */
+#define ARRAY_REAL_LABELS                                                                          \
+    "classes are whole numbers from 0: array.astype('int64') makes them\n"                         \
+    "  numbers to predict (regression) take a loss of your own: docs/library.md"
+
 /* Reads the arrays that the spec names; leaves out those that are not there and not
  * needed. What it has read on failure is freed by the caller. */
 typedef enum status array_reader(const struct array_spec *spec, struct array out[ARRAY_ROLES]);

@@ -1,6 +1,7 @@
 /* npy:DIR[,key=value,...]: people's own arrays in NumPy's files: one .npy file an array in a
  * folder, or one .npz archive, which is named itself or is the only one in the folder. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,9 +43,13 @@ static enum status read_array(const struct npy *file, size_t index, const char *
                               enum array_role role, struct array *out) {
     struct npy_array described;
     TRY(npy_describe(file, index, &described));
-    enum dtype dtype = role == ARRAY_Y || role == ARRAY_TEST_Y ? DTYPE_I64
-                       : strcmp(described.type, "u1") == 0     ? DTYPE_U8
-                                                               : DTYPE_F32;
+    bool labels = role == ARRAY_Y || role == ARRAY_TEST_Y;
+    enum dtype dtype = labels                              ? DTYPE_I64
+                       : strcmp(described.type, "u1") == 0 ? DTYPE_U8
+                                                           : DTYPE_F32;
+    if (labels && described.real)
+        return fail(STATUS_DATA, "%s: labels of type %s, expected whole numbers\n  %s", label,
+                    described.type, ARRAY_REAL_LABELS);
     TRY(array_new(label, role, dtype, &described.shape, out));
     out->values = malloc(array_bytes(out));
     if (!out->values)
@@ -122,7 +127,10 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
 
 static enum status read_arrays(const struct array_spec *spec, struct array out[ARRAY_ROLES]) {
     struct stat info;
-    if (stat(spec->path, &info) != 0) return file_open_failed(spec->path);
+    if (stat(spec->path, &info) != 0)
+        return fail(STATUS_DATA,
+                    "%s: cannot open: %s\n  a .npz file, or a folder with %s.npy and %s.npy",
+                    spec->path, strerror(errno), spec->name[ARRAY_X], spec->name[ARRAY_Y]);
     if (!S_ISDIR(info.st_mode)) return read_archive(spec->path, spec, out);
     char *archive = NULL, *first = mem_format("%s/%s.npy", spec->path, spec->name[ARRAY_X]);
     bool by_files = file_exists(first);

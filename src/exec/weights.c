@@ -250,7 +250,13 @@ static enum status no_model(const char *folder) {
                     "%s: no model.safetensors in this folder: the run did not reach its end\n"
                     "  its best checkpoint is %s/checkpoints/best",
                     folder, folder);
-    return fail(STATUS_DATA, "%s: no model.safetensors in this folder", folder);
+    char *config = mem_format("%s/config.yml", folder);
+    bool is_run = file_exists(config);
+    free(config);
+    return fail(STATUS_DATA, "%s: no model.safetensors in this folder%s%s%s", folder,
+                is_run ? ": the run ended before it saved one\n  how it ended is in " : "",
+                is_run ? folder : "",
+                is_run ? "/report.html; --save-every N saves on the way" : "");
 }
 
 enum status weights_path(const char *path, char **out) {

@@ -66,7 +66,7 @@ refuse "unknown data set 'nowhere.txt'$" 2 --model gpt2-nano --data nowhere.txt
 refuse "unknown data set 'nowhere'$" 2 --model mlp --data nowhere
 printf 'PK\003\004\000\000\010\010' >torch.pth
 refuse "torch.pth: PyTorch's own format" 3 --model mlp --weights torch.pth
-refuse 'torch.load("torch.pth", weights_only=True), "model.safetensors")' 3 --model mlp --weights torch.pth
+refuse 'torch.load("torch.pth", weights_only=True); c = c.get("state_dict", c.get("model", c))' 3 --model mlp --weights torch.pth
 printf '\200\002\212\012l\374\234F' >old.bin
 refuse "old.bin: PyTorch's own format" 3 --model mlp --weights old.bin
 printf 'a text that somebody called so' >text.npz
@@ -92,7 +92,13 @@ grep -q "words/y_train.npy: no sample has label 0" err || say "labels from 1: $(
 grep -q "which model they are of" err || say "weights without a model: $(cat err)"
 "$STRETTO" train --quiet --model resnet8 --weights run/model.safetensors --out other 2>err && say "another model's: taken"
 grep -q "begin with conv1.weight, the file's with fc1" err || say "another model's: $(cat err)"
-refuse "No such file" 3 --model mlp --data npy:missing
+refuse "a .npz file, or a folder with x_train.npy and y_train.npy" 3 --model mlp --data npy:missing
+touch loose.webp
+refuse "of pictures JPEG and PNG are read: convert it first" 2 --model resnet8 --data loose.webp
+answers 2 "convert it first" predict run --input loose.webp --output -
+"$STRETTO" train --model mlp --data npy:data --lr 1e30 "$@" --out nan 2>err
+[ $? = 6 ] || say "a rate of 1e30: $(cat err)"
+answers 3 "nan: no model.safetensors in this folder: the run ended before it saved one" eval nan
 npy "119" 'for (i = 0; i < 119; i++) print i % 3' >data/y_train.npy
 refuse "120 samples but data/y_train.npy 119 labels" 3 --model mlp --data npy:data
 head -c 100 data/x_train.npy >cut && mv cut data/x_train.npy

@@ -411,7 +411,13 @@ Test(data_arrays, shapes_that_are_no_samples) {
     expect_refused(&kinds[0], "", STATUS_DATA, "shape [0,3], expected one sample or more");
     put(&kinds[0], "y_train", DTYPE_F32, SHAPE(4), rows);
     put(&kinds[0], "x_train", DTYPE_F64, SHAPE(4, 3), rows);
-    expect_refused(&kinds[0], "", STATUS_DATA, "y_train.npy: type f4, expected whole numbers");
+    expect_refused(&kinds[0], "", STATUS_DATA,
+                   "y_train.npy: labels of type f4, expected whole numbers");
+    for (int k = 0; k < KINDS; k++) {
+        put_rows(&kinds[k]);
+        put(&kinds[k], "y_train", DTYPE_F32, SHAPE(4), rows);
+        expect_refused(&kinds[k], "", STATUS_DATA, "(regression) take a loss of your own");
+    }
 }
 
 Test(data_arrays, test_arrays_come_in_pairs) {

@@ -284,6 +284,7 @@ Test(data_folder, damaged_pictures) {
     make_two_classes();
     put("train/cat/empty.jpg", "", 0);
     put_text("train/cat/text.png", "hello");
+    put_text("train/cat/web.webp", "RIFF____WEBP");
     put_text("train/dog/dir.jpg/inner.txt", "");
     put_link("train/cat/loop.png", "loop.png");
     put_link("train/dog/up", "..");
@@ -293,13 +294,14 @@ Test(data_folder, damaged_pictures) {
         "train/cat/empty.jpg: damaged picture, skipped: an empty file",
         "train/cat/loop.png: damaged picture, skipped: Too many levels of symbolic links",
         "train/cat/text.png: damaged picture, skipped: it begins with byte 68",
+        "train/cat/web.webp: damaged picture, skipped: a WebP file; JPEG and PNG are read",
         "train/dog/dir.jpg: damaged picture, skipped: a folder",
         "train/dog/up: damaged picture, skipped: a link to a folder that it is in"};
     refuse("", STATUS_DATA, "train/cat/empty.jpg: damaged picture: an empty file");
     struct dataset *dataset = open_good("", (struct dataset_config){.skip_damaged = true});
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         cr_assert(strstr(message, named[i]), "%s\n%s", named[i], message);
-    cr_assert(dataset->count[SPLIT_TRAIN] == 4 && dataset->damaged == 5);
+    cr_assert(dataset->count[SPLIT_TRAIN] == 4 && dataset->damaged == 6);
     cr_assert_eq(unlink(gone), 0);
     message[0] = 0;
     cr_assert_eq(label_of(dataset, SPLIT_TRAIN, 2), LABEL_IGNORE, "a file that went away");
