@@ -82,6 +82,9 @@ static enum status refuse_one(const char *path, const struct npy *file,
                               const struct array_spec *spec) {
     struct npy_array described;
     TRY(npy_describe(file, 0, &described));
+    if (!spec->needed[ARRAY_Y])
+        return fail(STATUS_USAGE, "%s: one array: its rows are inputs as they are\n  --input %s",
+                    path, path);
     return fail(STATUS_DATA,
                 "%s: one array, but samples and labels are needed\n"
                 "  name a folder with %s.npy and %s.npy, or a .npz file",
@@ -115,9 +118,9 @@ static enum status read_archive(const char *path, const struct array_spec *spec,
             free(label);
         } else if (spec->needed[role]) {
             char *names = names_in(file);
-            status = fail(STATUS_DATA,
-                          "%s: no array %s in it\n  it has %s; x=NAME and y=NAME choose others",
-                          path, spec->name[role], names);
+            status =
+                fail(STATUS_DATA, "%s: no array %s in it\n  it has %s; choose: npy:%s,x=NAME%s",
+                     path, spec->name[role], names, path, spec->needed[ARRAY_Y] ? ",y=NAME" : "");
             free(names);
         }
     }

@@ -55,6 +55,9 @@ enum status resolve_data(const struct options *options, const struct model *mode
     char *spec = data_spec_for(model, data_of(options, model));
     enum status status = dataset_open(spec, &config, out);
     free(spec);
+    if (status != STATUS_OK && options->command & (COMMAND_EVAL | COMMAND_PREDICT) &&
+        options->source[OPTION_data] == OPTION_FROM_FILE)
+        log_note("these are the data that the run was trained on; --data names others");
     return status;
 }
 

@@ -40,6 +40,11 @@ tested 120 all run/model.safetensors --model mlp --data npy:new
 tested 12 "test split" run
 tested 12 "test split" run --data npy:data
 tested 12 "test split" run --data npy:linked/
+answers 2 "one array: its rows are inputs as they are" predict run --input npy:data/x_train.npy --output -
+mv data away
+answers 3 "these are the data that the run was trained on; --data names others" eval run
+[ "$(grep -c . err)" -le 3 ] || say "data that are gone: $(cat err)"
+mv away data
 refuse() { # words, code: options
     words=$1 code=$2
     shift 2
