@@ -86,6 +86,15 @@ Test(data_outline, other_data_are_told_apart) {
     cr_expect(strstr(message, "class 8 is 'eight', of the model '8'"), "%s", message);
     digits->names = NULL;
     cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect_str_eq(message, "");
+    digits->mean = (float[]){0.5f};
+    cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect(strstr(message, "normalised by mean 0.5, std 0.376, those that the model was trained "
+                              "on by mean 0.3046, std 0.376"),
+              "%s", message);
+    digits->mean = digits->std = NULL;
+    cr_expect_eq(check(outline, digits), STATUS_OK);
+    cr_expect(strstr(message, "by nothing, those"), "%s", message);
     dataset_free(&outline);
     dataset_free(&digits);
     dataset_free(&larger);
