@@ -237,7 +237,8 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     return comm_agree(world, status);
 }
 
-static int stopped_by;
+/* Ranks that are threads of this process all say it. */
+static _Atomic int stopped_by;
 
 void session_stopped_by(int signal) {
     stopped_by = signal;
