@@ -68,6 +68,7 @@ struct run_config {
     int64_t forward_batch; /* samples of forward passes beside evaluation's; 0: there are none */
 
     const char *device;
+    int device_index; /* of the machine's devices of this kind; a rank has one */
     enum dtype dtype; /* of activations and products: f32 or bf16 */
     bool spread;      /* ranks are on several machines */
     int threads;

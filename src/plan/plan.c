@@ -411,7 +411,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     struct plan *plan = MEM_NEW(struct plan);
     enum status status;
     plan->config = *config;
-    TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
+    TRY_GOTO(device_open(config->device, config->device_index, config->threads, &plan->device),
+             failed);
     TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;
