@@ -65,6 +65,7 @@ struct run_config {
     struct lr_config lr;
     int64_t steps; /* length of the run */
     int64_t steps_per_epoch;
+    int64_t eval_batch;    /* samples of a forward pass of evaluation */
     int64_t forward_batch; /* samples of forward passes beside evaluation's; 0: there are none */
 
     const char *device;
