@@ -68,8 +68,9 @@ struct backend {
     void (*close)(struct device *device);
     /* Local. One line on what this is: library version, instruction set. */
     void (*describe)(struct device *device, char *text, size_t bytes);
-    /* Local. The instruction set of its kernels by itself: "avx2". */
-    void (*isa)(struct device *device, char *text, size_t bytes);
+    /* Local. The instruction set of the kernels of device `index`: "avx2". The device is not
+     * opened for it: who looks up times before there is a plan may still fork. */
+    void (*isa)(int index, char *text, size_t bytes);
 
     /* Local. Are activations of this type computed here? STATUS_USAGE says why not. */
     enum status (*takes)(struct device *device, enum dtype dtype);

@@ -54,8 +54,8 @@ static void ref_describe(struct device *device, char *text, size_t bytes) {
     snprintf(text, bytes, "reference kernels in plain C, one thread");
 }
 
-static void ref_isa(struct device *device, char *text, size_t bytes) {
-    (void)device;
+static void ref_isa(int index, char *text, size_t bytes) {
+    (void)index;
     snprintf(text, bytes, "any"); /* what the compiler made of plain C */
 }
 

@@ -40,13 +40,9 @@ struct side {
 static enum status plan_rank(void *context, int rank, const struct plan **out) {
     struct side *side = context;
     const struct job *first = &side->job[0];
-    struct rank_info info = {.rank = rank, .ranks = side->ranks, .local_ranks = side->ranks};
-    if (rank > 0) {
-        info.dataset = first->dataset;
-        info.before = first->before;
-        info.library_bytes = first->plan->memory.library;
-        if (side->agreed.step.count) info.agreed = &side->agreed;
-    }
+    struct rank_info info = {.ranks = side->ranks};
+    if (rank > 0) info = job_info_beside(first, rank, side->ranks, &side->agreed);
+    info.local_ranks = side->ranks;
     TRY(job_open(side->options, &info, &side->job[rank]));
     *out = side->job[rank].plan;
     if (rank > 0) return STATUS_OK;

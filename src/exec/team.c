@@ -2,12 +2,12 @@
 #include "exec/team.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 struct member {
     const struct team_config *config;
@@ -90,7 +90,7 @@ static enum status run(struct member *members, int ranks) {
     TRY(config->plan(config->context, 0, &members[0].plan));
     if (ranks > 1) TRY(open_comms(members, ranks));
     while (started < ranks &&
-           pthread_create(&members[started].thread, NULL, member_main, &members[started]) == 0)
+           thread_try(&members[started].thread, member_main, &members[started]) == 0)
         started++;
     if (started < ranks) comm_abort(members[0].comm, started);
     member_main(&members[0]);

@@ -1,5 +1,4 @@
-/* See job_costs.h. A profile's section is that of the device, which is opened for it: the plan has
- * none yet. */
+/* See job_costs.h. */
 #include "job/job_costs.h"
 
 #include <stdlib.h>
@@ -44,13 +43,9 @@ static enum status read_units(struct job_costs *costs, const struct options *opt
 
 static enum status pick_section(struct job_costs *costs, const struct run_config *config,
                                 int local_ranks) {
-    struct device *device;
     char isa[PROFILE_ISA_BYTES];
-    TRY(device_open(config->device, 0, config->threads, &device));
-    struct profile_place place = profile_place_of(config, device, local_ranks, isa);
-    enum status status = profile_pick(&costs->profile, &place, &costs->source.section);
-    device_close(&device);
-    return status;
+    struct profile_place place = profile_place_of(config, local_ranks, isa);
+    return profile_pick(&costs->profile, &place, &costs->source.section);
 }
 
 static void node_times(const struct run_config *config, const struct graph *graph, double *ns) {

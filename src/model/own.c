@@ -353,11 +353,29 @@ void stretto_output(struct stretto_graph *own, stretto_value value) {
 
 /* --- rows --- */
 
-static void check_names(struct graph *graph) {
-    for (int i = 0; i < graph->param_count; i++)
+static const char *tensor_name(const struct graph *graph, int index) {
+    return index < graph->param_count ? graph->params[index].name
+                                      : graph->buffers[index - graph->param_count].name;
+}
+
+/* Files name parameters and buffers. */
+static void check_tensors(struct graph *graph) {
+    for (int i = 0; i < graph->param_count + graph->buffer_count; i++)
         for (int k = 0; k < i; k++)
-            if (strcmp(graph->params[i].name, graph->params[k].name) == 0)
-                graph_misfit(graph, graph->params[i].name, "there are two parameters of this name");
+            if (strcmp(tensor_name(graph, i), tensor_name(graph, k)) == 0)
+                graph_misfit(graph, tensor_name(graph, i), "there are two %s of this name",
+                             i < graph->param_count ? "parameters" : "tensors");
+}
+
+/* Cuts go from graph to graph by the names of layers. Nodes of one name in a row are one layer. */
+static void check_layers(struct graph *graph) {
+    for (int i = 1; i < graph->node_count; i++) {
+        const char *name = graph->nodes[i].name;
+        int k = i - 1;
+        if (strcmp(graph->nodes[k].name, name) == 0) continue;
+        while (k >= 0 && strcmp(graph->nodes[k].name, name) != 0) k--;
+        if (k >= 0) graph_misfit(graph, name, "there are two layers of this name");
+    }
 }
 
 static void own_build(struct graph *graph, const struct model_config *config,
@@ -365,7 +383,8 @@ static void own_build(struct graph *graph, const struct model_config *config,
     const struct stretto_model *given = model->own;
     struct stretto_graph own = {graph, config};
     given->build(&own, given->context);
-    check_names(graph);
+    check_tensors(graph);
+    check_layers(graph);
     if (graph->loss_count == 0) graph_misfit(graph, model->name, "the model has no loss");
     if (graph->param_count == 0) graph_misfit(graph, model->name, "the model has no parameters");
 }

@@ -65,9 +65,11 @@ struct run_config {
     struct lr_config lr;
     int64_t steps; /* length of the run */
     int64_t steps_per_epoch;
+    int64_t eval_batch;    /* samples of a forward pass of evaluation */
     int64_t forward_batch; /* samples of forward passes beside evaluation's; 0: there are none */
 
     const char *device;
+    int device_index; /* of the machine's devices of this kind; a rank has one */
     enum dtype dtype; /* of activations and products: f32 or bf16 */
     bool spread;      /* ranks are on several machines */
     int threads;

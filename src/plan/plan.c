@@ -18,10 +18,6 @@
 #include "program/schedule.h"
 #include "sync/sync.h"
 
-/* Evaluation needs no gradients, so small micro-batches would only make it slow. Its batches are
- * the same however many pipelines share them: so are the bits of its results. */
-enum { EVAL_BATCH = 64 };
-
 static int stage_count(const struct plan *plan) {
     return plan->config.grid.stages * plan->config.grid.chunks;
 }
@@ -224,8 +220,7 @@ static void plan_samples(struct plan *plan) {
                                .workers = config->workers};
     int64_t test = config->dataset->count[config->eval_split];
     struct eval_share eval = eval_share(config);
-    int64_t micro = config->batch / config->replicas / config->micro_batches;
-    plan->eval_batch = micro > EVAL_BATCH ? micro : EVAL_BATCH;
+    plan->eval_batch = config->eval_batch;
     if (config->forward && config->forward_batch > 0) plan->eval_batch = config->forward_batch;
     if (plan->eval_batch > test) plan->eval_batch = test;
     plan->eval_loader = (struct loader_config){.split = config->eval_split,
@@ -411,7 +406,8 @@ enum status plan_new(const struct run_config *config, const char *program_name,
     struct plan *plan = MEM_NEW(struct plan);
     enum status status;
     plan->config = *config;
-    TRY_GOTO(device_open(config->device, 0, config->threads, &plan->device), failed);
+    TRY_GOTO(device_open(config->device, config->device_index, config->threads, &plan->device),
+             failed);
     TRY_GOTO(plan->device->backend->takes(plan->device, config->dtype), failed);
     plan->device->dry = config->dry;
     plan->device->conv = config->conv;

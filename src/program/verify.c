@@ -373,7 +373,8 @@ enum status program_prove(const struct program *program, const int64_t *samples,
     struct verifier verifier = {.program = program,
                                 .samples = samples,
                                 .shares = program_shares(program),
-                                .has_calls = verify_has_calls(program)};
+                                .has_calls = verify_has_calls(program),
+                                .output_stage = verify_output_stage(program)};
     verify_know_rows(verifier.rows);
     choose_walks(&verifier);
     enum status status = verify_header_order(&verifier);

@@ -33,6 +33,8 @@ enum status verify_other_lists(struct walk *walk);
 enum status verify_between(const struct walk *walk);
 /* Local. What a forward program must not have, and only it may have. */
 enum status verify_forward(const struct walk *walk);
+/* Local. The stage that hands out, as the first program that does says; -1: none does. */
+int verify_output_stage(const struct program *program);
 
 /* Slots: the facts of the columns "needs" and "gives", each micro-batch once, running statistics;
  * at the end all are free. */

@@ -59,8 +59,7 @@ static enum status advance(struct walk *walk) {
     return STATUS_OK;
 }
 
-/* The stage that hands out, as the first program that does says; -1: none does. */
-static int output_stage(const struct program *program) {
+int verify_output_stage(const struct program *program) {
     for (int k = 0; k < program->kind_count; k++) {
         const struct instr_list *round = &program->kinds[k].list[LIST_EVAL];
         for (int i = 0; i < round->count; i++)
@@ -71,7 +70,7 @@ static int output_stage(const struct program *program) {
 
 /* Behind the round of its stage. */
 static enum status output(struct walk *walk) {
-    int stage = output_stage(walk->program);
+    int stage = walk->verifier->output_stage;
     if (!program_is_forward(walk->program))
         return verify_broken(walk, RULE_FORWARD, nobody, "the program has steps");
     if (walk->round_facts || walk->rounds_done == 0 || walk->round_stage != walk->instr->stage)
@@ -233,7 +232,7 @@ enum status verify_between(const struct walk *walk) {
         return lacks(walk, RULE_EVALUATION, LIST_EVAL, "F of each of its stages");
     if (walk->eval_reports == 0) return lacks(walk, RULE_EVALUATION, LIST_EVAL_END, "REPORT");
     bool forward = program_is_forward(walk->program);
-    int output = forward ? output_stage(walk->program) : 0;
+    int output = forward ? walk->verifier->output_stage : 0;
     bool gives = output < 0 || grid_position(&walk->program->grid, output) == walk->cell.position;
     if (forward && stages && gives && !walk->outputs)
         return lacks(walk, RULE_FORWARD, LIST_EVAL, "OUTPUT");

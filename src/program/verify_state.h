@@ -160,6 +160,7 @@ struct verifier {
     struct channel *calls;                            /* per position: from the driver to it */
     struct place updates; /* the first that updates: the others clip, too, or not */
     bool has_calls;       /* the program's passes stand behind SERVEs */
+    int output_stage;     /* of a forward program; -1: none */
     int pipeline_count;
     struct walk **queue; /* ranks that can go on, a ring */
     int queue_first, queue_count;

@@ -300,8 +300,7 @@ static enum status write(struct profiling *profiling, struct exec *exec,
                          const struct measure *nodes, const char *path) {
     const struct plan *plan = exec_plan(exec);
     char isa[PROFILE_ISA_BYTES];
-    struct profile_place place =
-        profile_place_of(&plan->config, plan->device, profiling->job->local_ranks, isa);
+    struct profile_place place = profile_place_of(&plan->config, profiling->job->local_ranks, isa);
     struct profile profile;
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);

@@ -23,7 +23,7 @@ static void describe_run(const struct session *session, struct summary *summary)
     const struct options *options = &session->job.options;
     struct device *device = session->job.plan->device;
     char isa[96];
-    device->backend->isa(device, isa, sizeof isa);
+    device->backend->isa(device->index, isa, sizeof isa);
     summary->version = stretto_version();
     summary->strategy = options->strategy;
     summary->model = config->model->name;

@@ -50,6 +50,7 @@ static char *fact_text(const struct session *session, enum option_id id) {
     char device[128];
     switch ((int)id) {
     case OPTION_deal: return mem_format("%dx%d", config->replicas, config->micro_batches);
+    case OPTION_eval_batch: return mem_format("%lld", (long long)config->eval_batch);
     case OPTION_dropout: return mem_format("%g", (double)config->shape.dropout);
     case OPTION_lr_step:
         return mem_format("%lld", (long long)(option_word_acts(&policy, option_rows[id].name)
@@ -237,7 +238,8 @@ static enum status prepare(struct session *session, const struct checkpoint_conf
     return comm_agree(world, status);
 }
 
-static int stopped_by;
+/* Ranks that are threads of this process all say it. */
+static _Atomic int stopped_by;
 
 void session_stopped_by(int signal) {
     stopped_by = signal;

@@ -87,8 +87,9 @@ enum status trained_check(const struct options *options, const struct dataset *d
 static bool is_of_model(enum option_id id, enum option_command command) {
     const struct option_row *row = &option_rows[id];
     bool whole = row->group == OPTION_GROUP_MODEL || row->group == OPTION_GROUP_NUMERICS,
-         part = row->group == OPTION_GROUP_OPTIMIZER && row->commands & (unsigned)command;
-    return (whole || part) && !(row->commands & OPTION_NOT_IN_FILE);
+         part = row->group == OPTION_GROUP_OPTIMIZER || row->group == OPTION_GROUP_LENGTH;
+    return (whole || (part && row->commands & (unsigned)command)) &&
+           !(row->commands & OPTION_NOT_IN_FILE);
 }
 
 static enum status set_number(struct options *options, enum option_id id, int64_t value) {

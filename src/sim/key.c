@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 static void put_shape(FILE *out, const struct shape *shape) {
     for (int d = 0; d < shape->rank; d++)
         fprintf(out, "%s%lld", d ? "x" : "", (long long)shape->dim[d]);
@@ -51,9 +53,11 @@ struct profile_key profile_key_of(const struct graph *graph, const struct node *
                                 .layout = words(graph, node, true, arena)};
 }
 
-struct profile_place profile_place_of(const struct run_config *config, struct device *device,
-                                      int ranks, char isa[PROFILE_ISA_BYTES]) {
-    device->backend->isa(device, isa, PROFILE_ISA_BYTES);
+struct profile_place profile_place_of(const struct run_config *config, int ranks,
+                                      char isa[PROFILE_ISA_BYTES]) {
+    const struct backend *backend = backend_find(config->device);
+    CHECK(backend, "no device is called %s", config->device);
+    backend->isa(config->device_index, isa, PROFILE_ISA_BYTES);
     return (struct profile_place){
         .device = config->device, .isa = isa, .threads = config->threads, .ranks = ranks};
 }

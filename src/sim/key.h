@@ -15,7 +15,7 @@ struct profile_key profile_key_of(const struct graph *graph, const struct node *
 /* How `ranks` ranks of this machine run on their devices, which a profile's section is found by.
  * `isa` is where its text lies. */
 enum { PROFILE_ISA_BYTES = 96 };
-struct profile_place profile_place_of(const struct run_config *config, struct device *device,
-                                      int ranks, char isa[PROFILE_ISA_BYTES]);
+struct profile_place profile_place_of(const struct run_config *config, int ranks,
+                                      char isa[PROFILE_ISA_BYTES]);
 
 #endif

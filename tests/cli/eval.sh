@@ -29,7 +29,7 @@ refused() { # CODE WORDS ARGUMENT...
     # A micro-batch of 16 samples here, of 32 there: the layouts of parameters are those of the run.
     "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 --label-smoothing 0.1 --conv direct --quiet --out one || say "one: exit $?"
     "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 --dtype bf16 --quiet --out half 2>err || rm -rf half # not on every machine
-    "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 -n 2 --quiet --out two || say "two: exit $?"
+    "$STRETTO" train --model resnet8 $data --batch 32 --steps 3 --threads 1 -n 2 --eval-batch 7 --quiet --out two || say "two: exit $?"
     "$STRETTO" train --model resnet8 $data --batch 32 --micro-batches 2 --steps 3 --threads 1 --strategy 1f1b --stages 2 --quiet --out pipe ||
         say "pipe: exit $?"
 }
@@ -43,7 +43,7 @@ run_equals two -n 2
 
 # A weights file with the model named; a checkpoint.
 "$STRETTO" eval two/model.safetensors --model resnet8 --data synthetic:count=96,test_count=150,size=8,channels=1,classes=4 \
-    --micro-batch-size 16 --threads 1 --json >out 2>err || say "weights: $(cat err)"
+    --micro-batch-size 16 --eval-batch 7 --threads 1 --json >out 2>err || say "weights: $(cat err)"
 same weights "$(field out loss)" "$(field two/summary.json eval_loss)"
 # A run of a version whose summary has other keys, or of one that did not end.
 cp -r one old && sed -i '/"steps_not_timed"/d' old/summary.json

@@ -241,14 +241,19 @@ static enum status follow(struct cpu_kernel *kernel, const struct layout *x, int
     return STATUS_OK;
 }
 
-/* Bits behind a sum, else two factors a channel. */
+/* Bits behind a sum, in the order of the channels' blocks; else two factors a channel, whatever the
+ * blocks are. What arranges them is in the text: a mask is never read in another order than it was
+ * written. */
 static const struct layout *mask_layout(struct cpu_kernel *kernel, const struct tensor_type *mask,
                                         bool bits) {
     const struct cpu_image *image = &kernel->image;
     int64_t words = bits ? image->batch * image->blocks * cpu_norm_stop_words(image)
                          : 2 * cpu_norm_padded_channels(image);
     char text[DNN_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s%lld", bits ? "bits" : "affine", (long long)words);
+    if (bits)
+        snprintf(text, sizeof text, "bits%lldx%lld", (long long)words, (long long)image->lanes);
+    else
+        snprintf(text, sizeof text, "affine%lld", (long long)words);
     return cpu_layout_private(cpu_device_of(kernel), mask, (size_t)words * sizeof(float), text);
 }
 

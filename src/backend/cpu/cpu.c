@@ -162,8 +162,8 @@ static enum status cpu_open(int index, int threads, struct device **out) {
     return STATUS_OK;
 }
 
-static void cpu_isa(struct device *device, char *text, size_t bytes) {
-    (void)device;
+static void cpu_isa(int index, char *text, size_t bytes) {
+    (void)index;
     snprintf(text, bytes, "unknown");
     cpu_probe_isa(text, bytes);
 }
@@ -171,7 +171,7 @@ static void cpu_isa(struct device *device, char *text, size_t bytes) {
 static void cpu_describe(struct device *device, char *text, size_t bytes) {
     const dnnl_version_t *version = dnnl_version();
     char isa[96];
-    cpu_isa(device, isa, sizeof isa);
+    cpu_isa(device->index, isa, sizeof isa);
     snprintf(text, bytes, "oneDNN %d.%d.%d, %s, %d thread%s", version->major, version->minor,
              version->patch, isa, device->threads, device->threads == 1 ? "" : "s");
 }
@@ -231,7 +231,7 @@ static enum status cpu_takes(struct device *device, enum dtype dtype) {
         return fail(STATUS_USAGE, "--dtype %s: device cpu has f32 and bf16", dtype_name(dtype));
     if (cpu_bf16() == CPU_BF16_FAST || (cpu_bf16() == CPU_BF16_EMULATED && emulate))
         return STATUS_OK;
-    cpu_isa(device, isa, sizeof isa);
+    cpu_isa(device->index, isa, sizeof isa);
     return fail(STATUS_USAGE, "--dtype bf16: oneDNN has no bf16 instructions here (%s); use f32",
                 isa);
 }

@@ -100,6 +100,39 @@ Test(backend_cpu, images_are_understood) {
     device_close(&device);
 }
 
+static struct kernel *norm_kernel(struct device *device, struct op_call *call,
+                                  const struct layout *const in[]) {
+    struct kernel *kernel = NULL;
+    char why[256];
+    cr_assert(op_infer(call, why, sizeof why) == STATUS_OK, "%s", why);
+    cr_assert_eq(kernel_create(device, call, in, &kernel), STATUS_OK);
+    return kernel;
+}
+
+/* The bits that stopped gradients lie in the order of x: masks of two orders are two layouts, also
+ * where they are as large. */
+Test(backend_cpu, a_mask_is_read_in_the_order_it_was_written) {
+    struct device *device = open_cpu(1);
+    struct tensor_type image = {DTYPE_F32, SHAPE(2, 16, 8, 8)}, row = {DTYPE_F32, SHAPE(16)};
+    struct op_call call = {
+        .op = OP_BATCH_NORM, .in_count = 4, .in = {image, row, row, image}, .out_count = 4};
+    call.attrs.norm.epsilon = 1e-5f;
+    call.attrs.activation = ACTIVATION_RELU;
+    const struct layout *mask[2];
+    for (int i = 0; i < 2; i++) {
+        const struct dnn_md *md = dnn_md_blocked(DTYPE_F32, image.shape.dim, i ? 16 : 8);
+        const struct layout *x = cpu_layout((struct cpu_device *)device, &image, md),
+                            *in[OP_MAX_IN] = {x, NULL, NULL, x};
+        struct kernel *kernel = norm_kernel(device, &call, in);
+        mask[i] = kernel->out[3];
+        kernel_free(&kernel);
+        dnn_md_free(md);
+    }
+    cr_expect_eq(mask[0]->bytes, mask[1]->bytes);
+    cr_expect(mask[0] != mask[1], "both are %s", mask[0]->text);
+    device_close(&device);
+}
+
 static int team_size(void) {
     int count = 0;
 #pragma omp parallel reduction(+ : count)

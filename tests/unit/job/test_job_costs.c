@@ -24,7 +24,7 @@ static void write_profile(const struct plan *plan, const char *path) {
     struct arena arena = {0};
     struct measure ns = {1000, 0, 20};
     char isa[64];
-    plan->device->backend->isa(plan->device, isa, sizeof isa);
+    plan->device->backend->isa(0, isa, sizeof isa);
     struct profile_place place = {"ref", isa, 1, 2};
     profile_init(path, &profile);
     struct profile_section *section = profile_section_for(&profile, &place);
@@ -78,6 +78,21 @@ Test(job_costs, a_profile_says_what_nodes_take) {
     cr_assert_eq(plan_new(&config, NULL, NULL, &plan), STATUS_OK);
     cr_expect_neq(plan->choice.row[0].step_ns, of.kit.plan->choice.row[0].step_ns);
     plan_free(&plan);
+    job_costs_free(&costs);
+    measured_free(&of);
+}
+
+/* Device 1, which there is not, is opened by the plan alone. */
+Test(job_costs, no_device_is_opened_for_a_profile) {
+    struct measured of = measured_of("auto");
+    struct run_config config = of.kit.plan->config;
+    struct job_costs *costs;
+    struct plan *plan = NULL;
+    config.device_index = 1;
+    cr_assert_eq(job_costs_read(&of.options, true, 2, &config, &costs), STATUS_OK);
+    cr_expect_not_null(costs->source.section);
+    cr_expect_eq(plan_new(&config, NULL, NULL, &plan), STATUS_USAGE);
+    cr_expect_null(plan);
     job_costs_free(&costs);
     measured_free(&of);
 }

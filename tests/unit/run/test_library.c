@@ -434,6 +434,20 @@ Test(run_library, memory_is_for_what_is_asked) {
         stretto_close(&run);
     }
     cr_expect_eq(bytes[0], bytes[1], "%lld, %lld", (long long)bytes[0], (long long)bytes[1]);
+    static const char *const more[] = {"--batch 4", "--batch 4 --eval-batch 1"};
+    int64_t of_training[2];
+    for (int i = 0; i < 2; i++) {
+        struct stretto_config config = {.size = sizeof config, .options = words, .words = more[i]};
+        struct stretto_eval eval = {.size = sizeof eval};
+        struct stretto_run *run;
+        cr_assert_eq(stretto_open(&config, &run), 0, "%s", stretto_error());
+        of_training[i] = library_job(run)->plan->memory.activations;
+        cr_assert_eq(stretto_evaluate(run, &eval), 0, "%s", stretto_error());
+        cr_expect_eq(eval.samples, 297);
+        stretto_close(&run);
+    }
+    cr_expect_lt(of_training[1] * 4, of_training[0], "%lld, %lld", (long long)of_training[1],
+                 (long long)of_training[0]);
     cr_expect_lt(bytes[2] * 32, bytes[0], "%lld, %lld", (long long)bytes[2], (long long)bytes[0]);
     struct stretto_run *run = open_with(words);
     const struct plan *plan = library_job(run)->plan;

@@ -435,6 +435,8 @@ enum misfit {
     NO_LABEL,
     NO_LOSS,
     TWICE,
+    LAYER_TWICE,
+    BUFFER_TWICE,
     LONG_NAME,
     NO_SUM,
     NO_FORWARD,
@@ -461,6 +463,16 @@ static void build_misfit(struct stretto_graph *graph, void *context) {
     if (misfit == NO_VALUE_THERE) stretto_relu(graph, "relu", 9999);
     if (misfit == NO_RANK) stretto_conv2d(graph, "conv", x, 8, 3, 1, 1, 0);
     if (misfit == TWICE) x = stretto_linear(graph, name, x, HIDDEN);
+    if (misfit == LAYER_TWICE) {
+        x = stretto_gelu(graph, "act", x);
+        x = stretto_gelu(graph, "act", stretto_linear(graph, "more", x, HIDDEN));
+    }
+    if (misfit == BUFFER_TWICE) {
+        x = stretto_batch_norm(graph, "norm", x);
+        x = stretto_add(
+            graph, "sum", x,
+            stretto_param(graph, "norm.running_mean", 2, (int64_t[]){1, HIDDEN}, STRETTO_ZERO, 0));
+    }
     if (misfit == NO_FORWARD) stretto_apply(graph, "empty", &empty, NULL, 1, &x, NULL);
     if (misfit == BAD_SHAPE) stretto_apply(graph, "one", &squares_op, NULL, 1, &x, NULL);
     if (misfit == NO_SUM) stretto_loss(graph, "end", x, kind);
@@ -490,6 +502,8 @@ Test(run_own, misfits_are_errors_of_opening) {
         [NO_LABEL] = "loss: its labels are no input",
         [NO_LOSS] = "misfit: the model has no loss",
         [TWICE] = "aaa.weight: there are two parameters",
+        [LAYER_TWICE] = "act: there are two layers",
+        [BUFFER_TWICE] = "norm.running_mean: there are two tensors",
         [LONG_NAME] = "1 to 71 characters",
         [NO_SUM] = "end: a loss is the first output of an own operation",
         [NO_FORWARD] = "operation empty has no forward",
