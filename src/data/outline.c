@@ -152,6 +152,7 @@ static enum status read_numbers(const struct json_place *list, int64_t channels,
     return STATUS_OK;
 }
 
+/* Names are those of folders, which may hold any character. */
 static enum status read_names(const struct json_place *list, struct arena *arena,
                               struct dataset *out) {
     TRY(json_expect_list(list));
@@ -159,11 +160,11 @@ static enum status read_names(const struct json_place *list, struct arena *arena
     if (count == 0) return STATUS_OK;
     if ((int64_t)count != out->classes)
         return json_refuse(list, "%zu names of %lld classes", count, (long long)out->classes);
-    const char **names = arena_new(arena, count * sizeof *names), *text;
+    const char **names = arena_new(arena, count * sizeof *names);
     for (size_t i = 0; i < count; i++) {
         struct json_place item = json_item(list, i);
-        TRY(json_get_text(&item, &text));
-        names[i] = arena_text(arena, text);
+        if (!json_is_string(item.value)) return json_refuse_value(&item, "a name");
+        names[i] = arena_text(arena, json_string_value(item.value));
     }
     out->names = names;
     return STATUS_OK;

@@ -100,6 +100,19 @@ Test(data_outline, other_data_are_told_apart) {
     dataset_free(&larger);
 }
 
+/* Names of folders: a broken byte is written as the sign for one, every other character as it is.
+ */
+Test(data_outline, names_hold_any_character) {
+    const char *names[10] = {"a b", "a\nb", "\t", "\"", "\\", "\x7f", "\xff", "\xc3\xa4", ",", "'"};
+    struct dataset *digits = opened("digits");
+    digits->names = names;
+    struct dataset *outline = outline_of(digits);
+    cr_expect_str_eq(outline->names[1], "a\nb");
+    cr_expect_eq(check(outline, digits), STATUS_OK, "%s", message);
+    dataset_free(&outline);
+    dataset_free(&digits);
+}
+
 Test(data_outline, rows_of_tokens_may_be_of_another_length) {
     struct dataset *text = opened("synthetic:kind=text,count=4,test_count=4,seq=8,vocab=64"),
                    *longer = opened("synthetic:kind=text,count=4,test_count=4,seq=9,vocab=64"),
@@ -116,9 +129,13 @@ Test(data_outline, damage_is_refused) {
     struct bytes good;
     cr_assert_eq(outline_write(digits, path), STATUS_OK);
     cr_assert_eq(file_read(path, 1 << 20, &good), STATUS_OK);
-    static const char *const damages[][2] = {
-        {"\"f32\"", "\"f31\""}, {"[", "{"},          {"\"names\"", "\"games\""},
-        {"\"0\",", ""},         {"false", "\"no\""}, {"\"classes\": 10", "\"classes\": 1e9"}};
+    static const char *const damages[][2] = {{"\"f32\"", "\"f31\""},
+                                             {"[", "{"},
+                                             {"\"names\"", "\"games\""},
+                                             {"\"0\",", ""},
+                                             {"false", "\"no\""},
+                                             {"\"9\"", "9"},
+                                             {"\"classes\": 10", "\"classes\": 1e9"}};
     for (size_t d = 0; d < sizeof damages / sizeof *damages; d++) {
         char *text = mem_format("%.*s", (int)good.count, (const char *)good.data),
              *at = strstr(text, damages[d][0]);
