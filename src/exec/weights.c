@@ -168,14 +168,20 @@ static void converted_text(const struct loading *loading, char *text, size_t roo
     }
 }
 
+/* Where names are the model's and shapes are not, it is of another size: one tensor shows it. */
 static enum status nothing_fits(const struct loading *loading) {
     char first[320] = "";
-    if (shards_count(loading->file) > 0)
+    const char *misfits = loading->misfits.text;
+    if (loading->misfits.count)
+        snprintf(first, sizeof first,
+                 "%.*s\n  another --model of its kind may have this size: "
+                 "docs/models.md lists them",
+                 (int)(1 + strcspn(misfits + 1, "\n")), misfits);
+    else if (shards_count(loading->file) > 0)
         snprintf(first, sizeof first, "\n  the model's begin with %.120s, the file's with %.120s",
                  tensor_at(loading->layout, 0)->name, shards_at(loading->file, 0)->name);
     return fail(STATUS_DATA, "%s: none of its %zu tensors fits the model's %d%s", loading->path,
-                shards_count(loading->file), tensor_count(loading->layout),
-                loading->misfits.count ? loading->misfits.text : first);
+                shards_count(loading->file), tensor_count(loading->layout), first);
 }
 
 /* A model that is to be used as it is. */

@@ -10,6 +10,9 @@ tr -s ' \n' ' ' <out | grep -q '64 patches of 2x2 pixels, as in the weights' || 
 grep -q '4 patches of 8x8 pixels' out || say "--patch comes first: $(grep -A 1 ^model out)"
 ends 2 explain --model vit-micro --data synthetic:size=15,channels=1 --weights small
 grep -q 'small has patches of 2x2 pixels, which do not divide images of 15x15' err || say "15x15: $(cat err)"
+ends 3 explain --model vit-tiny --data synthetic:size=16,channels=1,classes=7 --weights small
+grep -q 'cls_token: F32 \[1,1,64\] in the file, F32 \[1,1,192\] in the model' err || say "another width: $(cat err)"
+grep -q 'docs/models.md lists them' err || say "another width: $(cat err)"
 for ranks in 1 2; do
     "$STRETTO" train --model vit-micro --data $wide --weights small --steps 2 --batch 16 --threads 1 --save-every 1 -n $ranks --out wide$ranks \
         >out 2>err || say "fine-tuning on $ranks: $(cat err)"
